@@ -9,8 +9,10 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from temporalio import activity
 
+from crewlog.activities.artifacts import settled
 from crewlog.activities.before import Before
 from crewlog.activities.built_in import BuiltIn
+from crewlog.activities.contexts import Context, Contexts
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
@@ -23,6 +25,7 @@ from crewlog.activities.render import prompt, with_item
 from crewlog.activities.replies import kept
 from crewlog.activities.sight import Sight
 from crewlog.activities.streaming import CannotStream, Writing, streamed
+from crewlog.activities.summaries import Summaries
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.content import check_depth
@@ -30,7 +33,7 @@ from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.errors import ModelError, ModelRefused
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
-from crewlog.state.calls import CallModel, ModelResult
+from crewlog.state.calls import CallModel, ModelResult, SettledOperations
 from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
@@ -67,6 +70,7 @@ class ModelCalls:
         self._registry = registry
         self._built_in = built_in
         self._sight = Sight(store, definitions, hydrator)
+        self._context = Contexts(self._sight, Summaries(store, models))
         self._silent: Recent[str, bool] = Recent(256)
         """Models that gave no reply in pieces."""
         self._quick: Recent[str, bool] = Recent(256)
@@ -86,7 +90,7 @@ class ModelCalls:
         except BaseException:
             await _ended(asking)
             raise
-        name, message = reply
+        name, message, context = reply
         self._quick.put(name, quick)
         told = kept(message, task.agent, task.step, task.call, model=name)
         body = cast("dict[str, Json]", redacted_json(message_to_json(told)))
@@ -98,17 +102,32 @@ class ModelCalls:
             stored = await keep(self._store, {hash_: body})
         self._hydrator.remember(task.run, hash_, body)
         # The reply still has the details that prices depend on.
-        usage = await usage_of(message, name)
-        return ModelResult(body=body, hash=hash_, usage=usage, stored=stored, journaled=journaled)
+        usage = await usage_of(message, name) + context.usage
+        return ModelResult(
+            body=body,
+            hash=hash_,
+            usage=usage,
+            window=context.window,
+            settled=await self._settled(task),
+            stored=stored,
+            journaled=journaled,
+        )
+
+    async def _settled(self, task: CallModel) -> tuple[SettledOperations, ...]:
+        """What became of operations of the turn that others came before."""
+        if not task.unsettled:
+            return ()
+        return settled(task.step, task.unsettled, await self._sight.artifacts(task))
 
     async def _reply(
         self, task: CallModel, before: Before, effect: Effect, pulse: Pulse
-    ) -> tuple[str, AIMessage]:
-        """The model's name and its reply."""
+    ) -> tuple[str, AIMessage, Context]:
+        """The model's name, its reply, and what it was shown."""
         crew = await self._definitions.get(task.definition)
         agent = agent_of(crew, task.agent)
-        transcript = await self._sight.transcript(task)
         name = _model_name(crew, agent, task)
+        context = await self._context.of(task, crew, agent, name)
+        transcript = context.transcript
         model: Any = await self._models.ready(
             name, agent.model_settings, _request_timeout(agent.timeout)
         )
@@ -121,8 +140,9 @@ class ModelCalls:
         said = prompt(task.agent, agent, task.tools, transcript, what)
         await before.look(quick=self._quick.get(name) or False)  # after all that may take long
         effect.started = True
-        reply = await self._ask(model, said, name, agent, task, pulse)
-        return name, counted(reply, said)
+        config = _config(agent, task, context.earlier)
+        reply = await self._ask(model, said, name, agent, task, pulse, config)
+        return name, counted(reply, said), context
 
     async def _ask(
         self,
@@ -132,8 +152,8 @@ class ModelCalls:
         agent: AgentDefinition,
         task: CallModel,
         pulse: Pulse,
+        config: RunnableConfig,
     ) -> Any:
-        config = _config(agent, task)
         writing = Writing(pulse, task)
         try:
             if agent.model_settings.get("streaming") is not False and not self._silent.get(name):
@@ -173,10 +193,14 @@ async def _ended(task: asyncio.Future[Any]) -> None:
     await asyncio.wait({task})
 
 
-def _config(agent: AgentDefinition, task: CallModel) -> RunnableConfig:
+def _config(
+    agent: AgentDefinition, task: CallModel, earlier: tuple[tuple[str, str], ...] = ()
+) -> RunnableConfig:
     # A scripted model needs to know who calls; traces are the better for it.
     return {
         "metadata": {
+            # And which replies a window left out: it goes by how many there were.
+            **({"earlier": earlier} if earlier else {}),
             "agent": task.agent,
             "run": task.run,
             "step": task.step,

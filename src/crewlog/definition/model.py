@@ -29,6 +29,7 @@ from pydantic_core.core_schema import no_info_before_validator_function
 
 from crewlog.definition.artifacts import ArtifactDefinition, Scratch
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
+from crewlog.definition.context import InputOrSource, WindowOrNumber
 from crewlog.definition.doing import Does
 from crewlog.definition.policy import Policy
 from crewlog.definition.quotas import QUOTA_PATTERN, parse_quota
@@ -299,6 +300,12 @@ class AgentDefinition(Model):
     `review_loop`."""
     parent: str | None = None
     """The agent that it works for: it never may more than that one, whatever else is said."""
+    window: WindowOrNumber | None = None
+    """How much of its transcript its model is shown; by default as the crew says. `{}`: all."""
+    inputs: tuple[InputOrSource, ...] = ()
+    """Values of the run that it is shown, whatever logs it reads: outputs, flags, artifacts."""
+    shares: tuple[str, ...] | None = None
+    """Logs whose readers may see its outputs; by default those that it writes to."""
     scratch: Scratch | None = None
     """Short-term notes that it makes for itself in a run, by the tools `note` and `notes`."""
 
@@ -355,10 +362,11 @@ SENT_ONLY = "go"
 class AgentPhase(Model):
     """A phase in which one agent takes a turn."""
 
-    agent: str
-    """The agent."""
+    agent: str = ""
+    """The agent. With `by` it may be left out: then each item must name its own."""
     phase: PhaseName | None = None
-    """The phase's name; by default the agent's. Needed where an agent has more than one phase."""
+    """The phase's name; by default the agent's. Needed where an agent has more than one phase, and
+    where there is none."""
     task: str | None = None
     """What the agent is to do in this phase, besides its prompt."""
     after: After | None = None
@@ -373,12 +381,29 @@ class AgentPhase(Model):
     for_each: Annotated[str, Field(pattern=FOR_EACH_PATTERN)] | None = None
     """`agent.output`, a list: the phase has a step for each of its items, side by side, and is done
     when all of them are."""
+    at_once: int | None = Field(default=None, ge=1, le=1000)
+    """Of a phase with `for_each`: how many of its steps are under way at a time; one that is done
+    makes room for the next at once. By default as many as `limits.parallel`."""
+    by: Name | None = None
+    """Of a phase with `for_each`: the key at which an item names the agent that takes its step."""
+    among: tuple[str, ...] = ()
+    """With `by`: the agents that items may name."""
     within: Wait | None = None
     """How long it waits for `when` at most, e.g. `2h`; then `else` holds, as where `when` can no
     longer come true."""
     otherwise: str | None = Field(default=None, alias="else")
-    """Where `when` can no longer come true: the phase to go to, `skip`, or `ask_human` (the
-    default)."""
+    """Where `when` can no longer come true, or the list of `for_each` cannot be worked on: the
+    phase to go to, `skip`, or `ask_human` (the default)."""
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether its `else` can be taken: it waits for a condition, or works on a list."""
+        return self.when is not None or self.for_each is not None
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents that may take its steps."""
+        return tuple(dict.fromkeys((*((self.agent,) if self.agent else ()), *self.among)))
 
 
 class DecisionPhase(Model):
@@ -505,6 +530,9 @@ FlowItem = (
 block, builder's part in full."""
 
 
+Merge = Literal["last", "append", "union", "sum", "max", "min", "update", "agree"]
+"""How the values that several steps set combine."""
+
 EVERY_TOOL = "*"
 """As a rule's `tool`: every tool of the crew, but for those that every crew has."""
 GROUP = "group:"
@@ -615,6 +643,31 @@ class LogDefinition(Model):
     writers: tuple[str, ...] | None = None
     """Agents, or `group:G`, that may list it under `writes`. Null: every agent; an empty list:
     nobody but people."""
+
+
+class Conversation(Model):
+    """A run that is talked to: each message is a turn through the flow, which ends with an answer.
+
+    Between two turns the run waits for the next message, and costs nothing.
+    """
+
+    idle: Wait | None = None
+    """How long it waits for a message, e.g. `30m`; then the run is completed. By default for
+    ever."""
+    respond: tuple[str, ...] = ()
+    """Agents whose final message of a turn is its answer: the first of them that said something.
+    By default whoever spoke last, but for those that a route asks."""
+    apology: str = Field(default="Sorry, I have no answer to that.", min_length=1, max_length=1000)
+    """The answer where no agent gave one; what went wrong is added in brackets."""
+    ends_on: tuple[ConditionText, ...] = ()
+    """Conditions: where one of them holds at the end of a turn, the run is completed."""
+    queue: int = Field(default=20, ge=1, le=200)
+    """How many messages may wait that come during a turn; those beyond are refused."""
+
+    def without(self, agent: str) -> Self:
+        """The conversation of the crew without an agent."""
+        respond = tuple(each for each in self.respond if each != agent)
+        return self.model_copy(update={"respond": respond})
 
 
 class CheckpointPolicy(Model):
@@ -729,19 +782,25 @@ class CrewDefinition(Model):
     that list it."""
     artifacts: dict[Name, ArtifactDefinition] = Field(default_factory=dict)
     """Documents that its agents build together, by name; they change by operations alone."""
-    merge: dict[str, Literal["last", "append"]] = Field(default_factory=dict)
+    merge: dict[str, Merge] = Field(default_factory=dict)
     """How values combine where more than one step sets a flag, or an output as `agent.output`:
     `last` keeps the last one; `append` makes a list, in the order in which they are applied, and
-    those of a phase with `for_each` in the order of its items."""
+    those of a phase with `for_each` in the order of its items; `union` makes a list in which each
+    value stands once; `sum`, `max` and `min` keep one number; `update` puts objects together;
+    `agree` takes the same value only. What does not fit is a conflict: the first stays."""
     limits: Limits = Limits()
     """Bounds that a run keeps."""
     interrupts: InterruptPolicy = InterruptPolicy()
     """When the run asks people by itself, and what happens to questions that nobody answers."""
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     """Which checkpoints of a run are kept in the list; by default all."""
+    conversation: Conversation | None = None
+    """Where it is said, a run waits for another message once it is done, and begins anew."""
     memory: MemoryPolicy | None = None
     """What its agents remember beyond one run, by the tools `memory_read` and `memory_write`; by
     default nothing."""
+    window: WindowOrNumber | None = None
+    """How much of its transcript a model is shown, for agents that say nothing; by default all."""
     approval: Literal["required", "understood", "none"] = "understood"
     """Whether `crewlog run --yes` may approve a crew that a prompt was compiled to, in a person's
     place: `required` never; `understood` where every sentence was understood; `none` always. A

@@ -63,7 +63,7 @@ class Doing:
         if entry is None or entry.status != "running" or entry.turn is None:
             return
         call = next((c for c in entry.turn.calls if c.tool is None and c.status == "ready"), None)
-        agent = self._run.plan.node_at(step).agent
+        agent = self._run.agent_at(step)
         if call is None or agent is None:
             return
         rules = self._run.rules_of(agent, step)

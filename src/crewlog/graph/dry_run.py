@@ -67,7 +67,7 @@ class _Drill:
     engine: Engine
 
     def __init__(self, plan: GraphPlan, flags: Mapping[str, Json], outputs: Outputs) -> None:
-        self.plan = plan
+        self.plan = plan.model_copy(update={"conversation": None})  # one turn of it
         self.flags = flags
         self.outputs = outputs
         self._answered: set[tuple[NodeName | None, str]] = set()

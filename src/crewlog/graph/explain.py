@@ -70,6 +70,8 @@ class Explanation(Model):
     node: NodeName
     kind: Literal["agent", "decide", "ask", "wait", "route"]
     agent: AgentName | None = None
+    among: tuple[AgentName, ...] = ()
+    """The agents that the items of its list may name."""
     path: tuple[str | int, ...] = ()
     """Where in the definition it is written."""
     part: str = ""
@@ -140,6 +142,7 @@ def explain(definition: CrewDefinition, node: str) -> Explanation:
         "node": name,
         "kind": found.kind,
         "agent": found.agent,
+        "among": found.among,
         "path": phase_path,
         "part": part,
         "entry": found.entry,
@@ -181,9 +184,22 @@ def _conditions(node: PlanNode) -> Iterator[str]:
     if node.only_if is not None:
         yield f"skipped unless {render_condition(node.only_if)}"
     if node.needs:
-        yield f"skipped where {node.agent} may not call {listed(node.needs)}"
+        who = node.agent if not node.by else "an item's agent"
+        yield f"skipped where {who} may not call {listed(node.needs)}"
     if node.for_each is not None:
-        yield f"a step for each item of {node.for_each}, side by side"
+        yield from _pool(node)
+
+
+def _pool(node: PlanNode) -> Iterator[str]:
+    """How the items of a list are worked on, as sentences."""
+    how = "side by side" if node.at_once is None else f"{node.at_once} at a time"
+    yield f"a step for each item of {node.for_each}, {how}; an item waits for those of its 'after'"
+    if node.by:
+        other = f"; by {node.agent} where it names none" if node.agent else ""
+        yield f"by the agent that the item's {node.by!r} names: {listed(node.among, 'or')}{other}"
+    if node.otherwise != ASK_HUMAN:
+        then = "this is skipped" if node.otherwise == SKIP else f"{node.otherwise} runs instead"
+        yield f"where the list cannot be worked on, {then}"
 
 
 def _ways(plan: GraphPlan, name: NodeName, node: PlanNode) -> Iterator[Way]:

@@ -23,11 +23,14 @@ from crewlog.definition.conditions import (
     render_condition,
 )
 from crewlog.definition.content import definition_hash
+from crewlog.definition.context import SUMMING
+from crewlog.definition.context_checks import window_of
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
 from crewlog.definition.interrupting import approvals_of
 from crewlog.definition.model import (
     MEMORY_TOOLS,
+    AgentDefinition,
     AgentPhase,
     AskPhase,
     BuilderPhase,
@@ -70,6 +73,15 @@ from crewlog.ids import (
     private_log,
 )
 
+MERGED: dict[str, str] = {
+    "union": "makes a list in which each value stands once",
+    "sum": "is added up",
+    "max": "keeps the greatest",
+    "min": "keeps the least",
+    "update": "is put together to one object",
+    "agree": "must be the same",
+}
+"""What becomes of the values that several steps set, by how they are merged."""
 ANY_WORDS = "any words"
 """What is said after the options of a question that takes words."""
 
@@ -117,6 +129,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             *_crew_rules(definition),
         ),
         limits=definition.limits,
+        conversation=definition.conversation,
         interrupts=definition.interrupts,
         policy=definition.policy,
     )
@@ -149,7 +162,7 @@ def _node(phase: Phase) -> PlanNode:
         case AgentPhase() as item:
             return PlanNode(
                 kind="agent",
-                agent=AgentName(item.agent),
+                agent=AgentName(item.agent) if item.agent else None,
                 join=join,
                 entry=phase.entry,
                 when=item.when,
@@ -158,6 +171,9 @@ def _node(phase: Phase) -> PlanNode:
                 otherwise=item.otherwise or ASK_HUMAN,
                 needs=tuple(ToolName(tool) for tool in item.needs),
                 for_each=item.for_each,
+                at_once=item.at_once,
+                by=item.by or "",
+                among=tuple(AgentName(name) for name in item.among),
             )
         case DecisionPhase() as item:
             decide = Decide(
@@ -211,14 +227,15 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         reads=reads,
         writes=writes,
         outputs=agent.outputs,
-        shares=_shares(AgentName(name), reads, writes) if agent.outputs else (),
+        shares=_shares(AgentName(name), reads, audiences.shares(name)) if agent.outputs else (),
         flags=tuple(FlagName(flag) for flag in agent.writes_flags),
         max_calls=agent.max_calls,
-        timeout=agent.timeout,
+        timeout=agent.timeout + _summing(definition, agent),
         heartbeat=agent.heartbeat,
         retry=agent.retry,
         on_error=agent.on_error,
         ask_below=agent.ask_below,
+        inputs=tuple(dict.fromkeys(each.from_ for each in agent.inputs)),
         enabled=agent.enabled,
         within=tuple(AgentName(each) for each in ancestors(definition, name)),
         does=agent.does,
@@ -226,12 +243,19 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
     )
 
 
+def _summing(definition: CrewDefinition, agent: AgentDefinition) -> float:
+    """Seconds that a model may take before an agent's own, which sums up for it."""
+    window = window_of(definition, agent)
+    return SUMMING if window is not None and window.model is not None else 0.0
+
+
 Logs = tuple[LogName, ...]
 
 
-def _shares(agent: AgentName, reads: Logs, writes: Logs) -> Logs:
+def _shares(agent: AgentName, reads: Logs, shared: tuple[str, ...]) -> Logs:
     """The logs whose readers may see an agent's outputs, itself among them."""
-    return () if writes == (PUBLIC,) and PUBLIC in reads else (*writes, private_log(agent))
+    logs = tuple(LogName(log) for log in shared)
+    return () if logs == (PUBLIC,) and PUBLIC in reads else (*logs, private_log(agent))
 
 
 def _memory_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:
@@ -280,12 +304,7 @@ def rules_of(name: NodeName, node: PlanNode) -> Iterator[str]:
     else:
         yield f"{name} starts when it is sent to"
     yield from _runs_where(name, node)
-    if node.when is not None and node.otherwise != ASK_HUMAN:
-        what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
-        yield f"{name} {what} where {render_condition(node.when)} can no longer hold"
-    if node.when is not None and node.within is not None:
-        condition = render_condition(node.when)
-        yield f"{name} waits for {condition} at most {duration_words(node.within)}"
+    yield from _gives_way(name, node)
     yield from _goes_where(name, node)
 
 
@@ -298,6 +317,19 @@ def _goes_where(name: NodeName, node: PlanNode) -> Iterator[str]:
     if node.ask is not None:
         answers = [*node.ask.options, *([ANY_WORDS] if node.ask.words else [])]
         yield f"{name} asks people: {listed(answers, 'or')}"
+
+
+def _gives_way(name: NodeName, node: PlanNode) -> Iterator[str]:
+    """What a node does that cannot run, and how long it waits for that."""
+    if node.when is not None and node.otherwise != ASK_HUMAN:
+        what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
+        yield f"{name} {what} where {render_condition(node.when)} can no longer hold"
+    elif node.for_each is not None and node.otherwise != ASK_HUMAN:
+        what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
+        yield f"{name} {what} where {node.for_each} cannot be worked on"
+    if node.when is not None and node.within is not None:
+        condition = render_condition(node.when)
+        yield f"{name} waits for {condition} at most {duration_words(node.within)}"
 
 
 def wait_words(wait: Wait) -> str:
@@ -316,9 +348,18 @@ def _runs_where(name: NodeName, node: PlanNode) -> Iterator[str]:
     elif node.only_if is not None:
         yield f"{name} is skipped unless {render_condition(node.only_if)}"
     if node.needs:
-        yield f"{name} is skipped unless {node.agent} may call {listed(node.needs)}"
+        who = node.agent if not node.by else "an item's agent"
+        yield f"{name} is skipped unless {who} may call {listed(node.needs)}"
     if node.for_each is not None:
-        yield f"{name} has a step for each item of {node.for_each}"
+        yield f"{name} has a step for each item of {node.for_each}{pool_words(node)}"
+
+
+def pool_words(node: PlanNode) -> str:
+    """`, 2 at a time, by the agent that it names`."""
+    said = f", {node.at_once} at a time" if node.at_once is not None else ""
+    if node.by:
+        said += f", by the agent that its {node.by!r} names"
+    return said
 
 
 def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
@@ -339,6 +380,8 @@ def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
     for key, how in definition.merge.items():
         if how == "append":
             yield f"what steps set of {key} makes a list"
+        elif how != "last":
+            yield f"what steps set of {key} {MERGED[how]}"
 
 
 def decision_text(decide: Decide) -> str:

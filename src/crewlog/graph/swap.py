@@ -101,6 +101,8 @@ def plan_swap(
             blocked=blocked(old, new, state, {**state.frontier}, forward_ways(new), state.routing),
             notes=tuple(rule_notes(old, new)),
         )
+    if state.resting:  # between two turns nothing is under way, and the next one begins anew
+        state = state.model_copy(update={"routing": Routing()})
     return _Swap(old, new, state, abandon=abandon).report()
 
 
@@ -110,8 +112,13 @@ def same_graph(old: GraphPlan, new: GraphPlan) -> bool:
 
 
 def is_same(old: PlanNode | None, new: PlanNode | None) -> bool:
-    """Whether two nodes of one name are the same thing: what runs there is the same."""
-    return old is not None and new is not None and (old.kind, old.agent) == (new.kind, new.agent)
+    """Whether two nodes of one name are the same thing: what runs there is the same.
+
+    Items may name more agents than before; where one of them is gone, an item may be its.
+    """
+    if old is None or new is None or not {*old.among} <= {*new.among}:
+        return False
+    return (old.kind, old.agent, old.by) == (new.kind, new.agent, new.by)
 
 
 def with_left(
@@ -142,8 +149,10 @@ def left_step(plan: GraphPlan, name: NodeName) -> LeftStep | None:
     if node is None:
         return None
     rules = plan.agents[node.agent] if node.agent else AgentRules()
-    tools = {tool: plan.tools[tool] for tool in rules.tools if tool in plan.tools}
-    return LeftStep(node=node, rules=rules, tools=tools, definition=plan.definition)
+    among = {agent: plan.agents[agent] for agent in node.among}
+    offered = [*rules.tools, *(tool for each in among.values() for tool in each.tools)]
+    tools = {tool: plan.tools[tool] for tool in offered if tool in plan.tools}
+    return LeftStep(node=node, rules=rules, among=among, tools=tools, definition=plan.definition)
 
 
 def permissions_after(
@@ -154,7 +163,7 @@ def permissions_after(
     What people have set while the run lived stays, for tools that the two plans say the same of.
     And agents that end a turn, though their nodes are gone, keep what they had until then.
     """
-    going = {agent for step in leaving if (agent := old.node_at(step).agent) is not None}
+    going = {agent for step in leaving for agent in old.node_at(step).agents}
     known = {*old.agents, *going}
     found: dict[str, tuple[AgentName, ...] | None] = {}
     for tool in dict.fromkeys((*new.permissions, *state.tool_permissions)):
@@ -189,6 +198,8 @@ class _Swap:
         for entry in (state.frontier[s] for s in (*self._leave, *self._park)):
             displaced[entry.node] = displaced.get(entry.node, 0) + (not has_begun(entry, state))
         self._joins = Rejoin(old, new, state, kept=self._kept, frontier=stays, displaced=displaced)
+        if state.resting:
+            self._joins.reached.clear()
         for step in self._joins.retracted:
             because = "what its node waits for now has not come"
             self._fates[step] = _fate(stays[step], "retracted", because)

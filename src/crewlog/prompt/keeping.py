@@ -56,6 +56,7 @@ CREW: dict[str, How] = {
     "interrupts": "joined",
     "checkpoints": "kept",
     "memory": "kept",
+    "window": "kept",
     "approval": "stands",
     "policy": "kept",
 }
@@ -78,6 +79,9 @@ AGENT: dict[str, How] = {
     "enabled": "unless",
     "pattern": "unless",
     "parent": "stands",
+    "window": "unless",
+    "inputs": "unless",
+    "shares": "stands",
     "scratch": "unless",
 }
 TOOL: dict[str, How] = {

@@ -5,6 +5,7 @@ These are durable data: histories hold them. A field may be added with a default
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -25,6 +26,7 @@ from crewlog.ids import (
     call_key,
 )
 from crewlog.model import Json, Model
+from crewlog.state.context import Given, Windowed
 from crewlog.state.journal import Batch
 from crewlog.state.model import CommandOutcome, Item, PromptRemark, Usage
 from crewlog.state.told import asked_tools, model_of, used
@@ -52,6 +54,13 @@ class View(Model):
     was: tuple[StepId, ...] = ()
     """Of an item's step: the names that its visit had before, where the run went back to it. What
     was said under them is its own."""
+
+    def without(self, which: Callable[[LogName], bool]) -> View:
+        """The view without some logs."""
+        if not any(map(which, self.heads)):
+            return self
+        heads = {log: head for log, head in self.heads.items() if not which(log)}
+        return self.model_copy(update={"heads": heads})
 
 
 class StartUse(Model):
@@ -159,6 +168,8 @@ class StepCall(Model):
     """Which try, counting those that people asked for. The idempotency key is the same for all."""
     position: int = 0
     """The journal position when it was scheduled, where the batch does not tell."""
+    inputs: tuple[Given, ...] = ()
+    """What the agent asks for under `inputs`, as far as it is set and the agent may be given it."""
 
     @property
     def knows(self) -> int:
@@ -238,7 +249,9 @@ class ModelResult(Answer):
     model: str = ""
     """The model that answered, as it names itself."""
     usage: Usage = Usage()
-    """This call's usage; `calls` is 1."""
+    """This call's usage; `calls` is 1, and one more for every summary that it had made."""
+    window: Windowed | None = None
+    """What a window left out of its prompt; none where nothing."""
     settled: tuple[SettledOperations, ...] = ()
     """What became of operations that were not settled: those of which some do not apply."""
 

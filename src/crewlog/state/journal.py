@@ -25,7 +25,9 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
+from crewlog.state.context import Windowed
 from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
+from crewlog.state.shapes import Shape
 
 
 class MessageRef(Model):
@@ -156,11 +158,70 @@ class MessageAdded(Fact):
     ref: MessageRef
     by: str = ""
     command: CommandId | None = None
+    asks: bool = False
+    """Whether agents are shown it as their input from now on."""
 
     @property
     @override
     def message(self) -> MessageRef | None:
         return self.ref
+
+
+class MessageQueued(Fact):
+    """People said something in the middle of a turn: it waits for a turn of its own."""
+
+    kind: Literal["MessageQueued"] = "MessageQueued"
+    ref: MessageRef
+    """The message, and the logs that it is added to once its turn begins."""
+    command: CommandId
+    by: str = ""
+
+
+class TurnBegan(Fact):
+    """A turn of a conversation began: with a message, which came just before or waited."""
+
+    kind: Literal["TurnBegan"] = "TurnBegan"
+    turn: int
+    """Which one, from 1."""
+    said: str = ""
+    """The command that said the message."""
+    by: str = ""
+    """Who said it."""
+    outputs: tuple[str, ...] = ()
+    """The outputs, as `agent.output`, that begin anew: several steps put them together."""
+    flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
+    """The flags that do, with their first values."""
+
+
+class TurnEnded(Fact):
+    """A turn of a conversation is over, with an answer: the run waits for the next message."""
+
+    kind: Literal["TurnEnded"] = "TurnEnded"
+    turn: int
+    """Which one; 0: nothing was said yet."""
+    agent: AgentName | None = None
+    """Who gave the answer; none where the run did."""
+    response: ContentHash | None = None
+    """The agent's message that is the answer."""
+    ref: MessageRef | None = None
+    """The run's own answer, where no agent said anything."""
+    error: str = ""
+    """The last error of the turn."""
+    due: int = 0
+    """Until when the next message is waited for, in milliseconds since the epoch; 0: for ever."""
+
+    @property
+    @override
+    def message(self) -> MessageRef | None:
+        return self.ref
+
+
+class IdleSet(Fact):
+    """How long a conversation waits for its next message is counted from now on."""
+
+    kind: Literal["IdleSet"] = "IdleSet"
+    due: int
+    """Until when, in milliseconds since the epoch."""
 
 
 class Reached(Model):
@@ -236,6 +297,45 @@ class StepMapped(Fact):
     """Which output of it."""
     of: int
     """How many items there are."""
+    agents: tuple[AgentName, ...] = ()
+    """The agents that take the items' steps, where these name them."""
+    whose: tuple[int, ...] = ()
+    """By item: which of them, from 0."""
+    after: tuple[tuple[int, ...], ...] = ()
+    """By item: the items that it waits for, where any does."""
+
+
+class ItemsRefused(Fact):
+    """A list has items that cannot be worked on: no step of them begins."""
+
+    kind: Literal["ItemsRefused"] = "ItemsRefused"
+    step: StepId
+    agent: AgentName
+    """Whose output the list is."""
+    key: str
+    """Which output of it."""
+    faults: tuple[str, ...]
+    """What is wrong, for people: the first of it."""
+
+
+class MergeConflicted(Fact):
+    """A value does not fit what other steps have set; what was there stays."""
+
+    kind: Literal["MergeConflicted"] = "MergeConflicted"
+    key: str
+    """A flag, or an output as `agent.output`."""
+    how: str
+    """How the values combine: see `Merge`."""
+    step: StepId | None = None
+    """The step that would have set it."""
+    by: str = ""
+    """Its agent."""
+    kept: str = ""
+    """The start of what was there, and stays."""
+    refused: str = ""
+    """The start of what was to be set."""
+    because: str = ""
+    """Why the two do not fit, for people."""
 
 
 class ConditionMet(Fact):
@@ -262,6 +362,8 @@ class ModelReplied(Fact):
     """The start of what it said, for people."""
     append: bool = False
     """Whether a final message is added to the agent's texts, instead of taking their place."""
+    window: Windowed | None = None
+    """What a window left out of its prompt; none where nothing."""
     composed: bool = False
     """Whether no model was asked: the agent has none, and its definition says what it calls."""
 
@@ -351,6 +453,9 @@ class FlagSet(Fact):
     """No default: by `==`, 1 would equal true, and the entry as JSON would lose it."""
     by: str = ""
     """The agent, or the principal."""
+    how: str = ""
+    """How it was merged with what there was: see `Merge`. Of `union` and `update` the value is what
+    comes to it, of the others what there is now."""
     append: bool = False
     """Whether it is added to the flag's list, instead of taking the place of its value."""
     step: StepId | None = None
@@ -371,6 +476,11 @@ class OutputSet(Fact):
     """The large value itself, where the store was away when it was made."""
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
+    shapes: tuple[Shape, ...] = ()
+    """What these items say of how they are worked on; of a large value that is added: one."""
+    how: str = ""
+    """How it was merged with what there was: see `Merge`. Of `union` and `update` the value is what
+    comes to it, of the others what there is now."""
     append: bool = False
     """Whether it is added to the output's list, instead of taking the place of its value."""
     step: StepId | None = None
@@ -444,6 +554,10 @@ class StepFailed(Fact):
     call: int | None = None
     error: str
     error_type: str = ""
+    agent: AgentName | None = None
+    """The agent, where the run goes on without it: the error is its output `error`."""
+    logs: tuple[LogName, ...] = ()
+    """The logs whose readers may see that; empty: `public`."""
 
 
 class StepRetried(Fact):
@@ -696,6 +810,8 @@ class Edit(Model):
     """That body."""
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
+    shapes: tuple[Shape, ...] = ()
+    """What these items say of how they are worked on, where they say anything."""
     append: bool = False
     """Whether it is a list that steps add to: `value` has its values, whatever their size."""
     delete: bool = False
@@ -802,6 +918,8 @@ class RunCompleted(Fact):
     """The run reached its end."""
 
     kind: Literal["RunCompleted"] = "RunCompleted"
+    turns: int = 0
+    """Of a conversation: how many turns it had. It may be taken up again."""
 
 
 class RunStopped(Fact):
@@ -832,8 +950,13 @@ JournalEntry = Annotated[
     | MessageAdded
     | Routed
     | RouteRefused
+    | MessageQueued
+    | TurnBegan
+    | TurnEnded
+    | IdleSet
     | StepStarted
     | StepMapped
+    | ItemsRefused
     | ConditionMet
     | ModelReplied
     | ToolReturned
@@ -843,6 +966,7 @@ JournalEntry = Annotated[
     | QuotaGiven
     | FlagSet
     | OutputSet
+    | MergeConflicted
     | OperationsApplied
     | OperationsSettled
     | StepCompleted

@@ -24,6 +24,8 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
+from crewlog.state.shapes import Shape
+from crewlog.state.talk import Said, Talk
 
 RunStatus = Literal["running", "paused", "waiting", "stopping", "completed", "failed", "stopped"]
 CLOSED: frozenset[RunStatus] = frozenset({"completed", "failed", "stopped"})
@@ -54,6 +56,8 @@ class Part(Model):
     """Where it stands."""
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see it, as of the output; empty: `public`."""
+    shape: Shape | None = None
+    """What a large value says of how it is worked on as an item, where a node does that."""
 
 
 class Output(Model):
@@ -67,6 +71,8 @@ class Output(Model):
     """The journal position that set it."""
     items: int | None = None
     """How many items the list in the body has, where a node has a step for each of them."""
+    shapes: tuple[Shape, ...] = ()
+    """What these items say of how they are worked on, where they say anything."""
     parts: tuple[Part, ...] = ()
     """The values in order, where what steps set makes a list."""
     logs: tuple[LogName, ...] = ()
@@ -96,6 +102,8 @@ class Item(Model):
     """The logs whose readers may see it; empty: nobody said it, and it is not asked."""
     withheld: bool = False
     """Whether its agent may not see it: the activity says so, and does not look."""
+    after: tuple[int, ...] = ()
+    """The items that it waited for: what was said of them is shown."""
 
 
 class Mapped(Model):
@@ -121,15 +129,38 @@ class Mapped(Model):
     """The names that the visit had before, where the run went back to it."""
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see the list, as of the output."""
+    agents: tuple[AgentName, ...] = ()
+    """The agents that take the items' steps, where these name them; empty: the node's."""
+    whose: tuple[int, ...] = ()
+    """By item: which of them, from 0."""
+    after: tuple[tuple[int, ...], ...] = ()
+    """By item: the items that it waits for; empty: none waits for another."""
+    left: tuple[int, ...] = ()
+    """Where items wait for others: those that are not started."""
+    failed: int = 0
+    """Items whose steps failed, though the run goes on without them."""
+
+    def agent(self, number: int) -> AgentName | None:
+        """The agent of an item's step, where items have agents of their own."""
+        return self.agents[self.whose[number - 1]] if self.whose else None
 
     def item(self, number: int) -> Item:
         """The item of that number."""
+        of, after = self.of, self.after[number - 1] if self.after else ()
         if self.parts:
             part = self.parts[number - 1]
-            return Item(number=number, of=self.of, value=part.value, body=part.body, logs=part.logs)
+            return Item(
+                number=number,
+                of=of,
+                value=part.value,
+                body=part.body,
+                logs=part.logs,
+                after=after,
+            )
         if self.listed is not None:
-            return Item(number=number, of=self.of, listed=self.listed, logs=self.logs)
-        return Item(number=number, of=self.of, value=self.items[number - 1], logs=self.logs)
+            return Item(number=number, of=of, listed=self.listed, logs=self.logs, after=after)
+        value = self.items[number - 1]
+        return Item(number=number, of=of, value=value, logs=self.logs, after=after)
 
 
 class Usage(Model):
@@ -505,6 +536,17 @@ class CommandOutcome(Model):
         return not self.digest or not digest or self.digest == digest
 
 
+class StepError(Model):
+    """Why a step failed, where the run went on without it."""
+
+    step: StepId
+    agent: AgentName
+    error: str
+    """Its start; the journal has all of it."""
+    position: int
+    """The journal position that says so."""
+
+
 class CrewState(Model):
     """The state of a run at a journal position."""
 
@@ -591,6 +633,8 @@ class CrewState(Model):
     """Why the run failed."""
     error_type: str = ""
     """The kind of failure, where it has one: `InvalidPrompt`."""
+    errors: tuple[StepError, ...] = ()
+    """The last errors that the run went on without, oldest first."""
     prompt: PromptState | None = None
     """What the run was started with, where that was a prompt."""
     recipe: ContentHash = ContentHash("")
@@ -606,6 +650,19 @@ class CrewState(Model):
     """Names that people gave to checkpoints, with their positions."""
     source: Lineage | None = None
     """What it was forked from."""
+    talk: Talk | None = None
+    """The conversation that it is."""
+    turns: int = 0
+    """Turns of it that have begun; never repeated."""
+    queue: tuple[Said, ...] = ()
+    """Messages that came during a turn: each gets one of its own."""
+    request: ContentHash | None = None
+    """The message of people that agents are shown as their input, where they ask for it."""
+
+    @property
+    def resting(self) -> bool:
+        """Whether it is a conversation between two turns."""
+        return self.talk is not None and self.talk.resting and not self.frontier
 
     @property
     def closed(self) -> bool:
