@@ -101,7 +101,7 @@ class _Watch:
                     break
                 # It may close its output and go on: so its end is looked for now and then.
                 for key, _ in selector.select(min(left, 0.05 if not reads else 0.2)):
-                    if key.fileobj is sys.stdin:
+                    if key.fd == sys.stdin.fileno():
                         if not os.read(sys.stdin.fileno(), PIECE):
                             alive = False
                     elif self._read(out) == b"":
