@@ -335,6 +335,7 @@ class ToolCalls:
             agent=task.agent,
             tool=task.tool,
             attempt=task.attempt + activity.info().attempt - 1,
+            timeout=context.definition.timeout,
             workspace=workspace.resolve(),
             paths=context.definition.paths,
             hosts=context.definition.hosts,
