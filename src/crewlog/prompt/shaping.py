@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from crewlog.definition.context import Window
-from crewlog.definition.conversation import Conversation
 from crewlog.definition.findings import Path
+from crewlog.definition.model import Conversation
 from crewlog.definition.times import duration_words
 from crewlog.prompt import ast
 from crewlog.prompt.ast import Words
