@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from temporalio import activity
 
+from crewlog.activities.artifacts import settled
 from crewlog.activities.before import Before
 from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
@@ -30,7 +31,7 @@ from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.errors import ModelError, ModelRefused
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
-from crewlog.state.calls import CallModel, ModelResult
+from crewlog.state.calls import CallModel, ModelResult, SettledOperations
 from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
@@ -99,7 +100,20 @@ class ModelCalls:
         self._hydrator.remember(task.run, hash_, body)
         # The reply still has the details that prices depend on.
         usage = await usage_of(message, name)
-        return ModelResult(body=body, hash=hash_, usage=usage, stored=stored, journaled=journaled)
+        return ModelResult(
+            body=body,
+            hash=hash_,
+            usage=usage,
+            settled=await self._settled(task),
+            stored=stored,
+            journaled=journaled,
+        )
+
+    async def _settled(self, task: CallModel) -> tuple[SettledOperations, ...]:
+        """What became of operations of the turn that others came before."""
+        if not task.unsettled:
+            return ()
+        return settled(task.step, task.unsettled, await self._sight.artifacts(task))
 
     async def _reply(
         self, task: CallModel, before: Before, effect: Effect, pulse: Pulse

@@ -11,7 +11,7 @@ from crewlog.definition.expand import expand
 from crewlog.definition.model import AgentDefinition, AgentPhase, CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.errors import InternalError, InvalidDefinition
-from crewlog.ids import AgentName, ContentHash, LogName, StepId, node_of
+from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log, node_of
 from crewlog.model import Json
 from crewlog.store.protocol import Store
 
@@ -23,6 +23,8 @@ class Sees(NamedTuple):
     """The logs that it reads besides its own."""
     barred: tuple[LogName, ...]
     """The crew's other logs."""
+    artifacts: tuple[str, ...] = ()
+    """The artifacts that it sees."""
 
 
 class Definitions:
@@ -85,9 +87,12 @@ def _sees(definition: CrewDefinition, agent: AgentName) -> Sees:
     agent_of(definition, agent)
     audiences = Audiences(definition)
     every = [*audiences.logs(), *(f"{PRIVATE}{name}" for name in definition.agents)]
+    seen = [name for name in definition.artifacts if agent in audiences.artifact_readers(name)]
+    hidden = [artifact_log(name) for name in definition.artifacts if name not in seen]
     return Sees(
         tuple(LogName(log) for log in audiences.reads(agent)),
-        tuple(LogName(log) for log in every if audiences.no_reader(agent, log)),
+        (*(LogName(log) for log in every if audiences.no_reader(agent, log)), *hidden),
+        tuple(seen),
     )
 
 

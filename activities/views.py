@@ -43,8 +43,8 @@ Chain = list[tuple[int, ContentHash]]
 """Positions and bodies of a log, oldest first."""
 
 
-class _At(NamedTuple):
-    """A head: the first `length` links of a chain."""
+class LogAt(NamedTuple):
+    """A head: the first `length` links of a chain, which may grow behind it and is never cut."""
 
     chain: Chain
     length: int
@@ -59,10 +59,10 @@ class _Merged(Transcript):
         self, agent: AgentName, quotes: Quotes, step: StepId | None, was: Sequence[StepId]
     ) -> None:
         super().__init__(agent, quotes, step, was)
-        self.taken: dict[LogName, _At] = {}
+        self.taken: dict[LogName, LogAt] = {}
         self.position = 0
 
-    def fresh(self, view: Mapping[LogName, _At]) -> Chain | None:
+    def fresh(self, view: Mapping[LogName, LogAt]) -> Chain | None:
         """What is new in a view, by position; none where the view is not a continuation."""
         new: set[tuple[int, ContentHash]] = set()
         for log, at in view.items():
@@ -82,7 +82,7 @@ class _Run:
 
     def __init__(self, run: RunId) -> None:
         self.run = run
-        self.heads: dict[ContentHash, _At] = {}
+        self.heads: dict[ContentHash, LogAt] = {}
         self.roots = Roots(run)
         self.tips: dict[LogName, ContentHash] = {}
         """The head that was wanted last, by log."""
@@ -107,7 +107,7 @@ class _Run:
 
     def begins(self, root: ContentHash) -> None:
         """Remembers where a log begins that is not this run's own, or had another name."""
-        self.heads.setdefault(root, _At([], 0, root))
+        self.heads.setdefault(root, LogAt([], 0, root))
 
     def learn(
         self, head: ContentHash, previous: ContentHash, position: int, body: ContentHash
@@ -120,7 +120,7 @@ class _Run:
         if length < len(chain):  # the log was forked, by a rollback
             chain = chain[:length]
         chain.append((position, body))
-        self.heads[head] = _At(chain, length + 1, root)
+        self.heads[head] = LogAt(chain, length + 1, root)
 
     def parse(self, bodies: Mapping[ContentHash, Json]) -> None:
         for hash_, body in bodies.items():
@@ -139,7 +139,7 @@ class _Run:
     def transcript(
         self,
         agent: AgentName,
-        view: Mapping[LogName, _At],
+        view: Mapping[LogName, LogAt],
         step: StepId | None,
         was: Sequence[StepId],
     ) -> tuple[_Merged, Chain]:
@@ -207,10 +207,7 @@ class Hydrator:
         known = self._remembered(run)
         self._learn(known, batch)
         known.parse(bodies or {})
-        logs = await self._logs(known, view, batch)
-        for log, at in logs.items():
-            if not await known.roots.prove(log, at.root, self._store, step, view.was):
-                raise _refused(known.roots.log_at(at.root, barred), log)
+        logs = await self._proven(known, view, batch, step, barred)
         _, fresh = known.transcript(agent, logs, step, view.was)
         await self._read_bodies(known, (body for _, body in fresh))
         merged, fresh = known.transcript(agent, logs, step, view.was)
@@ -223,6 +220,43 @@ class Hydrator:
             known.of_items.put(step, merged)
         self._count(known)
         return merged.complete() if complete else merged.messages()
+
+    async def chains(
+        self, run: RunId, view: View, batch: Batch, *, barred: Collection[LogName] = ()
+    ) -> dict[LogName, LogAt]:
+        """The logs of a view as they are chained, of which no body is read: those of artifacts.
+
+        Args:
+            run: The run.
+            view: The logs, each at a head.
+            batch: Entries that may not have been in the store yet.
+            barred: Logs that the agent may not read, for the reason of a refusal.
+
+        Raises:
+            LogRefused: a head is that of another log than the view says, or of another run's.
+            StoreUnavailable: where what is missing cannot be read now.
+            StoreIncomplete: where what is missing is not in the store.
+        """
+        known = self._remembered(run)
+        self._learn(known, batch)
+        logs = await self._proven(known, view, batch, None, barred)
+        self._count(known)
+        return logs
+
+    async def _proven(
+        self,
+        known: _Run,
+        view: View,
+        batch: Batch,
+        step: StepId | None,
+        barred: Collection[LogName],
+    ) -> dict[LogName, LogAt]:
+        """The logs of a view, each of which is the one that it is said to be."""
+        logs = await self._logs(known, view, batch)
+        for log, at in logs.items():
+            if not await known.roots.prove(log, at.root, self._store, step, view.was):
+                raise _refused(known.roots.log_at(at.root, barred), log)
+        return logs
 
     def learn(self, run: RunId, batch: Batch) -> None:
         """Keeps what a batch that may never be stored tells: its links and its messages."""
@@ -265,7 +299,7 @@ class Hydrator:
             known.learn(link.head, link.previous, link.position, link.body)
         known.parse(dict(_inline(batch)))
 
-    async def _logs(self, known: _Run, view: View, batch: Batch) -> dict[LogName, _At]:
+    async def _logs(self, known: _Run, view: View, batch: Batch) -> dict[LogName, LogAt]:
         # The batch is being stored at the same time: only what was before it can be relied on.
         before = {
             log: heads_before(known.run, batch, log) or head for log, head in view.heads.items()

@@ -52,7 +52,7 @@ async def check_edit(engine: Engine, incoming: Incoming, queue: str) -> None:
                 definition=engine.plan.definition_at(asked.step),
                 tool=ToolName(asked.tool),
                 args=edited.args,
-                agent=engine.plan.node_at(asked.step).agent or AgentName(""),
+                agent=engine.agent_at(asked.step) or AgentName(""),
             ),
             result_type=CheckedArguments,
             task_queue=(rules.queue if rules is not None else None) or queue or None,

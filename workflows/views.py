@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.facts import RunFacts
     from crewlog.graph.matrix import cells, tools_in
     from crewlog.graph.plan import GraphPlan
-    from crewlog.ids import NodeName, StepId, node_of
+    from crewlog.ids import AgentName, NodeName, StepId, node_of
     from crewlog.state.brief import fenced
     from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.model import CrewState, FrontierEntry, Interrupt
@@ -181,14 +181,18 @@ def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
     for tag, position in engine.state.tags.items():
         tags.setdefault(position, []).append(tag)
     found: list[CheckpointView] = []
+    agents: dict[str, AgentName] = {}
     for position, data in ledger.page(page.after, len(ledger.entries)):
+        if data["kind"] == "StepStarted" and data.get("agent"):
+            agents[data["step"]] = AgentName(data["agent"])
         kind = checkpoint_kind(data["kind"], data.get("source"), data.get("because", ""))
         if kind is None and position in tags:
             kind = "tag"
         if kind is not None and len(found) < page.limit:
             step = StepId(data["step"] if kind == "step" else "")
             node = node_of(step) if step else NodeName("")
-            agent = engine.plan.nodes[node].agent if node in engine.plan.nodes else None
+            there = engine.plan.nodes.get(node)
+            agent = agents.get(step) or (there.agent if there is not None else None)
             found.append(
                 CheckpointView(
                     position=position,

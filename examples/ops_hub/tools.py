@@ -6,6 +6,7 @@ it leads the command line. Nothing here is made up; what cannot be reached is to
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -44,6 +45,12 @@ async def connected() -> AsyncGenerator[Client]:
 
 
 # -- health --------------------------------------------------------------------------------------
+
+
+async def system_health() -> dict[str, Any]:
+    """Looks at the server, the workers and the store together, in short."""
+    server, workers, store = await asyncio.gather(server_health(), worker_health(), store_health())
+    return {"server": server, "workers": workers, "store": store}
 
 
 async def server_health() -> dict[str, Any]:
@@ -119,10 +126,10 @@ async def troubles(most: int = 10) -> dict[str, Any]:
 # -- information ---------------------------------------------------------------------------------
 
 
-async def list_crews() -> list[dict[str, Any]]:
+async def list_crews() -> dict[str, Any]:
     """Lists the registered crews: name, newest version, agents, and what each is for."""
     async with connected() as client:
-        return [
+        crews = [
             {
                 "crew": each.row.name,
                 "version": each.row.version,
@@ -131,6 +138,7 @@ async def list_crews() -> list[dict[str, Any]]:
             }
             for each in await client.catalog.crews()
         ]
+        return {"crews": crews}
 
 
 async def describe_crew(name: str, version: int | None = None) -> str:
@@ -144,7 +152,7 @@ async def describe_crew(name: str, version: int | None = None) -> str:
         return to_yaml((await client.catalog.crew(name, version)).definition)
 
 
-async def list_runs(status: str = "", most: int = 10) -> list[dict[str, Any]]:
+async def list_runs(status: str = "", most: int = 10) -> dict[str, Any]:
     """Lists runs, the newest first.
 
     Args:
@@ -154,7 +162,7 @@ async def list_runs(status: str = "", most: int = 10) -> list[dict[str, Any]]:
     """
     statuses = _OPEN if status == "open" else (status,) if status else ()
     async with connected() as client:
-        return [
+        runs = [
             {
                 "run": each.run,
                 "crew": each.crew,
@@ -163,6 +171,7 @@ async def list_runs(status: str = "", most: int = 10) -> list[dict[str, Any]]:
             }
             for each in await client.list(statuses=statuses, limit=max(1, min(most, _MOST)))
         ]
+        return {"runs": runs}
 
 
 async def describe_run(run: str) -> dict[str, Any]:

@@ -57,6 +57,11 @@ def node_details(types: list[str]) -> str:
     return _details([_known(each) for each in types[:_MOST_DETAILS]])
 
 
+def whole_catalogue() -> str:
+    """Shows every type of the catalogue, with inputs, outputs and parameters."""
+    return _details(list(catalogue().values()))
+
+
 def discovered_details() -> str:
     """Shows inputs and outputs of the node types that were found for this workflow."""
     types = _discovered()

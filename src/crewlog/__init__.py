@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from crewlog.graph.builders import builder
     from crewlog.graph.choices import choose, route
     from crewlog.model import Model
+    from crewlog.operations import artifact_update
     from crewlog.prompt.compile import compile_prompt
     from crewlog.prompt.compiled import CompiledPrompt
     from crewlog.prompt.registry import Registry
@@ -30,6 +31,7 @@ __all__ = [
     "Registry",
     "Run",
     "__version__",
+    "artifact_update",
     "builder",
     "choose",
     "compile_prompt",
@@ -46,6 +48,7 @@ _HOME = {
     "Place": "crewlog.definition.builders",
     "Registry": "crewlog.prompt.registry",
     "Run": "crewlog.client",
+    "artifact_update": "crewlog.operations",
     "builder": "crewlog.graph.builders",
     "choose": "crewlog.graph.choices",
     "compile_prompt": "crewlog.prompt.compile",

@@ -1,8 +1,8 @@
-"""Scripted replies that pass on what they answer."""
+"""Scripted replies that pass on what they answer, and that tell tools from people."""
 
 from __future__ import annotations
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from crewlog.activities.models import ModelFactory
 from crewlog.testing import scripted
@@ -30,3 +30,23 @@ async def test_a_reply_takes_over_what_its_expression_found() -> None:
     assert asked.tool_calls[0]["args"] == {"names": ["ops-hub", "{{x}}"]}
     assert told.text == "It says: 7 agents {{x}}"
     assert plain.text == "{{last}}"
+
+
+async def test_an_entry_may_be_for_a_tools_answer_alone() -> None:
+    name = scripted(
+        {
+            "agents": {
+                "*": [
+                    {"of": "tool", "when": "crews", "text": "found: {{last}}"},
+                    {"of": "people", "when": "crews", "tool_calls": [{"tool": "list"}]},
+                ]
+            }
+        }
+    )
+    model = await ModelFactory().ready(name, {}, 10.0)
+    asked = await model.ainvoke([HumanMessage("Which crews?")])
+    told = await model.ainvoke(
+        [HumanMessage("Which?"), AIMessage(""), ToolMessage("2 crews", tool_call_id="c")]
+    )
+    assert [call["name"] for call in asked.tool_calls] == ["list"]
+    assert told.text == "found: 2 crews"

@@ -18,6 +18,8 @@ def agents_in(flow: Any) -> list[str]:
         return [flow]
     if isinstance(flow, list):
         return list(dict.fromkeys(name for item in flow for name in agents_in(item)))
+    if "for_each" in flow:
+        return list(dict.fromkeys([*filter(None, [flow.get("agent")]), *flow.get("among", [])]))
     return [flow["agent"]] if "agent" in flow else agents_in(flow.get("parallel", []))
 
 

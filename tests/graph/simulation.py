@@ -157,22 +157,23 @@ EXPIRIES: list[dict[str, Any]] = [
 ]
 
 
-def random_plan(rng: random.Random, *, ruled: bool = False) -> GraphPlan:
+def random_plan(rng: random.Random, *, ruled: bool = False, does: bool = False) -> GraphPlan:
     """A valid crew at random: lanes, joins of all kinds, loops, questions, conditions, tools.
 
     Args:
         rng: Dice.
         ruled: Whether it may have rules, quotas, and questions that expire: what was counted, and
             the time, are not undone by a rollback, so that it may then end otherwise.
+        does: Whether some of its agents ask no model: those whose names end with `DOES`.
     """
     while True:
         try:
-            return _attempt(rng, ruled=ruled)
+            return _attempt(rng, ruled=ruled, does=does)
         except InvalidDefinition:
             continue
 
 
-def _attempt(rng: random.Random, *, ruled: bool) -> GraphPlan:
+def _attempt(rng: random.Random, *, ruled: bool, does: bool) -> GraphPlan:
     flow: list[Any] = []
     names: list[str] = []
     for i in range(rng.randint(2, 7)):
@@ -221,7 +222,7 @@ def _attempt(rng: random.Random, *, ruled: bool) -> GraphPlan:
             flow.append(_phase(rng, here[0], names))
         names += here
     flow.append("last")
-    agents = {name: _agent(rng) for name in agents_in(flow)}
+    agents = {name: _agent(rng) | (_does(name) if does else {}) for name in agents_in(flow)}
     appended = rng.choice([{}, {}, APPENDED]) if "p0_0" in agents else {}
     approvers = [name for name in ("p0_0", "p1_0") if name in agents]
     tools = {name: {"run": "m:f"} for name in ("read", "act", "secret")}
@@ -267,6 +268,15 @@ def _agent(rng: random.Random) -> dict[str, Any]:
         "on_error": rng.choice(["ask", "ask", "continue", "continue", "fail"]),
         "writes": rng.choice([["public"], ["group:g"], ["public", "group:g"]]),
     }
+
+
+DOES = "_2"
+"""The third agents of blocks ask no model, where a crew is to have such."""
+
+
+def _does(name: str) -> dict[str, Any]:
+    calls = [{"tool": "read", "args": {"n": 1}}, "act"]
+    return {"does": calls, "in_order": name < "p3"} if name.endswith(DOES) else {}
 
 
 @dataclass
@@ -587,5 +597,5 @@ async def crew_run(seed: int) -> Simulation:
 
 async def run_crew(seed: int, **more: Any) -> Simulation:
     """The same, made anew."""
-    plan = random_plan(dice(seed), ruled=seed % 3 == 1)
+    plan = random_plan(dice(seed), ruled=seed % 3 == 1, does=seed % 2 == 1)
     return await run(plan, RandomScript(plan, seed), seed=seed, people=True, **more)

@@ -27,6 +27,7 @@ from crewlog.state.reduce import after, reduce
 from crewlog.state.rewinding import forked, forsaken, resumption, rewound, settled
 from graph.crews import plan_of
 from graph.simulation import (
+    DOES,
     RUN,
     Failure,
     Outcome,
@@ -115,6 +116,8 @@ def end_of(state: CrewState) -> str:
         agent: {
             key: [o.value, o.body, o.items, [(p.value, p.body) for p in o.parts]]
             for key, o in sorted(found.items())
+            # What is composed names its step, which has another name then.
+            if not (key == "text" and agent.endswith(DOES))
         }
         for agent, found in sorted(state.agent_outputs.items())
     }
@@ -138,7 +141,7 @@ def places_of(journal: list[dict[str, Any]]) -> list[tuple[int, int]]:
 async def test_forward_again_from_any_checkpoint_ends_the_same() -> None:
     kinds: set[str] = set()
     for seed in range(CREWS):
-        plan = random_plan(dice(seed))
+        plan = random_plan(dice(seed), does=seed % 2 == 1)
         sim = await begun(plan, seed)
         rests = await forward(sim)
         states = sim.engine.ledger.states  # type: ignore[attr-defined]

@@ -181,7 +181,7 @@ async def test_a_quota_that_is_used_up() -> None:
 @pytest.mark.parametrize("seed", range(60))
 async def test_no_check_is_missing_or_told_twice(seed: int) -> None:
     """Over runs at random, with people, drains and rollbacks; the journal read entry by entry."""
-    plan = random_plan(dice(f"audit/{seed}"))
+    plan = random_plan(dice(f"audit/{seed}"), does=seed % 2 == 1)
     sim = Simulation.begin(plan, RandomScript(plan, seed), seed=seed, people=True)
     run = await (await sim).run()
     records = audit_of(run)

@@ -61,6 +61,8 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "policy": "same",
     },
     AgentDefinition: {
+        "does": "same",
+        "in_order": "same",
         "prompt": "free",  # what an agent may do is never a matter of its prompt
         "description": "free",
         "model": "own",
@@ -117,6 +119,9 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "only_if": "flow",
         "needs": "flow",
         "for_each": "flow",
+        "at_once": "free",
+        "by": "flow",
+        "among": "flow",
         "within": "flow",
         "otherwise": "flow",
     },

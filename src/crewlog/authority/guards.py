@@ -24,7 +24,7 @@ from crewlog.definition.unused import conditions_of
 
 _ON = "on"
 """The way from a phase to what waits for it."""
-_PLACE = {"phase", "after", "task", "agent", "for_each"}
+_PLACE = {"phase", "after", "task", "agent", "for_each", "at_once", "by", "among"}
 """Fields of phases that say where they stand, and what they are about; all else guards."""
 
 _LONGEST = 60
@@ -98,12 +98,13 @@ def unguarded(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
     before, after = guards_of(old), guards_of(new)
     for phase in phases(new):
         item = phase.item
-        if not isinstance(item, AgentPhase) or item.agent not in old.agents:
-            continue  # what a new agent may do is new altogether
-        turns = [each.name for each in phases(old) if _is_turn(each, item.agent)]
-        least = _all_of(before[name] for name in turns) if turns else _every(before)
-        for guard in sorted(least - after[phase.name]):
-            yield f"agent {item.agent} has its turn {phase.name} without {guard.said} before it"
+        for agent in item.agents if isinstance(item, AgentPhase) else ():
+            if agent not in old.agents:
+                continue  # what a new agent may do is new altogether
+            turns = [each.name for each in phases(old) if _is_turn(each, agent)]
+            least = _all_of(before[name] for name in turns) if turns else _every(before)
+            for guard in sorted(least - after[phase.name]):
+                yield f"agent {agent} has its turn {phase.name} without {guard.said} before it"
 
 
 def _questions(definition: CrewDefinition) -> Counter[tuple[bytes, str]]:
@@ -114,7 +115,7 @@ def _questions(definition: CrewDefinition) -> Counter[tuple[bytes, str]]:
 
 
 def _is_turn(phase: Phase, agent: str) -> bool:
-    return isinstance(phase.item, AgentPhase) and phase.item.agent == agent
+    return isinstance(phase.item, AgentPhase) and agent in phase.item.agents
 
 
 def guards_of(definition: CrewDefinition) -> dict[str, frozenset[Guard]]:
@@ -205,7 +206,7 @@ def _left(item: PhaseItem, way: str) -> Guard | None:
         case RoutePhase():
             said = f"the route by {item.route}"
         case AgentPhase() if way != _ON:
-            said = f"what {item.agent} waits for"
+            said = f"what {item.agent or item.phase} waits for"
         case _:
             return None
     return Guard(said, _content(item), way)

@@ -183,5 +183,5 @@ def _answers(result: RunResult, definition: CrewDefinition | None) -> dict[str, 
         return said
     nodes = lower(definition).nodes
     waited = {source for node in nodes.values() if node.join for source in node.join.of}
-    last = {str(node.agent) for name, node in nodes.items() if name not in waited and node.agent}
+    last = {str(a) for name, node in nodes.items() if name not in waited for a in node.agents}
     return {agent: text for agent, text in said.items() if agent in last} or said

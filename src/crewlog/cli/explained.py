@@ -28,11 +28,11 @@ _REPEAT = {
 def origin(compiled: CompiledPrompt, found: Explanation) -> list[Provenance]:
     """What the prompt says of a node: its own part, and its agent's."""
     mine = tuple(found.path)
-    agent = ("agents", str(found.agent)) if found.agent else ("",)
+    agents = {("agents", str(each)) for each in (found.agent, *found.among) if each}
     return [
         each
         for each in compiled.provenance
-        if each.path == mine or each.path[:2] == agent or _right(each, found)
+        if each.path == mine or each.path[:2] in agents or _right(each, found)
     ]
 
 
@@ -45,7 +45,8 @@ def show_explanation(
     screen: Screen, found: Explanation, compiled: CompiledPrompt | None = None
 ) -> None:
     """All that there is to say of a node."""
-    kind = {"agent": f"agent {found.agent}", "decide": "decision", "ask": "question to people"}
+    who = f"agent {found.agent}" if found.agent else f"agents {', '.join(found.among)}"
+    kind = {"agent": who, "decide": "decision", "ask": "question to people"}
     head: list[Part] = [("  crew ", "dim"), plain(found.crew), (" · node ", "dim")]
     head += [(plain(found.node), "bold"), (" · ", "dim")]
     screen.wrapped(head, plain(kind[found.kind]), indent=2, style="dim")
@@ -64,8 +65,9 @@ def show_explanation(
         return
     screen.line("")
     _rows(screen, "task", [found.task] if found.task else [])
-    _rows(screen, "prompt", [found.prompt or ""])
+    _rows(screen, "prompt", [found.prompt] if found.prompt else [])
     _rows(screen, "model", [found.model] if found.model else [])
+    _rows(screen, "does in order" if found.in_order else "does", found.does)
     _rows(screen, "works by", [found.pattern] if found.pattern else [])
     screen.line("")
     _rows(screen, "reads", [", ".join(found.reads)])
@@ -79,7 +81,9 @@ def show_explanation(
     screen.line("")
     limits = found.limits
     bounds = (
-        f"{limits['max_calls']} model calls a turn, {limits['timeout']:g} s each, "
+        "no model is asked"
+        if found.does
+        else f"{limits['max_calls']} model calls a turn, {limits['timeout']:g} s each, "
         f"{limits['attempts']} tries"
     )
     fails = {"ask": "people are asked", "fail": "the run fails", "continue": "the run goes on"}

@@ -73,7 +73,7 @@ def _used(crew: CrewDefinition) -> Iterator[tuple[Place, str]]:
     seen: set[str] = set()
     for name, agent in crew.agents.items():
         model = agent.model or crew.model
-        if model and model not in seen:
+        if model and model not in seen and not agent.does:
             seen.add(model)
             yield (("agents", name, "model") if agent.model else ("model",)), model
 

@@ -98,6 +98,8 @@ class Timeline:
         self.done: set[str] = set()
         """Nodes that are done."""
         self._said: dict[StepId, str] = {}
+        self._named: dict[StepId, bool] = {}
+        """Visits whose items name their agents."""
         self._starts: Row | None = None
         self._stopping = False
         self._denied: set[tuple[StepId, int]] = set()
@@ -147,6 +149,7 @@ class Timeline:
             case (
                 j.StepStarted()
                 | j.StepMapped()
+                | j.ItemsRefused()
                 | j.StepCompleted()
                 | j.StepFailed()
                 | j.StepRetried()
@@ -169,6 +172,10 @@ class Timeline:
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
                 return self._row(entry, entry.agent, "=", text, "dim")
+            case j.MergeConflicted():
+                node = node_of(entry.step) if entry.step else entry.by
+                text = f"{entry.key} stays {entry.kept}, not {entry.refused}: {entry.because}"
+                return self._row(entry, node, "≠", text, "red")
             case j.OperationsApplied() | j.OperationsSettled():
                 return self._row(entry, entry.agent, "±", operations_words(entry), "dim")
             case (
@@ -208,10 +215,16 @@ class Timeline:
                 visit = int(visit_of(entry.step).rpartition("#")[2])
                 again = f" again (visit {visit})" if visit > 1 else ""
                 item = f" about item {item_of(entry.step)}" if item_of(entry.step) else ""
+                if item and self._named.get(visit_of(entry.step)):
+                    item += f" ({entry.agent})"
                 return self._row(entry, node, "●", f"thinking{item}{again}", "cyan")
             case j.StepMapped():
                 text = f"has a step for each of {entry.of} items of {entry.agent}.{entry.key}"
+                self._named[entry.step] = bool(entry.agents)
                 return self._row(entry, node_of(entry.step), "⋔", text, "cyan")
+            case j.ItemsRefused():
+                text = f"{entry.agent}.{entry.key} cannot be worked on: {'; '.join(entry.faults)}"
+                return self._row(entry, node_of(entry.step), "✗", text, "red")
             case j.StepCompleted():
                 return self._completed(entry)
             case j.StepFailed():
@@ -245,6 +258,8 @@ class Timeline:
             joint = " " if why != entry.because else ": "
             text = f"skipped{joint}{why}" if why else "skipped"
             return self._row(entry, node, "∅", text, "dim")
+        if not said and entry.because.endswith(" failed"):
+            said = entry.because  # a visit whose items did not all end well
         # Decisions say what they decided where they route.
         return self._row(entry, node, "✓", said or "done", "green") if said else []
 

@@ -176,7 +176,7 @@ def _error(text: str, indent: int = 0) -> list[Part]:
 def _call(call: CallTrace, start: int) -> list[Part]:
     glyph = "…" if call.ok is None else "✓" if call.ok else "✗"
     style = "cyan" if call.ok is None else "" if call.ok else "red"
-    name = plain(call.tool) if call.tool else f"model {plain(call.model)}".rstrip()
+    name = plain(call.tool or _answerer(call))
     parts: list[Part] = [
         (f"{clock(call.start - start):>5} ", "dim"),
         (f"{glyph} ", style),
@@ -197,6 +197,11 @@ def _call(call: CallTrace, start: int) -> list[Part]:
     elif call.result:
         parts.append(f"  {plain(call.result)}")
     return parts
+
+
+def _answerer(call: CallTrace) -> str:
+    """Who answers what is no call of a tool."""
+    return "result" if call.composed else f"model {call.model}".rstrip()
 
 
 def _ms(ms: int) -> str:
@@ -220,7 +225,7 @@ def _contents(screen: Screen, found: Traced, step: StepTrace, pad: str) -> None:
     """Whole arguments and results of a step's calls."""
     indent = 13 + len(pad)
     for call in step.calls:
-        title = f"{call.call} {call.tool or 'model'}"
+        title = f"{call.call} {call.tool or ('result' if call.composed else 'model')}"
         if (arguments := _arguments(found, step, call)) is not None:
             screen.line(" " * (indent - 2), (f"{plain(title)} was given", "dim"))
             screen.paragraph(json.dumps(arguments, ensure_ascii=False, indent=1), indent=indent)
@@ -313,7 +318,8 @@ def _side(name: str, step: StepTrace) -> str:
     match name:
         case "calls":
             tools = [f"{call.tool} {call.arguments}".strip() for call in step.calls if call.tool]
-            said = f"{sum(c.tool is None for c in step.calls)} of a model"
+            asked = sum(c.tool is None and not c.composed for c in step.calls)
+            said = f"{asked} of a model"
             return ", ".join([said, *map(plain, tools)])
         case "results":
             last = next((c for c in reversed(step.calls) if c.end is not None), None)

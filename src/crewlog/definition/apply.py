@@ -516,7 +516,9 @@ def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
         raise _Refused(Finding(("name",), say, "Add another one first, or stop the run."))
     splice = Splice(crew)
     own = [
-        p for p in splice.flow.parts() if isinstance(p.item, AgentPhase) and p.item.agent == name
+        p
+        for p in splice.flow.parts()
+        if isinstance(p.item, AgentPhase) and p.item.agents == (name,)
     ]
     splice.faults += [*_named_by_parts(crew, name), *needed_by_rules(crew, name)]
     for part in splice.flow.parts():
@@ -567,6 +569,10 @@ def _has(options: Mapping[str, Json], name: str) -> bool:
 def _left_without(part: Part, name: str) -> Iterable[Finding]:
     """A phase with a step for each item of a list that nobody makes any more."""
     item = part.item
+    if isinstance(item, AgentPhase) and name in item.agents:
+        say = f"items of {part.name!r} may be {name!r}'s"
+        how = f"edit_phase {part.name}, with another 'agent' or 'among', or remove_phase"
+        yield Finding(("flow", part.name, "among"), say, f"{FIRST}: {how} {part.name}.")
     if isinstance(item, AgentPhase) and item.for_each and item.for_each.startswith(f"{name}."):
         say = f"{part.name!r} has a step for each item of {item.for_each!r}, which {name!r} makes"
         how = f"edit_phase {part.name}, with another 'for_each', or remove_phase {part.name}"

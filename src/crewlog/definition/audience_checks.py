@@ -151,15 +151,16 @@ def _items(crew: CrewDefinition, audiences: Audiences, found: list[Phase]) -> It
         if not isinstance(item, AgentPhase) or item.for_each is None:
             continue
         maker = item.for_each.partition(".")[0]
-        if not {maker, item.agent} <= {*crew.agents} or maker == item.agent:
-            continue
-        writes = audiences.writes(maker)
-        if any(log == PUBLIC or not audiences.no_reader(item.agent, log) for log in writes):
-            continue  # what is public is for everybody whom the flow gives it to
-        where = f"writes to {listed(writes)}" if writes else "writes to nobody but itself"
-        say = f"{item.agent!r} may not see {item.for_each}, its list: {maker!r} {where}"
-        remedy = f"Let {item.agent} read what {maker} writes, or {maker} write what it reads."
-        yield Finding((*phase.path, "for_each"), say, remedy, word=item.for_each)
+        for agent in item.agents:
+            if not {maker, agent} <= {*crew.agents} or maker == agent:
+                continue
+            writes = audiences.writes(maker)
+            if any(log == PUBLIC or not audiences.no_reader(agent, log) for log in writes):
+                continue  # what is public is for everybody whom the flow gives it to
+            where = f"writes to {listed(writes)}" if writes else "writes to nobody but itself"
+            say = f"{agent!r} may not see {item.for_each}, its list: {maker!r} {where}"
+            remedy = f"Let {agent} read what {maker} writes, or {maker} write what it reads."
+            yield Finding((*phase.path, "for_each"), say, remedy, word=item.for_each)
 
 
 def _unread(crew: CrewDefinition, audiences: Audiences) -> Iterator[Finding]:

@@ -176,14 +176,17 @@ def _writers(
     by_key: dict[str, list[Phase]] = {}
     for phase in courses.phases.values():
         item = phase.item
-        agent = definition.agents.get(item.agent) if isinstance(item, AgentPhase) else None
-        if agent is None or not isinstance(item, AgentPhase) or phase.name in stuck:
+        if not isinstance(item, AgentPhase) or phase.name in stuck:
             continue  # when those run that wait for each other, nobody knows yet
-        if item.for_each is not None:
-            # What a pattern has its steps set is its own affair.
-            yield from _each(phase, item, written.agents[item.agent], definition)
-        for key in _keys(item.agent, agent):
-            by_key.setdefault(key, []).append(phase)
+        for name in item.agents:
+            agent = definition.agents.get(name)
+            if agent is None:
+                continue
+            if item.for_each is not None:
+                # What a pattern has its steps set is its own affair.
+                yield from _each(phase, name, written.agents[name], definition)
+            for key in _keys(name, agent):
+                by_key.setdefault(key, []).append(phase)
     for key, phases in by_key.items():
         if key in definition.merge or len(phases) < 2:
             continue
@@ -203,9 +206,9 @@ def _agent(phase: Phase) -> str:
 
 
 def _each(
-    phase: Phase, item: AgentPhase, agent: AgentDefinition, definition: CrewDefinition
+    phase: Phase, name: str, agent: AgentDefinition, definition: CrewDefinition
 ) -> Iterator[Finding]:
-    for key in _keys(item.agent, agent):
+    for key in _keys(name, agent):
         if key not in definition.merge:
             what = "output" if "." in key else "flag"
             say = f"{phase.name!r} has a step for each item, and each may set the {what} {key!r}"

@@ -234,7 +234,7 @@ def all_outcomes(phase: Phase, names: Mapping[str, object]) -> tuple[str, ...]:
             ways += [NEXT] if item.only_if is not None else []
         case AgentPhase() as item:
             ways = [NEXT]
-            if item.when is not None and item.otherwise not in (None, ASK_HUMAN, SKIP):
+            if item.gives_way and item.otherwise not in (None, ASK_HUMAN, SKIP):
                 ways.append(item.otherwise or NEXT)
         case WaitPhase() | BuilderPhase():
             ways = [NEXT]

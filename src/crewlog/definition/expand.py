@@ -42,6 +42,7 @@ from crewlog.definition.phases import (
     phases,
     phases_and_ends,
 )
+from crewlog.definition.pool_checks import pattern_findings
 from crewlog.model import Json
 
 DEEPEST = 8
@@ -205,6 +206,10 @@ class _Expansion:
         if isinstance(item, BuilderPhase):
             place = Place(phase.name, self.definition)
             return Use(item.use, item.with_, place, origin.use or origin.phase)
+        if isinstance(item, AgentPhase) and item.by is not None:
+            found = pattern_findings(item, self.definition, origin.phase)
+            self.faults += [each for each in found if each not in self.faults]
+            return None
         agent = self.definition.agents.get(item.agent) if isinstance(item, AgentPhase) else None
         if agent is None or agent.pattern is None or not isinstance(item, AgentPhase):
             return None
@@ -356,6 +361,7 @@ def _kept(part: Phase, outer: AgentPhase, inner: Sequence[Phase]) -> Phase:
             update["needs"] = tuple(dict.fromkeys((*outer.needs, *item.needs)))
         if own and not spread:
             update["for_each"] = outer.for_each
+            update["at_once"] = outer.at_once
         if part.entry and outer.when is not None:
             update["when"] = _both(outer.when, item.when)
             update["within"] = outer.within

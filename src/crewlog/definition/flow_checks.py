@@ -98,7 +98,7 @@ def _targets(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
 
 
 def _unbounded(phase: Phase, item: AgentPhase) -> Iterator[Finding]:
-    if item.otherwise is not None and item.when is None:
+    if item.otherwise is not None and not item.gives_way:
         say = "'else' says where to go if 'when' can no longer hold, and there is no 'when'"
         yield Finding((*phase.path, "else"), say, "Add 'when', or remove it.", at="key")
     if item.within is not None and item.when is None:
@@ -132,7 +132,7 @@ def _bad_target(
 def _phase_remedy(
     name: str, found: list[Phase], agents: Collection[str], words: tuple[str, ...] = ()
 ) -> str:
-    called = [p.name for p in found if isinstance(p.item, AgentPhase) and p.item.agent == name]
+    called = [p.name for p in found if isinstance(p.item, AgentPhase) and name in p.item.agents]
     if name in agents and called:
         return f"The agent {name!r} has the phase {called[0]!r}."
     known = [*(phase.name for phase in found), *words]

@@ -18,14 +18,18 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainSerializer,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_core.core_schema import no_info_before_validator_function
 
 from crewlog.definition.artifacts import ArtifactDefinition, Scratch
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
+from crewlog.definition.doing import Does
 from crewlog.definition.policy import Policy
 from crewlog.definition.quotas import QUOTA_PATTERN, parse_quota
 from crewlog.definition.reaching import Check, Host, McpServer, name_in_crew
@@ -233,11 +237,27 @@ Pattern = Annotated[PatternUse, _OrName]
 """A builder's name, or its use in full."""
 
 
+class _NoPrompt(str):
+    """Stands for a prompt that is not there."""
+
+    __slots__ = ()
+
+
 class AgentDefinition(Model):
     """An agent: its prompt, its model, and what it may call, read, write and declare."""
 
-    prompt: str = Field(min_length=1)
-    """The system prompt."""
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["prompt"]}, {"required": ["does"]}]}
+    )
+
+    does: tuple[Does, ...] = ()
+    """What it calls in each turn, where it has no model: tools, each with its arguments. Its final
+    message is made of what they return."""
+    in_order: bool = False
+    """Whether it makes these calls one after the other, each once the one before is done; by
+    default side by side."""
+    prompt: str = Field(default_factory=_NoPrompt, min_length=1, validate_default=True)
+    """The system prompt; only an agent that `does` something needs none."""
     description: str | None = None
     """What it is for, in a line; shown to people, and to routers."""
     model: str | None = None
@@ -282,6 +302,25 @@ class AgentDefinition(Model):
     scratch: Scratch | None = None
     """Short-term notes that it makes for itself in a run, by the tools `note` and `notes`."""
 
+    @field_validator("prompt", mode="wrap")
+    @classmethod
+    def _prompt_or_calls(
+        cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Any:
+        if value == "" and info.data.get("does"):
+            return ""
+        if isinstance(value, _NoPrompt):
+            raise PydanticKnownError("missing")
+        return read(value)
+
+    @model_validator(mode="after")
+    def _only_what_it_does(self) -> Self:
+        """Gives an agent without a model the tools that it calls, and no others."""
+        if self.does and self.tools is None:
+            tools = tuple(dict.fromkeys(call.tool for call in self.does))
+            object.__setattr__(self, "tools", tools)  # before anybody has seen it
+        return self
+
 
 class JoinQuorum(Model):
     """Wait for a number of phases, whichever they are."""
@@ -316,10 +355,11 @@ SENT_ONLY = "go"
 class AgentPhase(Model):
     """A phase in which one agent takes a turn."""
 
-    agent: str
-    """The agent."""
+    agent: str = ""
+    """The agent. With `by` it may be left out: then each item must name its own."""
     phase: PhaseName | None = None
-    """The phase's name; by default the agent's. Needed where an agent has more than one phase."""
+    """The phase's name; by default the agent's. Needed where an agent has more than one phase, and
+    where there is none."""
     task: str | None = None
     """What the agent is to do in this phase, besides its prompt."""
     after: After | None = None
@@ -334,12 +374,29 @@ class AgentPhase(Model):
     for_each: Annotated[str, Field(pattern=FOR_EACH_PATTERN)] | None = None
     """`agent.output`, a list: the phase has a step for each of its items, side by side, and is done
     when all of them are."""
+    at_once: int | None = Field(default=None, ge=1, le=1000)
+    """Of a phase with `for_each`: how many of its steps are under way at a time; one that is done
+    makes room for the next at once. By default as many as `limits.parallel`."""
+    by: Name | None = None
+    """Of a phase with `for_each`: the key at which an item names the agent that takes its step."""
+    among: tuple[str, ...] = ()
+    """With `by`: the agents that items may name."""
     within: Wait | None = None
     """How long it waits for `when` at most, e.g. `2h`; then `else` holds, as where `when` can no
     longer come true."""
     otherwise: str | None = Field(default=None, alias="else")
-    """Where `when` can no longer come true: the phase to go to, `skip`, or `ask_human` (the
-    default)."""
+    """Where `when` can no longer come true, or the list of `for_each` cannot be worked on: the
+    phase to go to, `skip`, or `ask_human` (the default)."""
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether its `else` can be taken: it waits for a condition, or works on a list."""
+        return self.when is not None or self.for_each is not None
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents that may take its steps."""
+        return tuple(dict.fromkeys((*((self.agent,) if self.agent else ()), *self.among)))
 
 
 class DecisionPhase(Model):
@@ -465,6 +522,9 @@ FlowItem = (
 """An agent's name; a list (in parallel); or a phase, decision, question, wait, route, parallel
 block, builder's part in full."""
 
+
+Merge = Literal["last", "append", "union", "sum", "max", "min", "update", "agree"]
+"""How the values that several steps set combine."""
 
 EVERY_TOOL = "*"
 """As a rule's `tool`: every tool of the crew, but for those that every crew has."""
@@ -690,10 +750,12 @@ class CrewDefinition(Model):
     that list it."""
     artifacts: dict[Name, ArtifactDefinition] = Field(default_factory=dict)
     """Documents that its agents build together, by name; they change by operations alone."""
-    merge: dict[str, Literal["last", "append"]] = Field(default_factory=dict)
+    merge: dict[str, Merge] = Field(default_factory=dict)
     """How values combine where more than one step sets a flag, or an output as `agent.output`:
     `last` keeps the last one; `append` makes a list, in the order in which they are applied, and
-    those of a phase with `for_each` in the order of its items."""
+    those of a phase with `for_each` in the order of its items; `union` makes a list in which each
+    value stands once; `sum`, `max` and `min` keep one number; `update` puts objects together;
+    `agree` takes the same value only. What does not fit is a conflict: the first stays."""
     limits: Limits = Limits()
     """Bounds that a run keeps."""
     interrupts: InterruptPolicy = InterruptPolicy()

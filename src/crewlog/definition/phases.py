@@ -126,7 +126,7 @@ class _Expansion:
     def name(self, item: PhaseItem, sources: _Sources) -> str:
         if item.phase is not None:
             return item.phase
-        if isinstance(item, AgentPhase):
+        if isinstance(item, AgentPhase) and item.agent:
             return item.agent
         if isinstance(item, AskPhase):
             self.questions += 1
@@ -139,6 +139,8 @@ class _Expansion:
             base = f"route_{self.routes}"
         elif isinstance(item, BuilderPhase):
             base = item.use
+        elif isinstance(item, AgentPhase):
+            base = "each"
         else:
             base = "after_" + ("_".join(sources.of) or "start")
         name, count = base[:_LONGEST_NAME], 1
@@ -159,7 +161,8 @@ def _written_names(item: object) -> Iterator[str]:
         case ParallelPhase():
             yield from _written_names(item.parallel)
         case AgentPhase():
-            yield item.phase or item.agent
+            if item.phase or item.agent:
+                yield item.phase or item.agent
         case DecisionPhase() | AskPhase() | WaitPhase() | RoutePhase() | BuilderPhase():
             if item.phase:
                 yield item.phase

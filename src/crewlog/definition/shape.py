@@ -123,6 +123,8 @@ def _of_item(item: Json, path: Path, inner: bool = False) -> Iterator[Finding]:
         return
     fields = item
     kinds = [key for key in _PHASES if key in fields]
+    if not kinds and "for_each" in fields:  # each item may name its own agent
+        kinds = ["agent"]
     if len(kinds) != 1:
         yield _no_kind(fields, kinds, path)
     elif inner and kinds[0] not in _IN_PARALLEL:

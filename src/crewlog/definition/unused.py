@@ -29,6 +29,7 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.parent_checks import ancestors
 from crewlog.definition.phases import Phase
+from crewlog.definition.pool_checks import counted_conflicts
 from crewlog.definition.rule_checks import refusing
 
 
@@ -171,6 +172,10 @@ class _Facts:
                 for key in (*agent.writes_flags, *(f"{name}.{k}" for k in agent.outputs)):
                     setters.setdefault(key, set()).add(name)
                 setters.setdefault(f"{name}.text", set()).add(name)
+                if agent.on_error == "continue":
+                    setters.setdefault(f"{name}.error", set()).add(name)
+        for flag in counted_conflicts(definition):
+            setters[flag] = {*definition.agents}
         for phase in found:
             if isinstance(phase.item, AskPhase) and phase.item.sets:
                 setters.setdefault(phase.item.sets, set()).add("")

@@ -15,6 +15,7 @@ from crewlog.definition.artifact_checks import artifact_findings
 from crewlog.definition.audience_checks import audience_findings, log_findings
 from crewlog.definition.conditions import Condition, facts_in
 from crewlog.definition.course_checks import course_findings
+from crewlog.definition.doing import doing_faults
 from crewlog.definition.expand import Expanded, expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.flow_checks import flow_findings
@@ -31,6 +32,7 @@ from crewlog.definition.model import (
 from crewlog.definition.order import Order, order_of
 from crewlog.definition.parent_checks import parent_findings
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.pool_checks import counted_conflicts, pool_findings
 from crewlog.definition.prices import price_findings
 from crewlog.definition.reach_checks import reach_findings
 from crewlog.definition.rule_checks import rule_findings
@@ -149,6 +151,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *part_findings(definition.agents, definition.tools),
         *_phase_names(found, definition),
         *_models(definition),
+        *doing_faults(definition.agents, definition.callable_tools),
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
         *rule_findings(definition),
@@ -210,7 +213,8 @@ def model_findings(model: str, path: Path) -> Iterator[Finding]:
 def _models(definition: CrewDefinition) -> Iterator[Finding]:
     if definition.model is not None:
         yield from model_findings(definition.model, ("model",))
-    without = [name for name, agent in definition.agents.items() if agent.model is None]
+    agents = definition.agents.items()
+    without = [name for name, agent in agents if agent.model is None and not agent.does]
     if definition.model is None and without:
         yield Finding(
             ("agents", without[0], "model"),
@@ -287,10 +291,15 @@ def _paths(tools: Mapping[str, ToolDefinition]) -> Iterator[Finding]:
 def _undefined(found: list[Phase], definition: CrewDefinition) -> Iterator[Finding]:
     for phase in found:
         item = phase.item
-        if isinstance(item, AgentPhase) and item.agent not in definition.agents:
-            say = f"the flow names the agent {item.agent!r}, which is not defined."
-            remedy = did_you_mean(item.agent, definition.agents, "Agents are under 'agents:'.")
-            yield Finding((*phase.path, "agent"), say, remedy)
+        if not isinstance(item, AgentPhase):
+            continue
+        named = [("agent", item.agent)] if item.agent or item.by is None else []
+        for key, name in [*named, *(("among", name) for name in item.among)]:
+            if name not in definition.agents:
+                say = f"the flow names the agent {name!r}, which is not defined."
+                remedy = did_you_mean(name, definition.agents, "Agents are under 'agents:'.")
+                at = (key, item.among.index(name)) if key == "among" else (key,)
+                yield Finding((*phase.path, *at), say, remedy)
 
 
 def _names_in_flow(
@@ -301,7 +310,8 @@ def _names_in_flow(
         other = by_name.setdefault(phase.name, phase)
         if other is not phase:
             yield _same_name(phase, other, expanded)
-    used = {phase.item.agent for phase in found if isinstance(phase.item, AgentPhase)}
+    items = [phase.item for phase in found if isinstance(phase.item, AgentPhase)]
+    used = {name for item in items for name in item.agents}
     for name in definition.agents:
         if name not in used:
             say = f"agent {name!r} is in no phase of the flow"
@@ -321,7 +331,7 @@ def _same_name(phase: Phase, other: Phase, expanded: Expanded) -> Finding:
         if own.use[:1] == ("flow",):
             remedy += f"; a part's phases are then called second.{phase.name}"
         return Finding((*phase.path, "phase"), say, f"{remedy}.")
-    if isinstance(item, AgentPhase) and item.phase in (None, item.agent):
+    if isinstance(item, AgentPhase) and item.agent and item.phase in (None, item.agent):
         say = f"the agent {item.agent!r} is in the flow twice under one name"
         remedy = f"Name the phases, e.g. {{agent: {item.agent}, phase: {item.agent}_again}}."
         if isinstance(other.item, AgentPhase) and other.item.agent == item.agent:
@@ -342,6 +352,7 @@ def _phases(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]
                 say = f"{phase.name!r} needs the tool {tool!r}, which is not defined."
                 remedy = f"{did_you_mean(tool, definition.tools)} {_WHERE_TOOLS}".strip()
                 yield Finding((*phase.path, "needs", i), say, remedy)
+        yield from pool_findings(phase, item)
         if item.for_each is None:
             continue
         maker, _, key = item.for_each.partition(".")
@@ -361,6 +372,7 @@ def _conditions(definition: CrewDefinition, found: list[Phase]) -> Iterator[Find
     flags = set(definition.flags)
     flags.update(flag for agent in definition.agents.values() for flag in agent.writes_flags)
     flags.update(p.item.sets for p in found if isinstance(p.item, AskPhase) and p.item.sets)
+    flags.update(counted_conflicts(definition))
     for phase in found:
         for key, condition in conditions_of(phase).items():
             yield from _facts(condition, (*phase.path, key), definition, flags)
@@ -380,11 +392,17 @@ def _facts(
             say = f"the condition looks at the agent {fact.agent!r}, which is not defined."
             remedy = did_you_mean(fact.agent, definition.agents, "Agents are under 'agents:'.")
             yield Finding(path, say, remedy, word=fact.agent)
-        elif fact.name not in (known := (*agent.writes_flags, *agent.outputs, "text")):
+        elif fact.name not in (known := _said_of(agent)):
             say = f"agent {fact.agent!r} neither writes the flag {fact.name!r} nor has it as output"
             add = f"Add it to the agent's writes_flags or outputs, e.g. outputs: [{fact.name}]."
             remedy = did_you_mean(fact.name, known, add)
             yield Finding(path, say, remedy, word=f"{fact.agent}.{fact.name}")
+
+
+def _said_of(agent: AgentDefinition) -> tuple[str, ...]:
+    """What conditions may look at of an agent."""
+    error = ("error",) if agent.on_error == "continue" else ()
+    return (*agent.writes_flags, *agent.outputs, "text", *error)
 
 
 def _unknown_flag(

@@ -16,6 +16,7 @@ from crewlog.graph import approvals
 from crewlog.graph.deciding import set_by
 from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
+from crewlog.graph.merging import set_flag
 from crewlog.graph.plan import END, NEXT
 from crewlog.graph.retrying import Patched, as_new, retry
 from crewlog.graph.turns import calls_of
@@ -163,7 +164,7 @@ async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) ->
     first, last = asked.options[0], asked.options[-1]
     if asked.flag is not None:
         value = True if decision == first else False if decision == last else decision
-        engine.record(j.FlagSet, flag=asked.flag, value=value, by=by, **engine.added(asked.flag))
+        set_flag(engine, asked.flag, value, by)
     goes = decision if decision in {*asked.options} & {*engine.plan.nodes} else NEXT
     if goes == NEXT and asked.flag is None and decision == last and len(asked.options) > 1:
         # A "no" that nothing else takes must not read as a "yes".
@@ -186,7 +187,7 @@ async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str)
     if decision == "again":  # it is ready, and looks for its list once more
         return
     if (flag := set_by(asked, decision)) is not None:
-        engine.record(j.FlagSet, flag=flag, value=True, by=by, **engine.added(flag))
+        set_flag(engine, flag, True, by)
     engine.record(j.ConditionMet, step=asked.step, waived=True)
 
 

@@ -15,9 +15,10 @@ from crewlog.definition.phases import reachable
 from crewlog.graph.loops import forward_ways
 from crewlog.graph.plan import ASK_HUMAN, SKIP, AgentRules, GraphPlan, PlanNode
 from crewlog.graph.routing import times_met
-from crewlog.ids import FlagName, NodeName, StepId
+from crewlog.ids import AgentName, FlagName, NodeName, StepId
 from crewlog.model import Model
 from crewlog.state.model import CrewState, FrontierEntry, Routing
+from crewlog.state.pools import ERROR
 
 
 class Blocked(Model):
@@ -78,9 +79,10 @@ class _Blocked:
         for name in {e.node for e in state.frontier.values() if not e.leaving}:
             self._could_run |= reachable(name, before)
         self._going = [
-            (node := old.node_at(step), old.rules_at(step, node.agent) if node.agent else None)
+            (node, {agent: old.rules_at(step, agent) for agent in node.agents})
             for step, entry in frontier.items()
             if entry.leaving or entry.node not in new.nodes
+            for node in (old.node_at(step),)
         ]
 
     def found(self) -> Iterator[Blocked]:
@@ -126,10 +128,10 @@ class _Blocked:
     def _is_set_by(self, fact: Fact, waiting: NodeName) -> bool:
         """Whether somebody may still set what a condition looks at."""
         for name, node in self._new.nodes.items():
-            if name in self._may_run and name != waiting:
-                rules = self._new.agents.get(node.agent) if node.agent else None
-                if _sets(node, rules, fact):
-                    return True
+            if name == waiting or name not in self._may_run:
+                continue
+            if _sets(node, self._new.agents, fact):
+                return True
         # A visit that ends its turn has the rules that its agent had.
         return any(_sets(node, rules, fact) for node, rules in self._going)
 
@@ -139,7 +141,7 @@ class _Blocked:
             name
             for plan in (self._old, self._new)
             for name, node in plan.nodes.items()
-            if _sets(node, plan.agents.get(node.agent) if node.agent else None, fact)
+            if _sets(node, plan.agents, fact)
         ]
         if not setters:
             return f"nobody sets {what}"
@@ -182,12 +184,19 @@ class _Blocked:
         )
 
 
-def _sets(node: PlanNode, rules: AgentRules | None, fact: Fact) -> bool:
+def _sets(node: PlanNode, agents: Mapping[AgentName, AgentRules], fact: Fact) -> bool:
     """Whether a node may set what a fact looks at: a flag, or an agent's output."""
     if node.ask is not None and node.ask.sets == fact.name:
         return True
-    if rules is None or not rules.enabled:
-        return False
+    return any(
+        _agent_sets(name, rules, fact)
+        for name in node.agents
+        if (rules := agents.get(name)) is not None and rules.enabled
+    )
+
+
+def _agent_sets(agent: AgentName, rules: AgentRules, fact: Fact) -> bool:
     if FlagName(fact.name) in rules.flags:
         return True
-    return fact.agent == node.agent and (fact.name in rules.outputs or fact.name == "text")
+    own = fact.name in rules.outputs or fact.name == "text"
+    return fact.agent == agent and (own or (fact.name == ERROR and rules.on_error == "continue"))

@@ -71,7 +71,7 @@ def _answer_targets(plan: GraphPlan) -> Mapping[NodeName, Sequence[NodeName]]:
     """The nodes that decisions and answers may go to, besides what depends on them."""
     found: dict[NodeName, list[NodeName]] = {}
     for name, node in plan.nodes.items():
-        named = [node.otherwise] if node.when is not None else []
+        named = [node.otherwise] if node.gives_way else []
         if node.decide is not None:
             named += [node.decide.go, node.decide.otherwise]
         if node.route is not None:

@@ -209,7 +209,7 @@ def retold(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
     read = asking.names()
     begin = {entry.node for entry in then.frontier.values() if not entry.leaving}
     ahead = asking.before_deciding(begin, then.routing)
-    agents = {agent for name in ahead if (agent := plan.nodes[name].agent) is not None}
+    agents = {agent for name in ahead for agent in plan.nodes[name].agents}
     set_anew = {flag for agent in agents for flag in plan.agents[agent].flags}
     flags = {*map(FlagName, read.flags)} - {*asking.answers} - set_anew
     outputs = {(owner, key) for owner, key in read.outputs if owner not in agents}

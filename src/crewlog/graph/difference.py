@@ -74,7 +74,7 @@ def _targets(node: PlanNode) -> Iterator[tuple[str, str]]:
         yield node.route.otherwise, "else"
     if node.ask is not None:
         yield from ((option, "answer") for option in node.ask.options)
-    if node.when is not None:
+    if node.gives_way:
         yield node.otherwise, "else"
 
 

@@ -108,7 +108,8 @@ def _shape(name: NodeName, node: PlanNode, plan: GraphPlan) -> str:
         return '(["' + _escaped(f"{name}: {_wait(node.wait)}") + '"])'
     if node.ask is not None:
         return '{{"' + _escaped(_short(node.ask.question, 80)) + '"}}'
-    label = name if node.agent is None or str(node.agent) == name else f"{name}: {node.agent}"
+    who = ", ".join(node.agents)
+    label = name if who in ("", str(name)) else f"{name}: {_short(who, 60)}"
     if _switched_off(node, plan):
         label += " (off)"
     if tools := _guarded(node, plan):
@@ -144,25 +145,27 @@ def _entry_label(node: PlanNode) -> str:
         parts.append(_short(f"needs {' + '.join(node.needs)}", _LONGEST_CONDITION))
     if node.for_each is not None:
         parts.append(f"each {_short(node.for_each, _LONGEST_CONDITION)}")
+    if node.at_once is not None:
+        parts.append(f"{node.at_once} at a time")
     return ", ".join(parts)
 
 
 def _switched_off(node: PlanNode, plan: GraphPlan) -> bool:
-    return node.agent is not None and not plan.agents[node.agent].enabled
+    return bool(node.agents) and not any(plan.agents[each].enabled for each in node.agents)
 
 
 def _guarded(node: PlanNode, plan: GraphPlan) -> list[str]:
     """The tools whose calls in a node wait for a person's yes."""
-    if node.agent is None:
-        return []
-    rules = plan.agents[node.agent]
-    above = [each for each in rules.within if each in plan.agents]
-    return [
-        tool
-        for tool in rules.tools
-        if all(_may(each, tool, plan) for each in (node.agent, *above))
-        and any(_asks(each, tool, plan) for each in (node.agent, *above))
-    ]
+    found: dict[str, None] = {}
+    for agent in node.agents:
+        rules = plan.agents[agent]
+        above = [each for each in rules.within if each in plan.agents]
+        for tool in rules.tools:
+            if all(_may(each, tool, plan) for each in (agent, *above)) and any(
+                _asks(each, tool, plan) for each in (agent, *above)
+            ):
+                found[tool] = None
+    return [*found]
 
 
 def _may(agent: AgentName, tool: ToolName, plan: GraphPlan) -> bool:
@@ -218,7 +221,7 @@ def sent(node: PlanNode, nodes: Collection[str]) -> Iterator[tuple[NodeName, str
             goes = _goes(node.ask, option, nodes)
             if goes != NEXT:
                 yield NodeName(goes), option
-    elif node.when is not None and node.otherwise not in (ASK_HUMAN, "skip"):
+    elif node.gives_way and node.otherwise not in (ASK_HUMAN, "skip"):
         yield NodeName(node.otherwise), "else"
 
 
@@ -358,6 +361,8 @@ def _notes(
         yield f"? {name}: asks before {listed(tools, 'and')}"
     if node.when is not None and node.otherwise != ASK_HUMAN:
         yield f"⇢ {name}: where {render_condition(node.when)} cannot come true → {node.otherwise}"
+    elif node.for_each is not None and node.otherwise != ASK_HUMAN:
+        yield f"⇢ {name}: where {node.for_each} cannot be worked on → {node.otherwise}"
     if node.when is not None and node.within is not None:
         most = duration_words(node.within)
         yield f"◔ {name}: waits for {render_condition(node.when)} at most {most}"

@@ -186,7 +186,7 @@ class _Account:
             return f"{entry.source} sends the run here"
         if source.ask is not None:
             return f"the answer to {entry.source} sends the run here"
-        if source.when is not None and source.otherwise == name:
+        if source.gives_way and source.otherwise == name:
             return f"in the place of {entry.source}"
         return f"{entry.source} hands over to it"
 
@@ -207,7 +207,7 @@ class _Account:
     def _set(self, agent: str, name: str, value: Json) -> None:
         for step, entry in self.state.frontier.items():
             node = self.plan.nodes[entry.node]
-            if node.agent == AgentName(agent) and entry.status == "running":
+            if AgentName(agent) in node.agents and entry.status == "running":
                 self.steps[visit_of(step)].sets[name] = value
                 return
 

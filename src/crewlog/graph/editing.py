@@ -189,6 +189,5 @@ def _edit(run: RunFacts, path: str, value: Json) -> j.Edit:
         return j.Edit(path=path, value=value, append=True, logs=logs)
     if is_small(value):
         return j.Edit(path=path, value=value, logs=logs)
-    mapped = any(node.for_each == name for node in run.plan.nodes.values())
-    items = len(value) if mapped and isinstance(value, list) else None  # pyright: ignore[reportUnknownArgumentType]
-    return j.Edit(path=path, body=hash_json(value), inline=value, items=items, logs=logs)
+    listed = run.listed(name, value, small=False, step=False)
+    return j.Edit(path=path, body=hash_json(value), inline=value, logs=logs, **listed)

@@ -20,8 +20,9 @@ from crewlog.definition.times import duration_words
 from crewlog.graph import routes
 from crewlog.graph.budgets import Budgets, uses
 from crewlog.graph.compile import compile_plan
+from crewlog.graph.doing import Doing
 from crewlog.graph.driver import Target
-from crewlog.graph.facts import RunFacts
+from crewlog.graph.facts import RunFacts, switched_off
 from crewlog.graph.given import give
 from crewlog.graph.loops import Joins, Loops
 from crewlog.graph.maps import Maps
@@ -67,6 +68,7 @@ class Engine(RunFacts):
         super().__init__(plan, ledger)
         self.turns = Turns(self, self._turn_ended, self.fail_step)
         self.maps = Maps(self, self._complete, self._may_start)
+        self.doing = Doing(self, self.turns.model_replied, self.fail_step, self.maps.item)
         self.waits = Waits(self, self._complete, self._unmet)
         self.budgets = Budgets(self, self.waits)
         self.pending: GraphPlan | None = None
@@ -140,6 +142,7 @@ class Engine(RunFacts):
                 entry = self.state.frontier.get(step)
                 if entry is not None and self.state.status == "running":
                     await self._move(entry)
+                    await self.doing.go_on(step)
                     await self._check_calls(step, in_flight)
             if self.state.position == before:
                 wanted = [order.call for order in self._wanted(in_flight)]
@@ -161,12 +164,12 @@ class Engine(RunFacts):
         if self.state.status != "running" or self.state.changing is not None:
             return
         for step, entry in self.state.frontier.items():
-            node = self.plan.node_at(step)
-            if entry.status != "running" or entry.turn is None or node.agent is None:
+            agent = self.agent_at(step)
+            if entry.status != "running" or entry.turn is None or agent is None:
                 continue
             for call in entry.turn.calls:
                 if call.status == "ready" and (step, call.call) not in in_flight:
-                    yield Order(step, node.agent, call)
+                    yield Order(step, agent, call)
 
     # -- how steps end ------------------------------------------------------------------------
 
@@ -193,12 +196,17 @@ class Engine(RunFacts):
         self, step: StepId, number: int | None, error: str, error_type: str
     ) -> None:
         """Records that a step cannot go on, and does what its agent's `on_error` says."""
-        agent = self.plan.node_at(step).agent
+        agent = self.agent_at(step)
         policy = self.rules_of(agent, step).on_error if agent else "ask"
-        self.record(j.StepFailed, step=step, call=number, error=error, error_type=error_type)
+        kept = self.maps.kept(step, agent) if policy == "continue" else {}
+        self.record(
+            j.StepFailed, step=step, call=number, error=error, error_type=error_type, **kept
+        )
         if policy == "fail":
             self.fail(f"{step}: {error}")
         elif policy == "continue":
+            if kept:
+                self.maps.tell_failed(step, error)
             await self._complete(step, because=f"failed: {brief(error)}")
         else:
             self.ask(
@@ -260,7 +268,7 @@ class Engine(RunFacts):
         elif entry.status == "running" and entry.mapped is None:
             await self._ask_again(entry, node)
         elif entry.mapped is not None and entry.status == "running":
-            self.maps.start_items(entry, node)
+            await self.maps.start_items(entry, node)
         elif entry.status == "asking" and entry.mapped is None and self.maps.begins(node):
             self.withdraw(entry.step, "requirement")
 
@@ -278,7 +286,7 @@ class Engine(RunFacts):
         elif node.route is not None:
             await self._follow(step, entry.node, node.route)
         elif node.for_each is not None:
-            await self.maps.begin(step, node)
+            await self.maps.begin(entry, node)
         elif self._at_limit(step):
             pass
         elif node.wait is not None:
@@ -366,19 +374,13 @@ class Engine(RunFacts):
 
     def _switched_off(self, node: PlanNode) -> str:
         """Why a node is skipped whatever else holds; empty where it is not."""
-        if node.agent is None or self.plan.agents[node.agent].enabled:
+        if node.agent is None or node.by or self.plan.agents[node.agent].enabled:
             return ""
-        return f"{node.agent} is switched off"
+        return switched_off(node.agent)
 
     def _missing_tools(self, node: PlanNode) -> str:
         """Why a node is skipped that needs tools; empty where its agent may call them all."""
-        if node.agent is None:
-            return ""
-        for tool in node.needs:
-            decision = self.check(node.agent, tool)
-            if not decision.allowed:
-                return f"it needs {tool}: {decision.reason}"
-        return ""
+        return "" if node.agent is None or node.by else self.missing_tools(node.agent, node.needs)
 
     async def _decide(self, step: StepId, name: NodeName) -> None:
         state = self.state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Literal
 
@@ -11,6 +12,7 @@ from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.authority.permissions import Decision, bounded, check_tool
 from crewlog.authority.rules import rule_words, rules_of
 from crewlog.definition.conditions import render_condition
+from crewlog.definition.doing import DoneCall
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import Path, did_you_mean, listed
 from crewlog.definition.model import MEMORY_TOOLS, AgentDefinition, AgentPhase, CrewDefinition
@@ -68,6 +70,8 @@ class Explanation(Model):
     node: NodeName
     kind: Literal["agent", "decide", "ask", "wait", "route"]
     agent: AgentName | None = None
+    among: tuple[AgentName, ...] = ()
+    """The agents that the items of its list may name."""
     path: tuple[str | int, ...] = ()
     """Where in the definition it is written."""
     part: str = ""
@@ -90,6 +94,10 @@ class Explanation(Model):
     prompt: str | None = None
     description: str | None = None
     model: str | None = None
+    does: tuple[str, ...] = ()
+    """Where the agent has no model: what it calls in each turn, with the arguments."""
+    in_order: bool = False
+    """Whether it makes these calls one after the other."""
     pattern: str | None = None
     """How the agent works inside its turn."""
     reads: tuple[LogName, ...] = ()
@@ -134,6 +142,7 @@ def explain(definition: CrewDefinition, node: str) -> Explanation:
         "node": name,
         "kind": found.kind,
         "agent": found.agent,
+        "among": found.among,
         "path": phase_path,
         "part": part,
         "entry": found.entry,
@@ -175,9 +184,22 @@ def _conditions(node: PlanNode) -> Iterator[str]:
     if node.only_if is not None:
         yield f"skipped unless {render_condition(node.only_if)}"
     if node.needs:
-        yield f"skipped where {node.agent} may not call {listed(node.needs)}"
+        who = node.agent if not node.by else "an item's agent"
+        yield f"skipped where {who} may not call {listed(node.needs)}"
     if node.for_each is not None:
-        yield f"a step for each item of {node.for_each}, side by side"
+        yield from _pool(node)
+
+
+def _pool(node: PlanNode) -> Iterator[str]:
+    """How the items of a list are worked on, as sentences."""
+    how = "side by side" if node.at_once is None else f"{node.at_once} at a time"
+    yield f"a step for each item of {node.for_each}, {how}; an item waits for those of its 'after'"
+    if node.by:
+        other = f"; by {node.agent} where it names none" if node.agent else ""
+        yield f"by the agent that the item's {node.by!r} names: {listed(node.among, 'or')}{other}"
+    if node.otherwise != ASK_HUMAN:
+        then = "this is skipped" if node.otherwise == SKIP else f"{node.otherwise} runs instead"
+        yield f"where the list cannot be worked on, {then}"
 
 
 def _ways(plan: GraphPlan, name: NodeName, node: PlanNode) -> Iterator[Way]:
@@ -221,9 +243,11 @@ def _agent(
     agent, rules = definition.agents[name], plan.agents[name]
     return {
         "task": task,
-        "prompt": agent.prompt,
+        "prompt": agent.prompt or None,
         "description": agent.description,
-        "model": agent.model or definition.model,
+        "model": None if agent.does else agent.model or definition.model,
+        "does": tuple(map(_call_words, agent.does)),
+        "in_order": agent.in_order,
         "pattern": agent.pattern.use if agent.pattern else None,
         "reads": (*rules.reads, private_log(name)),
         "writes": rules.writes,
@@ -245,6 +269,12 @@ def _agent(
             "enabled": rules.enabled,
         },
     }
+
+
+def _call_words(call: DoneCall) -> str:
+    """`run_pytest {"paths": ["tests"]}`."""
+    args = json.dumps(call.args, ensure_ascii=False) if call.args else ""
+    return f"{call.tool} {args}".rstrip()
 
 
 def _bounded(agent: AgentDefinition) -> Iterator[str]:

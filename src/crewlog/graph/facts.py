@@ -37,10 +37,12 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.answered import binding_of
 from crewlog.state.calls import CallQuota, View
+from crewlog.state.combining import CONFLICTING, LISTS
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, Interrupt, Item
 from crewlog.state.rulings import last_mutation, ruling_mutation
+from crewlog.state.shapes import Shape, shapes_of
 
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 
@@ -48,6 +50,11 @@ _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 def new(_patch: str) -> bool:
     """Whether a run does something as this build does, where nobody replays it: it does."""
     return True
+
+
+def switched_off(agent: AgentName) -> str:
+    """Why an agent's step is skipped that takes no part."""
+    return f"{agent} is switched off"
 
 
 class RunFacts:
@@ -86,13 +93,20 @@ class RunFacts:
         return self.ledger.record(kind(at=self.at, **fields))
 
     def say(
-        self, text: str, *, by: str, to: LogName, message_id: str, command: str | None = None
+        self,
+        text: str,
+        *,
+        by: str,
+        to: LogName | tuple[LogName, ...],
+        message_id: str,
+        command: str | None = None,
     ) -> None:
-        """Adds a message of people to a log."""
+        """Adds a message of people to a log, or to several."""
         body: dict[str, Json] = {"type": "human", "content": text, "id": message_id}
         if by:
             body["name"] = by
-        ref = j.MessageRef(body=hash_json(body), logs=(to,), inline=body)
+        logs = to if isinstance(to, tuple) else (to,)
+        ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
         self.record(j.MessageAdded, ref=ref, by=by, command=command)
 
     def ask(
@@ -141,15 +155,55 @@ class RunFacts:
         """Whether people have approved a call as it is to be made now."""
         return check_binding(call.seal, binding_of(self.state.run, step, call), at=self.at)
 
+    def agent_at(self, step: StepId) -> AgentName | None:
+        """The agent of a step: its node's, or the one that its item names.
+
+        None for a decision, a question or a wait, and for a visit whose items all name their own.
+        """
+        node = self.plan.node_at(step)
+        number = item_of(step)
+        if not number:
+            return node.agent
+        visit = visit_of(step)
+        found = self.state.frontier.get(visit) or self.state.parked.get(visit)
+        mapped = found.mapped if found is not None else None
+        return (mapped.agent(number) if mapped is not None else None) or node.agent
+
     def appends(self, key: str) -> bool:
         """Whether what steps set of a flag, or of `agent.output`, makes a list."""
-        return self.plan.merge.get(key) == "append"
+        return self.plan.merge.get(key) in LISTS
 
     def added(self, key: str, step: StepId | None = None) -> dict[str, Any]:
         """What a fact that sets a flag or an output says of how its value is combined."""
-        if not self.appends(key):
+        how = self.plan.merge.get(key, "last")
+        said: dict[str, Any] = {"how": how} if how in CONFLICTING else {}
+        if how not in LISTS:
+            return said
+        return said | {"append": True, "step": step if step is not None and item_of(step) else None}
+
+    def listed(self, name: str, value: Json, *, small: bool, step: bool = True) -> dict[str, Any]:
+        """What a fact that sets an output says of it as a list that nodes have a step each for.
+
+        Of a small value nothing: it is in the state, and looked at when it is needed.
+
+        Args:
+            name: The output, as `agent.output`.
+            value: What is set.
+            small: Whether the fact has the value itself.
+            step: Whether steps set it, whose values may be added to a list, or else people.
+        """
+        nodes = [node for node in self.plan.nodes.values() if node.for_each == name]
+        if small or not nodes:
             return {}
-        return {"append": True, "step": step if step is not None and item_of(step) else None}
+        keys = {node.by for node in nodes if node.by}
+        if step and self.appends(name):
+            shape = shapes_of([value], keys)
+            return {"shapes": shape} if shape and shape[0] != Shape() else {}
+        if not isinstance(value, list):
+            return {}
+        items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+        shapes = shapes_of(items, keys)
+        return {"items": len(items), **({"shapes": shapes} if shapes else {})}
 
     def fail(self, error: str) -> None:
         """Ends the run without success."""
@@ -254,6 +308,14 @@ class RunFacts:
             if tool not in EVERY_CREW_HAS:
                 decision = bounded(decision, self._check(parent, tool, offered, counted))
         return decision
+
+    def missing_tools(self, agent: AgentName, needs: Sequence[ToolName]) -> str:
+        """Why an agent cannot do what needs tools; empty where it may call them all."""
+        for tool in needs:
+            decision = self.check(agent, tool)
+            if not decision.allowed:
+                return f"it needs {tool}: {decision.reason}"
+        return ""
 
     def run_quotas(
         self, agent: AgentName, tool: str, step: StepId | None = None

@@ -44,6 +44,7 @@ from crewlog.definition.validate import check
 from crewlog.errors import InternalError, InvalidDefinition
 from crewlog.graph.plan import (
     ASK_HUMAN,
+    BUILT_IN_TOOLS,
     END,
     NEXT,
     SKIP,
@@ -69,6 +70,15 @@ from crewlog.ids import (
     private_log,
 )
 
+MERGED: dict[str, str] = {
+    "union": "makes a list in which each value stands once",
+    "sum": "is added up",
+    "max": "keeps the greatest",
+    "min": "keeps the least",
+    "update": "is put together to one object",
+    "agree": "must be the same",
+}
+"""What becomes of the values that several steps set, by how they are merged."""
 ANY_WORDS = "any words"
 """What is said after the options of a question that takes words."""
 
@@ -148,7 +158,7 @@ def _node(phase: Phase) -> PlanNode:
         case AgentPhase() as item:
             return PlanNode(
                 kind="agent",
-                agent=AgentName(item.agent),
+                agent=AgentName(item.agent) if item.agent else None,
                 join=join,
                 entry=phase.entry,
                 when=item.when,
@@ -157,6 +167,9 @@ def _node(phase: Phase) -> PlanNode:
                 otherwise=item.otherwise or ASK_HUMAN,
                 needs=tuple(ToolName(tool) for tool in item.needs),
                 for_each=item.for_each,
+                at_once=item.at_once,
+                by=item.by or "",
+                among=tuple(AgentName(name) for name in item.among),
             )
         case DecisionPhase() as item:
             decide = Decide(
@@ -196,7 +209,7 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
     writes = tuple(LogName(log) for log in audiences.writes(name))
     # Inherited tools are sorted: the order of keys is lost in stores that keep JSON.
     listed_tools = sorted(definition.tools) if agent.tools is None else agent.tools
-    tools = list(dict.fromkeys(listed_tools))
+    tools = [tool for tool in dict.fromkeys(listed_tools) if tool not in BUILT_IN_TOOLS]
     if agent.writes_flags:
         tools.append("set_flag")
     if agent.outputs:
@@ -220,6 +233,8 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         ask_below=agent.ask_below,
         enabled=agent.enabled,
         within=tuple(AgentName(each) for each in ancestors(definition, name)),
+        does=agent.does,
+        in_order=agent.in_order,
     )
 
 
@@ -277,12 +292,7 @@ def rules_of(name: NodeName, node: PlanNode) -> Iterator[str]:
     else:
         yield f"{name} starts when it is sent to"
     yield from _runs_where(name, node)
-    if node.when is not None and node.otherwise != ASK_HUMAN:
-        what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
-        yield f"{name} {what} where {render_condition(node.when)} can no longer hold"
-    if node.when is not None and node.within is not None:
-        condition = render_condition(node.when)
-        yield f"{name} waits for {condition} at most {duration_words(node.within)}"
+    yield from _gives_way(name, node)
     yield from _goes_where(name, node)
 
 
@@ -295,6 +305,19 @@ def _goes_where(name: NodeName, node: PlanNode) -> Iterator[str]:
     if node.ask is not None:
         answers = [*node.ask.options, *([ANY_WORDS] if node.ask.words else [])]
         yield f"{name} asks people: {listed(answers, 'or')}"
+
+
+def _gives_way(name: NodeName, node: PlanNode) -> Iterator[str]:
+    """What a node does that cannot run, and how long it waits for that."""
+    if node.when is not None and node.otherwise != ASK_HUMAN:
+        what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
+        yield f"{name} {what} where {render_condition(node.when)} can no longer hold"
+    elif node.for_each is not None and node.otherwise != ASK_HUMAN:
+        what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
+        yield f"{name} {what} where {node.for_each} cannot be worked on"
+    if node.when is not None and node.within is not None:
+        condition = render_condition(node.when)
+        yield f"{name} waits for {condition} at most {duration_words(node.within)}"
 
 
 def wait_words(wait: Wait) -> str:
@@ -313,9 +336,18 @@ def _runs_where(name: NodeName, node: PlanNode) -> Iterator[str]:
     elif node.only_if is not None:
         yield f"{name} is skipped unless {render_condition(node.only_if)}"
     if node.needs:
-        yield f"{name} is skipped unless {node.agent} may call {listed(node.needs)}"
+        who = node.agent if not node.by else "an item's agent"
+        yield f"{name} is skipped unless {who} may call {listed(node.needs)}"
     if node.for_each is not None:
-        yield f"{name} has a step for each item of {node.for_each}"
+        yield f"{name} has a step for each item of {node.for_each}{pool_words(node)}"
+
+
+def pool_words(node: PlanNode) -> str:
+    """`, 2 at a time, by the agent that it names`."""
+    said = f", {node.at_once} at a time" if node.at_once is not None else ""
+    if node.by:
+        said += f", by the agent that its {node.by!r} names"
+    return said
 
 
 def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
@@ -336,6 +368,8 @@ def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
     for key, how in definition.merge.items():
         if how == "append":
             yield f"what steps set of {key} makes a list"
+        elif how != "last":
+            yield f"what steps set of {key} {MERGED[how]}"
 
 
 def decision_text(decide: Decide) -> str:

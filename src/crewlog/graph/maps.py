@@ -8,7 +8,8 @@ The visit itself stands in the frontier as long as its items do, with how many o
 and done. So a join downstream sees one completion for each visit, and a visit that comes while
 this one is under way queues behind it, as behind any other. Steps are started in the order of the
 items as there is room, not all at once: the frontier of a list of 1,000 items is no longer than
-one of 64.
+one of 64. It is a pool: what is applied when a step ends starts the next one, in the same task of
+the workflow. Items that wait for others start when those are done, see `crewlog.graph.pools`.
 """
 
 from __future__ import annotations
@@ -16,15 +17,27 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from crewlog.graph.facts import RunFacts
-from crewlog.graph.plan import PlanNode
+from crewlog.graph.facts import RunFacts, switched_off
+from crewlog.graph.plan import ASK_HUMAN, NEXT, SKIP, PlanNode
+from crewlog.graph.pools import NO_ORDER, Order, order_of, ready
 from crewlog.ids import AgentName, NodeName, StepId, item_of, item_step, visit_of
 from crewlog.state import journal as j
+from crewlog.state.brief import brief
 from crewlog.state.model import FrontierEntry, Item, Mapped, Output
+from crewlog.state.shapes import Shape, shape_of, shapes_of
 
 ASKING = 64
 """Items of a visit that may ask people at a time, besides those that are at work: an error that
 all of 1,000 items have is no reason for 1,000 questions."""
+
+KEEPS_ERRORS = "keeps-errors-it-goes-on-without"
+"""The patch of executions that keep the error of a step which they go on without."""
+ITEMS_WAIT = "items-wait-for-items"
+"""The patch of executions in which items may wait for each other whatever their phase says."""
+CREW = "crew"
+"""Who tells of such an error."""
+TOLD = 500
+"""Characters of it that are told."""
 
 Completed = Callable[..., Awaitable[None]]
 """Completes a step as `Engine` does."""
@@ -46,40 +59,114 @@ class Maps:
         self._complete = complete
         self._may_start = may_start
 
-    async def begin(self, step: StepId, node: PlanNode) -> None:
+    async def begin(self, entry: FrontierEntry, node: PlanNode) -> None:
         """Maps a visit that is ready: over a list, over nothing, or people are asked."""
-        name = node.for_each or ""
+        step, name = entry.step, node.for_each or ""
         agent, _, key = name.partition(".")
         count, fault = self._count(name)
         if fault:
-            self._run.ask(
-                "requirement",
-                f"{step} has a step for each item of {name}, {fault}.",
-                step=step,
-                options=("again", "skip", "stop"),
-                detail=name,
-            )
-        elif count == 0:
+            said = f"{step} has a step for each item of {name}, {fault}."
+            await self._refuse(entry, node, said, f"{name} is no list", free=node.when is None)
+            return
+        if count == 0:
             await self._complete(step, because=f"{name} is empty", skipped=True)
-        else:
-            self._run.record(j.StepMapped, step=step, agent=AgentName(agent), key=key, of=count)
+            return
+        order = self._order(node, count)
+        if order.faults:
+            said = f"The list {name} cannot be worked on: {'; '.join(order.faults)}."
+            self._run.record(
+                j.ItemsRefused, step=step, agent=AgentName(agent), key=key, faults=order.faults
+            )
+            await self._refuse(entry, node, said, f"{name} cannot be worked on", free=True)
+            return
+        self._run.record(
+            j.StepMapped,
+            step=step,
+            agent=AgentName(agent),
+            key=key,
+            of=count,
+            agents=order.agents,
+            whose=order.whose,
+            after=order.after,
+        )
+
+    async def _refuse(
+        self, entry: FrontierEntry, node: PlanNode, said: str, because: str, *, free: bool
+    ) -> None:
+        """Goes where the node's `else` says instead of over a list, or asks people about it.
+
+        `free` says whether it may: an `else` was about conditions alone once.
+        """
+        if free and node.otherwise != ASK_HUMAN:
+            outcome = NEXT if node.otherwise == SKIP else node.otherwise
+            await self._complete(entry.step, outcome=outcome, because=because, skipped=True)
+            return
+        self._run.ask(
+            "requirement",
+            said,
+            step=entry.step,
+            options=("again", "skip", "stop"),
+            detail=node.for_each or "",
+        )
 
     def begins(self, node: PlanNode) -> bool:
         """Whether there is a list now, for a visit that asks people about it."""
-        return node.for_each is not None and not self._count(node.for_each)[1]
+        if node.for_each is None:
+            return False
+        count, fault = self._count(node.for_each)
+        return not fault and not (count and self._order(node, count).faults)
 
-    def start_items(self, visit: FrontierEntry, node: PlanNode) -> None:
-        """Starts steps of a mapped visit, in order, as far as there is room.
+    def _order(self, node: PlanNode, count: int) -> Order:
+        """Who works on the items of the list that is there, and in which order."""
+        agent, _, key = (node.for_each or "").partition(".")
+        output = self._run.state.agent_outputs[AgentName(agent)][key]
+        order = order_of(node, shapes_in(output, count, node.by))
+        # Phases of before `by` and `at_once`: there items did not wait for each other.
+        anew = node.by or node.at_once is not None or order is NO_ORDER
+        return order if anew or self._run.patched(ITEMS_WAIT) else NO_ORDER
+
+    async def start_items(self, visit: FrontierEntry, node: PlanNode) -> None:
+        """Starts steps of a mapped visit, as far as there is room: in order, or those that are due.
 
         None of one whose node a change took away: its items at work end, and it with them.
         """
         if visit.leaving:
             return
-        while (mapped := self._mapped(visit.step)) is not None and mapped.started < mapped.of:
-            if not self._room(visit.step) or not self._may_start(visit.step, visit.node):
+        while (number := self._next(visit.step)) is not None:
+            if not self._room(visit.step, node) or not self._may_start(visit.step, visit.node):
                 return
-            step = item_step(visit.step, mapped.started + 1)
+            await self._start(item_step(visit.step, number), number, node)
+
+    def _next(self, visit: StepId) -> int | None:
+        """The item that is to start next; none where all are started, or wait for others."""
+        mapped = self._mapped(visit)
+        if mapped is None or mapped.started == mapped.of:
+            return None
+        if not mapped.after:
+            return mapped.started + 1
+        at_work = {item_of(step): step for step in self._at_work(visit)}
+        return ready(mapped.left, mapped.after, at_work)
+
+    async def _start(self, step: StepId, number: int, node: PlanNode) -> None:
+        """Starts the step of an item; it is skipped where its own agent cannot take it."""
+        mapped = self._mapped(visit_of(step))
+        agent = mapped.agent(number) if mapped is not None else None
+        if agent is None:
             self._run.record(j.StepStarted, step=step, agent=node.agent)
+            return
+        why = self._cannot(agent, node)
+        self._run.record(j.StepStarted, step=step, agent=None if why else agent)
+        if why:
+            await self._complete(step, because=why, skipped=True)
+
+    def _cannot(self, agent: AgentName, node: PlanNode) -> str:
+        """Why the agent that an item names cannot take its step; empty where it can."""
+        rules = self._run.plan.agents.get(agent)
+        if rules is None:
+            return f"there is no agent {agent!r} any more"
+        if not rules.enabled:
+            return switched_off(agent)
+        return self._run.missing_tools(agent, node.needs)
 
     async def item_done(
         self, step: StepId, *, because: str, skipped: bool, handoff: Sequence[NodeName]
@@ -94,16 +181,28 @@ class Maps:
             return
         mapped = found.mapped
         if mapped.done == (mapped.started if found.leaving else mapped.of):
-            because = f"all {mapped.of} items are done"
-            if mapped.done < mapped.of:
-                because = f"{mapped.done} of {mapped.of} items are done, and its node is gone"
-            await self._complete(visit, because=because, handoff=mapped.goto)
+            await self._complete(visit, because=_done(mapped), handoff=mapped.goto)
+
+    def kept(self, step: StepId, agent: AgentName | None) -> dict[str, Any]:
+        """What a fact says of a step that failed and that the run goes on without."""
+        if agent is None or not self._run.patched(KEEPS_ERRORS):
+            return {}
+        return {"agent": agent, "logs": self._run.shares_of(agent, step)}
+
+    def tell_failed(self, step: StepId, error: str) -> None:
+        """Tells those who read what an agent writes that a step of it failed."""
+        agent, number = self._run.agent_at(step), item_of(step)
+        if agent is None:
+            return
+        what = f"{agent} failed on item {number}" if number else f"{agent} failed"
+        text, message = f"{what}: {brief(error, TOLD)}", f"{step}/failed"
+        self._run.say(text, by=CREW, to=self._run.writes_of(agent, step), message_id=message)
 
     def item(self, step: StepId) -> Item | None:
         """The item that a step is for, as its agent may see it; none for any other step."""
         number = item_of(step)
         mapped = self._mapped(visit_of(step)) if number else None
-        agent = self._run.plan.node_at(step).agent
+        agent = self._run.agent_at(step)
         if mapped is None or agent is None:
             return None
         return self._run.sees(agent, mapped.item(number), step)
@@ -112,11 +211,17 @@ class Maps:
         found = self._run.state.frontier.get(visit)
         return found.mapped if found else None
 
-    def _room(self, visit: StepId) -> bool:
-        items = [
-            e for s, e in self._run.state.frontier.items() if s != visit and visit_of(s) == visit
-        ]
-        asking = sum(entry.status == "asking" for entry in items)
+    def _at_work(self, visit: StepId) -> dict[StepId, FrontierEntry]:
+        """The steps of a visit's items that are not done."""
+        frontier = self._run.state.frontier
+        return {s: entry for s, entry in frontier.items() if s != visit and visit_of(s) == visit}
+
+    def _room(self, visit: StepId, node: PlanNode) -> bool:
+        """Whether another item may start. One that asks people keeps its place in a pool."""
+        items = self._at_work(visit)
+        if node.at_once is not None and len(items) >= node.at_once:
+            return False
+        asking = sum(entry.status == "asking" for entry in items.values())
         return asking < ASKING and len(items) - asking < self._run.plan.limits.parallel
 
     def _count(self, name: str) -> tuple[int, str]:
@@ -128,6 +233,27 @@ class Maps:
             return 0, "which nobody has set"
         count = count_of(found)
         return (0, f"which is {_kind(found.value)} and no list") if count is None else (count, "")
+
+
+def _done(mapped: Mapped) -> str:
+    """How a visit ended, for people."""
+    if mapped.done < mapped.of:
+        return f"{mapped.done} of {mapped.of} items are done, and its node is gone"
+    if mapped.failed:
+        return f"{mapped.of} items: {mapped.of - mapped.failed} done, {mapped.failed} failed"
+    return f"all {mapped.of} items are done"
+
+
+def shapes_in(output: Output, count: int, by: str) -> tuple[Shape, ...]:
+    """What the items of a list say of how they are worked on; empty where that is nothing."""
+    keys = {by} if by else set[str]()
+    if output.parts:
+        parts = output.parts
+        found = tuple(p.shape or Shape() if p.body else shape_of(p.value, keys) for p in parts)
+        return found if by or any(shape.after for shape in found) else ()
+    if isinstance(output.value, list):
+        return shapes_of(output.value, keys)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    return output.shapes or ((Shape(),) * count if by else ())
 
 
 def count_of(output: Output) -> int | None:

@@ -13,7 +13,8 @@ from pydantic import Field
 
 from crewlog.authority.rules import CallRule
 from crewlog.definition.conditions import Fact, is_never
-from crewlog.definition.model import ConditionText, InterruptPolicy, Limits, Retry
+from crewlog.definition.doing import DoneCall
+from crewlog.definition.model import ConditionText, InterruptPolicy, Limits, Merge, Retry
 from crewlog.definition.policy import Policy
 from crewlog.ids import (
     AgentName,
@@ -139,10 +140,26 @@ class PlanNode(Model):
     """Skipped where its agent may not call these when it is reached."""
     for_each: str | None = None
     """`agent.output`: it has a step for each item of that list."""
+    at_once: int | None = None
+    """How many of these steps are under way at a time; none: as the limits say."""
+    by: str = ""
+    """The key at which an item names its agent; empty: all are `agent`'s."""
+    among: tuple[AgentName, ...] = ()
+    """The agents that items may name."""
     decide: Decide | None = None
     ask: Ask | None = None
     wait: Wait | None = None
     route: Route | None = None
+
+    @property
+    def agents(self) -> tuple[AgentName, ...]:
+        """The agents that may take its steps; none of a decision, a question, or a wait."""
+        return tuple(dict.fromkeys((*((self.agent,) if self.agent else ()), *self.among)))
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether `otherwise` can be taken: it waits for a condition, or works on a list."""
+        return self.when is not None or self.for_each is not None
 
 
 class AgentRules(Model):
@@ -174,6 +191,10 @@ class AgentRules(Model):
     """Whether its nodes run; else they are skipped."""
     within: tuple[AgentName, ...] = ()
     """The agents that it works for, the nearest first: it never may more than any of them."""
+    does: tuple[DoneCall, ...] = ()
+    """What it calls in each turn, where it has no model."""
+    in_order: bool = False
+    """Whether one after the other."""
 
 
 class ToolRules(Model):
@@ -210,6 +231,8 @@ class LeftStep(Model):
     node: PlanNode
     rules: AgentRules
     """Its agent's."""
+    among: dict[AgentName, AgentRules] = Field(default_factory=dict[AgentName, AgentRules])
+    """Those of the agents that its items may name."""
     tools: dict[ToolName, ToolRules] = Field(default_factory=dict[ToolName, ToolRules])
     """Of the tools that it could call when its node was taken away."""
     definition: ContentHash
@@ -237,9 +260,7 @@ class GraphPlan(Model):
     """The crew's rules over tool calls."""
     timezone: str = "UTC"
     """Whose days the quotas count."""
-    merge: dict[str, Literal["last", "append"]] = Field(
-        default_factory=dict[str, Literal["last", "append"]]
-    )
+    merge: dict[str, Merge] = Field(default_factory=dict[str, Merge])
     """How the values of a flag, or of an output as `agent.output`, combine; by default `last`."""
     artifacts: dict[str, ArtifactRules] = Field(default_factory=dict[str, ArtifactRules])
     """Who sees and who changes which artifact."""
@@ -263,7 +284,9 @@ class GraphPlan(Model):
     def rules_at(self, step: StepId, agent: AgentName) -> AgentRules:
         """The rules of the agent that takes a step."""
         left = self.left.get(visit_of(step)) if self.left else None
-        return left.rules if left is not None else self.agents[agent]
+        if left is None:
+            return self.agents[agent]
+        return left.among.get(agent, left.rules)
 
     def tool_at(self, step: StepId, tool: str) -> ToolRules | None:
         """The rules of a tool that a step calls; none for one that the crew does not have."""

@@ -110,8 +110,13 @@ def same_graph(old: GraphPlan, new: GraphPlan) -> bool:
 
 
 def is_same(old: PlanNode | None, new: PlanNode | None) -> bool:
-    """Whether two nodes of one name are the same thing: what runs there is the same."""
-    return old is not None and new is not None and (old.kind, old.agent) == (new.kind, new.agent)
+    """Whether two nodes of one name are the same thing: what runs there is the same.
+
+    Items may name more agents than before; where one of them is gone, an item may be its.
+    """
+    if old is None or new is None or not {*old.among} <= {*new.among}:
+        return False
+    return (old.kind, old.agent, old.by) == (new.kind, new.agent, new.by)
 
 
 def with_left(
@@ -142,8 +147,10 @@ def left_step(plan: GraphPlan, name: NodeName) -> LeftStep | None:
     if node is None:
         return None
     rules = plan.agents[node.agent] if node.agent else AgentRules()
-    tools = {tool: plan.tools[tool] for tool in rules.tools if tool in plan.tools}
-    return LeftStep(node=node, rules=rules, tools=tools, definition=plan.definition)
+    among = {agent: plan.agents[agent] for agent in node.among}
+    offered = [*rules.tools, *(tool for each in among.values() for tool in each.tools)]
+    tools = {tool: plan.tools[tool] for tool in offered if tool in plan.tools}
+    return LeftStep(node=node, rules=rules, among=among, tools=tools, definition=plan.definition)
 
 
 def permissions_after(
@@ -154,7 +161,7 @@ def permissions_after(
     What people have set while the run lived stays, for tools that the two plans say the same of.
     And agents that end a turn, though their nodes are gone, keep what they had until then.
     """
-    going = {agent for step in leaving if (agent := old.node_at(step).agent) is not None}
+    going = {agent for step in leaving for agent in old.node_at(step).agents}
     known = {*old.agents, *going}
     found: dict[str, tuple[AgentName, ...] | None] = {}
     for tool in dict.fromkeys((*new.permissions, *state.tool_permissions)):

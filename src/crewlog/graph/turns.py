@@ -15,7 +15,9 @@ from crewlog.authority.permissions import Decision, check_write
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.graph import approvals
 from crewlog.graph.artifacts import landed, operations_of
+from crewlog.graph.doing import did, text_of
 from crewlog.graph.facts import RunFacts
+from crewlog.graph.merging import put, whole_value
 from crewlog.graph.turn_graph import TurnGraph
 from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log, working_log
 from crewlog.model import Json
@@ -23,7 +25,7 @@ from crewlog.state import journal as j
 from crewlog.state.brief import brief, brief_of
 from crewlog.state.calls import ModelResult, OutputValue, ToolResult
 from crewlog.state.hashing import hash_json
-from crewlog.state.model import Call, FrontierEntry
+from crewlog.state.model import Call, FrontierEntry, Usage
 
 Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
 """Called when a turn is over, with the nodes that its tools hand off to."""
@@ -51,10 +53,19 @@ class Turns:
         self._failed = failed
         self._graph = TurnGraph()
 
-    async def model_replied(self, step: StepId, number: int, result: ModelResult) -> None:
-        """Applies a model's reply: its tool calls follow, or the step is done."""
+    async def model_replied(
+        self, step: StepId, number: int, result: ModelResult, *, composed: bool = False
+    ) -> None:
+        """Applies a model's reply: its tool calls follow, or the step is done.
+
+        Args:
+            step: The step.
+            number: The call.
+            result: The reply.
+            composed: Whether no model was asked; see `crewlog.graph.doing`.
+        """
         entry = self._run.state.frontier.get(step)
-        agent = self._run.plan.node_at(step).agent if entry else None
+        agent = self._run.agent_at(step) if entry else None
         asking = {c.call for c in calls_of(entry) if c.tool is None}
         if entry is None or entry.turn is None or agent is None or number not in asking:
             return
@@ -76,9 +87,10 @@ class Turns:
             ref=_ref(result, logs),
             model=result.model,
             calls=calls,
-            usage=result.usage,
+            usage=Usage() if composed else result.usage,
             brief=brief_of(result.body),
             append=not calls and self._run.appends(f"{agent}.text"),
+            composed=composed,
         )
         if not calls:
             await self.end(step, ())
@@ -92,7 +104,7 @@ class Turns:
     async def tool_returned(self, step: StepId, number: int, result: ToolResult) -> None:
         """Applies a tool's result in call order: one that comes early is held."""
         entry = self._run.state.frontier.get(step)
-        agent = self._run.plan.node_at(step).agent if entry else None
+        agent = self._run.agent_at(step) if entry else None
         call = next((c for c in calls_of(entry) if c.call == number), None)
         if entry is None or agent is None or call is None or call.tool is None:
             return
@@ -113,6 +125,7 @@ class Turns:
                 ms=result.ms,
                 confidence=self._confidence(step, agent, result),
                 goto=goto,
+                did=did(self._run.rules_of(agent, step), call, text_of(result), ok=result.ok),
             )
         ]
         facts += self._writes(step, number, agent, call.tool, result)
@@ -120,7 +133,7 @@ class Turns:
 
     async def answer_call(self, step: StepId, call: Call, text: str, *, ok: bool) -> None:
         """Answers a tool call without making it: a refusal, or what people know of its outcome."""
-        agent = self._run.plan.node_at(step).agent
+        agent = self._run.agent_at(step)
         if agent is None:
             return
         body: dict[str, Json] = {
@@ -142,6 +155,7 @@ class Turns:
             ref=ref,
             ok=ok,
             brief=brief(text),
+            did=did(self._run.rules_of(agent, step), call, text, ok=ok),
         )
         await self._tool_done(step, call.call, [fact])
 
@@ -194,7 +208,7 @@ class Turns:
             # Older executions leave it to the call to say so.
             if decision.rule != "approvals" or self._run.patched(ASKS_BEFORE_IT_BEGINS):
                 say = f"The arguments of {tool!r} are not valid JSON. Call it again."
-                agent = self._run.plan.node_at(step).agent
+                agent = self._run.agent_at(step)
                 if agent is not None and self._run.patched(REFUSES_UNREADABLE):
                     self._deny(step, agent, call, "its arguments are not valid JSON", "arguments")
                 self.give_back(step, call)
@@ -218,7 +232,7 @@ class Turns:
 
     def ask_for_approval_again(self, step: StepId, call: Call) -> bool:
         """Asks about a call whose question was taken back; false where it needs nobody's yes."""
-        agent = self._run.plan.node_at(step).agent
+        agent = self._run.agent_at(step)
         if agent is None or (call.approved and self._run.approved(step, call).allowed):
             return False
         decision = self._run.check(agent, call.tool or "", step, counted=call.counted)
@@ -241,7 +255,7 @@ class Turns:
 
     def _because(self, step: StepId, tool: str, decision: Decision) -> dict[str, Any]:
         """What a question about a call says of why it is asked."""
-        agent = self._run.plan.node_at(step).agent
+        agent = self._run.agent_at(step)
         if agent is None or not self._run.patched(TELLS_WHY):
             return {}
         rules = self._run.plan.tool_at(step, tool)
@@ -259,7 +273,7 @@ class Turns:
         Where it may not be made any more it is refused, and where people must be asked by now, and
         were not, they are.
         """
-        agent = self._run.plan.node_at(step).agent
+        agent = self._run.agent_at(step)
         if agent is None:
             return
         decision = await self._is_allowed(step, agent, call)
@@ -274,7 +288,7 @@ class Turns:
     async def end(self, step: StepId, goto: Sequence[NodeName]) -> None:
         """Ends a turn that is done; people are asked first where its agent is not sure enough."""
         entry = self._run.state.frontier[step]
-        agent = self._run.plan.node_at(step).agent
+        agent = self._run.agent_at(step)
         least = self._run.rules_of(agent, step).ask_below if agent else None
         sure = entry.turn.confidence if entry.turn is not None else None
         if least is None or (sure is not None and sure >= least):
@@ -295,7 +309,7 @@ class Turns:
 
     def told(self, step: StepId, text: str, by: str) -> None:
         """Says something to the agent of a step, and to nobody else."""
-        agent = self._run.plan.node_at(step).agent
+        agent = self._run.agent_at(step)
         if agent is not None:
             log = working_log(step, agent)
             message = f"{step}/{self._run.state.position + 1}"
@@ -341,17 +355,7 @@ class Turns:
         for output in result.outputs:
             decision = check_write("output", agent, output.key, rules.outputs)
             if decision.allowed:
-                yield j.OutputSet(
-                    at=self._run.at,
-                    agent=agent,
-                    key=output.key,
-                    value=output.value,
-                    body=output.body,
-                    inline=None if result.stored else output.content,
-                    items=self._items(agent, output),
-                    logs=self._run.shares_of(agent, step),
-                    **self._run.added(f"{agent}.{output.key}", step),
-                )
+                yield self._output(step, agent, output, stored=result.stored)
             else:
                 denied.append(decision.reason)
         for reason in denied:
@@ -375,13 +379,25 @@ class Turns:
             rule=by.rule if reason == by.denied else "",
         )
 
-    def _items(self, agent: AgentName, output: OutputValue) -> int | None:
-        """How many items a large list has, where a node has a step for each of them."""
-        content = output.content
-        if output.body is None or not isinstance(content, list):
-            return None
-        wanted = any(n.for_each == f"{agent}.{output.key}" for n in self._run.plan.nodes.values())
-        return len(content) if wanted else None  # pyright: ignore[reportUnknownArgumentType]
+    def _output(
+        self, step: StepId, agent: AgentName, output: OutputValue, *, stored: bool
+    ) -> j.OutputSet:
+        """An output that an agent sets, as a fact."""
+        run, name = self._run, f"{agent}.{output.key}"
+        value, body, content = output.value, output.body, output.content
+        if body is not None and whole_value(run, name, content):
+            value, body = content, None
+        return j.OutputSet(
+            at=run.at,
+            agent=agent,
+            key=output.key,
+            value=value,
+            body=body,
+            inline=None if stored or body is None else content,
+            logs=run.shares_of(agent, step),
+            **run.listed(name, content, small=body is None),
+            **run.added(name, step),
+        )
 
     async def _tool_done(self, step: StepId, number: int, facts: list[j.JournalEntry]) -> None:
         calls = calls_of(self._run.state.frontier.get(step))
@@ -406,6 +422,9 @@ class Turns:
         model_next = await self._graph.returned(turn)
         self._run.ledger.record(returned.model_copy(update={"model_next": model_next}))
         for fact in rest:
+            if isinstance(fact, j.FlagSet | j.OutputSet):
+                put(self._run, fact, step)
+                continue
             found = fact
             if isinstance(fact, j.OperationsApplied):
                 found = landed(fact, self._run.state)
@@ -417,10 +436,13 @@ class Turns:
 
     async def _check_turn_length(self, step: StepId) -> None:
         entry = self._run.state.frontier[step]
-        agent = self._run.plan.node_at(step).agent
+        agent = self._run.agent_at(step)
         if entry.turn is None or agent is None:
             return
-        most = self._run.rules_of(agent, step).max_calls
+        rules = self._run.rules_of(agent, step)
+        if rules.does:
+            return
+        most = rules.max_calls
         # Asked once per `most` calls: people may let a long turn go on.
         if entry.turn.model_calls > most and (entry.turn.model_calls - 1) % most == 0:
             error = (

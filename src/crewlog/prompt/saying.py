@@ -175,9 +175,11 @@ class Teller:
     def _only_works(self, phase: Phase) -> bool:
         """Whether no more is said of a phase than that its agent works."""
         item = phase.item
-        if not isinstance(item, AgentPhase) or self.told[item.agent].task(item.task):
+        if not isinstance(item, AgentPhase) or item.for_each is not None:
             return False
-        return item.only_if is None and item.for_each is None and item.within is None
+        if self.told[item.agent].task(item.task):
+            return False
+        return item.only_if is None and item.within is None
 
     def unsaid(self, what: str) -> None:
         """Remembers that something cannot be said."""
@@ -198,7 +200,7 @@ class Teller:
         """The agents of a phase; the one that ends a builder's part comes last."""
         item = phase.item
         if isinstance(item, AgentPhase):
-            return [item.agent]
+            return [*item.agents]
         if isinstance(item, BuilderPhase) and item.use == "supervisor":
             return [*map(str, item.with_.get("workers", ())), str(item.with_.get("supervisor"))]
         return []
@@ -232,7 +234,7 @@ class Teller:
             parts.append(self._part(phase, context, chain))
         item = group[0].item
         assert isinstance(item, AgentPhase)  # noqa: S101
-        own = [self.agents_of(p) for p in self.last] == [[item.agent]]
+        own = [self.agents_of(p) for p in self.last] == [[*item.agents]]
         step = ast.Step(parts=tuple(parts), again=own and len(parts) == 1)
         said = self._waiting(group[0], step, item.when)
         if said is None:
@@ -262,15 +264,20 @@ class Teller:
         elif otherwise not in HELD:
             return  # `_part` says so
         within = ast.Within(
-            wait=item.within, agent=item.agent, otherwise=otherwise, takes_over=part
+            wait=item.within, agent=item.agents[0], otherwise=otherwise, takes_over=part
         )
         self.said.work.append(within)
 
     def _part(self, phase: Phase, context: list[str], chain: list[c.Condition]) -> ast.Part:
         item = phase.item
         assert isinstance(item, AgentPhase)  # noqa: S101
-        count = sum(item.agent in self.agents_of(p) for p in self.done)
-        expected = f"{item.agent}_{count + 1}" if count else item.agent
+        agent = item.agents[0]
+        count = sum(agent in self.agents_of(p) for p in self.done)
+        expected = f"{agent}_{count + 1}" if count else agent
+        if item.by is not None:
+            self.unsaid(f"that the items of {phase.name!r} name their agents")
+        if item.at_once is not None:
+            self.unsaid(f"how many items of {phase.name!r} are worked on at a time")
         if phase.name != expected:
             self.unsaid(f"the phase's name {phase.name!r}, which would be {expected!r}")
         bounded = item.within is not None and (
@@ -289,8 +296,8 @@ class Teller:
             maker, _, noun = item.for_each.partition(".")
             self.outputs[maker].add(noun)
         return ast.Part(
-            agent=item.agent,
-            task=self.told[item.agent].task(item.task),
+            agent=agent,
+            task=self.told[agent].task(item.task),
             only_if=only_if,
             otherwise=otherwise,
             for_each=noun,

@@ -104,5 +104,6 @@ def thinking_again(turn: Turn) -> Turn:
         "model_calls": turn.model_calls + 1,
         "confidence": None,
         "goto": (),
+        "did": (),
     }
     return turn.model_copy(update=following)

@@ -5,6 +5,7 @@ These are durable data: histories hold them. A field may be added with a default
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -52,6 +53,13 @@ class View(Model):
     was: tuple[StepId, ...] = ()
     """Of an item's step: the names that its visit had before, where the run went back to it. What
     was said under them is its own."""
+
+    def without(self, which: Callable[[LogName], bool]) -> View:
+        """The view without some logs."""
+        if not any(map(which, self.heads)):
+            return self
+        heads = {log: head for log, head in self.heads.items() if not which(log)}
+        return self.model_copy(update={"heads": heads})
 
 
 class StartUse(Model):

@@ -72,7 +72,12 @@ def _put(mapping: dict[Any, Any], name: str, edit: Edit, value: Any) -> None:
 def _output(edit: Edit, position: int) -> Output:
     if not edit.append:
         return Output(
-            value=edit.value, body=edit.body, position=position, items=edit.items, logs=edit.logs
+            value=edit.value,
+            body=edit.body,
+            position=position,
+            items=edit.items,
+            shapes=edit.shapes,
+            logs=edit.logs,
         )
     output = Output(value=[], position=position)
     for value in edit.value:

@@ -25,7 +25,8 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
-from crewlog.state.model import Call, Interrupt, PromptRemark, Usage
+from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
+from crewlog.state.shapes import Shape
 
 
 class MessageRef(Model):
@@ -236,6 +237,45 @@ class StepMapped(Fact):
     """Which output of it."""
     of: int
     """How many items there are."""
+    agents: tuple[AgentName, ...] = ()
+    """The agents that take the items' steps, where these name them."""
+    whose: tuple[int, ...] = ()
+    """By item: which of them, from 0."""
+    after: tuple[tuple[int, ...], ...] = ()
+    """By item: the items that it waits for, where any does."""
+
+
+class ItemsRefused(Fact):
+    """A list has items that cannot be worked on: no step of them begins."""
+
+    kind: Literal["ItemsRefused"] = "ItemsRefused"
+    step: StepId
+    agent: AgentName
+    """Whose output the list is."""
+    key: str
+    """Which output of it."""
+    faults: tuple[str, ...]
+    """What is wrong, for people: the first of it."""
+
+
+class MergeConflicted(Fact):
+    """A value does not fit what other steps have set; what was there stays."""
+
+    kind: Literal["MergeConflicted"] = "MergeConflicted"
+    key: str
+    """A flag, or an output as `agent.output`."""
+    how: str
+    """How the values combine: see `Merge`."""
+    step: StepId | None = None
+    """The step that would have set it."""
+    by: str = ""
+    """Its agent."""
+    kept: str = ""
+    """The start of what was there, and stays."""
+    refused: str = ""
+    """The start of what was to be set."""
+    because: str = ""
+    """Why the two do not fit, for people."""
 
 
 class ConditionMet(Fact):
@@ -262,6 +302,8 @@ class ModelReplied(Fact):
     """The start of what it said, for people."""
     append: bool = False
     """Whether a final message is added to the agent's texts, instead of taking their place."""
+    composed: bool = False
+    """Whether no model was asked: the agent has none, and its definition says what it calls."""
 
     @property
     @override
@@ -289,6 +331,8 @@ class ToolReturned(Fact):
     """Nodes that it hands off to, instead of what depends on the step."""
     model_next: bool = False
     """Whether it was the last of its batch, and the model is called with the results."""
+    did: Did | None = None
+    """Where its agent has no model: what the final message is to say of it."""
 
     @property
     @override
@@ -347,6 +391,9 @@ class FlagSet(Fact):
     """No default: by `==`, 1 would equal true, and the entry as JSON would lose it."""
     by: str = ""
     """The agent, or the principal."""
+    how: str = ""
+    """How it was merged with what there was: see `Merge`. Of `union` and `update` the value is what
+    comes to it, of the others what there is now."""
     append: bool = False
     """Whether it is added to the flag's list, instead of taking the place of its value."""
     step: StepId | None = None
@@ -367,6 +414,11 @@ class OutputSet(Fact):
     """The large value itself, where the store was away when it was made."""
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
+    shapes: tuple[Shape, ...] = ()
+    """What these items say of how they are worked on; of a large value that is added: one."""
+    how: str = ""
+    """How it was merged with what there was: see `Merge`. Of `union` and `update` the value is what
+    comes to it, of the others what there is now."""
     append: bool = False
     """Whether it is added to the output's list, instead of taking the place of its value."""
     step: StepId | None = None
@@ -440,6 +492,10 @@ class StepFailed(Fact):
     call: int | None = None
     error: str
     error_type: str = ""
+    agent: AgentName | None = None
+    """The agent, where the run goes on without it: the error is its output `error`."""
+    logs: tuple[LogName, ...] = ()
+    """The logs whose readers may see that; empty: `public`."""
 
 
 class StepRetried(Fact):
@@ -692,6 +748,8 @@ class Edit(Model):
     """That body."""
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
+    shapes: tuple[Shape, ...] = ()
+    """What these items say of how they are worked on, where they say anything."""
     append: bool = False
     """Whether it is a list that steps add to: `value` has its values, whatever their size."""
     delete: bool = False
@@ -830,6 +888,7 @@ JournalEntry = Annotated[
     | RouteRefused
     | StepStarted
     | StepMapped
+    | ItemsRefused
     | ConditionMet
     | ModelReplied
     | ToolReturned
@@ -839,6 +898,7 @@ JournalEntry = Annotated[
     | QuotaGiven
     | FlagSet
     | OutputSet
+    | MergeConflicted
     | OperationsApplied
     | OperationsSettled
     | StepCompleted

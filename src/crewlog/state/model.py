@@ -24,6 +24,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
+from crewlog.state.shapes import Shape
 
 RunStatus = Literal["running", "paused", "waiting", "stopping", "completed", "failed", "stopped"]
 CLOSED: frozenset[RunStatus] = frozenset({"completed", "failed", "stopped"})
@@ -54,6 +55,8 @@ class Part(Model):
     """Where it stands."""
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see it, as of the output; empty: `public`."""
+    shape: Shape | None = None
+    """What a large value says of how it is worked on as an item, where a node does that."""
 
 
 class Output(Model):
@@ -67,6 +70,8 @@ class Output(Model):
     """The journal position that set it."""
     items: int | None = None
     """How many items the list in the body has, where a node has a step for each of them."""
+    shapes: tuple[Shape, ...] = ()
+    """What these items say of how they are worked on, where they say anything."""
     parts: tuple[Part, ...] = ()
     """The values in order, where what steps set makes a list."""
     logs: tuple[LogName, ...] = ()
@@ -96,6 +101,8 @@ class Item(Model):
     """The logs whose readers may see it; empty: nobody said it, and it is not asked."""
     withheld: bool = False
     """Whether its agent may not see it: the activity says so, and does not look."""
+    after: tuple[int, ...] = ()
+    """The items that it waited for: what was said of them is shown."""
 
 
 class Mapped(Model):
@@ -121,15 +128,38 @@ class Mapped(Model):
     """The names that the visit had before, where the run went back to it."""
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see the list, as of the output."""
+    agents: tuple[AgentName, ...] = ()
+    """The agents that take the items' steps, where these name them; empty: the node's."""
+    whose: tuple[int, ...] = ()
+    """By item: which of them, from 0."""
+    after: tuple[tuple[int, ...], ...] = ()
+    """By item: the items that it waits for; empty: none waits for another."""
+    left: tuple[int, ...] = ()
+    """Where items wait for others: those that are not started."""
+    failed: int = 0
+    """Items whose steps failed, though the run goes on without them."""
+
+    def agent(self, number: int) -> AgentName | None:
+        """The agent of an item's step, where items have agents of their own."""
+        return self.agents[self.whose[number - 1]] if self.whose else None
 
     def item(self, number: int) -> Item:
         """The item of that number."""
+        of, after = self.of, self.after[number - 1] if self.after else ()
         if self.parts:
             part = self.parts[number - 1]
-            return Item(number=number, of=self.of, value=part.value, body=part.body, logs=part.logs)
+            return Item(
+                number=number,
+                of=of,
+                value=part.value,
+                body=part.body,
+                logs=part.logs,
+                after=after,
+            )
         if self.listed is not None:
-            return Item(number=number, of=self.of, listed=self.listed, logs=self.logs)
-        return Item(number=number, of=self.of, value=self.items[number - 1], logs=self.logs)
+            return Item(number=number, of=of, listed=self.listed, logs=self.logs, after=after)
+        value = self.items[number - 1]
+        return Item(number=number, of=of, value=value, logs=self.logs, after=after)
 
 
 class Usage(Model):
@@ -195,6 +225,19 @@ class Call(Model):
     """What the approval is bound to, see `crewlog.authority.bindings`."""
 
 
+class Did(Model):
+    """What became of a call of an agent without a model."""
+
+    id: str
+    """The call's id: which of the calls that its definition names."""
+    tool: str
+    """The tool."""
+    ok: bool = True
+    """Whether it did what it is there for."""
+    text: str = ""
+    """The start of what it said."""
+
+
 class Turn(Model):
     """The position inside a running turn."""
 
@@ -212,6 +255,8 @@ class Turn(Model):
     """Where a tool handed off to: the turn ends after this batch, and the run goes there."""
     confidence: float | None = None
     """How sure its agent said it is, in this turn, where that is asked for."""
+    did: tuple[Did, ...] = ()
+    """What became of its calls so far, where its agent has no model."""
     unsettled: tuple[int, ...] = ()
     """Calls whose operations others came before: the next model call says which of them apply."""
 
@@ -490,6 +535,17 @@ class CommandOutcome(Model):
         return not self.digest or not digest or self.digest == digest
 
 
+class StepError(Model):
+    """Why a step failed, where the run went on without it."""
+
+    step: StepId
+    agent: AgentName
+    error: str
+    """Its start; the journal has all of it."""
+    position: int
+    """The journal position that says so."""
+
+
 class CrewState(Model):
     """The state of a run at a journal position."""
 
@@ -576,6 +632,8 @@ class CrewState(Model):
     """Why the run failed."""
     error_type: str = ""
     """The kind of failure, where it has one: `InvalidPrompt`."""
+    errors: tuple[StepError, ...] = ()
+    """The last errors that the run went on without, oldest first."""
     prompt: PromptState | None = None
     """What the run was started with, where that was a prompt."""
     recipe: ContentHash = ContentHash("")

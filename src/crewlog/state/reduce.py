@@ -27,10 +27,11 @@ from crewlog.ids import (
 from crewlog.state import journal as j
 from crewlog.state.answered import ESCALATED, answered, approval, thinking_again
 from crewlog.state.brief import brief
+from crewlog.state.combining import CONFLICTS, added, combined, conflicts, with_parts
 from crewlog.state.commands import outcome_of, remember
 from crewlog.state.edited import edited
 from crewlog.state.hashing import canonical, chain, hash_json, log_root
-from crewlog.state.merging import place_of, with_part, with_value
+from crewlog.state.merging import place_of, with_part
 from crewlog.state.model import (
     Call,
     Changing,
@@ -48,6 +49,7 @@ from crewlog.state.model import (
     Turn,
     Usage,
 )
+from crewlog.state.pools import gone_on, item_begun
 from crewlog.state.queueing import queued
 from crewlog.state.rewinding import NEVER_BACK
 from crewlog.state.rulings import permission_mutation, ruling_mutation
@@ -329,7 +331,8 @@ def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Chan
             step=entry.step, node=node_of(entry.step), status="running", since=position, turn=turn
         )
         frontier = _with(state.frontier, entry.step, started)
-        return {**changes, "frontier": _mapped(frontier, entry.step, started=number)}
+        begun = item_begun(state, entry.step, number)
+        return {**changes, "frontier": _mapped(frontier, entry.step, **begun)}
     return {
         **changes,
         **_entry(state, entry.step, status="running", since=position, turn=turn),
@@ -346,8 +349,17 @@ def _step_mapped(state: CrewState, entry: j.StepMapped, position: int) -> Change
         listed=found.body if found else None,
         parts=found.parts if found else (),
         logs=found.logs if found else (),
+        agents=entry.agents,
+        whose=entry.whose,
+        after=entry.after,
+        left=tuple(range(1, entry.of + 1)) if entry.after else (),
     )
     return _entry(state, entry.step, status="running", since=position, mapped=mapped)
+
+
+@_on(j.ItemsRefused)
+def _items_refused(_state: CrewState, _entry: j.ItemsRefused, _position: int) -> Changes:
+    return {}  # what follows, a question or another way, is a fact of its own
 
 
 def _mapped(frontier: Frontier, step: StepId, **changes: Any) -> Frontier:
@@ -415,6 +427,8 @@ def _tool_returned(state: CrewState, entry: j.ToolReturned, _position: int) -> C
     }
     if entry.confidence is not None:
         after["confidence"] = entry.confidence
+    if entry.did is not None:
+        after["did"] = (*turn.did, entry.did)
     if entry.model_next:
         after["calls"] = (*calls, Call(call=turn.next_call))
         after["next_call"] = turn.next_call + 1
@@ -444,8 +458,10 @@ def _call_held(state: CrewState, entry: j.CallHeld, _position: int) -> Changes:
 @_on(j.FlagSet)
 def _flag_set(state: CrewState, entry: j.FlagSet, position: int) -> Changes:
     if not entry.append:
-        return {"flags": _with(state.flags, entry.flag, entry.value)}
-    values, places = with_value(
+        value = combined(entry.how, state.flags.get(entry.flag), entry.value)
+        return {"flags": _with(state.flags, entry.flag, value)}
+    values, places = added(
+        entry.how,
         state.flags.get(entry.flag),
         state.flag_places.get(entry.flag, ()),
         entry.value,
@@ -469,19 +485,31 @@ def _output(
 
 @_on(j.OutputSet)
 def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
+    there = _found(state, entry.agent, entry.key)
     if entry.append:
-        place = place_of(state, entry.step, position)
-        part = Part(value=entry.value, body=entry.body, place=place, logs=entry.logs)
-        output = with_part(_found(state, entry.agent, entry.key), part, position)
+        part = Part(
+            value=entry.value,
+            body=entry.body,
+            place=place_of(state, entry.step, position),
+            logs=entry.logs,
+            shape=next(iter(entry.shapes), None),
+        )
+        output = with_parts(entry.how, there, part, position)
     else:
         output = Output(
-            value=entry.value,
+            value=combined(entry.how, there.value if there else None, entry.value),
             body=entry.body,
             position=position,
             items=entry.items,
+            shapes=entry.shapes,
             logs=entry.logs,
         )
     return {"agent_outputs": _output(state, entry.agent, entry.key, output)}
+
+
+@_on(j.MergeConflicted)
+def _merge_conflicted(state: CrewState, _entry: j.MergeConflicted, _position: int) -> Changes:
+    return {"flags": _with(state.flags, CONFLICTS, conflicts(state.flags) + 1)}
 
 
 def _leave(state: CrewState, step: StepId, position: int) -> Changes:
@@ -523,7 +551,8 @@ def _step_cancelled(state: CrewState, entry: j.StepCancelled, position: int) -> 
 def _step_failed(state: CrewState, entry: j.StepFailed, position: int) -> Changes:
     turn = _call_changed(state, entry.step, entry.call, status="asking")
     changes: Changes = {"turn": turn} if turn else {}
-    return _entry(state, entry.step, status="asking", since=position, **changes)
+    failed = _entry(state, entry.step, status="asking", since=position, **changes)
+    return {**failed, **gone_on(state, entry, position, failed.get("frontier", state.frontier))}
 
 
 @_on(j.StepRetried)
@@ -539,6 +568,9 @@ def _step_retried(state: CrewState, entry: j.StepRetried, position: int) -> Chan
         for c in found.turn.calls
     )
     turn = found.turn.model_copy(update={"calls": calls})
+    if turn.did and any(c.call == entry.call and c.tool is None for c in calls):
+        # Of an agent without a model, what went well is not done again.
+        turn = turn.model_copy(update={"did": tuple(each for each in turn.did if each.ok)})
     return _entry(state, entry.step, status="running", since=position, turn=turn)
 
 

@@ -88,6 +88,8 @@ class CallTrace:
     """Why it was refused."""
     retries: int = 0
     """How often people or a policy had it made again."""
+    composed: bool = False
+    """Whether no model was asked: its agent has none, and what its tools said is put together."""
 
 
 @dataclass
@@ -432,6 +434,8 @@ class _Tracer:
                 pass
 
     def _replied(self, found: StepTrace, entry: j.ModelReplied) -> None:
+        if entry.composed and entry.calls:  # what the definition says: nobody was asked
+            found.calls = [call for call in found.calls if call.call != entry.call]
         for at, call in enumerate(found.calls):
             if call.call == entry.call:
                 # One that a rollback brought back began after what was said of it before.
@@ -445,6 +449,7 @@ class _Tracer:
                     body=entry.ref.body,
                     model=entry.model,
                     usage=entry.usage,
+                    composed=entry.composed,
                 )
         found.calls += [_call(call, entry.at) for call in entry.calls]
 
@@ -455,7 +460,8 @@ class _Tracer:
                 call.body, call.ms = entry.ref.body, entry.ms
         if entry.model_next:
             number = max(call.call for call in found.calls) + 1
-            found.calls.append(CallTrace(number, None, entry.at))
+            composed = entry.did is not None
+            found.calls.append(CallTrace(number, None, entry.at, composed=composed))
 
 
 def _call(call: Call, at: int) -> CallTrace:

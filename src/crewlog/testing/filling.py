@@ -40,9 +40,9 @@ def _in(value: Json, values: Mapping[str, str]) -> Json:
     if isinstance(value, str):
         return _PLACE.sub(lambda place: values.get(place[1], place[0]), value)
     if isinstance(value, list):
-        items: list[Json] = value
+        items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
         return [_in(each, values) for each in items]
     if isinstance(value, dict):
-        fields: dict[str, Json] = value
+        fields: dict[str, Json] = value  # pyright: ignore[reportUnknownVariableType]
         return {key: _in(each, values) for key, each in fields.items()}
     return value

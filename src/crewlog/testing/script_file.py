@@ -58,6 +58,8 @@ class Entry(Model):
     """The tokens it counts."""
     when: str | None = None
     """A regular expression: the reply whenever the last message matches, outside of the order."""
+    of: Literal["tool", "people"] | None = None
+    """Of an entry with `when`: only where that message is a tool's, or only where it is none."""
     fail: Literal["unavailable", "refused", "timeout"] | None = None
     """Fails instead."""
     times: int = Field(default=1, ge=1)

@@ -28,6 +28,7 @@ from langchain_core.messages import (
     BaseMessage,
     InvalidToolCall,
     ToolCall,
+    ToolMessage,
 )
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
@@ -279,7 +280,9 @@ class ScriptedChatModel(BaseChatModel):
 
 
 def _matching(matched: Sequence[Reply], last: BaseMessage) -> Reply | None:
-    return next((r for r in matched if re.search(r.entry.when or "", last.text)), None)
+    kind = "tool" if isinstance(last, ToolMessage) else "people"
+    fitting = (r for r in matched if r.entry.of in (None, kind))
+    return next((r for r in fitting if re.search(r.entry.when or "", last.text)), None)
 
 
 def _replies_in_order(matched: Sequence[Reply], messages: list[BaseMessage], agent: str) -> int:

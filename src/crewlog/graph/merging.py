@@ -1,0 +1,92 @@
+"""Records what a step sets of a flag or an output that several set: put together, or a conflict.
+
+It is decided when the value is applied, and not when it came: a call that is held may be applied
+after others that set the same.
+"""
+
+from __future__ import annotations
+
+from crewlog.graph.facts import RunFacts
+from crewlog.ids import AgentName, FlagName, StepId
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.brief import brief
+from crewlog.state.combining import CONFLICTING, MOST, conflict, settled
+from crewlog.state.hashing import canonical
+from crewlog.state.model import Output
+
+SHOWN = 80
+"""Characters of a value that a conflict tells of."""
+
+
+def whole_value(run: RunFacts, key: str, value: Json) -> bool:
+    """Whether a large value is put together with others in the state, and must be there whole."""
+    how = run.plan.merge.get(key, "last")
+    return how in CONFLICTING and how != "agree" and len(canonical(value)) <= MOST
+
+
+def put(run: RunFacts, fact: j.FlagSet | j.OutputSet, step: StepId | None = None) -> None:
+    """Records that a flag or an output is set, as `merge` says of it; or the conflict.
+
+    Args:
+        run: The run.
+        fact: What is set, as it was given: its `how` says how it is merged.
+        step: The step that sets it.
+    """
+    if not fact.how:
+        run.ledger.record(fact)
+        return
+    key, by, there = _there(run, fact)
+    body = fact.body if isinstance(fact, j.OutputSet) else None
+    if fact.value is None and body is None and there is not None:
+        return  # null says nothing about what others have set
+    value = there.value if there is not None else None
+    why = _why(fact.how, there, fact.value, body)
+    if why:
+        kept = brief(
+            _text(value) if there is None or there.body is None else "a large value", SHOWN
+        )
+        refused = brief(_text(fact.value) if body is None else "a large value", SHOWN)
+        run.record(
+            j.MergeConflicted,
+            key=key,
+            how=fact.how,
+            step=step,
+            by=by,
+            kept=kept,
+            refused=refused,
+            because=why,
+        )
+        return
+    given = fact.value if body is not None else settled(fact.how, value, fact.value)
+    run.ledger.record(fact.model_copy(update={"value": given}))
+
+
+def set_flag(run: RunFacts, flag: FlagName, value: Json, by: str) -> None:
+    """Records that people set a flag by an answer."""
+    put(run, j.FlagSet(at=run.at, flag=flag, value=value, by=by, **run.added(flag)))
+
+
+def _there(run: RunFacts, fact: j.FlagSet | j.OutputSet) -> tuple[str, str, Output | None]:
+    """The key that a fact sets, who sets it, and what is there."""
+    if isinstance(fact, j.FlagSet):
+        value = run.state.flags.get(fact.flag)
+        return fact.flag, fact.by, None if value is None else Output(value=value, position=0)
+    found = run.state.agent_outputs.get(AgentName(fact.agent), {}).get(fact.key)
+    return f"{fact.agent}.{fact.key}", fact.agent, found
+
+
+def _why(how: str, there: Output | None, value: Json, body: str | None) -> str:
+    """Why a value does not fit what is there; empty where it does."""
+    if how == "agree" and there is not None:
+        same = (there.body or canonical(there.value)) == (body or canonical(value))
+        return "" if same else "the two are not the same"
+    if how == "agree":
+        return ""
+    if body is not None:
+        return f"it has more than {MOST:,} bytes of JSON, which is the most that is put together"
+    return conflict(how, there.value if there is not None else None, value)
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else canonical(value).decode()

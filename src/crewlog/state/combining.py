@@ -1,0 +1,162 @@
+"""Values that several steps set, put together as `merge` says; what does not fit is a conflict.
+
+    conflict(how, there, value)  why a value does not fit, asked before it is journaled
+    combined(how, there, value)  what there is after it, asked by `reduce`
+
+The first value stays where two do not fit. What is put together stays in the state, whole, since
+the next one is put to it there: so it is bounded, and more than that is a conflict, too. A list
+that is to be longer is `append`'s, whose values are kept by their hashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeGuard
+
+from crewlog.ids import FlagName
+from crewlog.model import Json
+from crewlog.state.brief import brief
+from crewlog.state.hashing import canonical
+from crewlog.state.merging import with_part, with_value
+from crewlog.state.model import Output, Part, Place
+
+CONFLICTS = FlagName("conflicts")
+"""The flag that counts the conflicts of a run."""
+CONFLICTING = ("union", "sum", "max", "min", "update", "agree")
+"""The ways of merging in which a value may not fit."""
+LISTS = ("append", "union")
+"""Those that make a list of what is set."""
+MOST = 16_384
+"""Bytes of JSON of what is put together, at most: every execution carries it."""
+
+
+def conflicts(flags: Mapping[FlagName, Json]) -> int:
+    """How many conflicts a run has had."""
+    found = flags.get(CONFLICTS)
+    return found if isinstance(found, int) and not isinstance(found, bool) else 0
+
+
+def conflict(how: str, there: Json, value: Json) -> str:
+    """Why a value does not fit what is there, for people; empty where it does.
+
+    Args:
+        how: How the two combine: see `Merge`.
+        there: What is there; none: nothing has been set.
+        value: What is to be set; null says nothing, and always fits.
+    """
+    if value is None or how not in CONFLICTING:
+        return ""
+    why = _unfit(how, there, value)
+    if why:
+        return why
+    size = len(canonical(_whole(how, there, value)))
+    if size > MOST:
+        return f"together they have {size:,} bytes of JSON, and at most {MOST:,} are put together"
+    return ""
+
+
+def _unfit(how: str, there: Json, value: Json) -> str:
+    if how == "agree":
+        same = there is None or canonical(there) == canonical(value)
+        return "" if same else "the two are not the same"
+    if how == "update":
+        return _other_key(there, value)
+    if how in ("sum", "max", "min"):
+        texts = how != "sum" and isinstance(value, str) and isinstance(there, str | None)
+        fit = texts or (_is_number(value) and (there is None or _is_number(there)))
+        return "" if fit else f"{how!r} takes numbers{'' if how == 'sum' else ', or texts,'} only"
+    return ""
+
+
+def _other_key(there: Json, value: Json) -> str:
+    if not _is_object(value) or not (there is None or _is_object(there)):
+        return "'update' takes objects only"
+    known: dict[str, Json] = there or {}
+    others = [
+        key for key in value if key in known and canonical(known[key]) != canonical(value[key])
+    ]
+    return (
+        f"{brief(', '.join(map(repr, others)), 80)} is there with another value" if others else ""
+    )
+
+
+def combined(how: str, there: Json, value: Json) -> Json:
+    """What a flag or an output is after a value that fits; how lists grow is `added`'s affair."""
+    if how != "update":
+        return value
+    return _whole(how, there, value) if _is_object(value) else there
+
+
+def settled(how: str, there: Json, value: Json) -> Json:
+    """What is journaled of a value that fits: what comes to an object, else what there is then."""
+    if value is None:
+        return there
+    return value if how in ("update", *LISTS) else _whole(how, there, value)
+
+
+def _whole(how: str, there: Json, value: Json) -> Json:
+    """The two put together."""
+    if how == "union":
+        return [*elements(there), *elements(value)]
+    if there is None:
+        return value
+    if how == "update":
+        whole: dict[str, Json] = {**there, **value}
+        return {key: whole[key] for key in sorted(whole)}
+    if how == "sum":
+        return there + value
+    if how in ("max", "min"):
+        return max(there, value) if how == "max" else min(there, value)
+    return there
+
+
+def elements(value: Json) -> list[Json]:
+    """What a value adds to a list in which each stands once: the values of a list, or itself."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownArgumentType]
+
+
+def added(
+    how: str, values: Json, places: tuple[Place, ...], value: Json, place: Place
+) -> tuple[list[Json], tuple[Place, ...]]:
+    """A flag's list with what a step adds to it, and the places of all: see `with_value`."""
+    if how != "union":
+        return with_value(values, places, value, place)
+    listed = elements(values)
+    for each in elements(value):
+        listed, places = with_value(listed, places, each, place)
+    begun = len(listed) - len(places)
+    first = _first_of_each([canonical(each) for each in listed])
+    return [listed[at] for at in first], tuple(places[at - begun] for at in first if at >= begun)
+
+
+def with_parts(how: str, output: Output | None, part: Part, position: int) -> Output:
+    """An output that is a list with what a step adds to it: see `with_part`."""
+    if how != "union":
+        return with_part(output, part, position)
+    if output is None:
+        output = Output(value=[], position=position)
+    for each in elements(part.value):
+        output = with_part(output, part.model_copy(update={"value": each}), position)
+    # A large value that people put in is known by its hash alone.
+    first = _first_of_each([each.body or canonical(each.value) for each in output.parts])
+    parts = tuple(output.parts[at] for at in first)
+    values = None if any(each.body for each in parts) else [each.value for each in parts]
+    return output.model_copy(update={"parts": parts, "value": values, "position": position})
+
+
+def _first_of_each(values: Sequence[bytes | str]) -> list[int]:
+    """Where each value stands first."""
+    first: dict[bytes | str, int] = {}
+    for at, value in enumerate(values):
+        first.setdefault(value, at)
+    return list(first.values())
+
+
+def _is_number(value: Json) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_object(value: Json) -> TypeGuard[dict[str, Json]]:
+    return isinstance(value, dict)

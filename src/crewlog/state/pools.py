@@ -1,0 +1,65 @@
+"""Items of a visit that wait for each other, and errors that a run goes on without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crewlog.ids import StepId, item_of, visit_of
+from crewlog.state.brief import brief
+from crewlog.state.journal import StepFailed
+from crewlog.state.merging import place_of, with_part
+from crewlog.state.model import CrewState, FrontierEntry, Output, Part, StepError
+
+ERROR = "error"
+"""The output of an agent that has the error of a step that the run goes on without."""
+ERRORS_KEPT = 20
+"""Errors that the state tells of, at most; the journal has them all."""
+LONGEST_ERROR = 200
+"""Characters of such an error: it is an output that conditions look at."""
+
+
+def item_begun(state: CrewState, step: StepId, number: int) -> dict[str, Any]:
+    """What changes in the position of a visit's items where one of them begins."""
+    visit = state.frontier.get(visit_of(step))
+    if visit is None or visit.mapped is None or not visit.mapped.after:
+        return {"started": number}  # in the order of the list
+    left = tuple(each for each in visit.mapped.left if each != number)
+    return {"started": visit.mapped.started + 1, "left": left}
+
+
+def gone_on(
+    state: CrewState, entry: StepFailed, position: int, frontier: Mapping[StepId, FrontierEntry]
+) -> dict[str, Any]:
+    """What changes where a run goes on without a step that failed.
+
+    Args:
+        state: The run before it.
+        entry: The failure; one whose agent it does not name is asked about, or ends the run.
+        position: Its position.
+        frontier: The steps as they are after it.
+    """
+    if entry.agent is None:
+        return {}
+    error = brief(entry.error, LONGEST_ERROR)
+    there = state.agent_outputs.get(entry.agent, {})
+    number = item_of(entry.step)
+    if number:
+        place = place_of(state, entry.step, position)
+        part = Part(value=error, place=place, logs=entry.logs)
+        output = with_part(there.get(ERROR), part, position)
+    else:
+        output = Output(value=error, position=position, logs=entry.logs)
+    told = StepError(step=entry.step, agent=entry.agent, error=error, position=position)
+    changes: dict[str, Any] = {
+        "agent_outputs": {**state.agent_outputs, entry.agent: {**there, ERROR: output}},
+        "errors": (*state.errors, told)[-ERRORS_KEPT:],
+    }
+    visit = frontier.get(visit_of(entry.step))
+    if number and visit is not None and visit.mapped is not None:
+        mapped = visit.mapped.model_copy(update={"failed": visit.mapped.failed + 1})
+        changes["frontier"] = {
+            **frontier,
+            visit.step: visit.model_copy(update={"mapped": mapped}),
+        }
+    return changes

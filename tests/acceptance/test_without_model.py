@@ -1,0 +1,56 @@
+"""Agents without a model on real servers: what they call, what it sets, and who is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .harness import LIMIT, Site, tool, until
+
+
+def doing(site: Site, *does: Any, tools: dict[str, Any], **agent: Any) -> dict[str, Any]:
+    """A crew of `a`, which asks no model, and of `b`, which sees what it says."""
+    rules = {"a": {"does": list(does), **agent}}
+    return site.crew({"a": [], "b": [{"text": "B"}]}, rules=rules, tools=tools)
+
+
+async def test_what_an_agent_does_is_called_and_its_result_sets_its_outputs(crews: Site) -> None:
+    crew = doing(crews, "done", tools={"done": tool("done")}, outputs=["items", "done"])
+    run, result = await crews.finish(crew)
+    assert (result.outputs["a"]["done"], result.outputs["a"]["items"]) == (True, [1, 2, 3])
+    assert (result.usage["a"].calls, result.usage["a"].tool_calls) == (0, 1)
+    (asked,) = crews.prompted(run)
+    assert asked["agent"] == "b"
+    assert '"items": [1, 2, 3]' in asked["messages"][-1]["content"]
+
+
+async def test_a_call_that_waits_for_a_yes_or_fails_asks_people(crews: Site) -> None:
+    tools = {"echo": tool("echo"), "raises": tool("raises")}
+    does = [{"tool": "echo", "args": {"text": "x"}}, {"tool": "raises", "args": {"kind": "value"}}]
+    crew = doing(crews, *does, tools=tools, in_order=True) | {"approvals": {"echo": None}}
+    run = await crews.start(crew)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    (asked,) = await run.interrupts()
+    assert (asked.kind, asked.action_requests[0]["args"]) == ("tool_approval", {"text": "x"})
+    assert not crews.ledger(run, "start")
+    await run.respond(asked.id, "approve")
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    (asked,) = await run.interrupts()
+    assert (asked.kind, "the oven is cold" in asked.question) == ("step_failed", True)
+    await run.respond(asked.id, "skip")
+    assert (await run.result(LIMIT)).status == "completed"
+    assert [e["tool"] for e in crews.ledger(run, "start")] == ["echo", "raises"]
+
+
+async def test_a_killed_worker_leaves_one_turn_with_one_effect(site: Site) -> None:
+    does = [{"tool": "pay", "args": {"amount": 5, "name": "g"}}]
+    crew = doing(site, *does, tools={"pay": tool("pay", "keyed", effects="external")})
+    victim = await site.start_worker("without-model")
+    run = await site.start(crew, queue="without-model")
+    await until(lambda: site.ledger(run, "paid"), "the payment")
+    victim.kill()
+    site.open_gate(run, "g")
+    await site.start_worker("without-model")
+    result = await run.result(LIMIT)
+    site.end_workers("without-model")
+    assert result.outputs["a"]["text"] == "paid 5"
+    assert [e["event"] for e in site.ledger(run)] == ["start", "paid", "start", "known"]

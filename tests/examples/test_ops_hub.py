@@ -1,0 +1,86 @@
+"""The hub's specialists, each at work by itself on the servers that it looks at."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from crewlog.client import Client
+from shared import LIMIT, Lab
+
+from .conftest import EXAMPLES, Inside
+
+pytestmark = pytest.mark.server
+HELLO = '{crew: hello, model: "scripted:hello.yaml", agents: {greeter: {prompt: Greet.}}}'
+
+
+def alone(agent: str) -> dict[str, Any]:
+    """The example's crew with one specialist at work, and nobody in front of it."""
+    crew: dict[str, Any] = YAML(typ="safe").load(EXAMPLES / "ops_hub" / "crew.yaml")
+    del crew["conversation"], crew["agents"]["router"]
+    agents = {name: given | {"enabled": name == agent} for name, given in crew["agents"].items()}
+    return {**crew, "agents": agents, "flow": [list(agents)]}
+
+
+@pytest.fixture
+def at_home(inside: Inside, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example's folder; its tools look at the servers of the test."""
+    (tools,) = inside("ops_hub", "tools")
+
+    @asynccontextmanager
+    async def connected() -> AsyncGenerator[Client]:
+        yield lab.client
+
+    monkeypatch.setattr(tools, "connected", connected)
+
+
+async def said(lab: Lab, agent: str, question: str) -> str:
+    async with lab.worker():
+        run = await lab.start(alone(agent), question)
+        return str((await run.result(LIMIT)).outputs[agent]["text"])
+
+
+@pytest.mark.usefixtures("at_home")
+@pytest.mark.parametrize(
+    ("agent", "question", "answers"),
+    [
+        ("health", "Is all healthy?", ('"server": {"address"', '"workers": 1', '"runs": {"run')),
+        ("health", "What went wrong?", ('{"failed": []',)),
+        ("information", "Which crews are there?", ('This is what I found: {"crews": []}',)),
+        ("information", "Describe the crew nobody", ("there is no crew 'nobody'",)),
+        ("information", "Which runs are open?", ('"crew": "ops-hub", "status": "running"',)),
+        ("machine", "How much room is on the disk?", ("GiB are free",)),
+        ("general", "What time is it?", ("UTC",)),
+    ],
+)
+async def test_a_specialist_looks_at_what_is_there(
+    lab: Lab, agent: str, question: str, answers: tuple[str, ...]
+) -> None:
+    text = await said(lab, agent, question)
+    assert all(answer in text for answer in answers), text
+
+
+@pytest.mark.usefixtures("at_home")
+async def test_a_crew_is_registered_after_a_persons_yes(lab: Lab) -> None:
+    async with lab.worker():
+        run = await lab.start(alone("registry"), f"Register this crew: {HELLO}")
+        await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+        (asked,) = await run.interrupts()
+        assert (asked.kind, "hello" in asked.question + asked.detail) == ("tool_approval", True)
+        assert not await lab.client.catalog.crews()
+        await run.respond(asked.id, "approve")
+        result = await run.result(LIMIT)
+    assert "It is registered" in str(result.outputs["registry"]["text"])
+    assert [each.row.name for each in await lab.client.catalog.crews()] == ["hello"]
+
+
+@pytest.mark.usefixtures("at_home")
+async def test_what_is_remembered_is_recalled_by_a_later_run(lab: Lab) -> None:
+    kept = await said(lab, "memory", "Remember that backups run at four.")
+    found = await said(lab, "memory", "What do we know about backups?")
+    assert kept.startswith("Kept in public")
+    assert "> backups run at four." in found
