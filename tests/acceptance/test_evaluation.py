@@ -121,7 +121,7 @@ async def test_a_stage_alone_is_told_what_it_was_told_in_the_crew(crews: Site) -
     plan = Plan(
         id=f"eval-{run.id}",
         crew=written_out(load_data(data)),
-        cases=cases,
+        cases=dict(enumerate(cases, 1)),
         models=[None],
         compare=compared,
     )

@@ -26,8 +26,10 @@ class Trial(Model):
     name: str
     """The case, for people: `builder#2 of flow-7f3a`."""
     stage: str
+    choice: int = 0
+    """Which of the models that were named it was given, from 0."""
     model: str
-    """The model that the stage was given; empty: none of its own."""
+    """That model, or the stage's own."""
     run: str
     """The run in which the stage worked alone."""
     outcome: Outcome
@@ -49,7 +51,10 @@ class Row(Model):
     """A stage with a model, over all of its cases."""
 
     stage: str
+    choice: int
+    """Which of the models that were named."""
     model: str
+    """That model; empty for all stages together, where each has its own."""
     cases: int
     passed: int
     failed: int
@@ -65,11 +70,11 @@ class Report(Model):
     """An evaluation's outcome."""
 
     rows: tuple[Row, ...]
-    """By stage in the order of the data set, and by model as they were named."""
+    """By stage in the order of the data set, and by model in the order in which they were named."""
     totals: tuple[Row, ...]
     """The same over all stages, for each model; the stage is empty."""
     weakest: str = ""
-    """The stage of the lowest quality, where there are several and not all cases passed."""
+    """The stage of the lowest quality, of those whose cases did not all pass."""
     trials: tuple[Trial, ...]
     """In the order of the data set, and by model."""
 
@@ -84,34 +89,36 @@ class Report(Model):
 
 def report_of(trials: Sequence[Trial]) -> Report:
     """The report of trials, whichever order they came in."""
-    models = list(dict.fromkeys(trial.model for trial in trials))
-    ordered = sorted(trials, key=lambda t: (t.case, models.index(t.model)))
+    ordered = sorted(trials, key=lambda trial: (trial.case, trial.choice))
     stages = list(dict.fromkeys(trial.stage for trial in ordered))
+    choices = sorted({trial.choice for trial in ordered})
     rows = [
-        row
+        _row(stage, [t for t in ordered if (t.stage, t.choice) == (stage, choice)])
         for stage in stages
-        for model in models
-        if (row := _row(stage, model, [t for t in ordered if (t.stage, t.model) == (stage, model)]))
+        for choice in choices
     ]
-    totals = [_row("", model, [t for t in ordered if t.model == model]) for model in models]
+    totals = [_row("", [t for t in ordered if t.choice == choice]) for choice in choices]
     quality = {s: min(row.quality for row in rows if row.stage == s) for s in stages}
-    weakest = min(stages, key=lambda s: quality[s], default="") if len(stages) > 1 else ""
-    passed = all(trial.outcome == "passed" for trial in trials)
+    short = [stage for stage in stages if _falls_short(ordered, stage)]
     return Report(
         rows=tuple(rows),
-        totals=tuple(filter(None, totals)),
-        weakest="" if passed else weakest,
+        totals=tuple(totals),
+        weakest=min(short, key=lambda stage: quality[stage], default=""),
         trials=tuple(ordered),
     )
 
 
-def _row(stage: str, model: str, trials: Sequence[Trial]) -> Row | None:
-    if not trials:
-        return None
+def _falls_short(trials: Sequence[Trial], stage: str) -> bool:
+    return any(trial.outcome != "passed" for trial in trials if trial.stage == stage)
+
+
+def _row(stage: str, trials: Sequence[Trial]) -> Row:
     ended = [trial for trial in trials if trial.outcome != "error"]
+    models = {trial.model for trial in trials}
     return Row(
         stage=stage,
-        model=model,
+        choice=trials[0].choice,
+        model=models.pop() if len(models) == 1 else "",
         cases=len(trials),
         passed=_count(trials, "passed"),
         failed=_count(trials, "failed"),

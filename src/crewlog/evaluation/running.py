@@ -8,7 +8,7 @@ by `crewlog trace`, until somebody deletes them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -40,7 +40,8 @@ class Plan:
     """The evaluation's: the beginning of its runs' ids."""
     crew: CrewDefinition
     """The crew, with builders and patterns in place."""
-    cases: Sequence[Case]
+    cases: Mapping[int, Case]
+    """By their numbers in the data set."""
     models: Sequence[str | None]
     """The models that the stages are given; none: those that the crew says."""
     compare: Compare
@@ -71,14 +72,14 @@ async def trials(client: Client, plan: Plan) -> AsyncIterator[Trial]:
     """
     free = asyncio.Semaphore(plan.at_once)
     asked = [
-        (number, case, model, alone(plan.crew, case.stage, case.phase, model=model))
-        for number, case in enumerate(plan.cases, 1)
-        for model in plan.models
+        (number, case, choice, alone(plan.crew, case.stage, case.phase, model=model))
+        for number, case in plan.cases.items()
+        for choice, model in enumerate(plan.models)
     ]
 
-    async def one(number: int, case: Case, model: str | None, crew: CrewDefinition) -> Trial:
+    async def one(number: int, case: Case, choice: int, crew: CrewDefinition) -> Trial:
         async with free:
-            return await _tried(client, plan, number, case, model, crew)
+            return await _tried(client, plan, number, case, choice, crew)
 
     tasks = [asyncio.create_task(one(*each)) for each in asked]
     try:
@@ -91,7 +92,7 @@ async def trials(client: Client, plan: Plan) -> AsyncIterator[Trial]:
 
 
 async def _tried(
-    client: Client, plan: Plan, number: int, case: Case, model: str | None, crew: CrewDefinition
+    client: Client, plan: Plan, number: int, case: Case, choice: int, crew: CrewDefinition
 ) -> Trial:
     key = hash_json([crew.to_json(), case.key])[:8]
     agent = crew.agents[case.stage]
@@ -99,7 +100,8 @@ async def _tried(
         case=number,
         name=case.name,
         stage=case.stage,
-        model=model or agent.model or crew.model or "",
+        choice=choice,
+        model=agent.model or crew.model or "",
         run=f"{plan.id}-{number}-{key}",
         outcome="error",
     )
