@@ -63,7 +63,7 @@ def alone(
     own = [
         (each.name, each.item)
         for each in phases(crew)
-        if isinstance(each.item, AgentPhase) and each.item.agent == stage
+        if isinstance(each.item, AgentPhase) and stage in each.item.agents
     ]
     found = next((each for each in own if each[0] == phase), own[0] if own else None)
     name, item = found or (stage, AgentPhase(agent=stage))
@@ -87,6 +87,7 @@ def alone(
         # An agent is in the flow: the others stay, as what it is told may name them, and are
         # passed over.
         "flow": (AgentPhase(agent=stage, phase=name, task=item.task), *others),
+        "conversation": None,
         # Rules may look at what people would have said.
         "flags": {**asked, **crew.flags, never: False},
     }
