@@ -31,6 +31,7 @@ COMMANDS = (
     "rewinding",
     "differing",
     "tracing",
+    "reporting",
     "permitting",
     "auditing",
     "evaluating",
