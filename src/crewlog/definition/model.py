@@ -34,6 +34,7 @@ from crewlog.definition.doing import Does
 from crewlog.definition.policy import Policy
 from crewlog.definition.quotas import QUOTA_PATTERN, parse_quota
 from crewlog.definition.reaching import Check, Host, McpServer, name_in_crew
+from crewlog.definition.replies import ReplyForm
 from crewlog.definition.shorthand import whole_of
 from crewlog.definition.times import parse_time
 from crewlog.model import Json, Model
@@ -279,8 +280,14 @@ class AgentDefinition(Model):
     there."""
     writes_flags: tuple[Name, ...] = ()
     """Flags it may set by the tool `set_flag`."""
+    reply: ReplyForm | None = None
+    """What its final message of a turn must be: a decision by name, e.g. `route`, or
+    `{schema: …}`. Its fields are outputs of the agent."""
     max_calls: int = Field(default=25, ge=1, le=1000)
-    """Model calls in one turn; then the step fails."""
+    """Model calls in one turn; then the step fails, or ends, as `on_cap` says."""
+    on_cap: Literal["fail", "end"] = "fail"
+    """When a turn reaches `max_calls`: `fail` the step, or `end` it with what is there: the last
+    text is final, and the output `capped` is true."""
     timeout: Seconds = 180.0
     """How long one model call may take."""
     heartbeat: Seconds = 5.0

@@ -362,10 +362,77 @@ class ModelReplied(Fact):
     """The start of what it said, for people."""
     append: bool = False
     """Whether a final message is added to the agent's texts, instead of taking their place."""
+    refused: bool = False
+    """Whether it was to be final, and is not of the form that it must have: it is no text."""
+    draft: bool = False
+    """Whether its text is what the turn ends with, where it reaches its agent's `max_calls`."""
     window: Windowed | None = None
     """What a window left out of its prompt; none where nothing."""
     composed: bool = False
     """Whether no model was asked: the agent has none, and its definition says what it calls."""
+
+    @property
+    @override
+    def message(self) -> MessageRef | None:
+        return self.ref
+
+
+class ReplyTaken(Fact):
+    """A final message was read; its fields follow, as outputs of the agent."""
+
+    kind: Literal["ReplyTaken"] = "ReplyTaken"
+    step: StepId
+    call: int
+    """The model call that said it; of a fallback, the last one."""
+    agent: AgentName
+    decision: str = ""
+    """The decision; empty for a schema."""
+    how: Literal["json", "lenient", "fallback"] = "json"
+    """`json`: exactly as asked; `lenient`: it was clear what was meant; `fallback`: no try was any
+    good, and the definition says what counts."""
+    attempt: int = 1
+    """Which try of the turn it was."""
+    brief: str = ""
+    """What it says, for people: `next = billing`."""
+    confidence: float | None = None
+    """How sure the agent says that it is, where that is asked for."""
+
+
+class ReplyRefused(Fact):
+    """A final message is not of the form that it must have."""
+
+    kind: Literal["ReplyRefused"] = "ReplyRefused"
+    step: StepId
+    call: int
+    agent: AgentName
+    decision: str = ""
+    attempt: int
+    """Which try of the turn it was, from 1."""
+    of: int
+    """How many there are."""
+    faults: tuple[str, ...]
+    """What is wrong with it, each with its place."""
+    ref: MessageRef | None = None
+    """What its agent is told, and asked again; none where a fallback takes its place."""
+
+    @property
+    @override
+    def message(self) -> MessageRef | None:
+        return self.ref
+
+
+class TurnCapped(Fact):
+    """A turn reached its agent's `max_calls`, and ends with what is there."""
+
+    kind: Literal["TurnCapped"] = "TurnCapped"
+    step: StepId
+    agent: AgentName
+    calls: int
+    """The model calls that it took."""
+    ref: MessageRef | None = None
+    """The last reply that had a text: it is final; none where there was none."""
+    append: bool = False
+    """Whether it is added to the agent's texts, instead of taking their place."""
 
     @property
     @override
@@ -959,6 +1026,9 @@ JournalEntry = Annotated[
     | ItemsRefused
     | ConditionMet
     | ModelReplied
+    | ReplyTaken
+    | ReplyRefused
+    | TurnCapped
     | ToolReturned
     | CallHeld
     | PermissionDenied

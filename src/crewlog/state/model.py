@@ -256,6 +256,10 @@ class Turn(Model):
     """Where a tool handed off to: the turn ends after this batch, and the run goes there."""
     confidence: float | None = None
     """How sure its agent said it is, in this turn, where that is asked for."""
+    refused: int = 0
+    """Final messages in a row that were not of the form that they must have."""
+    draft: ContentHash | None = None
+    """The last reply with a text, where the turn may end at its agent's `max_calls`."""
     did: tuple[Did, ...] = ()
     """What became of its calls so far, where its agent has no model."""
     unsettled: tuple[int, ...] = ()

@@ -409,15 +409,48 @@ def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Ch
             "unsettled": (),
         }
     )
-    if not entry.calls:
-        logs = () if PUBLIC in entry.ref.logs else entry.ref.logs
-        text = Output(body=entry.ref.body, position=position, logs=logs)
-        if entry.append:
-            place = place_of(state, entry.step, position)
-            part = Part(body=entry.ref.body, place=place, logs=logs)
-            text = with_part(_found(state, entry.agent, "text"), part, position)
-        changes["agent_outputs"] = _output(state, entry.agent, "text", text)
+    if entry.draft:
+        after = after.model_copy(update={"draft": entry.ref.body})
+    if not entry.calls and not entry.refused:
+        changes["agent_outputs"] = _text(state, entry, entry.ref.body, position)
     return {**changes, **_entry(state, entry.step, turn=after)}
+
+
+def _text(
+    state: CrewState, entry: j.ModelReplied | j.TurnCapped, body: ContentHash, position: int
+) -> dict[AgentName, dict[str, Output]]:
+    """The outputs with an agent's final message as its text."""
+    said_in = entry.ref.logs if entry.ref is not None else ()
+    logs = () if PUBLIC in said_in else said_in
+    text = Output(body=body, position=position, logs=logs)
+    if entry.append:
+        place = place_of(state, entry.step, position)
+        part = Part(body=body, place=place, logs=logs)
+        text = with_part(_found(state, entry.agent, "text"), part, position)
+    return _output(state, entry.agent, "text", text)
+
+
+@_on(j.ReplyTaken)
+def _reply_taken(state: CrewState, entry: j.ReplyTaken, _position: int) -> Changes:
+    told: Changes = {} if entry.confidence is None else {"confidence": entry.confidence}
+    turn = _turn(state, entry.step).model_copy(update={"refused": 0, **told})
+    return _entry(state, entry.step, turn=turn)
+
+
+@_on(j.ReplyRefused)
+def _reply_refused(state: CrewState, entry: j.ReplyRefused, _position: int) -> Changes:
+    turn = _turn(state, entry.step)
+    turn = turn if entry.ref is None else thinking_again(turn)
+    return _entry(state, entry.step, turn=turn.model_copy(update={"refused": entry.attempt}))
+
+
+@_on(j.TurnCapped)
+def _turn_capped(state: CrewState, entry: j.TurnCapped, position: int) -> Changes:
+    turn = _turn(state, entry.step).model_copy(update={"calls": (), "draft": None})
+    changes = _entry(state, entry.step, turn=turn)
+    if entry.ref is not None:
+        changes["agent_outputs"] = _text(state, entry, entry.ref.body, position)
+    return changes
 
 
 @_on(j.MessageAdded)
@@ -580,7 +613,8 @@ def _step_retried(state: CrewState, entry: j.StepRetried, position: int) -> Chan
         c.model_copy(update={**again, "attempt": c.attempt + 1}) if c.call == entry.call else c
         for c in found.turn.calls
     )
-    turn = found.turn.model_copy(update={"calls": calls})
+    # What the model says from here on is a first try again.
+    turn = found.turn.model_copy(update={"calls": calls, "refused": 0})
     if turn.did and any(c.call == entry.call and c.tool is None for c in calls):
         # Of an agent without a model, what went well is not done again.
         turn = turn.model_copy(update={"did": tuple(each for each in turn.did if each.ok)})
