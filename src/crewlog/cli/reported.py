@@ -133,7 +133,7 @@ def _planned(plan: PlanReport) -> Iterator[list[Part]]:
 
 def _items(plan: PlanReport) -> list[Json]:
     found = plan.items.plain
-    return cast("list[Json]", found) if isinstance(found, list) else []
+    return found if isinstance(found, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
 def _item(item: Json) -> tuple[str, str, str]:
@@ -169,7 +169,7 @@ def _step(found: Report, step: StepReport, pad: str) -> list[Part]:
         (clock(step.started - found.started) if step.started else "", "dim"),
         _glyph(step.fate),
         (f"{pad}{plain(step.step)}", "bold" if not pad else ""),
-        (plain(step.agent) if step.agent and step.agent != step.node else "", "cyan"),
+        (plain(step.agent) if step.agent and str(step.agent) != step.node else "", "cyan"),
         (lasted(0, step.ms) if step.ms else "", "dim"),
         plain(brief(" · ".join(notes), _CELL)),
     ]

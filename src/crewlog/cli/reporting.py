@@ -30,7 +30,7 @@ async def _report(target: str, *, markdown: bool, as_json: bool) -> int:
     from crewlog.cli.reported import in_markdown, show_report  # noqa: PLC0415
     from crewlog.cli.screen import Screen, write  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.cli.sight import place_of  # noqa: PLC0415
+    from crewlog.client.places import place_of  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:

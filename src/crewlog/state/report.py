@@ -269,7 +269,7 @@ def _said(body: Json) -> Json:
     content = message["content"]
     if not isinstance(content, list):
         return content
-    parts = cast("list[Any]", content)
+    parts: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
     return "".join(part if isinstance(part, str) else str(part.get("text", "")) for part in parts)
 
 
@@ -283,7 +283,8 @@ def _values(data: Any) -> Iterator[Value]:
         for value in cast("dict[str, Any]", data).values():
             yield from _values(value)
     elif isinstance(data, tuple):
-        for value in cast("tuple[Any, ...]", data):
+        parts: tuple[Any, ...] = data  # pyright: ignore[reportUnknownVariableType]
+        for value in parts:
             yield from _values(value)
 
 
