@@ -32,13 +32,20 @@ class Sight:
         store: Where lists are.
         definitions: The crews: they say who reads what.
         hydrator: The worker's memory of transcripts.
+        artifacts: The worker's memory of artifacts.
     """
 
-    def __init__(self, store: Store, definitions: Definitions, hydrator: Hydrator) -> None:
+    def __init__(
+        self,
+        store: Store,
+        definitions: Definitions,
+        hydrator: Hydrator,
+        artifacts: Artifacts | None = None,
+    ) -> None:
         self._definitions = definitions
         self._hydrator = hydrator
         self._items = Items(store)
-        self._artifacts = Artifacts(store, hydrator)
+        self._artifacts = artifacts or Artifacts(store, hydrator)
 
     async def transcript(self, task: StepCall, *, complete: bool = True) -> list[BaseMessage]:
         """The messages that a call's agent sees.
@@ -82,10 +89,9 @@ class Sight:
         view = task.view.without(lambda log: not is_artifact(log))
         for log in view.heads:
             name = log.removeprefix(ARTIFACT)
-            decision = check_artifact(
-                "see", task.agent, name, sees.artifacts, known=name in crew.artifacts
-            )
-            _check(task, decision, log)
+            allowed = (task.agent,) if name in sees.artifacts else ()
+            known = name in crew.artifacts
+            _check(task, check_artifact("see", task.agent, name, allowed, known=known), log)
         initial = {name: crew.artifacts[name].initial for name in sees.artifacts}
         return await self._artifacts.read(task.run, view, task.batch, initial, barred=sees.barred)
 
