@@ -18,8 +18,8 @@ from crewlog.activities.recent import Recent
 from crewlog.activities.views import Hydrator, LogAt
 from crewlog.authority.artifacts import check_artifact
 from crewlog.content import canonical, check_depth, hash_json, scrubbed, scrubbed_text
-from crewlog.definition.artifact_checks import artifact_faults
 from crewlog.definition.audiences import Audiences
+from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ToolFailed
 from crewlog.ids import ContentHash, LogName, RunId, artifact_log
@@ -330,7 +330,7 @@ async def built(
 
 def _result(crew: CrewDefinition, name: str, content: Content) -> ArtifactResult:
     schema = crew.artifacts[name].schema_
-    faults = [] if schema is None else artifact_faults(schema, content.value)
+    faults = [] if schema is None else schema_faults(schema, content.value, called="its schema")
     return ArtifactResult(
         content=content.value if content.size <= LARGEST_SHOWN else None,
         size=content.size,

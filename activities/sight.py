@@ -7,19 +7,23 @@ of it is read.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from langchain_core.messages import BaseMessage
 
 from crewlog.activities.artifacts import Artifacts, with_left_out
-from crewlog.activities.definitions import Definitions
+from crewlog.activities.definitions import Definitions, Sees
 from crewlog.activities.items import Items
 from crewlog.activities.views import Hydrator
+from crewlog.activities.windows import Cut
 from crewlog.authority.artifacts import check_artifact
 from crewlog.authority.audiences import may_read, may_see
 from crewlog.authority.permissions import Decision
+from crewlog.definition.context import Window
 from crewlog.errors import LogRefused
 from crewlog.ids import ARTIFACT, LogName, is_artifact
 from crewlog.state.artifacts import Content
-from crewlog.state.calls import CallModel, StepCall
+from crewlog.state.calls import CallModel, StepCall, View
 from crewlog.store.protocol import Store
 
 _REMEDY = "Let it read the log ('reads', 'groups' or 'logs'), and retry the step."
@@ -59,10 +63,7 @@ class Sight:
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
-        sees = await self._definitions.sees(task.definition, task.agent)
-        view = task.view.without(is_artifact)
-        for log in view.heads:
-            _check(task, may_read(task.agent, log, reads=sees.reads, step=task.step), log)
+        view, sees = await self._checked(task)
         found = await self._hydrator.hydrate(
             task.run,
             task.agent,
@@ -90,10 +91,32 @@ class Sight:
         for log in view.heads:
             name = log.removeprefix(ARTIFACT)
             allowed = (task.agent,) if name in sees.artifacts else ()
-            known = name in crew.artifacts
-            _check(task, check_artifact("see", task.agent, name, allowed, known=known), log)
+            decision = check_artifact(
+                "see", task.agent, name, allowed, known=name in crew.artifacts
+            )
+            _check(task, decision, log)
         initial = {name: crew.artifacts[name].initial for name in sees.artifacts}
         return await self._artifacts.read(task.run, view, task.batch, initial, barred=sees.barred)
+
+    async def windowed(self, task: StepCall, window: Window, *, script: bool) -> Cut:
+        """What a window shows of the messages that a call's agent sees; see `transcript`.
+
+        Args:
+            task: The call.
+            window: The window.
+            script: Whether its model is a script, which goes by all replies that there were.
+        """
+        view, sees = await self._checked(task)
+        found = await self._hydrator.windowed(task, view, window, sees.barred, script=script)
+        return replace(found, shown=with_left_out(found.shown, await self.artifacts(task)))
+
+    async def _checked(self, task: StepCall) -> tuple[View, Sees]:
+        """The logs of messages of a call's view, all of which its agent may read."""
+        sees = await self._definitions.sees(task.definition, task.agent)
+        view = task.view.without(is_artifact)
+        for log in view.heads:
+            _check(task, may_read(task.agent, log, reads=sees.reads, step=task.step), log)
+        return view, sees
 
     async def item(self, task: CallModel) -> str | None:
         """What the agent is shown of the step's item; none where the step is for none.

@@ -25,10 +25,12 @@ from langchain_core.messages import BaseMessage
 from crewlog.activities.recent import Recent
 from crewlog.activities.render import Quotes, Transcript, shortened
 from crewlog.activities.roots import Roots
+from crewlog.activities.windows import Cut, Log, cut
+from crewlog.definition.context import Window
 from crewlog.errors import LogRefused
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, is_artifact, item_of
 from crewlog.model import Json
-from crewlog.state.calls import View
+from crewlog.state.calls import StepCall, View
 from crewlog.state.journal import Batch
 from crewlog.state.logs import heads_before, links_of, message_of, source_of
 from crewlog.state.messages import message_from_json
@@ -39,8 +41,21 @@ CHARACTERS = 1024
 """Characters of a message that weigh as much as a short message."""
 ITEMS_KEPT = 128
 """Transcripts of items' steps that are kept of a run: as many as are at work, and some more."""
-Chain = list[tuple[int, ContentHash]]
-"""Positions and bodies of a log, oldest first."""
+
+
+class Chain(list[tuple[int, ContentHash]]):
+    """Positions and bodies of a log, oldest first. It only ever grows."""
+
+    def __init__(self, links: Iterable[tuple[int, ContentHash]] = ()) -> None:
+        super().__init__(links)
+        self.heads: list[ContentHash] = []
+        """The log's head after each."""
+
+    def until(self, length: int) -> Chain:
+        """The beginning of the log, for one that goes on otherwise."""
+        other = Chain(self[:length])
+        other.heads = self.heads[:length]
+        return other
 
 
 class LogAt(NamedTuple):
@@ -62,7 +77,7 @@ class _Merged(Transcript):
         self.taken: dict[LogName, LogAt] = {}
         self.position = 0
 
-    def fresh(self, view: Mapping[LogName, LogAt]) -> Chain | None:
+    def fresh(self, view: Mapping[LogName, LogAt]) -> list[tuple[int, ContentHash]] | None:
         """What is new in a view, by position; none where the view is not a continuation."""
         new: set[tuple[int, ContentHash]] = set()
         for log, at in view.items():
@@ -107,7 +122,7 @@ class _Run:
 
     def begins(self, root: ContentHash) -> None:
         """Remembers where a log begins that is not this run's own, or had another name."""
-        self.heads.setdefault(root, LogAt([], 0, root))
+        self.heads.setdefault(root, LogAt(Chain(), 0, root))
 
     def learn(
         self, head: ContentHash, previous: ContentHash, position: int, body: ContentHash
@@ -118,8 +133,9 @@ class _Run:
             return
         chain, length, root = before
         if length < len(chain):  # the log was forked, by a rollback
-            chain = chain[:length]
+            chain = chain.until(length)
         chain.append((position, body))
+        chain.heads.append(head)
         self.heads[head] = LogAt(chain, length + 1, root)
 
     def parse(self, bodies: Mapping[ContentHash, Json]) -> None:
@@ -131,7 +147,7 @@ class _Run:
     def take(self, merged: _Merged, position: int, body: ContentHash) -> None:
         """Adds the next message to a transcript, which may have it quoted: a copy of the text."""
         quotes = len(self.quotes)
-        merged.add(self.messages[body], body)
+        merged.add(self.messages[body], body, position)
         merged.position = position
         if len(self.quotes) > quotes:
             self.text += _characters(self.quotes[body]) // CHARACTERS
@@ -142,7 +158,7 @@ class _Run:
         view: Mapping[LogName, LogAt],
         step: StepId | None,
         was: Sequence[StepId],
-    ) -> tuple[_Merged, Chain]:
+    ) -> tuple[_Merged, list[tuple[int, ContentHash]]]:
         """The transcript that the view continues, a new one if need be, and what is new.
 
         Args:
@@ -203,6 +219,39 @@ class Hydrator:
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
+        merged = await self._hydrated(run, agent, view, batch, bodies, step, barred)
+        return merged.complete() if complete else merged.messages()
+
+    async def windowed(
+        self,
+        task: StepCall,
+        view: View,
+        window: Window,
+        barred: Collection[LogName],
+        *,
+        script: bool = False,
+    ) -> Cut:
+        """The messages of a call's view as a window shows them; see `hydrate`.
+
+        What it leaves out is told with it: summaries are made of that, and take their time.
+        """
+        run, step = task.run, task.step
+        merged = await self._hydrated(run, task.agent, view, task.batch, None, step, barred)
+        logs = {log: Log(at.chain, at.length) for log, at in merged.taken.items()}
+        messages = self._remembered(run).messages
+        return cut(merged, logs, messages, window, step, script=task.agent if script else "")
+
+    async def _hydrated(
+        self,
+        run: RunId,
+        agent: AgentName,
+        view: View,
+        batch: Batch,
+        bodies: Mapping[ContentHash, Json] | None,
+        step: StepId | None,
+        barred: Collection[LogName],
+    ) -> _Merged:
+        """The transcript of a view. Until its caller awaits something it is that of the view."""
         step = step if step is not None and item_of(step) else None
         known = self._remembered(run)
         self._learn(known, batch)
@@ -219,7 +268,7 @@ class Hydrator:
         else:
             known.of_items.put(step, merged)
         self._count(known)
-        return merged.complete() if complete else merged.messages()
+        return merged
 
     async def chains(
         self, run: RunId, view: View, batch: Batch, *, barred: Collection[LogName] = ()

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from crewlog.definition.artifact_checks import artifact_faults
 from crewlog.definition.artifacts import ArtifactDefinition
+from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, artifact_log, is_artifact
@@ -103,7 +103,9 @@ async def artifacts_of(
 
 def _view(name: str, position: int, content: Content, defined: _Defined) -> ArtifactView:
     schema = defined[name].schema_ if name in defined else None
-    faults = () if schema is None else tuple(artifact_faults(schema, content.value))
+    faults = (
+        () if schema is None else tuple(schema_faults(schema, content.value, called="its schema"))
+    )
     return ArtifactView(
         name=name,
         position=position,

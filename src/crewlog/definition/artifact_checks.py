@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
-from typing import Any
 
 from crewlog.content import DEEPEST, canonical, check_depth
 from crewlog.definition.artifacts import LARGEST_INITIAL, SCRATCH_TOOLS, ArtifactDefinition
 from crewlog.definition.audiences import GROUP, Audiences
 from crewlog.definition.findings import Finding, Path, did_you_mean
+from crewlog.definition.json_schemas import unusable
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.parent_checks import ancestors
-from crewlog.model import Json
-
-MOST_FAULTS = 20
-"""How many faults of an artifact are told."""
-LONGEST_FAULT = 200
-"""Characters of one."""
 
 
 def artifact_findings(definition: CrewDefinition) -> Iterator[Finding]:
@@ -48,39 +41,9 @@ def _shape(name: str, artifact: ArtifactDefinition, path: Path) -> Iterator[Find
 
 
 def _schema(name: str, artifact: ArtifactDefinition, path: Path) -> Iterator[Finding]:
-    if artifact.schema_ is not None and (fault := schema_fault(artifact.schema_)):
+    if artifact.schema_ is not None and (fault := unusable(artifact.schema_)):
         say = f"the schema of the artifact {name!r} is none: {fault}"
         yield Finding((*path, "schema"), say, "Write a JSON Schema, e.g. {type: object}.")
-
-
-def schema_fault(schema: dict[str, Json]) -> str:
-    """Why a JSON Schema is none; empty where it is one."""
-    # Loaded where it is used: it takes its time, and most crews have no schema.
-    from jsonschema import SchemaError, validators  # noqa: PLC0415
-
-    try:
-        validators.validator_for(schema).check_schema(schema)
-    except SchemaError as exc:
-        return exc.message
-    return ""
-
-
-def artifact_faults(schema: dict[str, Json], value: Json) -> list[str]:
-    """How an artifact does not keep its schema, each fault with its place."""
-    from jsonschema import Draft202012Validator  # noqa: PLC0415 - see `schema_fault`
-    from referencing import Registry  # noqa: PLC0415
-
-    nothing: Any = Registry()  # else the library fetches what a schema refers to from anywhere
-    try:
-        found: list[Any] = [
-            *islice(Draft202012Validator(schema, registry=nothing).iter_errors(value), MOST_FAULTS)
-        ]
-    except Exception as error:  # noqa: BLE001 - the schema may be anything
-        return [f"the schema cannot be used ({type(error).__name__})"]
-    return [
-        f"/{'/'.join(map(str, each.absolute_path))}: {each.message[:LONGEST_FAULT]}"
-        for each in found
-    ]
 
 
 def _named(definition: CrewDefinition, name: str, who: str, path: Path) -> Iterator[Finding]:

@@ -56,6 +56,7 @@ CREW: dict[str, How] = {
     "interrupts": "joined",
     "checkpoints": "kept",
     "memory": "kept",
+    "window": "kept",
     "approval": "stands",
     "policy": "kept",
 }
@@ -69,7 +70,9 @@ AGENT: dict[str, How] = {
     "writes": "stands",
     "outputs": "joined",
     "writes_flags": "joined",
+    "reply": "unless",
     "max_calls": "unless",
+    "on_cap": "unless",
     "timeout": "unless",
     "heartbeat": "unless",
     "retry": "unless",
@@ -78,6 +81,9 @@ AGENT: dict[str, How] = {
     "enabled": "unless",
     "pattern": "unless",
     "parent": "stands",
+    "window": "unless",
+    "inputs": "unless",
+    "shares": "stands",
     "scratch": "unless",
 }
 TOOL: dict[str, How] = {

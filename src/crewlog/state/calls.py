@@ -26,6 +26,7 @@ from crewlog.ids import (
     call_key,
 )
 from crewlog.model import Json, Model
+from crewlog.state.context import Given, Windowed
 from crewlog.state.journal import Batch
 from crewlog.state.model import CommandOutcome, Item, PromptRemark, Usage
 from crewlog.state.told import asked_tools, model_of, used
@@ -167,6 +168,8 @@ class StepCall(Model):
     """Which try, counting those that people asked for. The idempotency key is the same for all."""
     position: int = 0
     """The journal position when it was scheduled, where the batch does not tell."""
+    inputs: tuple[Given, ...] = ()
+    """What the agent asks for under `inputs`, as far as it is set and the agent may be given it."""
 
     @property
     def knows(self) -> int:
@@ -238,6 +241,30 @@ class Answer(Model):
         return {key: value for key, value in data.items() if told.get(key) != value}
 
 
+INLINE_BYTES = 256
+"""Bytes of an output's JSON that the journal and the state have themselves; larger ones are bodies
+that they name."""
+
+
+class OutputValue(Model):
+    """An output that a call set: inline where its JSON is at most 256 bytes, else by its body."""
+
+    key: str
+    value: Json = None
+    body: ContentHash | None = None
+    content: Json = None
+    """The large value itself, once, for the history."""
+
+
+class ReadReply(Model):
+    """What a final message says, where it must be of a form: its fields, as outputs."""
+
+    how: Literal["json", "lenient"] = "json"
+    """Exactly as asked, or it was clear what was meant."""
+    outputs: tuple[OutputValue, ...] = ()
+    """The fields that it has."""
+
+
 class ModelResult(Answer):
     """A model's reply."""
 
@@ -246,7 +273,13 @@ class ModelResult(Answer):
     model: str = ""
     """The model that answered, as it names itself."""
     usage: Usage = Usage()
-    """This call's usage; `calls` is 1."""
+    """This call's usage; `calls` is 1, and one more for every summary that it had made."""
+    window: Windowed | None = None
+    """What a window left out of its prompt; none where nothing."""
+    reply: ReadReply | None = None
+    """What it says, where it is the last of the turn and must be of a form."""
+    faults: tuple[str, ...] = ()
+    """Why it is not of that form."""
     settled: tuple[SettledOperations, ...] = ()
     """What became of operations that were not settled: those of which some do not apply."""
 
@@ -319,16 +352,6 @@ def claim_key(run: RunId, task: CallTool) -> str:
 def owner_of(execution: str, activity: str, attempt: int) -> str:
     """The name of one try: of an activity, in an execution."""
     return f"{execution}/{activity}/{attempt}"
-
-
-class OutputValue(Model):
-    """An output that a tool set: inline where its JSON is at most 256 bytes, else by its body."""
-
-    key: str
-    value: Json = None
-    body: ContentHash | None = None
-    content: Json = None
-    """The large value itself, once, for the history."""
 
 
 class ArtifactChange(Model):
