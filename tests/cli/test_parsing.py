@@ -45,7 +45,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("ps", "show", "watch", "log"),
         *("inbox", "answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
-        *("diff", "trace", "report", "checkpoints", "tag", "delete"),
+        *("diff", "trace", "report", "artifact", "checkpoints", "tag", "delete"),
         *("dataset", "eval"),
         *("audit", "permissions", "why", "allow", "deny", "inherit"),
         *("disable-tool", "enable-tool"),
