@@ -51,6 +51,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.state.checkpoints import CheckpointKind
+from crewlog.state.given import Given
 from crewlog.state.model import AskedQuota, RunStatus, Usage
 
 WORKFLOW_TYPE = "CrewRun"
@@ -181,6 +182,9 @@ class StartRun(Inlet):
     none."""
     command: str = Field(default="", max_length=200)
     """The id of the `ask` that starts it, whose text is the input: it is not said twice."""
+    given: Given | None = None
+    """What there is already when it begins: messages and values, for a stage that is tried alone.
+    Not of a prompt."""
     proof: Proof | None = None
     """Who starts it, where the crew's policy takes signed commands only."""
 
@@ -200,6 +204,8 @@ class StartRun(Inlet):
             raise ValueError("exactly one of `crew`, `fork` and `reopen` is needed")
         if not self.crew and self.input != "":
             raise ValueError("`input` goes with `crew`; a `message` says something to other runs")
+        if self.given is not None and (not self.crew or self.prompt is not None):
+            raise ValueError("`given` goes with a `crew` that is no prompt")
         return self
 
     @property
@@ -694,6 +700,25 @@ class ConversationView(Model):
     """The last answer."""
 
 
+class ArtifactResult(Model):
+    """An artifact when its run ended."""
+
+    content: Json = None
+    """What it is, where it has at most 16 KB of JSON; `crewlog artifact` shows any."""
+    size: int = 0
+    """Bytes of it as JSON."""
+    calls: int = 0
+    """Calls of tools that changed it, or tried to."""
+    applied: int = 0
+    """Operations that applied."""
+    missed: int = 0
+    """Operations that were left out."""
+    valid: bool | None = None
+    """Whether it keeps its schema; none where it has none."""
+    faults: tuple[str, ...] = ()
+    """How it does not."""
+
+
 class RunResult(Model):
     """How a run ended; or what a conversation has answered, which goes on."""
 
@@ -705,6 +730,8 @@ class RunResult(Model):
         default_factory=dict[AgentName, dict[str, Json]]
     )
     """Outputs by agent and key; `text` is an agent's last final message."""
+    artifacts: dict[str, ArtifactResult] = Field(default_factory=dict[str, ArtifactResult])
+    """What the crew has built, by name: the artifacts of its definition."""
     flags: dict[str, Json] = Field(default_factory=dict[str, Json])
     steps: int = 0
     """Steps started."""

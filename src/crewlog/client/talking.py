@@ -43,13 +43,17 @@ class Talking(ABC):
     def _signed(self, name: str, command: Command) -> dict[str, Json]: ...
 
     @abstractmethod
-    async def open_store(self) -> Store: ...
+    async def open_store(self) -> Store:
+        """The client's store."""
+        ...
 
     @abstractmethod
     async def _signal(self, name: str, command: Command) -> CommandId: ...
 
     @abstractmethod
-    def events(self, after: int = 0) -> AsyncGenerator[Any]: ...
+    def events(self, after: int = 0) -> AsyncGenerator[Any]:
+        """The journal as it grows."""
+        ...
 
     async def conversation(self) -> ConversationView:
         """Where the conversation is, and its last answer.
