@@ -289,6 +289,8 @@ def _system(definition: AgentDefinition, tools: Sequence[str], task: str | None)
     if definition.writes_flags and "set_flag" in tools:
         names = ", ".join(definition.writes_flags)
         lines.append(f"Set a flag with set_flag when what it says is so. Flags: {names}.")
+    if definition.scratch is not None and "note" in tools:
+        lines.append("Make notes for yourself with note; look at them with notes.")
     if definition.outputs and "set_output" in tools:
         names = ", ".join(definition.outputs)
         lines.append(f"Hand results on with set_output. Outputs: {names}.")

@@ -16,6 +16,7 @@ from crewlog.authority.permissions import (
     ruling_of,
 )
 from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
+from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import Condition, holds
 from crewlog.definition.context import WHOLE
 from crewlog.definition.quotas import quota_of
@@ -315,7 +316,7 @@ class RunFacts:
             above = self.plan.agents.get(parent)
             offered = above.tools if above is not None else ()
             # What everybody may set is the agent's own business: its flags and its outputs.
-            if tool not in EVERY_CREW_HAS:
+            if tool not in EVERY_CREW_HAS and not (rules.scratch and tool in SCRATCH_TOOLS):
                 decision = bounded(decision, self._check(parent, tool, offered, counted))
         return decision
 
