@@ -45,6 +45,7 @@ class Transcript:
             the other items: its replies would stand here as this step's own, in another order each
             time.
         was: The names that the step's visit had before.
+        after: The items that it waited for: what the agent said of these it is shown, quoted.
     """
 
     def __init__(
@@ -53,8 +54,10 @@ class Transcript:
         quotes: Quotes | None = None,
         step: StepId | None = None,
         was: Sequence[StepId] = (),
+        after: Sequence[int] = (),
     ) -> None:
         self._was = was
+        self._after = after
         self._agent = agent
         self._step = step if step is not None and item_of(step) else None
         self._quotes: Quotes = {} if quotes is None else quotes
@@ -67,7 +70,9 @@ class Transcript:
     def add(self, message: BaseMessage, body: ContentHash) -> None:
         """Adds the next message by position, whose body has that hash."""
         if isinstance(message, AIMessage) and message.name == self._agent:
-            if self._is_siblings(message):
+            if (item := self._sibling(message)) is not None:
+                if item in self._after:
+                    self._groups.append([quoted(message)])
                 return
             ids = call_ids(message)
             if ids:
@@ -82,12 +87,14 @@ class Transcript:
                 self._quotes[body] = quote
             self._groups.append([quote])
 
-    def _is_siblings(self, message: AIMessage) -> bool:
+    def _sibling(self, message: AIMessage) -> int | None:
+        """The other item of the visit that a message is about; none where it is about none."""
         said_in = step_of(message)
         if self._step is None or said_in is None:
-            return False
+            return None
         said_in = _as_now(said_in, self._step, self._was)
-        return said_in != self._step and visit_of(said_in) == visit_of(self._step)
+        other = said_in != self._step and visit_of(said_in) == visit_of(self._step)
+        return item_of(said_in) if other else None
 
     def _answer(self, message: ToolMessage) -> None:
         index = self._asked[message.tool_call_id]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
@@ -55,10 +55,8 @@ class _At(NamedTuple):
 class _Merged(Transcript):
     """An agent's transcript, and how far it has taken the logs of its view."""
 
-    def __init__(
-        self, agent: AgentName, quotes: Quotes, step: StepId | None, was: Sequence[StepId]
-    ) -> None:
-        super().__init__(agent, quotes, step, was)
+    def __init__(self, agent: AgentName, quotes: Quotes, step: StepId | None, view: View) -> None:
+        super().__init__(agent, quotes, step, view.was, view.after)
         self.taken: dict[LogName, _At] = {}
         self.position = 0
 
@@ -139,23 +137,23 @@ class _Run:
     def transcript(
         self,
         agent: AgentName,
-        view: Mapping[LogName, _At],
+        logs: Mapping[LogName, _At],
         step: StepId | None,
-        was: Sequence[StepId],
+        view: View,
     ) -> tuple[_Merged, Chain]:
         """The transcript that the view continues, a new one if need be, and what is new.
 
         Args:
             agent: Whose it is.
-            view: The logs, as far as they are wanted.
+            logs: The logs, as far as they are wanted.
             step: The step, where it is that of an item.
-            was: The names that its visit had before.
+            view: The view, which says what such a step sees of its visit.
         """
         merged = self.transcripts.get(agent) if step is None else self.of_items.get(step)
-        fresh = None if merged is None else merged.fresh(view)
+        fresh = None if merged is None else merged.fresh(logs)
         if merged is None or fresh is None:
-            merged = _Merged(agent, self.quotes, step, was)
-            fresh = merged.fresh(view) or []
+            merged = _Merged(agent, self.quotes, step, view)
+            fresh = merged.fresh(logs) or []
         return merged, fresh
 
 
@@ -211,9 +209,9 @@ class Hydrator:
         for log, at in logs.items():
             if not await known.roots.prove(log, at.root, self._store, step, view.was):
                 raise _refused(known.roots.log_at(at.root, barred), log)
-        _, fresh = known.transcript(agent, logs, step, view.was)
+        _, fresh = known.transcript(agent, logs, step, view)
         await self._read_bodies(known, (body for _, body in fresh))
-        merged, fresh = known.transcript(agent, logs, step, view.was)
+        merged, fresh = known.transcript(agent, logs, step, view)
         for position, body in fresh:
             known.take(merged, position, body)
         merged.taken = logs
