@@ -9,8 +9,10 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from temporalio import activity
 
+from crewlog.activities.artifacts import settled
 from crewlog.activities.before import Before
 from crewlog.activities.built_in import BuiltIn
+from crewlog.activities.contexts import Context, Contexts
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
@@ -18,11 +20,13 @@ from crewlog.activities.keep import keep, keep_all
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import counted, usage_of
+from crewlog.activities.read_reply import Formats, Reading, read_by
 from crewlog.activities.recent import Recent
 from crewlog.activities.render import prompt, with_item
-from crewlog.activities.replies import kept
+from crewlog.activities.replies import kept, message_of
 from crewlog.activities.sight import Sight
 from crewlog.activities.streaming import CannotStream, Writing, streamed
+from crewlog.activities.summaries import Summaries
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.content import check_depth
@@ -30,7 +34,7 @@ from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.errors import ModelError, ModelRefused
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
-from crewlog.state.calls import CallModel, ModelResult
+from crewlog.state.calls import CallModel, ModelResult, SettledOperations
 from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
@@ -67,8 +71,10 @@ class ModelCalls:
         self._registry = registry
         self._built_in = built_in
         self._sight = Sight(store, definitions, hydrator)
+        self._context = Contexts(self._sight, Summaries(store, models))
         self._silent: Recent[str, bool] = Recent(256)
         """Models that gave no reply in pieces."""
+        self._formats = Formats()
         self._quick: Recent[str, bool] = Recent(256)
         """Whether models gave their last reply at once."""
 
@@ -86,29 +92,50 @@ class ModelCalls:
         except BaseException:
             await _ended(asking)
             raise
-        name, message = reply
+        name, message, context = reply
         self._quick.put(name, quick)
         told = kept(message, task.agent, task.step, task.call, model=name)
         body = cast("dict[str, Json]", redacted_json(message_to_json(told)))
         _check_depth(body, name)
         hash_ = hash_json(body)
+        form = await self._definitions.form(task.definition, task.agent)
+        final = not told.tool_calls and not told.invalid_tool_calls
+        read = await read_by(form, told) if form is not None and final else Reading()
+        bodies = {hash_: body, **read.bodies}
         if journaled is None:
-            stored = journaled = await keep_all(self._store, task.run, task.batch, {hash_: body})
+            stored = journaled = await keep_all(self._store, task.run, task.batch, bodies)
         else:
-            stored = await keep(self._store, {hash_: body})
+            stored = await keep(self._store, bodies)
         self._hydrator.remember(task.run, hash_, body)
         # The reply still has the details that prices depend on.
-        usage = await usage_of(message, name)
-        return ModelResult(body=body, hash=hash_, usage=usage, stored=stored, journaled=journaled)
+        usage = await usage_of(message, name) + context.usage
+        return ModelResult(
+            body=body,
+            hash=hash_,
+            usage=usage,
+            reply=read.reply,
+            faults=read.faults,
+            window=context.window,
+            settled=await self._settled(task),
+            stored=stored,
+            journaled=journaled,
+        )
+
+    async def _settled(self, task: CallModel) -> tuple[SettledOperations, ...]:
+        """What became of operations of the turn that others came before."""
+        if not task.unsettled:
+            return ()
+        return settled(task.step, task.unsettled, await self._sight.artifacts(task))
 
     async def _reply(
         self, task: CallModel, before: Before, effect: Effect, pulse: Pulse
-    ) -> tuple[str, AIMessage]:
-        """The model's name and its reply."""
+    ) -> tuple[str, AIMessage, Context]:
+        """The model's name, its reply, and what it was shown."""
         crew = await self._definitions.get(task.definition)
         agent = agent_of(crew, task.agent)
-        transcript = await self._sight.transcript(task)
         name = _model_name(crew, agent, task)
+        context = await self._context.of(task, crew, agent, name)
+        transcript = context.transcript
         model: Any = await self._models.ready(
             name, agent.model_settings, _request_timeout(agent.timeout)
         )
@@ -118,11 +145,24 @@ class ModelCalls:
         what = await self._definitions.task(task.definition, task.step)
         if (item := await self._sight.item(task)) is not None:
             transcript = with_item(transcript, item, task.step, task.view.was)
-        said = prompt(task.agent, agent, task.tools, transcript, what)
+        form = await self._definitions.form(task.definition, task.agent)
+        said = prompt(
+            task.agent, agent, task.tools, transcript, what, form.told if form is not None else ""
+        )
         await before.look(quick=self._quick.get(name) or False)  # after all that may take long
         effect.started = True
-        reply = await self._ask(model, said, name, agent, task, pulse)
-        return name, counted(reply, said)
+        config = _config(agent, task, context.earlier)
+        if form is not None and (asked := self._formats.of(name, agent, form, task.tools)):
+            try:
+                held = model.bind(**asked)
+                reply = await self._ask(held, said, name, agent, task, pulse, config)
+            except ModelRefused as exc:
+                if not self._formats.refused(name, exc):
+                    raise
+            else:
+                return name, counted(reply, said), context
+        reply = await self._ask(model, said, name, agent, task, pulse, config)
+        return name, counted(reply, said), context
 
     async def _ask(
         self,
@@ -132,8 +172,8 @@ class ModelCalls:
         agent: AgentDefinition,
         task: CallModel,
         pulse: Pulse,
+        config: RunnableConfig,
     ) -> Any:
-        config = _config(agent, task)
         writing = Writing(pulse, task)
         try:
             if agent.model_settings.get("streaming") is not False and not self._silent.get(name):
@@ -144,7 +184,7 @@ class ModelCalls:
                 except CannotStream as exc:
                     if exc.ever:
                         self._silent.put(name, True)
-            return await model.ainvoke(said, config)
+            return message_of(await model.ainvoke(said, config))
         except (asyncio.CancelledError, ModelError):
             raise
         except Exception as exc:
@@ -173,10 +213,14 @@ async def _ended(task: asyncio.Future[Any]) -> None:
     await asyncio.wait({task})
 
 
-def _config(agent: AgentDefinition, task: CallModel) -> RunnableConfig:
+def _config(
+    agent: AgentDefinition, task: CallModel, earlier: tuple[tuple[str, str], ...] = ()
+) -> RunnableConfig:
     # A scripted model needs to know who calls; traces are the better for it.
     return {
         "metadata": {
+            # And which replies a window left out: it goes by how many there were.
+            **({"earlier": earlier} if earlier else {}),
             "agent": task.agent,
             "run": task.run,
             "step": task.step,

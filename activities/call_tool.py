@@ -13,7 +13,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,6 +35,7 @@ from crewlog.activities.arguments import (
     refusal,
     unchecked,
 )
+from crewlog.activities.artifacts import NoOperations, changes_of, denied, operations_of, with_text
 from crewlog.activities.built_in import SET_FLAG, SET_OUTPUT, BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.doing import with_outputs
@@ -74,15 +75,21 @@ from crewlog.ids import ContentHash, call_key
 from crewlog.model import Json
 from crewlog.redaction import redacted, redacted_json
 from crewlog.secrets import resolve
+from crewlog.state.artifacts import Content
 from crewlog.state.brief import brief
-from crewlog.state.calls import CallTool, CheckArguments, OutputValue, ToolResult, owner_of
+from crewlog.state.calls import (
+    INLINE_BYTES,
+    CallTool,
+    CheckArguments,
+    OutputValue,
+    ToolResult,
+    owner_of,
+)
 from crewlog.state.hashing import canonical, hash_json
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
 from crewlog.tool_call import ToolCall, calling, workspace_of
 
-INLINE_BYTES = 256
-"""The longest output, as JSON, that the state holds itself."""
 GRACE = 2.0
 """Seconds that a cancelled tool in a thread has to notice it."""
 _LONGEST_ERROR = 4_000
@@ -111,6 +118,9 @@ class _Context:
     definition: ToolDefinition
     tool: Tool
     args: dict[str, Any]
+    crew: CrewDefinition
+    seen: dict[str, Content] = field(default_factory=dict[str, Content])
+    """The artifacts that the agent sees, as of the call's view."""
 
 
 class ToolCalls:
@@ -236,7 +246,7 @@ class ToolCalls:
         workspace = workspace_of(self._workspace, task.run)
         if fault := check_fault(tool, args) or await reach_fault(tool, args, workspace):
             raise DeniedError(fault, "checks")
-        return _Context(task, definition, tool, args)
+        return _Context(task, definition, tool, args, crew)
 
     async def _unbegun(self, task: CallTool, crew: CrewDefinition) -> None:
         """Checks, where a call must not be repeated, that no try of it has begun.
@@ -277,6 +287,7 @@ class ToolCalls:
         state: ToolState = {"run": task.run, "step": task.step, "agent": task.agent}
         if context.tool.reads_state:
             state["messages"] = await self._sight.transcript(task, complete=False)
+        context.seen = await self._sight.artifacts(task)
         call = self._call(context, pulse)
         for reference in context.definition.secrets.values():
             resolve(reference)  # what is missing is found before the call begins
@@ -297,10 +308,14 @@ class ToolCalls:
         try:
             with calling(call):
                 running = self._runner.run(context.tool, task.id, context.args, state)
-                return await _interruptible(running, context.tool, call.stop)
+                outcome = await _interruptible(running, context.tool, call.stop)
+                return _changing(context, outcome)
         except ToolInvocationError:
             raise
-        except NotJson as exc:  # it did run: neither a retry nor a failed step mends that
+        except (
+            NotJson,
+            NoOperations,
+        ) as exc:  # it did run: neither a retry nor a failed step mends that
             return _refused(task, _told(exc))
         except Exception as exc:
             if isinstance(exc, OutcomeUnknown) and context.definition.repeat == "never":
@@ -320,10 +335,12 @@ class ToolCalls:
             agent=task.agent,
             tool=task.tool,
             attempt=task.attempt + activity.info().attempt - 1,
+            timeout=context.definition.timeout,
             workspace=workspace.resolve(),
             paths=context.definition.paths,
             hosts=context.definition.hosts,
             secrets=context.definition.secrets,
+            artifacts={name: content.value for name, content in context.seen.items()},
             beat=pulse.beat,
             stop=threading.Event(),
         )
@@ -364,6 +381,7 @@ class ToolCalls:
             large = hash_json(value)
             bodies[large] = value
             outputs.append(OutputValue(key=key, body=large, content=value))
+        bodies |= {change.body: change.content for change in outcome.changes}
         stored = await keep(self._store, bodies)
         self._hydrator.remember(task.run, hash_, body)
         return ToolResult(
@@ -376,6 +394,7 @@ class ToolCalls:
                 for k, v in outcome.flags.items()
             },
             outputs=tuple(outputs),
+            operations=outcome.changes,
             goto=tuple(outcome.goto),
             stored=stored,
         )
@@ -409,6 +428,27 @@ async def _interruptible(
         if work.done() and not work.cancelled():
             work.exception()  # seen: asyncio need not complain about it
         raise
+
+
+def _changing(context: _Context, outcome: Outcome) -> Outcome:
+    """The outcome with what it does to artifacts, told by its command or with its message.
+
+    Raises:
+        ToolFailed: what it returned is no operations.
+    """
+    crew, task, message = context.crew, context.task, outcome.message
+    given = list(outcome.operations)
+    artifact: Any = message.artifact
+    if crew.artifacts and isinstance(artifact, dict) and "operations" in artifact:
+        rest: dict[str, Any] = dict(artifact)  # pyright: ignore[reportUnknownArgumentType]
+        given += operations_of(task.tool, rest.pop("operations"))
+        message = message.model_copy(update={"artifact": rest or None})
+    if not given:
+        return outcome
+    changes = changes_of(task, crew, given, context.seen)
+    if reasons := denied(crew, task.agent, changes):
+        message = with_text(message, "Refused: " + "; ".join(reasons) + ".")
+    return replace(outcome, message=message, changes=changes)
 
 
 def _refused(task: CallTool, text: str) -> Outcome:

@@ -10,8 +10,10 @@ from crewlog.definition.audiences import PRIVATE, Audiences
 from crewlog.definition.expand import expand
 from crewlog.definition.model import AgentDefinition, AgentPhase, CrewDefinition
 from crewlog.definition.phases import phases
+from crewlog.definition.reading import Form
+from crewlog.definition.reply_checks import reply_findings
 from crewlog.errors import InternalError, InvalidDefinition
-from crewlog.ids import AgentName, ContentHash, LogName, StepId, node_of
+from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log, node_of
 from crewlog.model import Json
 from crewlog.store.protocol import Store
 
@@ -23,6 +25,8 @@ class Sees(NamedTuple):
     """The logs that it reads besides its own."""
     barred: tuple[LogName, ...]
     """The crew's other logs."""
+    artifacts: tuple[str, ...] = ()
+    """The artifacts that it sees."""
 
 
 class Definitions:
@@ -33,6 +37,7 @@ class Definitions:
         self._written_out: Recent[ContentHash, CrewDefinition] = Recent(most)
         self._tasks: Recent[ContentHash, Mapping[str, str]] = Recent(most)
         self._sees: Recent[tuple[ContentHash, AgentName], Sees] = Recent(most)
+        self._forms: Recent[tuple[ContentHash, AgentName], Form] = Recent(most)
         self.checked: Recent[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = Recent(most)
         """Definitions that runs were started with, as they came, checked and lowered."""
 
@@ -65,6 +70,25 @@ class Definitions:
             found = self._sees.put((hash_, agent), _sees(await self.get(hash_), agent))
         return found
 
+    async def form(self, hash_: ContentHash, agent: AgentName) -> Form | None:
+        """The form of an agent's replies, by the definition of that hash; none where it has none.
+
+        Raises:
+            InvalidDefinition: where this worker lacks the decision.
+        """
+        crew = await self.get(hash_)
+        if agent_of(crew, agent).reply is None:
+            return None
+        found = self._forms.get((hash_, agent))
+        if found is None:
+            found = Form.of(crew, agent)
+            lacks = [each for each in reply_findings(crew) if each.path[:2] == ("agents", agent)]
+            errors = [each.diagnostic() for each in lacks if each.path[3:] == ("decision",)]
+            if errors:
+                raise InvalidDefinition(errors)
+            self._forms.put((hash_, agent), found)
+        return found
+
     async def task(self, hash_: ContentHash, step: StepId) -> str | None:
         """What the agent is to do in a step, by its phase in the definition of that hash."""
         found = self._tasks.get(hash_)
@@ -85,9 +109,12 @@ def _sees(definition: CrewDefinition, agent: AgentName) -> Sees:
     agent_of(definition, agent)
     audiences = Audiences(definition)
     every = [*audiences.logs(), *(f"{PRIVATE}{name}" for name in definition.agents)]
+    seen = [name for name in definition.artifacts if agent in audiences.artifact_readers(name)]
+    hidden = [artifact_log(name) for name in definition.artifacts if name not in seen]
     return Sees(
         tuple(LogName(log) for log in audiences.reads(agent)),
-        tuple(LogName(log) for log in every if audiences.no_reader(agent, log)),
+        (*(LogName(log) for log in every if audiences.no_reader(agent, log)), *hidden),
+        tuple(seen),
     )
 
 

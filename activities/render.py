@@ -35,6 +35,34 @@ Quotes = dict[ContentHash, BaseMessage]
 """Messages as all but their speaker are shown them, by the hash of the body."""
 
 
+class Spots:
+    """Where the groups of a transcript stand in the journal, and what they are."""
+
+    def __init__(self) -> None:
+        self.first: list[int] = []
+        """The position of each group's first message: they grow."""
+        self.of: dict[int, int] = {}
+        """The group of the message at a position."""
+        self.own: dict[StepId, int] = {}
+        """The first group of the agent's own in a step."""
+        self.people: list[int] = []
+        """The groups that people said."""
+        self.hidden: list[int] = []
+        """Positions of messages of its logs that the transcript does not show."""
+        self.sums: list[int] = [0]
+        """The tokens before each group, as far as they were asked for and have not changed."""
+
+    def group(self, position: int) -> None:
+        """Notes a new group."""
+        self.of[position] = len(self.first)
+        self.first.append(position)
+
+    def joins(self, position: int, group: int) -> None:
+        """Notes a message that belongs to a group that there is."""
+        self.of[position] = group
+        del self.sums[group + 1 :]
+
+
 class Transcript:
     """The messages of an agent's view: a reply and the results of its calls are one group.
 
@@ -62,39 +90,60 @@ class Transcript:
         self._step = step if step is not None and item_of(step) else None
         self._quotes: Quotes = {} if quotes is None else quotes
         self._groups: list[list[BaseMessage]] = []
+        self.spots = Spots()
+        """Where its groups stand, for windows."""
         self._asked: dict[str, int] = {}
         """The group of every call of the agent's own, by the call's id."""
         self._open: dict[int, list[str]] = {}
         """Calls without a result, by group."""
+        self._own: set[ContentHash] = set()
+        """What the agent said: the last word of a turn that was capped comes once more."""
 
-    def add(self, message: BaseMessage, body: ContentHash) -> None:
+    def add(self, message: BaseMessage, body: ContentHash, position: int = 0) -> None:
         """Adds the next message by position, whose body has that hash."""
         if isinstance(message, AIMessage) and message.name == self._agent:
+            if body in self._own:
+                return
             if (item := self._sibling(message)) is not None:
                 if item in self._after:
                     self._groups.append([quoted(message)])
+                    self.spots.group(position)
+                else:
+                    self.spots.hidden.append(position)
                 return
+            self._own.add(body)
+            if (said_in := step_of(message)) is not None:
+                said_in = self._step_now(said_in)
+                self.spots.own.setdefault(said_in, len(self._groups))
             ids = call_ids(message)
             if ids:
                 self._asked.update(dict.fromkeys(ids, len(self._groups)))
                 self._open[len(self._groups)] = ids
             self._groups.append([message])
+            self.spots.group(position)
         elif isinstance(message, ToolMessage) and message.tool_call_id in self._asked:
             self._answer(message)
+            self.spots.joins(position, self._asked[message.tool_call_id])
         else:
+            if isinstance(message, HumanMessage):
+                self.spots.people.append(len(self._groups))
             quote = self._quotes.get(body) or quoted(message)
             if quote is not message:
                 self._quotes[body] = quote
             self._groups.append([quote])
+            self.spots.group(position)
 
     def _sibling(self, message: AIMessage) -> int | None:
         """The other item of the visit that a message is about; none where it is about none."""
         said_in = step_of(message)
         if self._step is None or said_in is None:
             return None
-        said_in = _as_now(said_in, self._step, self._was)
+        said_in = self._step_now(said_in)
         other = said_in != self._step and visit_of(said_in) == visit_of(self._step)
         return item_of(said_in) if other else None
+
+    def _step_now(self, said_in: StepId) -> StepId:
+        return said_in if self._step is None else _as_now(said_in, self._step, self._was)
 
     def _answer(self, message: ToolMessage) -> None:
         index = self._asked[message.tool_call_id]
@@ -108,6 +157,14 @@ class Transcript:
                 del self._open[index]
         group.append(message)
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def group(self, index: int) -> list[BaseMessage]:
+        """A group as it is now; a call that never got a result is given one that says so."""
+        left = self._open.get(index, ())
+        return [*self._groups[index], *map(_unanswered, left)]
+
     def messages(self) -> list[BaseMessage]:
         """All messages in order; calls without a result keep none."""
         return list(chain.from_iterable(self._groups))
@@ -119,11 +176,12 @@ class Transcript:
         out: list[BaseMessage] = []
         for index, group in enumerate(self._groups):
             out += group
-            out += [
-                ToolMessage(UNANSWERED, tool_call_id=id_, status="error")
-                for id_ in self._open.get(index, ())
-            ]
+            out += map(_unanswered, self._open.get(index, ()))
         return out
+
+
+def _unanswered(call: str) -> ToolMessage:
+    return ToolMessage(UNANSWERED, tool_call_id=call, status="error")
 
 
 def step_of(message: BaseMessage) -> StepId | None:
@@ -205,6 +263,7 @@ def prompt(
     tools: Sequence[str],
     transcript: Sequence[BaseMessage],
     task: str | None = None,
+    form: str = "",
 ) -> list[BaseMessage]:
     """What the agent's model is given: the system message, the transcript, and a turn to take.
 
@@ -214,8 +273,10 @@ def prompt(
         tools: The tools that it is offered.
         transcript: The messages that it sees.
         task: What it is to do in this phase.
+        form: What its final message must be.
     """
-    out: list[BaseMessage] = [_system_message(_system(definition, tools, task)), *transcript]
+    system = "\n\n".join(filter(None, [_system(definition, tools, task), form]))
+    out: list[BaseMessage] = [_system_message(system), *transcript]
     last = out[-1]
     if isinstance(last, AIMessage):
         out.append(HumanMessage("It is your turn again."))

@@ -7,16 +7,23 @@ of it is read.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from langchain_core.messages import BaseMessage
 
-from crewlog.activities.definitions import Definitions
+from crewlog.activities.artifacts import Artifacts, with_left_out
+from crewlog.activities.definitions import Definitions, Sees
 from crewlog.activities.items import Items
 from crewlog.activities.views import Hydrator
+from crewlog.activities.windows import Cut
+from crewlog.authority.artifacts import check_artifact
 from crewlog.authority.audiences import may_read, may_see
 from crewlog.authority.permissions import Decision
+from crewlog.definition.context import Window
 from crewlog.errors import LogRefused
-from crewlog.ids import LogName
-from crewlog.state.calls import CallModel, StepCall
+from crewlog.ids import ARTIFACT, LogName, is_artifact
+from crewlog.state.artifacts import Content
+from crewlog.state.calls import CallModel, StepCall, View
 from crewlog.store.protocol import Store
 
 _REMEDY = "Let it read the log ('reads', 'groups' or 'logs'), and retry the step."
@@ -35,6 +42,7 @@ class Sight:
         self._definitions = definitions
         self._hydrator = hydrator
         self._items = Items(store)
+        self._artifacts = Artifacts(store, hydrator)
 
     async def transcript(self, task: StepCall, *, complete: bool = True) -> list[BaseMessage]:
         """The messages that a call's agent sees.
@@ -48,18 +56,60 @@ class Sight:
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
-        sees = await self._definitions.sees(task.definition, task.agent)
-        for log in task.view.heads:
-            _check(task, may_read(task.agent, log, reads=sees.reads, step=task.step), log)
-        return await self._hydrator.hydrate(
+        view, sees = await self._checked(task)
+        found = await self._hydrator.hydrate(
             task.run,
             task.agent,
-            task.view,
+            view,
             task.batch,
             step=task.step,
             complete=complete,
             barred=sees.barred,
         )
+        return with_left_out(found, await self.artifacts(task))
+
+    async def artifacts(self, task: StepCall) -> dict[str, Content]:
+        """The artifacts that a call's agent sees, by name, as the call's view has them.
+
+        Raises:
+            LogRefused: the view has one that the agent may not see.
+            StoreUnavailable: where what is missing cannot be read now.
+            StoreIncomplete: where what is missing is not in the store.
+        """
+        crew = await self._definitions.get(task.definition)
+        if not crew.artifacts:
+            return {}
+        sees = await self._definitions.sees(task.definition, task.agent)
+        view = task.view.without(lambda log: not is_artifact(log))
+        for log in view.heads:
+            name = log.removeprefix(ARTIFACT)
+            allowed = (task.agent,) if name in sees.artifacts else ()
+            decision = check_artifact(
+                "see", task.agent, name, allowed, known=name in crew.artifacts
+            )
+            _check(task, decision, log)
+        initial = {name: crew.artifacts[name].initial for name in sees.artifacts}
+        return await self._artifacts.read(task.run, view, task.batch, initial, barred=sees.barred)
+
+    async def windowed(self, task: StepCall, window: Window, *, script: bool) -> Cut:
+        """What a window shows of the messages that a call's agent sees; see `transcript`.
+
+        Args:
+            task: The call.
+            window: The window.
+            script: Whether its model is a script, which goes by all replies that there were.
+        """
+        view, sees = await self._checked(task)
+        found = await self._hydrator.windowed(task, view, window, sees.barred, script=script)
+        return replace(found, shown=with_left_out(found.shown, await self.artifacts(task)))
+
+    async def _checked(self, task: StepCall) -> tuple[View, Sees]:
+        """The logs of messages of a call's view, all of which its agent may read."""
+        sees = await self._definitions.sees(task.definition, task.agent)
+        view = task.view.without(is_artifact)
+        for log in view.heads:
+            _check(task, may_read(task.agent, log, reads=sees.reads, step=task.step), log)
+        return view, sees
 
     async def item(self, task: CallModel) -> str | None:
         """What the agent is shown of the step's item; none where the step is for none.

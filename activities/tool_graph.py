@@ -23,8 +23,9 @@ from crewlog.activities.tools import Tool
 from crewlog.errors import ToolFailed
 from crewlog.ids import NodeName
 from crewlog.model import Json
+from crewlog.state.calls import ArtifactChange
 
-_UPDATES = frozenset({"flags", "outputs", "messages"})
+_UPDATES = frozenset({"flags", "outputs", "operations", "messages"})
 
 
 class ToolState(TypedDict, total=False):
@@ -47,6 +48,10 @@ class Outcome:
     flags: dict[str, Json] = field(default_factory=dict[str, Json])
     outputs: dict[str, Json] = field(default_factory=dict[str, Json])
     goto: list[NodeName] = field(default_factory=list[NodeName])
+    operations: list[Json] = field(default_factory=list[Json])
+    """What it does to artifacts, as it said it."""
+    changes: tuple[ArtifactChange, ...] = ()
+    """The same, tried on what its agent sees."""
 
 
 class ToolRunner:
@@ -100,20 +105,22 @@ def _outcome(name: str, given: Any) -> Outcome:
     flags: dict[str, Json] = {}
     outputs: dict[str, Json] = {}
     goto: list[NodeName] = []
+    operations: list[Json] = []
     for part in parts:
         update = cast("dict[str, Any]", part.update if isinstance(part, Command) else part)
         if unknown := set(update) - _UPDATES:
             raise ToolFailed(
                 f"the tool {name!r} returned a Command that updates {sorted(unknown)}",
-                remedy="A run takes updates of flags, outputs and messages.",
+                remedy="A run takes updates of flags, outputs, operations and messages.",
             )
         flags |= update.get("flags") or {}
         outputs |= update.get("outputs") or {}
+        operations += update.get("operations") or ()
         # A hand-off may bring the whole history along: the log has that already.
         messages += [m for m in update.get("messages", ()) if isinstance(m, ToolMessage)]
         if isinstance(part, Command):
             goto += _targets(name, part.goto)  # pyright: ignore[reportUnknownArgumentType]
-    return Outcome(messages[-1], flags, outputs, goto)
+    return Outcome(messages[-1], flags, outputs, goto, operations)
 
 
 def _targets(name: str, goto: Any) -> Iterable[NodeName]:

@@ -14,6 +14,7 @@ from langchain_core.tools import BaseTool, ToolException
 from langgraph.types import Command
 from pydantic import BaseModel, ValidationError
 
+from crewlog.activities.artifacts import operations_of
 from crewlog.content import canonical, check_depth
 from crewlog.errors import ToolFailed
 from crewlog.model import Json
@@ -170,6 +171,8 @@ def _told(tool: BaseTool, command: Command[Any]) -> Command[Any]:
     for what in ("flags", "outputs"):
         if update.get(what) is not None:
             update[what] = _values(tool, what, update[what])
+    if update.get("operations") is not None:
+        update["operations"] = operations_of(tool.name, update["operations"])
     for message in convert_to_messages(update.get("messages") or []):
         if isinstance(message, ToolMessage):
             _keepable(tool, message)

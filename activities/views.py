@@ -25,10 +25,12 @@ from langchain_core.messages import BaseMessage
 from crewlog.activities.recent import Recent
 from crewlog.activities.render import Quotes, Transcript, shortened
 from crewlog.activities.roots import Roots
+from crewlog.activities.windows import Cut, Log, cut
+from crewlog.definition.context import Window
 from crewlog.errors import LogRefused
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, is_artifact, item_of
 from crewlog.model import Json
-from crewlog.state.calls import View
+from crewlog.state.calls import StepCall, View
 from crewlog.state.journal import Batch
 from crewlog.state.logs import heads_before, links_of, message_of, source_of
 from crewlog.state.messages import message_from_json
@@ -39,12 +41,25 @@ CHARACTERS = 1024
 """Characters of a message that weigh as much as a short message."""
 ITEMS_KEPT = 128
 """Transcripts of items' steps that are kept of a run: as many as are at work, and some more."""
-Chain = list[tuple[int, ContentHash]]
-"""Positions and bodies of a log, oldest first."""
 
 
-class _At(NamedTuple):
-    """A head: the first `length` links of a chain."""
+class Chain(list[tuple[int, ContentHash]]):
+    """Positions and bodies of a log, oldest first. It only ever grows."""
+
+    def __init__(self, links: Iterable[tuple[int, ContentHash]] = ()) -> None:
+        super().__init__(links)
+        self.heads: list[ContentHash] = []
+        """The log's head after each."""
+
+    def until(self, length: int) -> Chain:
+        """The beginning of the log, for one that goes on otherwise."""
+        other = Chain(self[:length])
+        other.heads = self.heads[:length]
+        return other
+
+
+class LogAt(NamedTuple):
+    """A head: the first `length` links of a chain, which may grow behind it and is never cut."""
 
     chain: Chain
     length: int
@@ -57,10 +72,10 @@ class _Merged(Transcript):
 
     def __init__(self, agent: AgentName, quotes: Quotes, step: StepId | None, view: View) -> None:
         super().__init__(agent, quotes, step, view.was, view.after)
-        self.taken: dict[LogName, _At] = {}
+        self.taken: dict[LogName, LogAt] = {}
         self.position = 0
 
-    def fresh(self, view: Mapping[LogName, _At]) -> Chain | None:
+    def fresh(self, view: Mapping[LogName, LogAt]) -> list[tuple[int, ContentHash]] | None:
         """What is new in a view, by position; none where the view is not a continuation."""
         new: set[tuple[int, ContentHash]] = set()
         for log, at in view.items():
@@ -80,7 +95,7 @@ class _Run:
 
     def __init__(self, run: RunId) -> None:
         self.run = run
-        self.heads: dict[ContentHash, _At] = {}
+        self.heads: dict[ContentHash, LogAt] = {}
         self.roots = Roots(run)
         self.tips: dict[LogName, ContentHash] = {}
         """The head that was wanted last, by log."""
@@ -105,7 +120,7 @@ class _Run:
 
     def begins(self, root: ContentHash) -> None:
         """Remembers where a log begins that is not this run's own, or had another name."""
-        self.heads.setdefault(root, _At([], 0, root))
+        self.heads.setdefault(root, LogAt(Chain(), 0, root))
 
     def learn(
         self, head: ContentHash, previous: ContentHash, position: int, body: ContentHash
@@ -116,9 +131,10 @@ class _Run:
             return
         chain, length, root = before
         if length < len(chain):  # the log was forked, by a rollback
-            chain = chain[:length]
+            chain = chain.until(length)
         chain.append((position, body))
-        self.heads[head] = _At(chain, length + 1, root)
+        chain.heads.append(head)
+        self.heads[head] = LogAt(chain, length + 1, root)
 
     def parse(self, bodies: Mapping[ContentHash, Json]) -> None:
         for hash_, body in bodies.items():
@@ -129,7 +145,7 @@ class _Run:
     def take(self, merged: _Merged, position: int, body: ContentHash) -> None:
         """Adds the next message to a transcript, which may have it quoted: a copy of the text."""
         quotes = len(self.quotes)
-        merged.add(self.messages[body], body)
+        merged.add(self.messages[body], body, position)
         merged.position = position
         if len(self.quotes) > quotes:
             self.text += _characters(self.quotes[body]) // CHARACTERS
@@ -137,10 +153,10 @@ class _Run:
     def transcript(
         self,
         agent: AgentName,
-        logs: Mapping[LogName, _At],
+        logs: Mapping[LogName, LogAt],
         step: StepId | None,
         view: View,
-    ) -> tuple[_Merged, Chain]:
+    ) -> tuple[_Merged, list[tuple[int, ContentHash]]]:
         """The transcript that the view continues, a new one if need be, and what is new.
 
         Args:
@@ -201,14 +217,44 @@ class Hydrator:
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
+        merged = await self._hydrated(run, agent, view, batch, bodies, step, barred)
+        return merged.complete() if complete else merged.messages()
+
+    async def windowed(
+        self,
+        task: StepCall,
+        view: View,
+        window: Window,
+        barred: Collection[LogName],
+        *,
+        script: bool = False,
+    ) -> Cut:
+        """The messages of a call's view as a window shows them; see `hydrate`.
+
+        What it leaves out is told with it: summaries are made of that, and take their time.
+        """
+        run, step = task.run, task.step
+        merged = await self._hydrated(run, task.agent, view, task.batch, None, step, barred)
+        logs = {log: Log(at.chain, at.length) for log, at in merged.taken.items()}
+        messages = self._remembered(run).messages
+        return cut(merged, logs, messages, window, step, script=task.agent if script else "")
+
+    async def _hydrated(
+        self,
+        run: RunId,
+        agent: AgentName,
+        view: View,
+        batch: Batch,
+        bodies: Mapping[ContentHash, Json] | None,
+        step: StepId | None,
+        barred: Collection[LogName],
+    ) -> _Merged:
+        """The transcript of a view. Until its caller awaits something it is that of the view."""
         step = step if step is not None and item_of(step) else None
         known = self._remembered(run)
         self._learn(known, batch)
         known.parse(bodies or {})
-        logs = await self._logs(known, view, batch)
-        for log, at in logs.items():
-            if not await known.roots.prove(log, at.root, self._store, step, view.was):
-                raise _refused(known.roots.log_at(at.root, barred), log)
+        logs = await self._proven(known, view, batch, step, barred)
         _, fresh = known.transcript(agent, logs, step, view)
         await self._read_bodies(known, (body for _, body in fresh))
         merged, fresh = known.transcript(agent, logs, step, view)
@@ -220,7 +266,44 @@ class Hydrator:
         else:
             known.of_items.put(step, merged)
         self._count(known)
-        return merged.complete() if complete else merged.messages()
+        return merged
+
+    async def chains(
+        self, run: RunId, view: View, batch: Batch, *, barred: Collection[LogName] = ()
+    ) -> dict[LogName, LogAt]:
+        """The logs of a view as they are chained, of which no body is read: those of artifacts.
+
+        Args:
+            run: The run.
+            view: The logs, each at a head.
+            batch: Entries that may not have been in the store yet.
+            barred: Logs that the agent may not read, for the reason of a refusal.
+
+        Raises:
+            LogRefused: a head is that of another log than the view says, or of another run's.
+            StoreUnavailable: where what is missing cannot be read now.
+            StoreIncomplete: where what is missing is not in the store.
+        """
+        known = self._remembered(run)
+        self._learn(known, batch)
+        logs = await self._proven(known, view, batch, None, barred)
+        self._count(known)
+        return logs
+
+    async def _proven(
+        self,
+        known: _Run,
+        view: View,
+        batch: Batch,
+        step: StepId | None,
+        barred: Collection[LogName],
+    ) -> dict[LogName, LogAt]:
+        """The logs of a view, each of which is the one that it is said to be."""
+        logs = await self._logs(known, view, batch)
+        for log, at in logs.items():
+            if not await known.roots.prove(log, at.root, self._store, step, view.was):
+                raise _refused(known.roots.log_at(at.root, barred), log)
+        return logs
 
     def learn(self, run: RunId, batch: Batch) -> None:
         """Keeps what a batch that may never be stored tells: its links and its messages."""
@@ -263,7 +346,7 @@ class Hydrator:
             known.learn(link.head, link.previous, link.position, link.body)
         known.parse(dict(_inline(batch)))
 
-    async def _logs(self, known: _Run, view: View, batch: Batch) -> dict[LogName, _At]:
+    async def _logs(self, known: _Run, view: View, batch: Batch) -> dict[LogName, LogAt]:
         # The batch is being stored at the same time: only what was before it can be relied on.
         before = {
             log: heads_before(known.run, batch, log) or head for log, head in view.heads.items()

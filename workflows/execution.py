@@ -44,6 +44,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
     from crewlog.graph.expiring import expire
+    from crewlog.graph.inputs import inputs_of
     from crewlog.ids import RESERVED, CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
     from crewlog.state.answered import binding_of
@@ -643,6 +644,7 @@ class Execution:
             "batch": batch,
             "attempt": order.call.attempt,
             "position": 0 if batch.entries else engine.state.position,
+            "inputs": inputs_of(engine, order.agent, order.step),
         }
 
     def _failed(self, order: Order, position: int, cause: BaseException) -> Landed:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crewlog.client import Client, Run, connect
     from crewlog.definition.builders import Built, Place
+    from crewlog.definition.decisions import Decision, decision
     from crewlog.graph.builders import builder
     from crewlog.graph.choices import choose, route
     from crewlog.model import Model
+    from crewlog.operations import artifact_update
     from crewlog.prompt.compile import compile_prompt
     from crewlog.prompt.compiled import CompiledPrompt
     from crewlog.prompt.registry import Registry
@@ -25,16 +27,19 @@ __all__ = [
     "Built",
     "Client",
     "CompiledPrompt",
+    "Decision",
     "Model",
     "Place",
     "Registry",
     "Run",
     "__version__",
+    "artifact_update",
     "builder",
     "choose",
     "compile_prompt",
     "connect",
     "current_call",
+    "decision",
     "route",
 ]
 
@@ -43,14 +48,17 @@ _HOME = {
     "Client": "crewlog.client",
     "CompiledPrompt": "crewlog.prompt.compiled",
     "Model": "crewlog.model",
+    "Decision": "crewlog.definition.decisions",
     "Place": "crewlog.definition.builders",
     "Registry": "crewlog.prompt.registry",
     "Run": "crewlog.client",
+    "artifact_update": "crewlog.operations",
     "builder": "crewlog.graph.builders",
     "choose": "crewlog.graph.choices",
     "compile_prompt": "crewlog.prompt.compile",
     "connect": "crewlog.client",
     "current_call": "crewlog.tool_call",
+    "decision": "crewlog.definition.decisions",
     "route": "crewlog.graph.choices",
 }
 

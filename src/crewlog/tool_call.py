@@ -13,6 +13,7 @@ plain functions in, so `current_call` works there as well as in async tools.
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Callable, Generator, Mapping
@@ -25,7 +26,10 @@ from typing import IO, TYPE_CHECKING, Any
 from crewlog.errors import ToolFailed, UsageError
 from crewlog.guarded.files import open_within, resolve_within
 from crewlog.ids import AgentName, CallKey, RunId, StepId, ToolName
+from crewlog.model import Json
 from crewlog.secrets import resolve
+from crewlog.state.artifacts import NotApplied
+from crewlog.state.artifacts import at as part_at
 from crewlog.state.hashing import hash_bytes
 
 if TYPE_CHECKING:
@@ -56,6 +60,8 @@ class ToolCall:
     """The tool's name in the crew."""
     attempt: int = 1
     """Which try this is, from 1."""
+    timeout: float | None = None
+    """Seconds that one try may take, as the crew says; none where nobody does."""
     workspace: Path
     """The run's folder. It exists."""
     paths: tuple[str, ...] = ()
@@ -64,6 +70,9 @@ class ToolCall:
     """Hosts that the tool may reach; empty means none."""
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
     """The references of the tool's secrets, by the names that it knows them by."""
+    artifacts: Mapping[str, Json] = field(default_factory=dict[str, Json], repr=False)
+    """The artifacts that the agent sees, as they were when the call was made. Read them by
+    `artifact`: what is here is shared."""
     beat: Callable[..., None] = field(default=_no_heartbeat, repr=False, compare=False)
     """Who is told of heartbeats."""
     stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
@@ -94,6 +103,32 @@ class ToolCall:
                 remedy=f"It declares: {', '.join(self.secrets) or 'none'}.",
             )
         return resolve(self.secrets[name])
+
+    def artifact(self, name: str, path: str = "") -> Json:
+        """A copy of an artifact as it was when the call was made, or of a part of it.
+
+        It changes by the operations that the tool returns, see `crewlog.operations`; what is done
+        to the copy is lost. A part of a large artifact is quicker to get than the whole.
+
+        Args:
+            name: The artifact.
+            path: A JSON pointer: `/nodes/3`; empty for the whole.
+
+        Raises:
+            ToolFailed: the agent sees no such artifact, or it has no such part.
+        """
+        if name not in self.artifacts:
+            raise ToolFailed(
+                f"{self.agent!r} sees no artifact {name!r}",
+                remedy=f"It sees: {', '.join(self.artifacts) or 'none'}.",
+            )
+        try:
+            return json.loads(json.dumps(part_at(self.artifacts[name], path)))
+        except NotApplied as why:
+            raise ToolFailed(
+                f"the artifact {name!r} has nothing at {path!r}: {why}",
+                remedy="Look at the whole first: artifact(name).",
+            ) from None
 
     def resolve(self, relative: str | Path) -> Path:
         """The absolute path of a file in the workspace, whether it exists or not.

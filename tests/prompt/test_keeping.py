@@ -42,6 +42,7 @@ OF_CREW: dict[str, Any] = {
     "limits": {"steps": 50, "tokens": 1000, "cost": 2.5, "wall": "1h", "parallel": 3},
     "interrupts": {"people": ["ana"], "approve_risk": "high", "expires": "2h"},
     "checkpoints": {"keep_last": 3},
+    "window": {"last": 20, "summary": "extract"},
     "memory": {"read": {"public": ["editor"]}, "write": {}, "retention": "30d"},
     "approval": "required",
     "policy": {"mode": "signed", "principals": {"ada": {"key": KEY, "rights": ["grant"]}}},
@@ -65,6 +66,9 @@ OF_AGENT: dict[str, Any] = {
     "enabled": False,
     "pattern": "review_loop",
     "parent": "editor",
+    "window": {"last": 5},
+    "inputs": ["editor.text"],
+    "shares": ["channel:drafts"],
 }
 OF_TOOL: dict[str, Any] = {
     "run": "m:other",
@@ -175,6 +179,7 @@ def test_what_a_registry_would_take_from_a_tool(key: str) -> None:
 @pytest.mark.parametrize("key", sorted(key for key, how in AGENT.items() if how == "stands"))
 def test_what_a_registry_would_take_from_an_agent(key: str) -> None:
     other = {"reads": ["channel:x"], "writes": ["channel:x"], "ask_below": 0.2, "parent": "x"}
+    other["shares"] = ["channel:x"]
     base = crew_with(
         agents={"writer": {"prompt": "W.", key: OF_AGENT[key]}, "editor": {"prompt": "E."}}
     )

@@ -79,3 +79,21 @@ def may_see(
     return Decision(
         allowed=False, reason=f"it is for who reads {listed(logs, 'or')}, and {agent!r} does not"
     )
+
+
+def may_be_given(
+    agent: AgentName,
+    logs: Collection[LogName],
+    *,
+    reads: Collection[LogName],
+    step: StepId | None = None,
+) -> Decision:
+    """Whether an agent may be given an output that it asks for by name, under `inputs`.
+
+    As `may_see`; and what is for an agent by name reaches it also where it reads no log: that keeps
+    transcripts short, and nobody else is meant.
+    """
+    for log in logs:
+        if agent in named_readers(log):
+            return Decision(allowed=True, reason=f"{log!r} names {agent!r}")
+    return may_see(agent, logs, reads=reads, step=step)

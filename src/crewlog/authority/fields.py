@@ -56,7 +56,9 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "limits": "inner",
         "interrupts": "same",
         "checkpoints": "free",
+        "conversation": "free",
         "memory": "same",
+        "window": "free",  # of what its agents may read, how much they are shown
         "approval": "order",
         "policy": "same",
     },
@@ -81,6 +83,9 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "enabled": "own",
         "pattern": "free",  # what it stands for is compared
         "parent": "own",
+        "window": "free",
+        "inputs": "own",
+        "shares": "own",
         "scratch": "free",  # notes of its own, in this run
     },
     ToolDefinition: {

@@ -16,6 +16,8 @@ from typing import Any
 from crewlog.authority.fields import ORDER, SETTINGS, way_of
 from crewlog.authority.guards import Names, deciding_names, unguarded
 from crewlog.content import canonical
+from crewlog.definition.agent_outputs import outputs_of
+from crewlog.definition.context_checks import summary_models
 from crewlog.definition.expand import expand
 from crewlog.definition.model import AgentDefinition, AskPhase, CrewDefinition, ToolDefinition
 from crewlog.definition.phases import phases
@@ -40,6 +42,10 @@ def _ways(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
     yield from _deciding(old, new, decide)
     yield from unguarded(old, new)
     models = {agent.model or old.model for agent in old.agents.values()} | {old.model}
+    models |= {model for model, _ in summary_models(old)}
+    for summing, _ in summary_models(new):
+        if summing not in models:
+            yield f"the model {summing}, which the crew did not use, sums up what agents have said"
     for name, agent in new.agents.items():
         yield from _agent(name, old.agents.get(name), agent, decide)
         if (model := agent.model or new.model) not in models:
@@ -245,6 +251,7 @@ def _agent(
         for log in of(new):
             if log not in of(before):
                 yield f"agent {name} {verb} {log}"
+    yield from _given(name, before, new)
     yield from _fields(before, new, f"agent {name}: ")
     yield from _settings(name, before.model_settings, new.model_settings)
     if before.parent is not None and before.parent != new.parent:
@@ -254,15 +261,28 @@ def _agent(
     yield from _sets(name, before, new, decide)
 
 
+def _given(name: str, old: AgentDefinition, new: AgentDefinition) -> Iterator[str]:
+    """What an agent is shown by name, and with whom it shares its outputs."""
+    for each in new.inputs:
+        if not any(was.from_ == each.from_ and was.where in ({}, each.where) for was in old.inputs):
+            yield f"agent {name} is shown {each.from_}"
+    if old.shares is None and new.shares is None:
+        return  # with those that it writes to
+    before = old.writes if old.shares is None else old.shares
+    for log in new.writes if new.shares is None else new.shares:
+        if log not in before:
+            yield f"agent {name} shares its outputs with {log}"
+
+
 def _sets(name: str, old: AgentDefinition, new: AgentDefinition, decide: Names) -> Iterator[str]:
     """What an agent may set that decides, where it may by now and could not, or the reverse."""
     flags = {*old.writes_flags} ^ {*new.writes_flags}
-    outputs = {(name, key) for key in {*old.outputs} ^ {*new.outputs}}
+    outputs = {(name, key) for key in {*outputs_of(old)} ^ {*outputs_of(new)}}
     changed = sorted((flags & decide.flags) | {key for _, key in outputs & decide.outputs})
     for key in changed:
         yield f"agent {name} sets {key}, or does no longer, which a condition reads"
     decides = {*old.writes_flags} & decide.flags or {
-        (name, key) for key in old.outputs
+        (name, key) for key in outputs_of(old)
     } & decide.outputs
     if old.enabled and not new.enabled and decides:
         yield f"agent {name} takes no part any more, and sets what a condition reads"

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from crewlog.definition.context_checks import summary_models
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.reaching import mcp_tool
@@ -76,6 +77,10 @@ def _used(crew: CrewDefinition) -> Iterator[tuple[Place, str]]:
         if model and model not in seen and not agent.does:
             seen.add(model)
             yield (("agents", name, "model") if agent.model else ("model",)), model
+    for model, path in summary_models(crew):
+        if model not in seen:
+            seen.add(model)
+            yield path, model
 
 
 def _models(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:

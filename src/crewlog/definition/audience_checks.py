@@ -23,7 +23,7 @@ _AGENTS = "Agents are under 'agents:'."
 def log_findings(agents: Mapping[str, AgentDefinition]) -> Iterator[Finding]:
     """What is wrong with the logs that agents list by themselves, in whatever offers them."""
     for name, agent in agents.items():
-        for key, logs in (("reads", agent.reads), ("writes", agent.writes)):
+        for key, logs in _listed(agent):
             for i, log in enumerate(logs):
                 path: Path = ("agents", name, key, i)
                 if not _LOG.fullmatch(log):
@@ -33,6 +33,11 @@ def log_findings(agents: Mapping[str, AgentDefinition]) -> Iterator[Finding]:
                 elif log.startswith(PRIVATE) and log != f"{PRIVATE}{name}":
                     say = f"agent {name!r} {key} {log!r}, which only {log[8:]!r} may"
                     yield Finding(path, say, "Share through public, group:NAME or channel:NAME.")
+
+
+def _listed(agent: AgentDefinition) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The logs that an agent lists, by the key at which it does."""
+    return (("reads", agent.reads), ("writes", agent.writes), ("shares", agent.shares or ()))
 
 
 def audience_findings(crew: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
@@ -87,12 +92,12 @@ def _groups(crew: CrewDefinition, log: str) -> str:
 def _lists(crew: CrewDefinition, audiences: Audiences, name: str) -> Iterator[Finding]:
     """Logs that an agent lists and is not among the readers or writers of."""
     agent = crew.agents[name]
-    for key, logs in (("reads", agent.reads), ("writes", agent.writes)):
+    for key, logs in _listed(agent):
         for i, log in enumerate(logs):
             path: Path = ("agents", name, key, i)
             if log.startswith(PRIVATE) or not _LOG.fullmatch(log):
                 continue  # said where it stands by itself
-            named = audiences.named(log, write=key == "writes")
+            named = audiences.named(log, write=key != "reads")
             if unknown := [each for each in named_readers(log) if each not in crew.agents]:
                 yield _unknown_reader(crew, name, key, path, log, unknown[0])
             elif log.startswith(GROUP) and crew.groups and log[6:] not in crew.groups:
@@ -114,7 +119,7 @@ def _unknown_reader(
 def _not_among(
     crew: CrewDefinition, name: str, key: str, path: Path, log: str, named: tuple[str, ...]
 ) -> Finding:
-    does = "read" if key == "reads" else "write"
+    does = "read" if key == "reads" else "write"  # who shares outputs with a log writes to it
     whom = f"{'only ' if named else ''}{listed(map(repr, named)) or 'nobody'}"
     say = f"agent {name!r} {key} {log!r}, which {whom} may {does}"
     if log.startswith(GROUP):

@@ -118,7 +118,8 @@ class Audiences:
         found = [PUBLIC, *(f"{GROUP}{name}" for name in crew.groups)]
         found += [f"{CHANNEL}{name}" for name in crew.logs]
         for agent in crew.agents.values():
-            found += (log for log in (*agent.reads, *agent.writes) if not log.startswith(PRIVATE))
+            named = (*agent.reads, *agent.writes, *(agent.shares or ()))
+            found += (log for log in named if not log.startswith(PRIVATE))
         return tuple(dict.fromkeys(found))
 
     def reads(self, agent: str) -> tuple[str, ...]:
@@ -134,6 +135,14 @@ class Audiences:
         """The logs that an agent's final messages go to: those it lists, as far as it may."""
         own = self._crew.agents[agent].writes
         return tuple(log for log in dict.fromkeys(own) if not self.no_writer(agent, log))
+
+    def shares(self, agent: str) -> tuple[str, ...]:
+        """The logs whose readers may see an agent's outputs, besides itself."""
+        own = self._crew.agents[agent].shares
+        if own is None:
+            return self.writes(agent)
+        named = {log: self.named(log, write=True) for log in own}
+        return tuple(log for log, who in named.items() if who is None or agent in who)
 
     def readers(self, log: str) -> tuple[str, ...]:
         """The agents that read a log."""
@@ -165,6 +174,8 @@ def without_reader(agents: Mapping[str, AgentDefinition], name: str) -> dict[str
             update={
                 "reads": tuple(_without(agent.reads, name)),
                 "writes": tuple(_without(agent.writes, name)),
+                "shares": None if agent.shares is None else tuple(_without(agent.shares, name)),
+                "inputs": tuple(i for i in agent.inputs if (i.output or ("",))[0] != name),
             }
         )
         for each, agent in agents.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from crewlog.definition.context_checks import summary_models
 from crewlog.definition.findings import Finding, Path
 from crewlog.definition.model import CrewDefinition
 
@@ -43,6 +44,7 @@ def price_findings(definition: CrewDefinition) -> Iterator[Finding]:
         return
     named: list[tuple[str | None, Path]] = [(definition.model, ("model",))]
     named += [(a.model, ("agents", name, "model")) for name, a in definition.agents.items()]
+    named += summary_models(definition)
     for model, path in named:
         if model is not None and cost_of(model, 1, 1) is None:
             say = f"the price of {model!r} is not known: its calls do not count for limits.cost"

@@ -17,10 +17,12 @@ from crewlog.authority.permissions import (
 )
 from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
 from crewlog.definition.conditions import Condition, holds
+from crewlog.definition.context import WHOLE
 from crewlog.definition.quotas import quota_of
 from crewlog.graph.artifacts import artifact_heads
 from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
+    PUBLIC,
     AgentName,
     FlagName,
     InterruptId,
@@ -50,6 +52,14 @@ _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 def new(_patch: str) -> bool:
     """Whether a run does something as this build does, where nobody replays it: it does."""
     return True
+
+
+def message_body(text: str, *, by: str, message_id: str) -> dict[str, Json]:
+    """A message of people, as logs have it."""
+    body: dict[str, Json] = {"type": "human", "content": text, "id": message_id}
+    if by:
+        body["name"] = by
+    return body
 
 
 def switched_off(agent: AgentName) -> str:
@@ -102,12 +112,12 @@ class RunFacts:
         command: str | None = None,
     ) -> None:
         """Adds a message of people to a log, or to several."""
-        body: dict[str, Json] = {"type": "human", "content": text, "id": message_id}
-        if by:
-            body["name"] = by
+        body = message_body(text, by=by, message_id=message_id)
         logs = to if isinstance(to, tuple) else (to,)
         ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
-        self.record(j.MessageAdded, ref=ref, by=by, command=command)
+        wanted = any(WHOLE in each.inputs for each in self.plan.agents.values())
+        asks = wanted and PUBLIC in logs
+        self.record(j.MessageAdded, ref=ref, by=by, command=command, asks=asks)
 
     def ask(
         self,

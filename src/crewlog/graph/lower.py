@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.authority.rules import rule_words
 from crewlog.authority.rules import rules_of as call_rules
+from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.audiences import Audiences
 from crewlog.definition.conditions import (
     AllOf,
@@ -23,11 +24,15 @@ from crewlog.definition.conditions import (
     render_condition,
 )
 from crewlog.definition.content import definition_hash
+from crewlog.definition.context import SUMMING
+from crewlog.definition.context_checks import window_of
+from crewlog.definition.decisions import reply_fields
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
 from crewlog.definition.interrupting import approvals_of
 from crewlog.definition.model import (
     MEMORY_TOOLS,
+    AgentDefinition,
     AgentPhase,
     AskPhase,
     BuilderPhase,
@@ -39,6 +44,7 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.parent_checks import ancestors
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.reading import Form
 from crewlog.definition.times import duration_words, time_words
 from crewlog.definition.validate import check
 from crewlog.errors import InternalError, InvalidDefinition
@@ -55,6 +61,7 @@ from crewlog.graph.plan import (
     GraphPlan,
     Join,
     PlanNode,
+    ReplyRules,
     Route,
     ToolRules,
     Wait,
@@ -126,6 +133,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             *_crew_rules(definition),
         ),
         limits=definition.limits,
+        conversation=definition.conversation,
         interrupts=definition.interrupts,
         policy=definition.policy,
     )
@@ -218,19 +226,23 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         tools += [
             f"memory_{way}" for way in WAYS if memory_scopes(definition, AgentName(name), way)
         ]
+    outputs = outputs_of(agent)
     return AgentRules(
         tools=tuple(ToolName(tool) for tool in tools),
         reads=reads,
         writes=writes,
-        outputs=agent.outputs,
-        shares=_shares(AgentName(name), reads, writes) if agent.outputs else (),
+        outputs=outputs,
+        shares=_shares(AgentName(name), reads, audiences.shares(name)) if outputs else (),
         flags=tuple(FlagName(flag) for flag in agent.writes_flags),
         max_calls=agent.max_calls,
-        timeout=agent.timeout,
+        reply=_reply_rules(name, definition),
+        on_cap=agent.on_cap,
+        timeout=agent.timeout + _summing(definition, agent),
         heartbeat=agent.heartbeat,
         retry=agent.retry,
         on_error=agent.on_error,
         ask_below=agent.ask_below,
+        inputs=tuple(dict.fromkeys(each.from_ for each in agent.inputs)),
         enabled=agent.enabled,
         within=tuple(AgentName(each) for each in ancestors(definition, name)),
         does=agent.does,
@@ -238,12 +250,33 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
     )
 
 
+def _reply_rules(name: str, definition: CrewDefinition) -> ReplyRules | None:
+    """The form of an agent's replies; a fallback is filled in, as a reply of the model would be."""
+    reply = definition.agents[name].reply
+    if reply is None:
+        return None
+    fallback = None if reply.fallback is None else Form.of(definition, name).fields_of_fallback()
+    return ReplyRules(
+        decision=reply.decision or "",
+        tries=reply.tries,
+        fields=reply_fields(reply),
+        fallback=fallback,
+    )
+
+
+def _summing(definition: CrewDefinition, agent: AgentDefinition) -> float:
+    """Seconds that a model may take before an agent's own, which sums up for it."""
+    window = window_of(definition, agent)
+    return SUMMING if window is not None and window.model is not None else 0.0
+
+
 Logs = tuple[LogName, ...]
 
 
-def _shares(agent: AgentName, reads: Logs, writes: Logs) -> Logs:
+def _shares(agent: AgentName, reads: Logs, shared: tuple[str, ...]) -> Logs:
     """The logs whose readers may see an agent's outputs, itself among them."""
-    return () if writes == (PUBLIC,) and PUBLIC in reads else (*writes, private_log(agent))
+    logs = tuple(LogName(log) for log in shared)
+    return () if logs == (PUBLIC,) and PUBLIC in reads else (*logs, private_log(agent))
 
 
 def _memory_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:

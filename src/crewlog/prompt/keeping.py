@@ -56,6 +56,7 @@ CREW: dict[str, How] = {
     "interrupts": "joined",
     "checkpoints": "kept",
     "memory": "kept",
+    "window": "kept",
     "approval": "stands",
     "policy": "kept",
 }
@@ -69,7 +70,9 @@ AGENT: dict[str, How] = {
     "writes": "stands",
     "outputs": "joined",
     "writes_flags": "joined",
+    "reply": "stands",
     "max_calls": "unless",
+    "on_cap": "unless",
     "timeout": "unless",
     "heartbeat": "unless",
     "retry": "unless",
@@ -78,6 +81,9 @@ AGENT: dict[str, How] = {
     "enabled": "unless",
     "pattern": "unless",
     "parent": "stands",
+    "window": "unless",
+    "inputs": "unless",
+    "shares": "stands",
     "scratch": "unless",
 }
 TOOL: dict[str, How] = {
@@ -445,7 +451,7 @@ def _of_agent(base: CrewDefinition, name: str) -> Iterator[_At]:
         if name in (named or ()):
             yield ("approvals", tool), f"approvals of {tool!r} name"
     yield from _in_audiences(base, name)
-    for key in ("ask_below", "parent"):
+    for key in ("ask_below", "parent", "reply"):
         if getattr(base.agents[name], key) is not None:
             yield ("agents", name, key), f"{key!r} is set of"
 

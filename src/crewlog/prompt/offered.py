@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from crewlog.definition.context_checks import summary_models
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.load import CREW
 from crewlog.definition.model import BuilderPhase, CrewDefinition, Limits, ToolDefinition
@@ -109,6 +110,7 @@ def _models(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:
     own = [agent.model for agent in registry.agents.values() if agent.model]
     named: list[tuple[Path, str | None]] = [(("model",), crew.model)]
     named += [(("agents", name, "model"), agent.model) for name, agent in crew.agents.items()]
+    named += [(path, model) for model, path in summary_models(crew)]
     for path, model in named:
         if model is not None and model not in offered and model not in own:
             there = f"It offers: {', '.join(offered)}." if offered else "It offers none."

@@ -31,6 +31,8 @@ OPERATIONS = ("add", "replace", "remove", "test", "merge")
 """What an operation may do."""
 MOST = 1_000
 """Operations that one call may return."""
+LARGEST_CALL = 1024 * 1024
+"""Bytes of JSON of one call's operations."""
 LARGEST = 8 * 1024 * 1024
 """Bytes of JSON that an artifact may have."""
 LONGEST_PATH = 2_000
@@ -158,6 +160,26 @@ def at(value: Json, path: str) -> Json:
 
 class NotApplied(Exception):
     """An operation does not apply; why."""
+
+
+def body_of(
+    id_: str, agent: str, operations: Sequence[Mapping[str, Json]], initial: Json = None
+) -> dict[str, Json]:
+    """The body that an artifact's log has of a call.
+
+    Args:
+        id_: The call: `builder#1/3`.
+        agent: Whose it is.
+        operations: What it does.
+        initial: What the artifact was before anybody changed it; none where somebody has.
+    """
+    body: dict[str, Json] = {
+        "type": "operations",
+        "id": id_,
+        "by": agent,
+        "operations": [dict(each) for each in operations],
+    }
+    return body if initial in (None, {}) else {**body, "initial": initial}
 
 
 # -- paths -----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ These are durable data: histories hold them. A field may be added with a default
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -25,6 +26,7 @@ from crewlog.ids import (
     call_key,
 )
 from crewlog.model import Json, Model
+from crewlog.state.context import Given, Windowed
 from crewlog.state.journal import Batch
 from crewlog.state.model import CommandOutcome, Item, PromptRemark, Usage
 from crewlog.state.told import asked_tools, model_of, used
@@ -55,6 +57,13 @@ class View(Model):
     after: tuple[int, ...] = ()
     """Of an item's step: the items of its visit that it waited for. What its agent said of them is
     shown, as what somebody else said."""
+
+    def without(self, which: Callable[[LogName], bool]) -> View:
+        """The view without some logs."""
+        if not any(map(which, self.heads)):
+            return self
+        heads = {log: head for log, head in self.heads.items() if not which(log)}
+        return self.model_copy(update={"heads": heads})
 
 
 class StartUse(Model):
@@ -162,6 +171,8 @@ class StepCall(Model):
     """Which try, counting those that people asked for. The idempotency key is the same for all."""
     position: int = 0
     """The journal position when it was scheduled, where the batch does not tell."""
+    inputs: tuple[Given, ...] = ()
+    """What the agent asks for under `inputs`, as far as it is set and the agent may be given it."""
 
     @property
     def knows(self) -> int:
@@ -233,6 +244,30 @@ class Answer(Model):
         return {key: value for key, value in data.items() if told.get(key) != value}
 
 
+INLINE_BYTES = 256
+"""Bytes of an output's JSON that the journal and the state have themselves; larger ones are bodies
+that they name."""
+
+
+class OutputValue(Model):
+    """An output that a call set: inline where its JSON is at most 256 bytes, else by its body."""
+
+    key: str
+    value: Json = None
+    body: ContentHash | None = None
+    content: Json = None
+    """The large value itself, once, for the history."""
+
+
+class ReadReply(Model):
+    """What a final message says, where it must be of a form: its fields, as outputs."""
+
+    how: Literal["json", "lenient"] = "json"
+    """Exactly as asked, or it was clear what was meant."""
+    outputs: tuple[OutputValue, ...] = ()
+    """The fields that it has."""
+
+
 class ModelResult(Answer):
     """A model's reply."""
 
@@ -241,7 +276,13 @@ class ModelResult(Answer):
     model: str = ""
     """The model that answered, as it names itself."""
     usage: Usage = Usage()
-    """This call's usage; `calls` is 1."""
+    """This call's usage; `calls` is 1, and one more for every summary that it had made."""
+    window: Windowed | None = None
+    """What a window left out of its prompt; none where nothing."""
+    reply: ReadReply | None = None
+    """What it says, where it is the last of the turn and must be of a form."""
+    faults: tuple[str, ...] = ()
+    """Why it is not of that form."""
     settled: tuple[SettledOperations, ...] = ()
     """What became of operations that were not settled: those of which some do not apply."""
 
@@ -314,16 +355,6 @@ def claim_key(run: RunId, task: CallTool) -> str:
 def owner_of(execution: str, activity: str, attempt: int) -> str:
     """The name of one try: of an activity, in an execution."""
     return f"{execution}/{activity}/{attempt}"
-
-
-class OutputValue(Model):
-    """An output that a tool set: inline where its JSON is at most 256 bytes, else by its body."""
-
-    key: str
-    value: Json = None
-    body: ContentHash | None = None
-    content: Json = None
-    """The large value itself, once, for the history."""
 
 
 class ArtifactChange(Model):

@@ -26,6 +26,7 @@ from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     BaseMessage,
+    HumanMessage,
     InvalidToolCall,
     ToolCall,
     ToolMessage,
@@ -137,6 +138,9 @@ class _Caller:
     call: int
     attempt: int
     asked: int
+    earlier: tuple[tuple[str, str], ...] = ()
+    """What was said before each reply of the agent's that its prompt does not hold, and by whom:
+    `tool` or `people`."""
 
     @staticmethod
     def of(metadata: Mapping[str, Any]) -> _Caller:
@@ -147,6 +151,7 @@ class _Caller:
             call=int(metadata.get("call", 0)),
             attempt=int(metadata.get("attempt", 1)),
             asked=int(metadata.get("asked", 1)),
+            earlier=tuple((by, said) for by, said in metadata.get("earlier", ())),
         )
 
 
@@ -256,6 +261,8 @@ class ScriptedChatModel(BaseChatModel):
         reply = _matching(matched, messages[-1])
         if reply is None:
             number = _replies_in_order(matched, messages, caller.agent)
+            # Replies that a window left out were said, too.
+            number += sum(_matching(matched, _said(*each)) is None for each in caller.earlier)
             if number >= len(ordered):
                 raise ModelRefused(
                     f"the script {self.file!r} has no reply {number + 1} for {caller.agent!r}",
@@ -283,6 +290,10 @@ def _matching(matched: Sequence[Reply], last: BaseMessage) -> Reply | None:
     kind = "tool" if isinstance(last, ToolMessage) else "people"
     fitting = (r for r in matched if r.entry.of in (None, kind))
     return next((r for r in fitting if re.search(r.entry.when or "", last.text)), None)
+
+
+def _said(by: str, text: str) -> BaseMessage:
+    return ToolMessage(text, tool_call_id="") if by == "tool" else HumanMessage(text)
 
 
 def _replies_in_order(matched: Sequence[Reply], messages: list[BaseMessage], agent: str) -> int:

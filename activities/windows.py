@@ -1,0 +1,245 @@
+"""What a window shows of a transcript: which groups stay, and what a summary stands for.
+
+Without a summary the last groups are shown, as many as the window says. With one, a group that is
+left out is one that summaries cover, and these cover logs by whole chunks of `CHUNK` messages from
+their beginnings: so all agents that read a log share its summaries, whatever their windows are, and
+a prompt begins the same until the next chunk is full. What no chunk covers yet is shown, or, where
+tokens forbid that, its beginning is.
+
+A summary is made of one log, so it tells nobody what another log says; and where a transcript hides
+something of a log, as what the agent says about other items, that log is covered no further.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from crewlog.activities.render import Transcript
+from crewlog.definition.context import OFF, Window
+from crewlog.ids import ContentHash, LogName, StepId
+
+if TYPE_CHECKING:
+    from crewlog.activities.views import Chain
+
+CHUNK = 8
+"""Messages of a log that a summary covers more than the one before."""
+MOST_UNCOVERED = 2 * CHUNK
+"""Groups that are shown besides those of the window, since no chunk covers them: the newest."""
+CHARACTERS = 4
+"""Characters of a token, where nobody counts them."""
+STEADY = 4
+"""Into how many parts the tokens of a window are divided: where it begins moves by one of them."""
+_SHORTEST = 200
+"""Characters that are left of a text that does not fit."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log of a view: the first `length` links of a chain."""
+
+    chain: Chain
+    length: int
+
+
+@dataclass(frozen=True)
+class Covered:
+    """The beginning of a log, for which a summary is to stand."""
+
+    log: LogName
+    chain: Chain
+    length: int
+    """How many messages: a multiple of `CHUNK`."""
+    messages: Mapping[ContentHash, BaseMessage]
+    """The messages of all of the run's logs, by body."""
+
+    @property
+    def head(self) -> ContentHash:
+        """The log's head at the end of it."""
+        return self.chain.heads[self.length - 1]
+
+    def said(self, start: int, end: int) -> list[BaseMessage]:
+        """Some of its messages."""
+        return [self.messages[body] for _, body in self.chain[start:end]]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A transcript as a window shows it."""
+
+    shown: list[BaseMessage]
+    """What is shown, in order."""
+    left_out: int = 0
+    """How many groups are not."""
+    earlier: tuple[tuple[str, str], ...] = ()
+    """What was said right before each reply of the agent's own among these, where it was asked,
+    with who said it: `tool` or `people`."""
+    covered: tuple[Covered, ...] = ()
+    """The beginnings of logs for which summaries stand, the public one first."""
+    gap: tuple[BaseMessage, ...] = ()
+    """Messages that are left out though no summary is to stand for them: their beginnings do."""
+    summed_up: int = 0
+    """How many of the groups that are left out summaries stand for."""
+
+
+def cut(
+    transcript: Transcript,
+    logs: Mapping[LogName, Log],
+    messages: Mapping[ContentHash, BaseMessage],
+    window: Window,
+    step: StepId,
+    *,
+    script: str = "",
+) -> Cut:
+    """A transcript as a window shows it.
+
+    Args:
+        transcript: All that the agent sees.
+        logs: The logs that it is made of.
+        messages: Their messages, by body.
+        window: The window.
+        step: The step: what the agent says in it is its present turn.
+        script: The agent, where a script is its model, which goes by all replies that there were.
+    """
+    total = len(transcript)
+    present = transcript.spots.own.get(step, total)
+    forced = _by_tokens(transcript, window.tokens) if window.tokens is not None else 0
+    start = max(forced, 0 if window.last is None else max(0, present - window.last))
+    if start <= 0:
+        return Cut(_fitted(transcript, 0, total, window))
+    pinned = _people_said_last(transcript, start, present)
+    covered, uncovered = (
+        ((), []) if window.summary == OFF else _coverage(transcript, logs, messages, start)
+    )
+    newest = [i for i in uncovered if i != pinned][-MOST_UNCOVERED:]
+    kept = {i for i in newest if i >= forced}
+    before = sorted(kept if pinned is None else {*kept, pinned})
+    shown = [
+        _shortened(each, window.tokens * CHARACTERS // 2) if window.tokens is not None else each
+        for i in before
+        for each in transcript.group(i)
+    ]
+    left_out = start - len(before)
+    return Cut(
+        shown=shown + _fitted(transcript, start, total, window),
+        left_out=left_out,
+        earlier=tuple(_earlier(transcript, start, before, script)) if script else (),
+        covered=covered,
+        gap=tuple(each for i in newest if i < forced for each in transcript.group(i)),
+        summed_up=left_out - len({*uncovered} - {*before}) if covered else 0,
+    )
+
+
+def _people_said_last(transcript: Transcript, start: int, present: int) -> int | None:
+    """The last group of people's before the present turn, where it would not be shown."""
+    people = transcript.spots.people
+    at = bisect_left(people, present)
+    return people[at - 1] if at and people[at - 1] < start else None
+
+
+def _earlier(
+    transcript: Transcript, start: int, shown: Collection[int], agent: str
+) -> Iterator[tuple[str, str]]:
+    before = ("people", "")
+    for i in range(start):
+        for message in transcript.group(i):
+            if i not in shown and isinstance(message, AIMessage) and message.name == agent:
+                yield before
+            before = ("tool" if isinstance(message, ToolMessage) else "people", message.text)
+
+
+# -- tokens -----------------------------------------------------------------------------------
+
+
+def _by_tokens(transcript: Transcript, most: int) -> int:
+    """The first group that is shown where all that are shown have so many tokens at most.
+
+    It moves by a part of them at a time: while it stays, prompts begin the same.
+    """
+    sums = _sums(transcript)
+    total = len(sums) - 1
+    if sums[total] <= most:
+        return 0
+    fits = bisect_left(sums, sums[total] - most)
+    part = max(1, most // STEADY)
+    steady = next((i for i in range(fits, total) if sums[i] // part > sums[i - 1] // part), fits)
+    return min(steady, total - 1)
+
+
+def _sums(transcript: Transcript) -> list[int]:
+    sums = transcript.spots.sums
+    for i in range(len(sums) - 1, len(transcript)):
+        sums.append(sums[i] + sum(map(tokens_of, transcript.group(i))))
+    return sums
+
+
+def tokens_of(message: BaseMessage) -> int:
+    """The tokens of a message, by its characters."""
+    content: Any = message.content  # pyright: ignore[reportUnknownMemberType]
+    said = content if isinstance(content, str) else json.dumps(content, default=str)
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    return 1 + (len(said) + (len(json.dumps(calls, default=str)) if calls else 0)) // CHARACTERS
+
+
+def _fitted(transcript: Transcript, start: int, total: int, window: Window) -> list[BaseMessage]:
+    """The groups from one on; a last one that alone is too long has its texts cut."""
+    groups = [transcript.group(i) for i in range(start, total)]
+    if window.tokens is not None and len(groups) == 1:
+        tokens = [tokens_of(each) for each in groups[0]]
+        if sum(tokens) > window.tokens:
+            most = max(_SHORTEST, window.tokens * CHARACTERS // len(tokens))
+            return [_shortened(each, most) for each in groups[0]]
+    return [each for group in groups for each in group]
+
+
+def _shortened(message: BaseMessage, most: int) -> BaseMessage:
+    content: Any = message.content  # pyright: ignore[reportUnknownMemberType]
+    if not isinstance(content, str) or len(content) <= most:
+        return message
+    text = f"{content[:most]}\n[Cut here: {len(content):,} characters in all.]"
+    return message.model_copy(update={"content": text})
+
+
+# -- what summaries stand for -----------------------------------------------------------------
+
+
+def _coverage(
+    transcript: Transcript,
+    logs: Mapping[LogName, Log],
+    messages: Mapping[ContentHash, BaseMessage],
+    start: int,
+) -> tuple[tuple[Covered, ...], list[int]]:
+    """The beginnings that summaries stand for, and the groups before `start` that none covers."""
+    spots = transcript.spots
+    end = spots.first[start] if start < len(transcript) else spots.first[-1] + 1
+    end_covered = min(end, *spots.hidden[:1])
+    covered: list[Covered] = []
+    for log in sorted(logs, key=lambda name: (name != "public", name)):
+        found = logs[log]
+        before = bisect_left(found.chain, (end_covered,), 0, found.length)
+        if length := before - before % CHUNK:
+            covered.append(Covered(log, found.chain, length, messages))
+    ends = {each.log: each.length for each in covered}
+    open_positions = {
+        position
+        for name, log in logs.items()
+        for position, _ in log.chain[
+            ends.get(name, 0) : bisect_left(log.chain, (end,), 0, log.length)
+        ]
+    }
+    uncovered = {
+        spots.of[position]
+        for position in open_positions
+        if position in spots.of and not any(_has(each, position) for each in covered)
+    }
+    return tuple(covered), sorted(i for i in uncovered if i < start)
+
+
+def _has(covered: Covered, position: int) -> bool:
+    at = bisect_left(covered.chain, (position,), 0, covered.length)
+    return at < covered.length and covered.chain[at][0] == position
