@@ -53,6 +53,15 @@ async def test_the_crews_do_everything_that_the_other_tests_are_about() -> None:
     never |= {"ChangeAccepted", "GraphSwapped", "SwapFailed"}  # test_swap_properties.py
     never |= {"RulesChanged"}  # the same
     never |= {"RolledBack", "Forked", "Reopened", "InterruptDue"}  # test_rewinding.py
+    never |= {"OperationsApplied", "OperationsSettled"}  # test_artifacts.py
+    never |= {
+        "RouteRefused",
+        "TurnBegan",
+        "TurnEnded",
+        "MessageQueued",
+        "IdleSet",
+    }  # test_talks.py, test_routes.py
+    never |= {"ReplyTaken", "ReplyRefused", "TurnCapped"}  # test_replies.py
     wanted = {kind for kind in _entry_kinds() if kind not in never}
     wanted |= {"ask", "requirement", "step_failed", "outcome_unknown", "limit", "manual"}
     wanted |= {"tool_approval", "append"}
