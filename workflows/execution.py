@@ -74,7 +74,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.journal import Batch
     from crewlog.state.model import Output, Part
     from crewlog.state.packing import pack_view
-    from crewlog.wire import RunResult
+    from crewlog.wire import ArtifactResult, RunResult
 
 from crewlog.workflows import gate, rewinding, views
 from crewlog.workflows.activity_options import (
@@ -90,6 +90,7 @@ from crewlog.workflows.activity_options import (
 from crewlog.workflows.inbox import Incoming, Unreadable, doubtful, now, present, take
 from crewlog.workflows.seams import Stage, stage
 from crewlog.workflows.strangers import Strangers
+from crewlog.workflows.talking import Answers
 
 FLUSH_BYTES = 64 * 1024
 """More than this is stored before activities are scheduled, instead of by each of them."""
@@ -230,8 +231,11 @@ class Execution:
         *,
         queue: str,
         search_attributes: bool,
+        answers: Answers | None = None,
     ) -> None:
         self.engine = engine
+        self.answers = answers or Answers()
+        """What the run has answered, where it is a conversation."""
         engine.patched = workflow.patched
         self.closing = False
         self.encrypted = False
@@ -441,6 +445,8 @@ class Execution:
             if isinstance(self.engine, Drafting) and result is not None:
                 self._apply_draft(self.engine, result)
             elif isinstance(self.engine, Engine) and isinstance(result, ModelResult):
+                if self.engine.talks.talks:
+                    self.answers.note(result)
                 await self.engine.turns.model_replied(order.step, order.call.call, result)
             elif isinstance(self.engine, Engine) and isinstance(result, ToolResult):
                 await self.engine.turns.tool_returned(order.step, order.call.call, result)
@@ -836,6 +842,10 @@ class Execution:
                     agent: {key: value(output) for key, output in found.items()}
                     for agent, found in state.agent_outputs.items()
                 },
+                artifacts={
+                    name: ArtifactResult.model_validate(found)
+                    for name, found in fetched.artifacts.items()
+                },
                 flags={str(k): v for k, v in state.flags.items()},
                 steps=state.steps,
                 executions=state.execution,
@@ -912,6 +922,7 @@ class Execution:
                 ),
                 queue=self.queue,
                 search_attributes=self._search_attributes,
+                reply=self.answers.carried(self.engine) if isinstance(self.engine, Engine) else {},
             )
         )
 

@@ -41,6 +41,7 @@ from crewlog.graph.swap import SwapReport
 from crewlog.ids import (
     AgentName,
     CommandId,
+    ContentHash,
     InterruptId,
     LogName,
     NodeName,
@@ -50,6 +51,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.state.checkpoints import CheckpointKind
+from crewlog.state.given import Given
 from crewlog.state.model import AskedQuota, RunStatus, Usage
 
 WORKFLOW_TYPE = "CrewRun"
@@ -61,7 +63,16 @@ UPDATES = ("ask", "respond", "change", "edit_state", "redirect", "rollback", "se
 READS = "reads"
 """The query that proves that the workers can read what a client has put outside of a history: it
 answers the hash of its argument, whatever that is."""
-QUERIES = ("status", "state", "graph", "interrupts", "journal", "checkpoints", "permissions")
+QUERIES = (
+    "status",
+    "state",
+    "graph",
+    "interrupts",
+    "journal",
+    "checkpoints",
+    "permissions",
+    "conversation",
+)
 
 _SPOKEN = {"respond": "answer", "edit_state": "edit", "message": "inject"}
 
@@ -171,6 +182,9 @@ class StartRun(Inlet):
     none."""
     command: str = Field(default="", max_length=200)
     """The id of the `ask` that starts it, whose text is the input: it is not said twice."""
+    given: Given | None = None
+    """What there is already when it begins: messages and values, for a stage that is tried alone.
+    Not of a prompt."""
     proof: Proof | None = None
     """Who starts it, where the crew's policy takes signed commands only."""
 
@@ -190,6 +204,8 @@ class StartRun(Inlet):
             raise ValueError("exactly one of `crew`, `fork` and `reopen` is needed")
         if not self.crew and self.input != "":
             raise ValueError("`input` goes with `crew`; a `message` says something to other runs")
+        if self.given is not None and (not self.crew or self.prompt is not None):
+            raise ValueError("`given` goes with a `crew` that is no prompt")
         return self
 
     @property
@@ -651,16 +667,71 @@ class GraphView(Model):
     """`done`, `running`, `ready`, `waiting`, `asking`; nodes never reached are left out."""
 
 
+class Reply(Model):
+    """The answer of a turn of a conversation."""
+
+    turn: int
+    """Which one, from 1."""
+    message: CommandId = CommandId("")
+    """The command whose message it answers; `input` for a run's input that had no id."""
+    text: str = ""
+    """What is answered; empty where only the store has it still."""
+    agent: AgentName | None = None
+    """Who answers; none: the run itself, since no agent said anything."""
+    response: ContentHash | None = None
+    """The message's hash, by which the store has it."""
+    error: str = ""
+    """The last error of the turn."""
+
+
+class ConversationView(Model):
+    """Where a conversation is."""
+
+    run: RunId
+    turn: int
+    """The turn that is under way, or was last; 0: nothing was said yet."""
+    waiting: bool
+    """Whether it waits for the next message."""
+    queued: int = 0
+    """How many messages wait for their turns."""
+    due: int = 0
+    """Until when it waits, in milliseconds since the epoch; 0: for ever."""
+    last: Reply | None = None
+    """The last answer."""
+
+
+class ArtifactResult(Model):
+    """An artifact when its run ended."""
+
+    content: Json = None
+    """What it is, where it has at most 16 KB of JSON; `crewlog artifact` shows any."""
+    size: int = 0
+    """Bytes of it as JSON."""
+    calls: int = 0
+    """Calls of tools that changed it, or tried to."""
+    applied: int = 0
+    """Operations that applied."""
+    missed: int = 0
+    """Operations that were left out."""
+    valid: bool | None = None
+    """Whether it keeps its schema; none where it has none."""
+    faults: tuple[str, ...] = ()
+    """How it does not."""
+
+
 class RunResult(Model):
-    """How a run ended."""
+    """How a run ended; or what a conversation has answered, which goes on."""
 
     run: RunId
     status: RunStatus
-    """`completed` or `stopped`; a failed run has no result but an error."""
+    """`completed` or `stopped`; a failed run has no result but an error. `waiting`: a conversation
+    has answered."""
     outputs: dict[AgentName, dict[str, Json]] = Field(
         default_factory=dict[AgentName, dict[str, Json]]
     )
     """Outputs by agent and key; `text` is an agent's last final message."""
+    artifacts: dict[str, ArtifactResult] = Field(default_factory=dict[str, ArtifactResult])
+    """What the crew has built, by name: the artifacts of its definition."""
     flags: dict[str, Json] = Field(default_factory=dict[str, Json])
     steps: int = 0
     """Steps started."""
@@ -673,3 +744,5 @@ class RunResult(Model):
     """The last journal position."""
     ms: int = 0
     """From start to end, in milliseconds."""
+    reply: Reply | None = None
+    """Of a conversation that is asked: the answer."""

@@ -20,6 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from typing_extensions import override
 
 from crewlog.client import beginnings, places
+from crewlog.client.artifacts import ArtifactView, artifacts_of
 from crewlog.client.authority import Authority
 from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
@@ -29,6 +30,7 @@ from crewlog.client.matrix import matrix_of
 from crewlog.client.past import state_at
 from crewlog.client.quotas import with_used_up
 from crewlog.client.rebuild import Rebuild, RebuildReport
+from crewlog.client.talking import Talking
 from crewlog.client.tokens import Growth, TokenCursor, TokenEvent, with_tokens, written
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import (
@@ -85,7 +87,7 @@ C = TypeVar("C", bound=Command)
 _TERMINATED = "terminated by its client"
 
 
-class Run(ByHand, Authority):
+class Run(ByHand, Authority, Talking):
     """One run, by its id; made by `Client.start` and `Client.run`.
 
     All methods raise `RunNotFound` where there is no such run and `TemporalUnavailable` where the
@@ -118,6 +120,7 @@ class Run(ByHand, Authority):
         """The whole state, transcripts as heads."""
         return await self._view("state", CrewState)
 
+    @override
     async def open_store(self) -> Store:
         """The client's store. Raises `StoreUnavailable` where it is away."""
         return await self._client.store()
@@ -180,6 +183,20 @@ class Run(ByHand, Authority):
         """
         return await state_at(self._reader, self._client.store, self.id, position)
 
+    async def artifact(self, name: str, at: int | str | None = None) -> ArtifactView:
+        """An artifact as it is, or as it was at a journal position or a tag.
+
+        Raises:
+            UsageError: the crew has no such artifact, or the run no such position.
+            StoreUnavailable: the store is away, which has it.
+        """
+        (found,) = await artifacts_of(self, [name], at)
+        return found
+
+    async def artifacts(self, at: int | str | None = None) -> dict[str, ArtifactView]:
+        """All artifacts by name; see `artifact`."""
+        return {each.name: each for each in await artifacts_of(self, None, at)}
+
     async def graph(self) -> GraphView:
         """The plan and its picture, coloured by what its nodes do."""
         return await self._view("graph", GraphView)
@@ -240,6 +257,7 @@ class Run(ByHand, Authority):
     @overload
     def events(self, after: int = 0, *, tokens: bool) -> AsyncGenerator[Growth]: ...
 
+    @override
     async def events(self, after: int = 0, *, tokens: bool = False) -> AsyncGenerator[Growth]:
         """The journal as it grows: every entry once and in order, until the run's last one.
 
@@ -849,6 +867,11 @@ class Run(ByHand, Authority):
             return await self._gateway.ended(self.id, name)
         return await self._gateway.failed(error, self.id)
 
+    @override
+    def _signed(self, name: str, command: Command) -> dict[str, Json]:
+        return self._client.signed(self.id, name, _json(command))
+
+    @override
     async def _signal(self, name: str, command: Command) -> CommandId:
         self._signalled[command.id] = command.digest(name)
         await self._gateway.signal(

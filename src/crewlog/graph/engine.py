@@ -25,6 +25,7 @@ from crewlog.graph.compile import compile_plan
 from crewlog.graph.doing import Doing
 from crewlog.graph.driver import Target
 from crewlog.graph.facts import RunFacts, switched_off
+from crewlog.graph.given import give
 from crewlog.graph.loops import Joins, Loops
 from crewlog.graph.maps import Maps
 from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode, Route
@@ -42,6 +43,7 @@ from crewlog.graph.waits import Waits
 from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId, item_of, visit_of
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
+from crewlog.state.given import Given
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, FrontierEntry
 from crewlog.state.reduce import route_facts
@@ -97,11 +99,15 @@ class Engine(RunFacts):
         at: int,
         command: str | None = None,
         ledger: Ledger | None = None,
+        given: Given | None = None,
     ) -> Engine:
         """A new run: its input is the first public message, and its entry nodes are ready.
 
         With a ledger it is a run that had a prompt and has got its crew; with a command it was
         asked, and the input is what was said.
+
+        Raises:
+            UsageError: what is `given` to it cannot stand where it is to.
         """
         engine = cls(plan, ledger or Ledger(CrewState(run=run)))
         engine.at = at
@@ -118,6 +124,8 @@ class Engine(RunFacts):
         )
         if input_text:
             engine.say(input_text, by=by, to=LogName("public"), message_id="input", command=command)
+        if given is not None:
+            give(engine, given, by=by)
         if not engine.talks.talks:
             await engine._enter()
         elif input_text:
