@@ -153,7 +153,8 @@ def find_builder(name: str) -> Builder:
 
 
 def _load() -> None:
-    import_module("crewlog.definition.patterns")  # registers the built-in ones
+    for built_in in ("patterns", "team"):
+        import_module(f"crewlog.definition.{built_in}")  # registers its builders
 
     for entry in entry_points(group=GROUP):
         key = (entry.name, entry.value)

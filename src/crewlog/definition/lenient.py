@@ -29,7 +29,7 @@ _MARKUP = " \t\r\n*_`'\"#>-.:,;!()[]{}<"
 _CUE = re.compile(
     r"(?:\b(?:route[sd]?|routing|sen[dt]|sending|hand(?:ing|ed)?|transfer\w*|forward\w*|"
     r"delegat\w+|assign\w*|pass(?:ing)?|go(?:es)?|choos\w+|chose|pick\w*|select\w*|call|use|"
-    r"using|next|agent|answer|decision|strategy)\b|→|->|=>)[^.;\n]{0,30}$",
+    r"using|next|agent|answer|decision|strategy)\b|→|->|=>)[^.,;\n]{0,30}$",
     re.IGNORECASE,
 )
 _AGAINST = re.compile(

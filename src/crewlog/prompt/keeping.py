@@ -70,7 +70,7 @@ AGENT: dict[str, How] = {
     "writes": "stands",
     "outputs": "joined",
     "writes_flags": "joined",
-    "reply": "stands",
+    "reply": "unless",
     "max_calls": "unless",
     "on_cap": "unless",
     "timeout": "unless",
@@ -451,7 +451,7 @@ def _of_agent(base: CrewDefinition, name: str) -> Iterator[_At]:
         if name in (named or ()):
             yield ("approvals", tool), f"approvals of {tool!r} name"
     yield from _in_audiences(base, name)
-    for key in ("ask_below", "parent", "reply"):
+    for key in ("ask_below", "parent"):
         if getattr(base.agents[name], key) is not None:
             yield ("agents", name, key), f"{key!r} is set of"
 
