@@ -187,13 +187,23 @@ def with_item(
     transcript: Sequence[BaseMessage], item: str, step: StepId, was: Sequence[StepId] = ()
 ) -> list[BaseMessage]:
     """The transcript with the step's item, right before what the agent has said about it."""
+    return before_turn(transcript, shortened(HumanMessage(item)), step, was)
+
+
+def before_turn(
+    transcript: Sequence[BaseMessage],
+    message: BaseMessage,
+    step: StepId,
+    was: Sequence[StepId] = (),
+) -> list[BaseMessage]:
+    """The transcript with a message right before what the agent has said in a step."""
 
     def own(message: BaseMessage) -> bool:
         said_in = step_of(message)
         return said_in is not None and _as_now(said_in, step, was) == step
 
     at = next((i for i, m in enumerate(transcript) if own(m)), len(transcript))
-    return [*transcript[:at], shortened(HumanMessage(item)), *transcript[at:]]
+    return [*transcript[:at], message, *transcript[at:]]
 
 
 def call_ids(message: AIMessage) -> list[str]:
