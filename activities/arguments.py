@@ -16,10 +16,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from crewlog.activities.argument_keys import ANYTHING, Keys, Schema, keys_of, within
-from crewlog.activities.schemas import schema_faults
 from crewlog.activities.tools import Tool
 from crewlog.authority.reach import check_path, check_url
 from crewlog.definition.findings import did_you_mean
+from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.matching import NotLinear, pattern_of
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import ArgumentCheck

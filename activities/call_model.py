@@ -21,9 +21,10 @@ from crewlog.activities.keep import keep, keep_all
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import counted, usage_of
+from crewlog.activities.read_reply import Formats, Reading, read_by
 from crewlog.activities.recent import Recent
 from crewlog.activities.render import prompt, with_item
-from crewlog.activities.replies import kept
+from crewlog.activities.replies import kept, message_of
 from crewlog.activities.sight import Sight
 from crewlog.activities.streaming import CannotStream, Writing, streamed
 from crewlog.activities.summaries import Summaries
@@ -76,6 +77,7 @@ class ModelCalls:
         )
         self._silent: Recent[str, bool] = Recent(256)
         """Models that gave no reply in pieces."""
+        self._formats = Formats()
         self._quick: Recent[str, bool] = Recent(256)
         """Whether models gave their last reply at once."""
 
@@ -99,10 +101,14 @@ class ModelCalls:
         body = cast("dict[str, Json]", redacted_json(message_to_json(told)))
         _check_depth(body, name)
         hash_ = hash_json(body)
+        form = await self._definitions.form(task.definition, task.agent)
+        final = not told.tool_calls and not told.invalid_tool_calls
+        read = await read_by(form, told) if form is not None and final else Reading()
+        bodies = {hash_: body, **read.bodies}
         if journaled is None:
-            stored = journaled = await keep_all(self._store, task.run, task.batch, {hash_: body})
+            stored = journaled = await keep_all(self._store, task.run, task.batch, bodies)
         else:
-            stored = await keep(self._store, {hash_: body})
+            stored = await keep(self._store, bodies)
         self._hydrator.remember(task.run, hash_, body)
         # The reply still has the details that prices depend on.
         usage = await usage_of(message, name) + context.usage
@@ -110,6 +116,8 @@ class ModelCalls:
             body=body,
             hash=hash_,
             usage=usage,
+            reply=read.reply,
+            faults=read.faults,
             window=context.window,
             settled=await self._settled(task),
             stored=stored,
@@ -140,10 +148,22 @@ class ModelCalls:
         what = await self._definitions.task(task.definition, task.step)
         if (item := await self._sight.item(task)) is not None:
             transcript = with_item(transcript, item, task.step, task.view.was)
-        said = prompt(task.agent, agent, task.tools, transcript, what)
+        form = await self._definitions.form(task.definition, task.agent)
+        said = prompt(
+            task.agent, agent, task.tools, transcript, what, form.told if form is not None else ""
+        )
         await before.look(quick=self._quick.get(name) or False)  # after all that may take long
         effect.started = True
         config = _config(agent, task, context.earlier)
+        if form is not None and (asked := self._formats.of(name, agent, form, task.tools)):
+            try:
+                held = model.bind(**asked)
+                reply = await self._ask(held, said, name, agent, task, pulse, config)
+            except ModelRefused as exc:
+                if not self._formats.refused(name, exc):
+                    raise
+            else:
+                return name, counted(reply, said), context
         reply = await self._ask(model, said, name, agent, task, pulse, config)
         return name, counted(reply, said), context
 
@@ -167,7 +187,7 @@ class ModelCalls:
                 except CannotStream as exc:
                     if exc.ever:
                         self._silent.put(name, True)
-            return await model.ainvoke(said, config)
+            return message_of(await model.ainvoke(said, config))
         except (asyncio.CancelledError, ModelError):
             raise
         except Exception as exc:

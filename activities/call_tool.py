@@ -78,14 +78,19 @@ from crewlog.redaction import redacted, redacted_json
 from crewlog.secrets import resolve
 from crewlog.state.artifacts import Content
 from crewlog.state.brief import brief
-from crewlog.state.calls import CallTool, CheckArguments, OutputValue, ToolResult, owner_of
+from crewlog.state.calls import (
+    INLINE_BYTES,
+    CallTool,
+    CheckArguments,
+    OutputValue,
+    ToolResult,
+    owner_of,
+)
 from crewlog.state.hashing import canonical, hash_json
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
 from crewlog.tool_call import ToolCall, calling, workspace_of
 
-INLINE_BYTES = 256
-"""The longest output, as JSON, that the state holds itself."""
 GRACE = 2.0
 """Seconds that a cancelled tool in a thread has to notice it."""
 _LONGEST_ERROR = 4_000
@@ -340,6 +345,7 @@ class ToolCalls:
             agent=task.agent,
             tool=task.tool,
             attempt=task.attempt + activity.info().attempt - 1,
+            timeout=context.definition.timeout,
             workspace=workspace.resolve(),
             paths=context.definition.paths,
             hosts=context.definition.hosts,

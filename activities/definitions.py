@@ -10,6 +10,8 @@ from crewlog.definition.audiences import PRIVATE, Audiences
 from crewlog.definition.expand import expand
 from crewlog.definition.model import AgentDefinition, AgentPhase, CrewDefinition
 from crewlog.definition.phases import phases
+from crewlog.definition.reading import Form
+from crewlog.definition.reply_checks import reply_findings
 from crewlog.errors import InternalError, InvalidDefinition
 from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log, node_of
 from crewlog.model import Json
@@ -35,6 +37,7 @@ class Definitions:
         self._written_out: Recent[ContentHash, CrewDefinition] = Recent(most)
         self._tasks: Recent[ContentHash, Mapping[str, str]] = Recent(most)
         self._sees: Recent[tuple[ContentHash, AgentName], Sees] = Recent(most)
+        self._forms: Recent[tuple[ContentHash, AgentName], Form] = Recent(most)
         self.checked: Recent[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = Recent(most)
         """Definitions that runs were started with, as they came, checked and lowered."""
 
@@ -65,6 +68,25 @@ class Definitions:
         found = self._sees.get((hash_, agent))
         if found is None:
             found = self._sees.put((hash_, agent), _sees(await self.get(hash_), agent))
+        return found
+
+    async def form(self, hash_: ContentHash, agent: AgentName) -> Form | None:
+        """The form of an agent's replies, by the definition of that hash; none where it has none.
+
+        Raises:
+            InvalidDefinition: where this worker lacks the decision.
+        """
+        crew = await self.get(hash_)
+        if agent_of(crew, agent).reply is None:
+            return None
+        found = self._forms.get((hash_, agent))
+        if found is None:
+            found = Form.of(crew, agent)
+            lacks = [each for each in reply_findings(crew) if each.path[:2] == ("agents", agent)]
+            errors = [each.diagnostic() for each in lacks if each.path[3:] == ("decision",)]
+            if errors:
+                raise InvalidDefinition(errors)
+            self._forms.put((hash_, agent), found)
         return found
 
     async def task(self, hash_: ContentHash, step: StepId) -> str | None:

@@ -93,13 +93,18 @@ class Transcript:
         """The group of every call of the agent's own, by the call's id."""
         self._open: dict[int, list[str]] = {}
         """Calls without a result, by group."""
+        self._own: set[ContentHash] = set()
+        """What the agent said: the last word of a turn that was capped comes once more."""
 
     def add(self, message: BaseMessage, body: ContentHash, position: int = 0) -> None:
         """Adds the next message by position, whose body has that hash."""
         if isinstance(message, AIMessage) and message.name == self._agent:
+            if body in self._own:
+                return
             if self._is_siblings(message):
                 self.spots.hidden.append(position)
                 return
+            self._own.add(body)
             if (said_in := step_of(message)) is not None:
                 said_in = self._step_now(said_in)
                 self.spots.own.setdefault(said_in, len(self._groups))
@@ -259,6 +264,7 @@ def prompt(
     tools: Sequence[str],
     transcript: Sequence[BaseMessage],
     task: str | None = None,
+    form: str = "",
 ) -> list[BaseMessage]:
     """What the agent's model is given: the system message, the transcript, and a turn to take.
 
@@ -268,8 +274,10 @@ def prompt(
         tools: The tools that it is offered.
         transcript: The messages that it sees.
         task: What it is to do in this phase.
+        form: What its final message must be.
     """
-    out: list[BaseMessage] = [_system_message(_system(definition, tools, task)), *transcript]
+    system = "\n\n".join(filter(None, [_system(definition, tools, task), form]))
+    out: list[BaseMessage] = [_system_message(system), *transcript]
     last = out[-1]
     if isinstance(last, AIMessage):
         out.append(HumanMessage("It is your turn again."))

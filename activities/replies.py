@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    InvalidToolCall,
+    ToolCall,
+)
+from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
+from pydantic import BaseModel
 
 from crewlog.content import hash_json, scrubbed, scrubbed_text
 from crewlog.ids import AgentName, StepId
@@ -16,6 +25,40 @@ NAMELESS = "unknown"
 _USUAL_ENDS = ("stop", "tool_calls")
 _CALL_BLOCKS = frozenset({"tool_call", "tool_use", "function_call", "invalid_tool_call"})
 """Types of content blocks that spell a tool call once more."""
+
+
+def message_of(reply: Any) -> BaseMessage:
+    """What a model gave, as a message, whichever of LangChain's forms it has.
+
+    A text is a piece, so that several of them add up; data are their JSON, as with models that
+    were made to answer so.
+
+    Raises:
+        TypeError: it is none of them.
+    """
+    match reply:
+        case BaseMessage():
+            return reply
+        case str():
+            return AIMessageChunk(content=reply)
+        case ChatGeneration():
+            return reply.message
+        case Generation():
+            return AIMessageChunk(content=reply.text)
+        case ChatResult() if reply.generations:
+            return message_of(reply.generations[0])
+        case LLMResult() if reply.generations and reply.generations[0]:
+            return message_of(reply.generations[0][0])
+        case BaseModel():
+            return AIMessage(reply.model_dump_json())
+        case dict():
+            said: dict[str, Any] = cast("dict[str, Any]", reply)
+            content = said.get("content", said.get("text"))
+            if isinstance(content, str | list):
+                return AIMessage(cast("Any", content))
+            return AIMessage(json.dumps(said, default=str))
+        case _:
+            raise TypeError(f"a model gave {type(reply).__name__}, which is no message")
 
 
 def kept(reply: BaseMessage, agent: AgentName, step: StepId, call: int, *, model: str) -> AIMessage:

@@ -83,8 +83,9 @@ class Sight:
         view = task.view.without(lambda log: not is_artifact(log))
         for log in view.heads:
             name = log.removeprefix(ARTIFACT)
+            allowed = (task.agent,) if name in sees.artifacts else ()
             decision = check_artifact(
-                "see", task.agent, name, sees.artifacts, known=name in crew.artifacts
+                "see", task.agent, name, allowed, known=name in crew.artifacts
             )
             _check(task, decision, log)
         initial = {name: crew.artifacts[name].initial for name in sees.artifacts}

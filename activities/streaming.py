@@ -33,6 +33,7 @@ from langchain_core.runnables import RunnableConfig
 from temporalio import activity
 
 from crewlog.activities.heartbeat import Pulse
+from crewlog.activities.replies import message_of
 from crewlog.content import scrubbed_text
 from crewlog.errors import ModelUnavailable
 from crewlog.redaction import Growing
@@ -114,7 +115,8 @@ async def streamed(
     """
     pieces: list[BaseMessage] = []
     try:
-        async for piece in model.astream(said, config):
+        async for given in model.astream(said, config):
+            piece = message_of(given)
             pieces.append(piece)
             if text := piece.text:
                 tell(text)

@@ -24,6 +24,7 @@ CASES: dict[str, str] = {
     "fork": "bench.forking",
     "pickup": "bench.pickup",
     "codec": "bench.codec",
+    "stages": "bench.stages",
 }
 """The module of each case; its `run` measures it."""
 

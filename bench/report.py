@@ -183,6 +183,18 @@ SPECS: tuple[Spec, ...] = (
     ),
     Spec("codec_on_vs_off_cpu", "the same in processor time of the worker, the run's whole"),
     Spec("codec_history_bytes_per_step", "history of a step with encryption, bytes"),
+    Spec(
+        "stage_tokens_vs_monolith",
+        "tokens of the stage crew by those of one agent with all tools and context",
+        at_most("stage_tokens_vs_monolith", 0.333),
+    ),
+    Spec("stage_call_tokens_vs_monolith", "the same of a call"),
+    Spec("stage_tokens_vs_searching_monolith", "by those of one agent that searches the catalogue"),
+    Spec("stage_call_tokens_vs_searching_monolith", "the same of a call"),
+    Spec("stage_tokens", "tokens of the stage crew, in all"),
+    Spec("stage_call_tokens", "of a call"),
+    Spec("monolith_tokens", "tokens of the monolith, in all"),
+    Spec("monolith_call_tokens", "of a call"),
 )
 NAMES = tuple(spec.name for spec in SPECS)
 

@@ -130,7 +130,9 @@ class Site:
             self.peers["plain"] = await self.spawn("plain", "bench.peers.plain")
         return self.peers["plain"]
 
-    async def spawn(self, name: str, module: str, *arguments: str, queue: str = "") -> Peer:
+    async def spawn(
+        self, name: str, module: str, *arguments: str, queue: str = "", folder: Path = ROOT
+    ) -> Peer:
         """A process of its own; the caller ends it, or adds it to `peers`.
 
         Args:
@@ -138,6 +140,7 @@ class Site:
             module: What it runs.
             arguments: What that is given.
             queue: The queue that it polls; by default its own.
+            folder: Where it runs: modules there are found as well.
         """
         own = f"bench-{name}-{next(_NUMBERS)}"
         queue = queue or own
@@ -148,9 +151,10 @@ class Site:
                 "-m",
                 module,
                 *arguments,
-                cwd=ROOT,
+                cwd=folder,
                 env={
                     **_plain_environ(),
+                    "PYTHONPATH": str(ROOT),
                     **self.environ,
                     "CREWLOG_TASK_QUEUE": queue,
                     "CREWLOG_PAYLOADS": str(self.root / "payloads"),

@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from crewlog.encryption.codec import NOT_ENCRYPTED, is_lost, is_plain, is_refused, was_sealed
-    from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
+    from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError, UsageError
     from crewlog.faults import faults_of
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine
@@ -162,14 +162,20 @@ class CrewRun:
         opened = await _open(start, gate.use_of(start, data, _started()))
         plan, run = GraphPlan.from_json(opened.plan), RunId(workflow.info().workflow_id)
         start = gate.starter(start, data, plan.policy, run, _started())
-        engine = await Engine.begin(
-            plan,
-            run,
-            input_text=_as_text(start.input),
-            by=start.by,
-            at=_started(),
-            command=start.command or None,
-        )
+        try:
+            engine = await Engine.begin(
+                plan,
+                run,
+                input_text=_as_text(start.input),
+                by=start.by,
+                at=_started(),
+                command=start.command or None,
+                given=start.given,
+            )
+        except UsageError as error:
+            raise ApplicationError(
+                error.message, error.remedy, type="InvalidStart", non_retryable=True
+            ) from error
         return Execution(
             engine,
             self._inbox,

@@ -35,6 +35,7 @@ with workflow.unsafe.imports_passed_through():
         ChangeConflict,
         CommandConflict,
         CommandRejected,
+        ConversationBusy,
         CrewlogError,
         InterruptNotOpen,
         InvalidArguments,
@@ -54,7 +55,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.redirecting import redirect
     from crewlog.graph.rewinding import roll_back
     from crewlog.graph.tagging import tag
-    from crewlog.ids import RESERVED, CommandId, item_log, item_of, named_readers
+    from crewlog.ids import PUBLIC, RESERVED, CommandId, item_log, item_of, named_readers
     from crewlog.payload_folder import ask_for, is_away
     from crewlog.state import journal as j
     from crewlog.state.brief import brief
@@ -105,7 +106,14 @@ REFUSES_SIGNALS = "refuses-changes-by-signal"
 SAYS_WHY_NO_EDIT = "says-that-edits-are-updates"
 """The patch of executions that say so where one came as a signal: refusals are journaled."""
 
-_CONFLICTS = (ChangeConflict, CommandConflict, InterruptNotOpen, InvalidArguments, NotPermitted)
+_CONFLICTS = (
+    ChangeConflict,
+    CommandConflict,
+    ConversationBusy,
+    InterruptNotOpen,
+    InvalidArguments,
+    NotPermitted,
+)
 """Refusals that are of a kind of their own."""
 REFUSED_BY = "refused-by"
 """The patch: a refusal says whose command it was, also where nothing proves that."""
@@ -518,14 +526,7 @@ async def _effect(
                 )
             engine.record(j.BreakRequested, node=command.node, **who)
         case "message", MessageCommand():
-            _check_log(engine, command.to)
-            engine.say(
-                command.text,
-                by=command.by,
-                to=command.to,
-                message_id=command.id,
-                command=command.id,
-            )
+            return await _hear(engine, command)
         case "rollback", Rollback():
             _roll_back(engine, incoming, command)
         case "respond", Respond():
@@ -534,6 +535,15 @@ async def _effect(
             return await _respond(engine, command, incoming, patched)
         case _:
             return await _by_hand(engine, incoming.name, command, who)
+    return ""
+
+
+async def _hear(engine: Engine | Drafting, said: MessageCommand) -> str:
+    """A message: to a conversation it begins a turn, or waits for one."""
+    if said.to == PUBLIC and isinstance(engine, Engine) and engine.talks.talks:
+        return await engine.talks.hear(said.text, by=said.by, command=said.id)
+    _check_log(engine, said.to)
+    engine.say(said.text, by=said.by, to=said.to, message_id=said.id, command=said.id)
     return ""
 
 

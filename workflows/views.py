@@ -105,6 +105,8 @@ def waiting_for(state: CrewState, flights: Flights, drains_for: Sequence[StepId]
     if state.interrupts:
         first = next(iter(state.interrupts.values()))
         return f"{first.id}: {first.question}"
+    if state.resting and state.talk is not None:
+        return waits.next_message(state.talk)
     return waits.waiting_for(state)
 
 

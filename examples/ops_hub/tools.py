@@ -55,51 +55,52 @@ async def system_health() -> dict[str, Any]:
 
 async def server_health() -> dict[str, Any]:
     """Tells whether the Temporal server answers, how fast, and how many runs are open on it."""
-    async with connected() as client:
-        found: dict[str, Any] = {
+
+    async def asked(client: Client) -> dict[str, Any]:
+        said = await client.temporal.workflow_service.get_system_info(GetSystemInfoRequest())
+        running = await client.temporal.count_workflows("ExecutionStatus = 'Running'")
+        return {
             "address": client.endpoints.address,
             "namespace": client.endpoints.namespace,
+            "version": said.server_version,
+            "open_runs": running.count,
         }
 
-        async def asked() -> dict[str, Any]:
-            said = await client.temporal.workflow_service.get_system_info(GetSystemInfoRequest())
-            running = await client.temporal.count_workflows("ExecutionStatus = 'Running'")
-            return {"version": said.server_version, "open_runs": running.count}
-
-        return found | await _looked_at(asked)
+    return await _looked_at(asked)
 
 
 async def worker_health() -> dict[str, Any]:
     """Tells which workers ask for the work of this task queue, and when each asked last."""
-    async with connected() as client:
-        found: dict[str, Any] = {"task_queue": client.task_queue}
 
-        async def asked() -> dict[str, Any]:
-            polling = {kind: await _polling(client, number) for kind, number in _QUEUES.items()}
-            return {"workers": len(set().union(*polling.values())), "seconds_since": polling}
+    async def asked(client: Client) -> dict[str, Any]:
+        polling = {kind: await _polling(client, number) for kind, number in _QUEUES.items()}
+        return {
+            "task_queue": client.task_queue,
+            "workers": len({who for each in polling.values() for who in each}),
+            "seconds_since": polling,
+        }
 
-        found |= await _looked_at(asked)
-        if not found.get("workers"):
-            found["remedy"] = "Start one in the crew's folder: crewlog worker"
-        return found
+    found = await _looked_at(asked)
+    if found.get("workers") == 0:
+        found["remedy"] = "Start one in the crew's folder: crewlog worker"
+    return found
 
 
 async def store_health() -> dict[str, Any]:
     """Tells whether the store answers, how fast, and what it holds."""
-    async with connected() as client:
 
-        async def asked() -> dict[str, Any]:
-            store = await client.store()
-            crews = await store.list_crews()
-            runs = await store.list_runs(limit=1000)
-            return {
-                "kind": type(store).__name__,
-                "crews": len(crews),
-                "runs": dict(Counter(row.status for row in runs)),
-                "open_questions": len(await store.list_interrupts()),
-            }
+    async def asked(client: Client) -> dict[str, Any]:
+        store = await client.store()
+        crews = await store.list_crews()
+        runs = await store.list_runs(limit=1000)
+        return {
+            "kind": type(store).__name__,
+            "crews": len(crews),
+            "runs": dict(Counter(row.status for row in runs)),
+            "open_questions": len(await store.list_interrupts()),
+        }
 
-        return await _looked_at(asked)
+    return await _looked_at(asked)
 
 
 async def troubles(most: int = 10) -> dict[str, Any]:
@@ -236,16 +237,18 @@ def current_time(timezone: str = "UTC") -> str:
     return datetime.now(there).strftime("%A, %d %B %Y, %H:%M %Z")
 
 
-async def _looked_at(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+async def _looked_at(ask: Callable[[Client], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
     """What somebody answers, with how long it took; or why there is no answer."""
-    began = time.perf_counter()
     try:
-        found = await ask()
+        async with connected() as client:
+            began = time.perf_counter()
+            found = await ask(client)
+            took = time.perf_counter() - began
     except CrewlogError as error:
         return {"reachable": False, "reason": error.message, "remedy": error.remedy}
     except RPCError as error:
         return {"reachable": False, "reason": error.message}
-    return {"reachable": True, "ms": round((time.perf_counter() - began) * 1000, 1), **found}
+    return {"reachable": True, "ms": round(took * 1000, 1), **found}
 
 
 async def _polling(client: Client, kind: TaskQueueType.ValueType) -> dict[str, float]:

@@ -19,9 +19,10 @@ from checking import (
     key_of,
     unknown_type,
 )
-from langchain_core.messages import ToolMessage
+from langgraph.types import Command
 
-from crewlog import current_call
+from crewlog import artifact_update, current_call
+from crewlog.operations import add, expect, merge, remove
 
 ARTIFACT = "workflow"
 FOUND = "discovery.found"
@@ -82,7 +83,7 @@ def used_details() -> str:
 # -- changing the workflow -----------------------------------------------------------------------
 
 
-def add_node(name: str, node_type: str) -> ToolMessage:
+def add_node(name: str, node_type: str) -> Command[Any]:
     """Adds a node to the workflow.
 
     Args:
@@ -101,12 +102,12 @@ def add_node(name: str, node_type: str) -> ToolMessage:
             f"{', '.join(each.type for each in found)}"
         )
     node = {"type": node_type, "parameters": {}}
-    return _changed(f"Added {name!r}. {known.ports}.", _op("add", ["nodes", name], node))
+    return artifact_update(add(_path("nodes", name), node), said=f"Added {name!r}. {known.ports}.")
 
 
 def connect_nodes(
     source: str, target: str, output: str = "main", input: str = "main"
-) -> ToolMessage:
+) -> Command[Any]:
     """Connects an output of a node with an input of another.
 
     Args:
@@ -119,13 +120,15 @@ def connect_nodes(
     _check_port(nodes, source, "outputs", output)
     _check_port(nodes, target, "inputs", input)
     connection = {"from": source, "output": output, "to": target, "input": input}
-    path = ["connections", key_of(source, output, target, input)]
+    path = _path("connections", key_of(source, output, target, input))
     later = [each for each in (source, target) if each not in nodes]
     note = f" {' and '.join(map(repr, later))} must be added, too." if later else ""
-    return _changed(f"Connected {source!r} with {target!r}.{note}", _op("add", path, connection))
+    return artifact_update(
+        add(path, connection), said=f"Connected {source!r} with {target!r}.{note}"
+    )
 
 
-def remove_node(name: str) -> ToolMessage:
+def remove_node(name: str) -> Command[Any]:
     """Removes a node, with all of its connections.
 
     Args:
@@ -134,30 +137,35 @@ def remove_node(name: str) -> ToolMessage:
     workflow = _workflow()
     _node(workflow, name)
     loose = [
-        _op("remove", ["connections", key])
+        remove(_path("connections", key))
         for key, each in workflow["connections"].items()
         if name in (each["from"], each["to"])
     ]
     said = f"Removed {name!r} and {len(loose)} of its connections."
-    return _changed(said, *loose, _op("remove", ["nodes", name]))
+    return artifact_update(*loose, remove(_path("nodes", name)), said=said)
 
 
-def set_parameters(node: str, parameters: dict[str, Any]) -> ToolMessage:
+def set_parameters(node: str, parameters: dict[str, Any]) -> Command[Any]:
     """Sets parameters of a node; the others stay as they are.
 
     Args:
         node: The node's name.
-        parameters: Values by parameter. `{{Weather.temperature}}` is a result of the node Weather.
+        parameters: Values by parameter; null takes one away. `{{Weather.temperature}}` is a result
+            of the node Weather.
     """
     known = _known(str(_node(_workflow(), node).get("type")))
     for name, value in parameters.items():
         if name not in known.parameters:
             told = ", ".join(known.parameters) or "none"
             raise ValueError(f"{known.type} has no parameter {name!r}; it has: {told}")
-        if fault := fault_of_value(name, value, known.parameters[name]):
+        fault = fault_of_value(name, value, known.parameters[name])
+        if fault and value is not None:
             raise ValueError(f"{fault.what}. {fault.remedy}")
-    said = f"Set {', '.join(parameters)} of {node!r}."
-    return _changed(said, _op("merge", ["nodes", node, "parameters"], parameters))
+    return artifact_update(
+        expect(_path("nodes", node, "type"), known.type),  # it may be another one by then
+        merge(_path("nodes", node, "parameters"), parameters),
+        said=f"Set {', '.join(parameters)} of {node!r}.",
+    )
 
 
 def validate_workflow() -> str:
@@ -176,7 +184,7 @@ def validate_workflow() -> str:
 
 def _workflow() -> Workflow:
     """The workflow as it stands."""
-    return {**EMPTY, **(current_call().artifact(ARTIFACT) or {})}
+    return {**EMPTY, **current_call().artifact(ARTIFACT)}
 
 
 def _discovered() -> list[NodeType]:
@@ -214,14 +222,6 @@ def _details(types: list[NodeType]) -> str:
     return "\n".join(f"{each.manual}\n  {each.ports.partition(': ')[2]}" for each in types)
 
 
-def _op(op: str, keys: list[str], value: Any = None) -> dict[str, Any]:
-    path = "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in keys)
-    operation = {"artifact": ARTIFACT, "op": op, "path": path}
-    return operation if op == "remove" else {**operation, "value": value}
-
-
-def _changed(said: str, *operations: dict[str, Any]) -> ToolMessage:
-    """What a tool answers that changes the workflow: words for the model, deeds for the run."""
-    return ToolMessage(
-        said, tool_call_id=current_call().id, artifact={"operations": list(operations)}
-    )
+def _path(*keys: str) -> str:
+    """The place of a key inside the workflow."""
+    return "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in keys)

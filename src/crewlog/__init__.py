@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crewlog.client import Client, Run, connect
     from crewlog.definition.builders import Built, Place
+    from crewlog.definition.decisions import Decision, decision
     from crewlog.graph.builders import builder
     from crewlog.graph.choices import choose, route
     from crewlog.model import Model
@@ -26,6 +27,7 @@ __all__ = [
     "Built",
     "Client",
     "CompiledPrompt",
+    "Decision",
     "Model",
     "Place",
     "Registry",
@@ -37,6 +39,7 @@ __all__ = [
     "compile_prompt",
     "connect",
     "current_call",
+    "decision",
     "route",
 ]
 
@@ -45,6 +48,7 @@ _HOME = {
     "Client": "crewlog.client",
     "CompiledPrompt": "crewlog.prompt.compiled",
     "Model": "crewlog.model",
+    "Decision": "crewlog.definition.decisions",
     "Place": "crewlog.definition.builders",
     "Registry": "crewlog.prompt.registry",
     "Run": "crewlog.client",
@@ -54,6 +58,7 @@ _HOME = {
     "compile_prompt": "crewlog.prompt.compile",
     "connect": "crewlog.client",
     "current_call": "crewlog.tool_call",
+    "decision": "crewlog.definition.decisions",
     "route": "crewlog.graph.choices",
 }
 

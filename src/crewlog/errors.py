@@ -194,6 +194,10 @@ class ChangeConflict(CommandRejected):
     """A change was made against another graph than the run has now: look again, and decide anew."""
 
 
+class ConversationBusy(CommandRejected):
+    """As many messages wait for their turns as the conversation allows."""
+
+
 class InvalidArguments(CommandRejected):
     """The arguments that people put in the place of a call's do not fit the tool; it waits on."""
 

@@ -60,6 +60,8 @@ class ToolCall:
     """The tool's name in the crew."""
     attempt: int = 1
     """Which try this is, from 1."""
+    timeout: float | None = None
+    """Seconds that one try may take, as the crew says; none where nobody does."""
     workspace: Path
     """The run's folder. It exists."""
     paths: tuple[str, ...] = ()

@@ -50,6 +50,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.state.checkpoints import CheckpointKind
+from crewlog.state.given import Given
 from crewlog.state.model import AskedQuota, RunStatus, Usage
 
 WORKFLOW_TYPE = "CrewRun"
@@ -171,6 +172,9 @@ class StartRun(Inlet):
     none."""
     command: str = Field(default="", max_length=200)
     """The id of the `ask` that starts it, whose text is the input: it is not said twice."""
+    given: Given | None = None
+    """What there is already when it begins: messages and values, for a stage that is tried alone.
+    Not of a prompt."""
     proof: Proof | None = None
     """Who starts it, where the crew's policy takes signed commands only."""
 
@@ -190,6 +194,8 @@ class StartRun(Inlet):
             raise ValueError("exactly one of `crew`, `fork` and `reopen` is needed")
         if not self.crew and self.input != "":
             raise ValueError("`input` goes with `crew`; a `message` says something to other runs")
+        if self.given is not None and (not self.crew or self.prompt is not None):
+            raise ValueError("`given` goes with a `crew` that is no prompt")
         return self
 
     @property

@@ -8,8 +8,20 @@ import pytest
 
 from covers import covers
 from crewlog.client import Run
+from crewlog.content import hash_json
+from crewlog.definition.load import load_data
 from crewlog.errors import UsageError
-from crewlog.evaluation import Case, dataset
+from crewlog.evaluation import (
+    Case,
+    Plan,
+    StageOutput,
+    Verdict,
+    dataset,
+    evaluate,
+    exact,
+    written_out,
+)
+from crewlog.state.model import Usage
 
 from .harness import Site, calls, tool
 
@@ -87,3 +99,35 @@ async def test_a_case_has_what_its_stage_was_shown_and_what_it_made(crews: Site)
     with pytest.raises(UsageError, match="no agent 'critc' took a turn") as refused:
         await dataset(crews.client(), run.id, ["critc"])
     assert "Did you mean 'critic'?" in refused.value.remedy
+
+
+async def compared(case: Case, got: StageOutput, _run: str) -> tuple[Verdict, Usage]:
+    return exact(case, got), Usage()
+
+
+def prompted(site: Site, run: Run, step: str) -> str:
+    """The hash of what the first call of a step was given: all messages, and the tools."""
+    first = next(p for p in site.prompted(run) if p["step"] == step and p["call"] == 1)
+    return hash_json([first["messages"], first["tools"]])
+
+
+@covers("C90", "C91")
+async def test_a_stage_alone_is_told_what_it_was_told_in_the_crew(crews: Site) -> None:
+    """Byte for byte; and what it makes of it is compared."""
+    data = whole(crews)
+    run, _ = await crews.finish(data)
+    client = crews.client()
+    cases = await dataset(client, run.id)
+    plan = Plan(
+        id=f"eval-{run.id}",
+        crew=written_out(load_data(data)),
+        cases=dict(enumerate(cases, 1)),
+        models=[None],
+        compare=compared,
+    )
+    report = await evaluate(client, plan)
+    assert [t.outcome for t in report.trials] == ["passed"] * len(cases), report.trials
+    assert all(trial.same for trial in report.trials)
+    for case, trial in zip(cases, report.trials, strict=True):
+        alone = client.run(trial.run)
+        assert prompted(crews, alone, f"{case.phase}#1") == prompted(crews, run, case.step)

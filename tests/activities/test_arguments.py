@@ -12,8 +12,8 @@ from langgraph.prebuilt import InjectedState
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from crewlog.activities.arguments import MOST_BYTES, fault_in, guarded, unchecked
-from crewlog.activities.schemas import schema_faults
 from crewlog.activities.tools import Tool, make_tool
+from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.model import ToolDefinition
 
 

@@ -46,12 +46,20 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("inbox", "answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
         *("diff", "trace", "checkpoints", "tag", "delete"),
-        *("dataset",),
+        *("dataset", "eval"),
         *("audit", "permissions", "why", "allow", "deny", "inherit"),
         *("disable-tool", "enable-tool"),
         *("dev", "worker", "doctor", "rebuild", "encryption"),
     }
-    for section in ("Crews:", "Look:", "Talk:", "Rewind:", "Authority:", "Surroundings:"):
+    for section in (
+        "Crews:",
+        "Look:",
+        "Talk:",
+        "Rewind:",
+        "Evaluation:",
+        "Authority:",
+        "Surroundings:",
+    ):
         assert section in out
 
 

@@ -63,7 +63,7 @@ Install = Callable[[str, str, str], None]
 def forgotten() -> Iterator[None]:
     yield
     for name in list(registry._registered):
-        if registry._origin(registry._registered[name]) != "crewlog.definition.patterns":
+        if not registry._origin(registry._registered[name]).startswith("crewlog.definition."):
             del registry._registered[name]
     for module in ("arguing", "fine"):
         sys.modules.pop(module, None)

@@ -35,6 +35,7 @@ MODELS: list[tuple[str, str, type[BaseModel]]] = [
     ("definition.md", "### Questions", definition.AskPhase),
     ("definition.md", "### Waits", definition.WaitPhase),
     ("definition.md", "### Routes", definition.RoutePhase),
+    ("definition.md", "## Conversations", definition.Conversation),
     ("definition.md", "### Builders", definition.BuilderPhase),
     ("definition.md", "### Patterns", definition.PatternUse),
     ("definition.md", "## Rules", definition.Rule),

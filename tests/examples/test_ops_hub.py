@@ -48,7 +48,11 @@ async def said(lab: Lab, agent: str, question: str) -> str:
 @pytest.mark.parametrize(
     ("agent", "question", "answers"),
     [
-        ("health", "Is all healthy?", ('"server": {"address"', '"workers": 1', '"runs": {"run')),
+        (
+            "health",
+            "Is all healthy?",
+            ('"server": {"reachable": true', '"workers": 1', '"runs": {"run'),
+        ),
         ("health", "What went wrong?", ('{"failed": []',)),
         ("information", "Which crews are there?", ('This is what I found: {"crews": []}',)),
         ("information", "Describe the crew nobody", ("there is no crew 'nobody'",)),

@@ -16,6 +16,7 @@ from typing import Any
 from crewlog.authority.fields import ORDER, SETTINGS, way_of
 from crewlog.authority.guards import Names, deciding_names, unguarded
 from crewlog.content import canonical
+from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.context_checks import summary_models
 from crewlog.definition.expand import expand
 from crewlog.definition.model import AgentDefinition, AskPhase, CrewDefinition, ToolDefinition
@@ -276,12 +277,12 @@ def _given(name: str, old: AgentDefinition, new: AgentDefinition) -> Iterator[st
 def _sets(name: str, old: AgentDefinition, new: AgentDefinition, decide: Names) -> Iterator[str]:
     """What an agent may set that decides, where it may by now and could not, or the reverse."""
     flags = {*old.writes_flags} ^ {*new.writes_flags}
-    outputs = {(name, key) for key in {*old.outputs} ^ {*new.outputs}}
+    outputs = {(name, key) for key in {*outputs_of(old)} ^ {*outputs_of(new)}}
     changed = sorted((flags & decide.flags) | {key for _, key in outputs & decide.outputs})
     for key in changed:
         yield f"agent {name} sets {key}, or does no longer, which a condition reads"
     decides = {*old.writes_flags} & decide.flags or {
-        (name, key) for key in old.outputs
+        (name, key) for key in outputs_of(old)
     } & decide.outputs
     if old.enabled and not new.enabled and decides:
         yield f"agent {name} takes no part any more, and sets what a condition reads"

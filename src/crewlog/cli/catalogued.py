@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from crewlog.authority.telling import terms
 from crewlog.cli.screen import Part, Screen, ago, counted, plain, plain_lines
 from crewlog.client.catalog import RegisteredCrew, RegisteredRegistry
+from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.capabilities import Capability, Offer, callers, idle_tools, offer_of
 from crewlog.definition.findings import listed
 from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
@@ -221,8 +222,8 @@ def _agent(name: str, agent: AgentDefinition, allowed: dict[str, list[Capability
     notes: list[str] = []
     if agent.writes_flags:
         notes.append(f"sets {', '.join(agent.writes_flags)}")
-    if agent.outputs:
-        notes.append(f"gives {', '.join(agent.outputs)}")
+    if outputs := outputs_of(agent):
+        notes.append(f"gives {', '.join(outputs)}")
     if agent.model is not None:
         notes.append(agent.model)
     if agent.pattern is not None:

@@ -16,6 +16,8 @@ AWAY: Final = 5
 """The server, the store or a worker is away."""
 STOPPED: Final = 6
 """People stopped the run."""
+BELOW: Final = 7
+"""A stage does not come to what an evaluation expects of it."""
 INTERNAL: Final = 70
 """A bug of ours."""
 INTERRUPTED: Final = 130

@@ -19,6 +19,7 @@ from crewlog.cli.told_by_hand import (
     ruling_in_words,
 )
 from crewlog.cli.told_changes import STATEFUL, requirements_after, state_of, told
+from crewlog.definition.replies import RESPONSE
 from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
@@ -160,7 +161,15 @@ class Timeline:
                 return self._step(entry)
             case j.ConditionMet() | j.TimerSet() | j.TimerFired():
                 return self._wait(entry)
-            case j.ModelReplied() | j.ToolReturned() | j.PermissionDenied() | j.CallHeld():
+            case (
+                j.ModelReplied()
+                | j.ReplyTaken()
+                | j.ReplyRefused()
+                | j.TurnCapped()
+                | j.ToolReturned()
+                | j.PermissionDenied()
+                | j.CallHeld()
+            ):
                 return self._call(entry)
             case j.FlagSet():
                 # As JSON and in brackets: words of people must not pass for who said them.
@@ -171,7 +180,9 @@ class Timeline:
                 return self._row(entry, entry.by if known else "", "⚑", text, "yellow")
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
-                return self._row(entry, entry.agent, "=", text, "dim")
+                # A reply's whole text is told where its step ends.
+                told = entry.key == RESPONSE and entry.body is not None
+                return [] if told else self._row(entry, entry.agent, "=", text, "dim")
             case j.MergeConflicted():
                 node = node_of(entry.step) if entry.step else entry.by
                 text = f"{entry.key} stays {entry.kept}, not {entry.refused}: {entry.because}"
@@ -304,7 +315,7 @@ class Timeline:
                 running = self.running.setdefault(entry.step, Running(entry.at))
                 running.doing = {c.call: plain(f"{c.tool} {c.brief}") for c in entry.calls}
                 running.since = entry.at
-                if not entry.calls:
+                if not entry.calls and not entry.refused:
                     self._said[entry.step] = plain(entry.brief) or "done"
                 rows: list[Row] = []
                 for call in entry.calls:
@@ -331,8 +342,30 @@ class Timeline:
                 return []
             case j.PermissionDenied():
                 return self._refused(entry)
+            case j.ReplyTaken() | j.ReplyRefused() | j.TurnCapped():
+                return self._read(entry)
             case _:
                 return []
+
+    def _read(self, entry: j.ReplyTaken | j.ReplyRefused | j.TurnCapped) -> list[Row]:
+        """What became of a final message that must be of a form."""
+        node = node_of(entry.step)
+        match entry:
+            case j.ReplyTaken(how="lenient"):
+                return self._row(entry, node, "≈", f"taken to mean {entry.brief}", "dim")
+            case j.ReplyTaken(how="fallback"):
+                return self._row(entry, node, "≈", f"the fallback counts: {entry.brief}", "yellow")
+            case j.ReplyTaken():
+                return []  # its fields are rows of their own
+            case j.ReplyRefused():
+                if entry.ref is not None:
+                    self.running[entry.step] = Running(entry.at, {0: "thinking again"})
+                which = f"reply {entry.attempt} of {entry.of}"
+                text = f"{which} cannot be used: {'; '.join(entry.faults)}"
+                return self._row(entry, node, "✗", text, "red")
+            case j.TurnCapped():
+                text = f"ends with what is there: {entry.calls} model calls are its most"
+                return self._row(entry, node, "■", text, "yellow")
 
     def _refused(self, entry: j.PermissionDenied) -> list[Row]:
         """A refusal, once: it stands before or behind what the model is told of it."""

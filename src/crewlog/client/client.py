@@ -51,6 +51,7 @@ from crewlog.model import Json
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
 from crewlog.state.brief import brief, fenced
+from crewlog.state.given import Given
 from crewlog.state.model import CLOSED
 from crewlog.store.protocol import CrewRow, RegisteredRow, RunRow, Store
 from crewlog.wire import AskRun, RunResult, StartRun
@@ -250,6 +251,7 @@ class Client:
         reader: Literal["auto", "grammar", "llm"] = "auto",
         model: str = "",
         existing: Literal["reject", "attach", "replace"] = "reject",
+        given: Given | None = None,
     ) -> Run:
         """Starts a run of a crew.
 
@@ -268,6 +270,7 @@ class Client:
             existing: What to do where there is a run of that id, open or closed: refuse; take that
                 one as it is; or end it and start anew. The store forgets a replaced run; calls of
                 the new one have the same idempotency keys.
+            given: Messages and values that are there when it begins; not of a prompt.
 
         Raises:
             RunAlreadyExists: the id is taken, by an open run or a closed one.
@@ -279,7 +282,13 @@ class Client:
         name, content = await self._resolve(crew)
         who = self.user if by is None else by
         payload = StartRun(
-            crew=content, input=input, by=who, registry=registry, reader=reader, model=model
+            crew=content,
+            input=input,
+            by=who,
+            registry=registry,
+            reader=reader,
+            model=model,
+            given=given,
         )
         if existing != "reject" and id is None:
             raise UsageError(f"{existing!r} needs the id of a run")

@@ -270,6 +270,7 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
             reply = calls.ModelResult.model_validate(value, extra="ignore")
             out.messages[reply.hash] = reply.body
             _keep(out, item, reply.hash, reply.body)
+            _keep_outputs(out, item, reply.reply.outputs if reply.reply is not None else ())
         case calls.CALL_TOOL, "result":
             answer = calls.ToolResult.model_validate(value, extra="ignore")
             out.attempts[item.place.activity] = item.place.attempt
@@ -291,6 +292,12 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
         case _:
             return _begin(item, out)
     return ()
+
+
+def _keep_outputs(out: Extracted, item: Told, outputs: Iterable[calls.OutputValue]) -> None:
+    for output in outputs:
+        if output.body is not None:
+            _keep(out, item, output.body, output.content)
 
 
 def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
@@ -337,9 +344,7 @@ def _keep_all(out: Extracted, item: Told, answer: calls.ToolResult) -> None:
     _keep(out, item, answer.hash, answer.body)
     for change in answer.operations:
         _keep(out, item, change.body, change.content)
-    for output in answer.outputs:
-        if output.body is not None:
-            _keep(out, item, output.body, output.content)
+    _keep_outputs(out, item, answer.outputs)
 
 
 def _snap(out: Extracted, position: int, state: dict[str, Json]) -> None:

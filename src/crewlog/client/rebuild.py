@@ -35,7 +35,7 @@ from crewlog.errors import (
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json, Model
 from crewlog.state.calls import claim_key, owner_of
-from crewlog.state.journal import Batch, OutputSet, PromptReceived
+from crewlog.state.journal import Batch, MessageQueued, OutputSet, PromptReceived
 from crewlog.state.logs import entries_of, heads_through
 from crewlog.state.model import CrewState
 from crewlog.store.loading import keep_snapshots
@@ -424,6 +424,9 @@ def _bodies_of(batches: Iterable[Batch]) -> tuple[set[ContentHash], set[ContentH
             if isinstance(entry, PromptReceived):
                 named.add(entry.prompt)
                 inline.add(entry.prompt)
+            if isinstance(entry, MessageQueued):
+                named.add(entry.ref.body)
+                inline.add(entry.ref.body)
             if entry.message is not None:
                 named.add(entry.message.body)
                 if entry.message.inline is not None:

@@ -542,6 +542,7 @@ def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
         "approvals": approvals,
         **without_agent(crew, name),
         "memory": without.memory and without.memory.without(name),
+        "conversation": without.conversation and without.conversation.without(name),
         **without_member(crew, name),
     }
     return _with_flags(without.model_copy(update=update), crew)

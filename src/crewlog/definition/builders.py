@@ -9,7 +9,7 @@ that its crews use. `crewlog.builder` makes one of a function.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.model import CrewDefinition, FlowItem
+from crewlog.definition.replies import Reply
 from crewlog.errors import CrewlogError, UsageError
 from crewlog.faults import fault_of, rule_of
 from crewlog.model import Json, Model
@@ -65,6 +66,8 @@ class Built:
     """Flags that agents must be able to set, by agent, besides those that they declare."""
     last: str | None = None
     """The phase that what follows waits for, where it is not the last item."""
+    replies: Mapping[str, Reply] = field(default_factory=dict[str, Reply])
+    """The forms of agents' replies that it needs, by agent; one that an agent has is kept."""
 
 
 Expand = Callable[[Any, Place], "Built | Sequence[FlowItem]"]
@@ -150,7 +153,8 @@ def find_builder(name: str) -> Builder:
 
 
 def _load() -> None:
-    import_module("crewlog.definition.patterns")  # registers the built-in ones
+    for built_in in ("patterns", "team"):
+        import_module(f"crewlog.definition.{built_in}")  # registers its builders
 
     for entry in entry_points(group=GROUP):
         key = (entry.name, entry.value)
@@ -269,7 +273,7 @@ def build(use: Use) -> tuple[Built, list[Finding]]:
     if not items:
         say = f"{use.called} makes no phase"
         faults.append(Finding((*use.path, "use"), say, f"Mend {_origin(builder)}."))
-    return Built(items, built.outputs, built.flags, built.last), faults
+    return replace(built, items=items), faults
 
 
 _ITEMS: TypeAdapter[tuple[FlowItem, ...]] = TypeAdapter(tuple[FlowItem, ...])

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.audiences import Audiences
 from crewlog.definition.conditions import Condition, facts_in, render_condition
 from crewlog.definition.expand import expand
@@ -174,7 +175,7 @@ def _writers(key: str, offer: Offer) -> Iterator[Capability]:
     owner, _, name = key.rpartition(".")
     for who, agent in offer.agents.items():
         if owner in {"", who}:
-            for say, names in (("flag", agent.writes_flags), ("output", agent.outputs)):
+            for say, names in (("flag", agent.writes_flags), ("output", outputs_of(agent))):
                 if name in names:
                     yield _capability(offer, who, "agent", "write", name, f"declares the {say}")
     for phase in _phases(offer):
@@ -261,7 +262,7 @@ def known_words(offers: Iterable[Offer]) -> dict[str, Literal["tool", "key", "lo
         if offer.crew is not None:
             words.update((log, "log") for log in Audiences(offer.crew).logs())
         for agent in offer.agents.values():
-            for key in (*agent.writes_flags, *agent.outputs):
+            for key in (*agent.writes_flags, *outputs_of(agent)):
                 words.setdefault(key, "key")
         if offer.crew is not None:
             for key in offer.crew.flags:

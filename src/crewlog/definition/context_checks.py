@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.audiences import PUBLIC, Audiences
 from crewlog.definition.context import OFF, Input, Window
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
@@ -97,8 +98,3 @@ def _is_given(audiences: Audiences, maker: str, key: str, name: str) -> bool:
         log == PUBLIC or name in named_readers(log) or not audiences.no_reader(name, log)
         for log in logs
     )
-
-
-def outputs_of(agent: AgentDefinition) -> tuple[str, ...]:
-    """The outputs that an agent may set, besides its final message."""
-    return agent.outputs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
+from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.courses import Courses, all_outcomes
 from crewlog.definition.expand import Expanded
 from crewlog.definition.findings import Finding, did_you_mean, listed
@@ -12,6 +13,7 @@ from crewlog.definition.flow_checks import after_path
 from crewlog.definition.model import AgentDefinition, AgentPhase, AskPhase, CrewDefinition
 from crewlog.definition.order import Order
 from crewlog.definition.phases import END, NEXT, Phase
+from crewlog.definition.replies import CAPPED, RESPONSE
 
 
 def course_findings(
@@ -215,8 +217,15 @@ def _each(
             yield Finding((*phase.path, "for_each"), say, _how(key), key=key)
 
 
+_OF_TURNS = (RESPONSE, CAPPED)
+"""Outputs that tell of a turn: of several the last one's is as good as any."""
+
+
 def _keys(name: str, agent: AgentDefinition) -> tuple[str, ...]:
-    return (*agent.writes_flags, *(f"{name}.{output}" for output in agent.outputs))
+    return (
+        *agent.writes_flags,
+        *(f"{name}.{output}" for output in outputs_of(agent) if output not in _OF_TURNS),
+    )
 
 
 def _how(key: str) -> str:

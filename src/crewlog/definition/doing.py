@@ -60,7 +60,7 @@ class _OrTool:
 Does = Annotated[DoneCall, _OrTool]
 """A tool's name, or a call in full."""
 
-MODELS_OWN = ("model", "model_settings", "pattern")
+MODELS_OWN = ("reply", "model", "model_settings", "pattern")
 """What only an agent with a model has a use for."""
 
 

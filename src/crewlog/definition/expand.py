@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from crewlog.definition.builders import Built, Place, Use, build
 from crewlog.definition.conditions import AllOf, Condition, Fact
@@ -43,6 +44,7 @@ from crewlog.definition.phases import (
     phases_and_ends,
 )
 from crewlog.definition.pool_checks import pattern_findings
+from crewlog.definition.replies import Reply
 from crewlog.model import Json
 
 DEEPEST = 8
@@ -150,6 +152,7 @@ class _Expansion:
         """Names that something goes to."""
         self.outputs: dict[str, list[str]] = {}
         self.flags: dict[str, list[str]] = {}
+        self.replies: dict[str, Reply] = {}
 
     def run(self) -> Expanded:
         top = phases(self.definition)
@@ -175,6 +178,7 @@ class _Expansion:
         for mine, more in ((self.outputs, built.outputs), (self.flags, built.flags)):
             for agent, names in more.items():
                 mine.setdefault(agent, []).extend(names)
+        self.replies.update(built.replies)
         inner, last = self.part(phase, use, built)
         if last not in {part.name for part in inner}:
             say = f"{use.called} has no phase {last!r}, which it names as its last"
@@ -278,11 +282,14 @@ class _Expansion:
         return phase.item.model_copy(update={"phase": phase.name, "after": after})
 
     def agent(self, name: str, agent: AgentDefinition) -> AgentDefinition:
-        if agent.pattern is None and name not in self.outputs and name not in self.flags:
+        if agent.pattern is None and not any(
+            name in more for more in (self.outputs, self.flags, self.replies)
+        ):
             return agent
         outputs = tuple(dict.fromkeys((*agent.outputs, *self.outputs.get(name, ()))))
         flags = tuple(dict.fromkeys((*agent.writes_flags, *self.flags.get(name, ()))))
-        update = {"pattern": None, "outputs": outputs, "writes_flags": flags}
+        update: dict[str, Any] = {"pattern": None, "outputs": outputs, "writes_flags": flags}
+        update["reply"] = agent.reply or self.replies.get(name)
         return agent.model_copy(update=update)
 
 

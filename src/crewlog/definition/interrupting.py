@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.model import CrewDefinition, Expiry, ToolDefinition
 
@@ -35,7 +36,10 @@ def interrupt_findings(definition: CrewDefinition) -> Iterator[Finding]:
         yield from _expiry(("interrupts", "kinds", kind), expiry)
     yield from _who_answers(definition)
     for name, agent in definition.agents.items():
-        if agent.ask_below is not None and CONFIDENCE not in {*agent.outputs, *agent.writes_flags}:
+        if agent.ask_below is not None and CONFIDENCE not in {
+            *outputs_of(agent),
+            *agent.writes_flags,
+        }:
             say = f"agent {name!r} has 'ask_below', and cannot say how sure it is"
             remedy = f"Let it: outputs: [{CONFIDENCE}], and say in its prompt to set it, 0 to 1."
             yield Finding(("agents", name, "ask_below"), say, remedy, at="key")

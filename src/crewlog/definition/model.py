@@ -34,6 +34,7 @@ from crewlog.definition.doing import Does
 from crewlog.definition.policy import Policy
 from crewlog.definition.quotas import QUOTA_PATTERN, parse_quota
 from crewlog.definition.reaching import Check, Host, McpServer, name_in_crew
+from crewlog.definition.replies import ReplyForm
 from crewlog.definition.shorthand import whole_of
 from crewlog.definition.times import parse_time
 from crewlog.model import Json, Model
@@ -279,8 +280,14 @@ class AgentDefinition(Model):
     there."""
     writes_flags: tuple[Name, ...] = ()
     """Flags it may set by the tool `set_flag`."""
+    reply: ReplyForm | None = None
+    """What its final message of a turn must be: a decision by name, e.g. `route`, or
+    `{schema: …}`. Its fields are outputs of the agent."""
     max_calls: int = Field(default=25, ge=1, le=1000)
-    """Model calls in one turn; then the step fails."""
+    """Model calls in one turn; then the step fails, or ends, as `on_cap` says."""
+    on_cap: Literal["fail", "end"] = "fail"
+    """When a turn reaches `max_calls`: `fail` the step, or `end` it with what is there: the last
+    text is final, and the output `capped` is true."""
     timeout: Seconds = 180.0
     """How long one model call may take."""
     heartbeat: Seconds = 5.0
@@ -645,6 +652,31 @@ class LogDefinition(Model):
     nobody but people."""
 
 
+class Conversation(Model):
+    """A run that is talked to: each message is a turn through the flow, which ends with an answer.
+
+    Between two turns the run waits for the next message, and costs nothing.
+    """
+
+    idle: Wait | None = None
+    """How long it waits for a message, e.g. `30m`; then the run is completed. By default for
+    ever."""
+    respond: tuple[str, ...] = ()
+    """Agents whose final message of a turn is its answer: the first of them that said something.
+    By default whoever spoke last, but for those that a route asks."""
+    apology: str = Field(default="Sorry, I have no answer to that.", min_length=1, max_length=1000)
+    """The answer where no agent gave one; what went wrong is added in brackets."""
+    ends_on: tuple[ConditionText, ...] = ()
+    """Conditions: where one of them holds at the end of a turn, the run is completed."""
+    queue: int = Field(default=20, ge=1, le=200)
+    """How many messages may wait that come during a turn; those beyond are refused."""
+
+    def without(self, agent: str) -> Self:
+        """The conversation of the crew without an agent."""
+        respond = tuple(each for each in self.respond if each != agent)
+        return self.model_copy(update={"respond": respond})
+
+
 class CheckpointPolicy(Model):
     """Which checkpoints of a run are kept in the list, with what makes loading them quick.
 
@@ -769,6 +801,8 @@ class CrewDefinition(Model):
     """When the run asks people by itself, and what happens to questions that nobody answers."""
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     """Which checkpoints of a run are kept in the list; by default all."""
+    conversation: Conversation | None = None
+    """Where it is said, a run waits for another message once it is done, and begins anew."""
     memory: MemoryPolicy | None = None
     """What its agents remember beyond one run, by the tools `memory_read` and `memory_write`; by
     default nothing."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.conditions import (
     AllOf,
     AnyOf,
@@ -169,7 +170,7 @@ class _Facts:
         setters: dict[str, set[str]] = {}
         for name, agent in definition.agents.items():
             if agent.enabled:
-                for key in (*agent.writes_flags, *(f"{name}.{k}" for k in agent.outputs)):
+                for key in (*agent.writes_flags, *(f"{name}.{k}" for k in outputs_of(agent))):
                     setters.setdefault(key, set()).add(name)
                 setters.setdefault(f"{name}.text", set()).add(name)
                 if agent.on_error == "continue":

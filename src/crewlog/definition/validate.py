@@ -11,10 +11,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
+from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.artifact_checks import artifact_findings
 from crewlog.definition.audience_checks import audience_findings, log_findings
 from crewlog.definition.conditions import Condition, facts_in
 from crewlog.definition.context_checks import context_findings, summary_models
+from crewlog.definition.conversation_checks import conversation_findings
 from crewlog.definition.course_checks import course_findings
 from crewlog.definition.doing import doing_faults
 from crewlog.definition.expand import Expanded, expand
@@ -36,6 +38,7 @@ from crewlog.definition.phases import Phase, phases
 from crewlog.definition.pool_checks import counted_conflicts, pool_findings
 from crewlog.definition.prices import price_findings
 from crewlog.definition.reach_checks import reach_findings
+from crewlog.definition.reply_checks import reply_findings
 from crewlog.definition.rule_checks import rule_findings
 from crewlog.definition.secrets import REMEDY, literals
 from crewlog.definition.unused import conditions_of, unused_findings
@@ -158,6 +161,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *rule_findings(definition),
         *parent_findings(definition),
         *interrupt_findings(definition),
+        *reply_findings(definition, [phase.name for phase in found]),
         *audience_findings(definition, found),
         *memory_findings(definition),
         *context_findings(definition, found),
@@ -176,6 +180,7 @@ def _findings(
         *_phases(definition, found),
         *flow_findings(found, order, definition.agents),
         *_conditions(definition, found),
+        *conversation_findings(definition, found),
     ]
 
 
@@ -366,9 +371,9 @@ def _phases(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]
             say = f"{phase.name!r} takes its list of the agent {maker!r}, which is not defined."
             remedy = did_you_mean(maker, definition.agents, "Agents are under 'agents:'.")
             yield Finding(path, say, remedy, word=maker)
-        elif key not in agent.outputs:
+        elif key not in outputs_of(agent):
             say = f"agent {maker!r} has no output {key!r}, the list of {phase.name!r}"
-            remedy = did_you_mean(key, agent.outputs, f"Add it: outputs: [{key}].")
+            remedy = did_you_mean(key, outputs_of(agent), f"Add it: outputs: [{key}].")
             yield Finding(path, say, remedy, word=item.for_each)
 
 
@@ -383,6 +388,9 @@ def _conditions(definition: CrewDefinition, found: list[Phase]) -> Iterator[Find
     for i, rule in enumerate(definition.rules):
         if rule.if_ is not None:
             yield from _facts(rule.if_, ("rules", i, "if"), definition, flags)
+    talk = definition.conversation
+    for i, condition in enumerate(talk.ends_on if talk is not None else ()):
+        yield from _facts(condition, ("conversation", "ends_on", i), definition, flags)
 
 
 def _facts(
@@ -406,13 +414,13 @@ def _facts(
 def _said_of(agent: AgentDefinition) -> tuple[str, ...]:
     """What conditions may look at of an agent."""
     error = ("error",) if agent.on_error == "continue" else ()
-    return (*agent.writes_flags, *agent.outputs, "text", *error)
+    return (*agent.writes_flags, *outputs_of(agent), "text", *error)
 
 
 def _unknown_flag(
     name: str, path: Path, definition: CrewDefinition, flags: Collection[str]
 ) -> Finding:
-    makers = [who for who, agent in definition.agents.items() if name in agent.outputs]
+    makers = [who for who, agent in definition.agents.items() if name in outputs_of(agent)]
     if makers:
         remedy = f"It is an output of {makers[0]!r}: write {makers[0]}.{name}."
     else:

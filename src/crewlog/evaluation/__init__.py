@@ -7,6 +7,27 @@ the store when somebody asks: runs pay nothing for it.
 """
 
 from crewlog.evaluation.cases import Case, StageInput, StageOutput
+from crewlog.evaluation.comparing import Verdict, exact, of_schema
 from crewlog.evaluation.dataset import dataset
+from crewlog.evaluation.report import Report, Row, Trial
+from crewlog.evaluation.running import Plan, evaluate, trials
+from crewlog.evaluation.stage import alone, given, written_out
 
-__all__ = ["Case", "StageInput", "StageOutput", "dataset"]
+__all__ = [
+    "Case",
+    "Plan",
+    "Report",
+    "Row",
+    "StageInput",
+    "StageOutput",
+    "Trial",
+    "Verdict",
+    "alone",
+    "dataset",
+    "evaluate",
+    "exact",
+    "given",
+    "of_schema",
+    "trials",
+    "written_out",
+]

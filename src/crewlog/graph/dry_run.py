@@ -20,7 +20,7 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, FlagName, NodeName, RunId
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.calls import ModelResult
+from crewlog.state.calls import ModelResult, OutputValue, ReadReply
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Interrupt
 
@@ -67,7 +67,7 @@ class _Drill:
     engine: Engine
 
     def __init__(self, plan: GraphPlan, flags: Mapping[str, Json], outputs: Outputs) -> None:
-        self.plan = plan
+        self.plan = plan.model_copy(update={"conversation": None})  # one turn of it
         self.flags = flags
         self.outputs = outputs
         self._answered: set[tuple[NodeName | None, str]] = set()
@@ -111,12 +111,14 @@ class _Drill:
         for flag in rules.flags:
             if flag in self.flags:
                 self.engine.record(j.FlagSet, flag=flag, value=self.flags[flag], by=agent)
+        assumed, said = self.outputs.get(agent, {}), rules.reply.fields if rules.reply else ()
         for key in rules.outputs:
-            if key in self.outputs.get(agent, {}):
-                value = self.outputs[agent][key]
-                self.engine.record(j.OutputSet, agent=agent, key=key, value=value)
+            if key in assumed and key not in said:
+                self.engine.record(j.OutputSet, agent=agent, key=key, value=assumed[key])
         body = {"type": "ai", "content": "", "id": f"{order.step}/{order.call.call}"}
-        reply = ModelResult(body=body, hash=hash_json(body))
+        fields = tuple(OutputValue(key=key, value=assumed[key]) for key in said if key in assumed)
+        read = ReadReply(outputs=fields) if rules.reply else None
+        reply = ModelResult(body=body, hash=hash_json(body), reply=read)
         await self.engine.turns.model_replied(order.step, order.call.call, reply)
 
     def _choose(self, asked: Interrupt) -> str:

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from typing_extensions import override
+
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.times import duration_words
 from crewlog.graph import routes
@@ -23,6 +25,7 @@ from crewlog.graph.compile import compile_plan
 from crewlog.graph.doing import Doing
 from crewlog.graph.driver import Target
 from crewlog.graph.facts import RunFacts, switched_off
+from crewlog.graph.given import give
 from crewlog.graph.loops import Joins, Loops
 from crewlog.graph.maps import Maps
 from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode, Route
@@ -34,11 +37,13 @@ from crewlog.graph.routing import (
     sent_nowhere,
     unfilled,
 )
+from crewlog.graph.talks import Talks
 from crewlog.graph.turns import Turns, calls_of
 from crewlog.graph.waits import Waits
 from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId, item_of, visit_of
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
+from crewlog.state.given import Given
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, FrontierEntry
 from crewlog.state.reduce import route_facts
@@ -69,6 +74,7 @@ class Engine(RunFacts):
         self.doing = Doing(self, self.turns.model_replied, self.fail_step, self.maps.item)
         self.waits = Waits(self, self._complete, self._unmet)
         self.budgets = Budgets(self, self.waits)
+        self.talks = Talks(self, self._enter)
         self.pending: GraphPlan | None = None
         """The plan that the run drains for, where a change of the graph was accepted."""
         self.use(plan)
@@ -93,11 +99,15 @@ class Engine(RunFacts):
         at: int,
         command: str | None = None,
         ledger: Ledger | None = None,
+        given: Given | None = None,
     ) -> Engine:
         """A new run: its input is the first public message, and its entry nodes are ready.
 
         With a ledger it is a run that had a prompt and has got its crew; with a command it was
         asked, and the input is what was said.
+
+        Raises:
+            UsageError: what is `given` to it cannot stand where it is to.
         """
         engine = cls(plan, ledger or Ledger(CrewState(run=run)))
         engine.at = at
@@ -114,11 +124,30 @@ class Engine(RunFacts):
         )
         if input_text:
             engine.say(input_text, by=by, to=LogName("public"), message_id="input", command=command)
-        targets = await engine._driver.apply(
-            "__start__", {"routing": engine.state.routing, "outcome": (NEXT,)}
-        )
-        engine.record(j.Routed, to=engine._reached(targets))
+        if given is not None:
+            give(engine, given, by=by)
+        if not engine.talks.talks:
+            await engine._enter()
+        elif input_text:
+            await engine.talks.begin(command or "input", by)
+        else:
+            engine.talks.wait_for_first()
         return engine
+
+    async def _enter(self) -> None:
+        """Reaches the nodes that the flow begins with."""
+        targets = await self._driver.apply(
+            "__start__", {"routing": self.state.routing, "outcome": (NEXT,)}
+        )
+        self.record(j.Routed, to=self._reached(targets))
+
+    @override
+    def fail(self, error: str) -> None:
+        """Ends the run without success; of a conversation, only the turn."""
+        if self.talks.talks:
+            self.talks.give_up(error, self.withdraw)
+        else:
+            super().fail(error)
 
     # -- what is to be done -------------------------------------------------------------------
 
@@ -356,11 +385,13 @@ class Engine(RunFacts):
 
     def _at_limit(self, step: StepId) -> bool:
         """Whether the run has taken all the steps it may; then people are asked."""
-        if self.state.steps < self.plan.limits.steps * (1 + self.state.extensions):
+        before = self.state.talk.steps if self.state.talk is not None else 0
+        if self.state.steps - before < self.plan.limits.steps * (1 + self.state.extensions):
             return False
         # One question for all that would start: one answer extends the limit once.
         if not any(asked.kind == "limit" for asked in self.state.interrupts.values()):
-            question = f"The run has taken {self.state.steps} steps, its limit. Go on?"
+            what = "turn" if before else "run"
+            question = f"The {what} has taken {self.state.steps - before} steps, its limit. Go on?"
             self.ask("limit", question, step=step, options=("go on", "stop"))
         return True
 
@@ -392,7 +423,8 @@ class Engine(RunFacts):
     async def _follow(self, step: StepId, name: NodeName, route: Route) -> None:
         """Goes where an output says, or does what the route says for one that names no way."""
         state = self.state
-        choice = routes.choose(self.plan, name, state.agent_outputs, state.execution_count, 0)
+        since = state.talk.began if state.talk is not None else 0
+        choice = routes.choose(self.plan, name, state.agent_outputs, state.execution_count, since)
         if choice.refused:
             self.record(
                 j.RouteRefused, step=step, by=route.by, because=choice.because, goes=choice.goes
@@ -421,6 +453,9 @@ class Engine(RunFacts):
             await self._unmet(entry)
         if waiting or state.frontier:
             return
+        if state.resting:
+            await self.talks.go_on(self.waits.idle_is_over())
+            return
         for name in self.plan.nodes:
             missing = unfilled(self.plan, name, state.routing)
             if missing:
@@ -432,7 +467,10 @@ class Engine(RunFacts):
                     detail=name,
                 )
                 return
-        self.record(j.RunCompleted)
+        if self.talks.talks:
+            self.talks.end()
+        else:
+            self.record(j.RunCompleted)
 
     async def _unmet(self, entry: FrontierEntry, *, late: bool = False) -> None:
         node = self.plan.nodes[entry.node]

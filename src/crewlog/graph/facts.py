@@ -54,6 +54,14 @@ def new(_patch: str) -> bool:
     return True
 
 
+def message_body(text: str, *, by: str, message_id: str) -> dict[str, Json]:
+    """A message of people, as logs have it."""
+    body: dict[str, Json] = {"type": "human", "content": text, "id": message_id}
+    if by:
+        body["name"] = by
+    return body
+
+
 def switched_off(agent: AgentName) -> str:
     """Why an agent's step is skipped that takes no part."""
     return f"{agent} is switched off"
@@ -104,9 +112,7 @@ class RunFacts:
         command: str | None = None,
     ) -> None:
         """Adds a message of people to a log, or to several."""
-        body: dict[str, Json] = {"type": "human", "content": text, "id": message_id}
-        if by:
-            body["name"] = by
+        body = message_body(text, by=by, message_id=message_id)
         logs = to if isinstance(to, tuple) else (to,)
         ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
         wanted = any(WHOLE in each.inputs for each in self.plan.agents.values())

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.authority.rules import rule_words
 from crewlog.authority.rules import rules_of as call_rules
+from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.audiences import Audiences
 from crewlog.definition.conditions import (
     AllOf,
@@ -25,6 +26,7 @@ from crewlog.definition.conditions import (
 from crewlog.definition.content import definition_hash
 from crewlog.definition.context import SUMMING
 from crewlog.definition.context_checks import window_of
+from crewlog.definition.decisions import reply_fields
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
 from crewlog.definition.interrupting import approvals_of
@@ -42,6 +44,7 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.parent_checks import ancestors
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.reading import Form
 from crewlog.definition.times import duration_words, time_words
 from crewlog.definition.validate import check
 from crewlog.errors import InternalError, InvalidDefinition
@@ -58,6 +61,7 @@ from crewlog.graph.plan import (
     GraphPlan,
     Join,
     PlanNode,
+    ReplyRules,
     Route,
     ToolRules,
     Wait,
@@ -129,6 +133,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             *_crew_rules(definition),
         ),
         limits=definition.limits,
+        conversation=definition.conversation,
         interrupts=definition.interrupts,
         policy=definition.policy,
     )
@@ -221,14 +226,17 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         tools += [
             f"memory_{way}" for way in WAYS if memory_scopes(definition, AgentName(name), way)
         ]
+    outputs = outputs_of(agent)
     return AgentRules(
         tools=tuple(ToolName(tool) for tool in tools),
         reads=reads,
         writes=writes,
-        outputs=agent.outputs,
-        shares=_shares(AgentName(name), reads, audiences.shares(name)) if agent.outputs else (),
+        outputs=outputs,
+        shares=_shares(AgentName(name), reads, audiences.shares(name)) if outputs else (),
         flags=tuple(FlagName(flag) for flag in agent.writes_flags),
         max_calls=agent.max_calls,
+        reply=_reply_rules(name, definition),
+        on_cap=agent.on_cap,
         timeout=agent.timeout + _summing(definition, agent),
         heartbeat=agent.heartbeat,
         retry=agent.retry,
@@ -239,6 +247,20 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         within=tuple(AgentName(each) for each in ancestors(definition, name)),
         does=agent.does,
         in_order=agent.in_order,
+    )
+
+
+def _reply_rules(name: str, definition: CrewDefinition) -> ReplyRules | None:
+    """The form of an agent's replies; a fallback is filled in, as a reply of the model would be."""
+    reply = definition.agents[name].reply
+    if reply is None:
+        return None
+    fallback = None if reply.fallback is None else Form.of(definition, name).fields_of_fallback()
+    return ReplyRules(
+        decision=reply.decision or "",
+        tries=reply.tries,
+        fields=reply_fields(reply),
+        fallback=fallback,
     )
 
 

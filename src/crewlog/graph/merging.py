@@ -11,6 +11,7 @@ from crewlog.ids import AgentName, FlagName, StepId
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
+from crewlog.state.calls import OutputValue
 from crewlog.state.combining import CONFLICTING, MOST, conflict, settled
 from crewlog.state.hashing import canonical
 from crewlog.state.model import Output
@@ -60,6 +61,35 @@ def put(run: RunFacts, fact: j.FlagSet | j.OutputSet, step: StepId | None = None
         return
     given = fact.value if body is not None else settled(fact.how, value, fact.value)
     run.ledger.record(fact.model_copy(update={"value": given}))
+
+
+def output_set(
+    run: RunFacts, step: StepId, agent: AgentName, output: OutputValue, *, stored: bool
+) -> j.OutputSet:
+    """An output that an agent sets in a step, as a fact that `put` is to record.
+
+    Args:
+        run: The run.
+        step: The step.
+        agent: The agent.
+        output: The output.
+        stored: Whether the store has what is large of it.
+    """
+    name = f"{agent}.{output.key}"
+    value, body, content = output.value, output.body, output.content
+    if body is not None and whole_value(run, name, content):
+        value, body = content, None
+    return j.OutputSet(
+        at=run.at,
+        agent=agent,
+        key=output.key,
+        value=value,
+        body=body,
+        inline=None if stored or body is None else content,
+        logs=run.shares_of(agent, step),
+        **run.listed(name, content, small=body is None),
+        **run.added(name, step),
+    )
 
 
 def set_flag(run: RunFacts, flag: FlagName, value: Json, by: str) -> None:

@@ -14,7 +14,14 @@ from pydantic import Field
 from crewlog.authority.rules import CallRule
 from crewlog.definition.conditions import Fact, is_never
 from crewlog.definition.doing import DoneCall
-from crewlog.definition.model import ConditionText, InterruptPolicy, Limits, Merge, Retry
+from crewlog.definition.model import (
+    ConditionText,
+    Conversation,
+    InterruptPolicy,
+    Limits,
+    Merge,
+    Retry,
+)
 from crewlog.definition.policy import Policy
 from crewlog.ids import (
     AgentName,
@@ -162,6 +169,19 @@ class PlanNode(Model):
         return self.when is not None or self.for_each is not None
 
 
+class ReplyRules(Model):
+    """What the workflow must know of the form of an agent's replies; activities read them."""
+
+    decision: str = ""
+    """The decision; empty for a schema."""
+    tries: int = 3
+    """How often the model is asked in all."""
+    fields: tuple[str, ...] = ()
+    """The outputs that a reply sets, besides `response`."""
+    fallback: dict[str, Json] | None = None
+    """The outputs where no try was any good, in full; none: the step fails."""
+
+
 class AgentRules(Model):
     """What the workflow must know of an agent; its prompt stays in the definition."""
 
@@ -179,6 +199,10 @@ class AgentRules(Model):
     """Flags it may set."""
     max_calls: int = 25
     """Model calls in one turn."""
+    reply: ReplyRules | None = None
+    """The form of its final messages."""
+    on_cap: Literal["fail", "end"] = "fail"
+    """What becomes of a turn that reaches `max_calls`."""
     timeout: float = 180.0
     """Seconds for one model call."""
     heartbeat: float = 5.0
@@ -271,6 +295,8 @@ class GraphPlan(Model):
     rules: tuple[str, ...] = ()
     """The coordination rules as text, one per join, condition and decision."""
     limits: Limits = Limits()
+    conversation: Conversation | None = None
+    """How it is talked to; none: a run ends once its flow has."""
     interrupts: InterruptPolicy = InterruptPolicy()
     """Who answers questions, and what happens to those that nobody answers."""
     policy: Policy | None = None

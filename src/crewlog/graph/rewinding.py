@@ -96,7 +96,7 @@ def fork(
     engine = Engine(_with_left(plan, made), own)
     engine.at = at
     # The numbers of questions go on: what was answered there has its number in this journal, too.
-    kept = _to_keep(made.state) | {"asked": then.asked}
+    kept = _to_keep(made.state) | {"asked": then.asked, "turns": then.turns}
     whence = {"source": then.run, "to": then.position, "checkpoint": checkpoint}
     engine.record(j.Forked, run=run, state=kept, by=by, **whence)
     _ask_anew(engine, made.questions)

@@ -101,6 +101,8 @@ def plan_swap(
             blocked=blocked(old, new, state, {**state.frontier}, forward_ways(new), state.routing),
             notes=tuple(rule_notes(old, new)),
         )
+    if state.resting:  # between two turns nothing is under way, and the next one begins anew
+        state = state.model_copy(update={"routing": Routing()})
     return _Swap(old, new, state, abandon=abandon).report()
 
 
@@ -196,6 +198,8 @@ class _Swap:
         for entry in (state.frontier[s] for s in (*self._leave, *self._park)):
             displaced[entry.node] = displaced.get(entry.node, 0) + (not has_begun(entry, state))
         self._joins = Rejoin(old, new, state, kept=self._kept, frontier=stays, displaced=displaced)
+        if state.resting:
+            self._joins.reached.clear()
         for step in self._joins.retracted:
             because = "what its node waits for now has not come"
             self._fates[step] = _fate(stays[step], "retracted", because)

@@ -17,13 +17,14 @@ from crewlog.graph import approvals
 from crewlog.graph.artifacts import landed, operations_of
 from crewlog.graph.doing import did, text_of
 from crewlog.graph.facts import RunFacts
-from crewlog.graph.merging import put, whole_value
+from crewlog.graph.merging import output_set, put
+from crewlog.graph.replying import Replies
 from crewlog.graph.turn_graph import TurnGraph
 from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log, working_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief, brief_of
-from crewlog.state.calls import ModelResult, OutputValue, ToolResult
+from crewlog.state.calls import ModelResult, ToolResult
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Call, FrontierEntry, Usage
 
@@ -52,6 +53,7 @@ class Turns:
         self._ended = ended
         self._failed = failed
         self._graph = TurnGraph()
+        self._replies = Replies(run)
 
     async def model_replied(
         self, step: StepId, number: int, result: ModelResult, *, composed: bool = False
@@ -78,7 +80,9 @@ class Turns:
             Call(call=n, tool=asked.tool, id=asked.id, message=result.hash, brief=asked.brief)
             for n, asked in zip(follow, result.tools, strict=True)
         )
-        logs = (working_log(step, agent),) if calls else self._final_logs(agent, step)
+        faults = () if calls else self._replies.faults(agent, step, result)
+        final = not calls and not faults
+        logs = self._final_logs(agent, step) if final else (working_log(step, agent),)
         self._run.record(
             j.ModelReplied,
             step=step,
@@ -89,11 +93,16 @@ class Turns:
             calls=calls,
             usage=Usage() if composed else result.usage,
             brief=brief_of(result.body),
-            append=not calls and self._run.appends(f"{agent}.text"),
+            append=final and self._run.appends(f"{agent}.text"),
+            refused=bool(faults),
+            draft=not final and self._replies.drafts(agent, step, result),
             window=result.window,
             composed=composed,
         )
-        if not calls:
+        if faults:
+            await self._refuse(step, number, result, faults)
+        elif final:
+            self._replies.take(step, number, agent, result)
             await self.end(step, ())
         for call in calls:
             decision = await self._is_allowed(step, agent, call)
@@ -101,6 +110,23 @@ class Turns:
                 self._count(step, agent, call)
             if decision.outcome == "ask":
                 await self._ask_for_approval(step, call, result, decision)
+
+    async def _refuse(
+        self, step: StepId, number: int, result: ModelResult, faults: tuple[str, ...]
+    ) -> None:
+        """Has a model try again whose final message is not of its form, or does without."""
+        agent = self._run.plan.node_at(step).agent
+        if agent is None:
+            return
+        match self._replies.refuse(step, number, agent, result, faults):
+            case "again":
+                await self._check_turn_length(step)
+            case "fallback":
+                await self.end(step, ())
+            case "fail":
+                calls = calls_of(self._run.state.frontier[step])
+                error = self._replies.error(agent, step, faults)
+                await self._failed(step, calls[-1].call, error, "ReplyInvalid")
 
     async def tool_returned(self, step: StepId, number: int, result: ToolResult) -> None:
         """Applies a tool's result in call order: one that comes early is held."""
@@ -356,7 +382,7 @@ class Turns:
         for output in result.outputs:
             decision = check_write("output", agent, output.key, rules.outputs)
             if decision.allowed:
-                yield self._output(step, agent, output, stored=result.stored)
+                yield output_set(self._run, step, agent, output, stored=result.stored)
             else:
                 denied.append(decision.reason)
         for reason in denied:
@@ -378,26 +404,6 @@ class Turns:
             tool=tool,
             reason=reason,
             rule=by.rule if reason == by.denied else "",
-        )
-
-    def _output(
-        self, step: StepId, agent: AgentName, output: OutputValue, *, stored: bool
-    ) -> j.OutputSet:
-        """An output that an agent sets, as a fact."""
-        run, name = self._run, f"{agent}.{output.key}"
-        value, body, content = output.value, output.body, output.content
-        if body is not None and whole_value(run, name, content):
-            value, body = content, None
-        return j.OutputSet(
-            at=run.at,
-            agent=agent,
-            key=output.key,
-            value=value,
-            body=body,
-            inline=None if stored or body is None else content,
-            logs=run.shares_of(agent, step),
-            **run.listed(name, content, small=body is None),
-            **run.added(name, step),
         )
 
     async def _tool_done(self, step: StepId, number: int, facts: list[j.JournalEntry]) -> None:
@@ -446,6 +452,10 @@ class Turns:
         most = rules.max_calls
         # Asked once per `most` calls: people may let a long turn go on.
         if entry.turn.model_calls > most and (entry.turn.model_calls - 1) % most == 0:
+            if rules.on_cap == "end":
+                self._replies.cap(step, agent, self._final_logs(agent, step))
+                await self.end(step, entry.turn.goto)
+                return
             error = (
                 f"the turn of {agent!r} took {most} model calls and did not end; "
                 "raise the agent's max_calls, or make its prompt say when it is done"

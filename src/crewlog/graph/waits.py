@@ -19,7 +19,10 @@ from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import PlanNode
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState, FrontierEntry, Interrupt
+from crewlog.state.talk import Talk
 
+IDLE = "idle"
+"""The timer of a conversation that waits for its next message."""
 WALL = "wall"
 """The timer for the time that the whole run may take."""
 
@@ -65,6 +68,15 @@ class Waits:
         """Whether the run has taken the time that it may."""
         return (WALL, self._wall()) in self._over
 
+    def idle_is_over(self) -> bool:
+        """Whether a conversation has waited long enough for its next message."""
+        return (IDLE, self._idle()) in self._over
+
+    def _idle(self) -> int:
+        """Until when a conversation waits; 0: for ever, or it does not wait."""
+        state = self._run.state
+        return state.talk.due if state.talk is not None and state.resting else 0
+
     def _timers(self) -> Iterator[tuple[str, int]]:
         """All timers that are set: what each is for, and when it is due."""
         yield from ((e.step, e.due) for e in self._waiting())
@@ -72,15 +84,19 @@ class Waits:
         yield from ((asked.id, asked.due) for asked in interrupts if asked.due)
         if (due := self._wall()) and not any(asked.budget == WALL for asked in interrupts):
             yield WALL, due
+        if due := self._idle():
+            yield IDLE, due
 
     def _wall(self) -> int:
         """When the time is over that the run may take; 0: never."""
         wall = self._run.plan.limits.wall
         if wall is None:
             return 0
-        return int(self._run.state.allowed.get(WALL, 0)) or self._run.state.started + _milliseconds(
-            wall
-        )
+        state = self._run.state
+        if state.resting:
+            return 0  # it takes nothing while nobody says anything
+        began = state.talk.at if state.talk is not None else state.started
+        return int(state.allowed.get(WALL, 0)) or began + _milliseconds(wall)
 
     def _waiting(self) -> Iterator[FrontierEntry]:
         return (e for e in self._run.state.frontier.values() if e.status == "waiting" and e.due)
@@ -132,6 +148,12 @@ def waits_for(entry: FrontierEntry) -> str:
         return entry.requirement
     until = f"until {moment_words(entry.due)}"
     return f"{entry.requirement}, at most {until}" if entry.requirement else until
+
+
+def next_message(talk: Talk) -> str:
+    """What a conversation waits for between two turns."""
+    until = f", at most until {moment_words(talk.due)}" if talk.due else ""
+    return f"the {'next' if talk.turn else 'first'} message{until}"
 
 
 def waiting_for(state: CrewState) -> str:

@@ -24,6 +24,7 @@ from crewlog.prompt.draft import Node, Sources
 from crewlog.prompt.registry import LONGEST_WAIT, WAIT_REMEDY, Registry
 from crewlog.prompt.remarks import Remarks
 from crewlog.prompt.ruling import Ruling
+from crewlog.prompt.shaping import Shaping
 from crewlog.prompt.wording import question_text
 
 ASSUMED_ROUNDS = 3
@@ -67,6 +68,7 @@ class Assembly:
         self.model: str | None = None
         self.authority = Authority(self)
         self.ruling = Ruling(self)
+        self.shaping = Shaping(self)
         self._blocks = 0
         self._ids = 0
         self._handlers: dict[str, Callable[[Any], None]] = {
@@ -86,6 +88,8 @@ class Assembly:
             "sees": self.authority.sees,
             "inside": self._inside,
             "use": self._use,
+            "conversation": self.shaping.conversation,
+            "window": self.shaping.window,
             "on_error": self._on_error,
             "limit": self._limit,
             "model": self._model,

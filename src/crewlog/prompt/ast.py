@@ -287,6 +287,26 @@ class Use(Statement):
     """The agents that the options name."""
 
 
+class Conversation(Statement):
+    """`The crew talks with its users`, `A conversation ends after 30 minutes of silence`."""
+
+    kind: Literal["conversation"] = "conversation"
+    idle: Seconds | None = None
+    """How long it waits for the next message, in seconds or as `30m`; none: as long as it takes."""
+
+
+class Window(Statement):
+    """`The router sees the last 5 messages, and a summary of the older ones`."""
+
+    kind: Literal["window"] = "window"
+    agents: tuple[str, ...] = ()
+    """Empty: every agent."""
+    last: int = Field(ge=1)
+    """How many messages."""
+    summary: Literal["extract"] | None = None
+    """How the older ones are summed up; none: they are left out."""
+
+
 class OnError(Statement):
     """`If the coder fails, continue without it`."""
 
@@ -512,6 +532,8 @@ AnyStatement = Annotated[
     | Sees
     | Inside
     | Use
+    | Conversation
+    | Window
     | OnError
     | Limit
     | UseModel

@@ -446,6 +446,7 @@ class _Finish:
             interrupts=crew.ruling.interrupts(),
             limits=limits,
             approval=self.registry.approval,
+            **crew.shaping.fields(),
         )
         definition = _with_bare_flags(definition)
         self.ruled = definition.rules
@@ -517,7 +518,7 @@ class _Finish:
             if rule in definition.rules:
                 at = definition.rules.index(rule)
                 yield Provenance("permission", calls.get(at, ""), ("rules", at), said)
-        for text, path, words in ruling.settings():
+        for text, path, words in (*ruling.settings(), *self.crew.shaping.settings()):
             yield Provenance("setting", text, path, words)
 
     def _tell(self, provenance: Sequence[Provenance]) -> None:

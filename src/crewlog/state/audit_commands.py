@@ -12,6 +12,7 @@ from crewlog.state.rulings import ruling_words
 
 _COMMANDS: dict[type[j.Fact], str] = {
     j.MessageAdded: "message",
+    j.MessageQueued: "message",
     j.BreakRequested: "interrupt",
     j.Paused: "pause",
     j.Resumed: "resume",
@@ -106,7 +107,7 @@ def _detail(entry: j.JournalEntry) -> str:
             return entry.what
         case j.StateEdited():
             return ", ".join(f"{'– ' if e.delete else ''}{e.path}" for e in entry.edits)  # noqa: RUF001
-        case j.MessageAdded():
+        case j.MessageAdded() | j.MessageQueued():
             return f"to {', '.join(entry.ref.logs)}"
         case j.RunStarted():
             return f"crew {entry.crew}"

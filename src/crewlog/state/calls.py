@@ -241,6 +241,30 @@ class Answer(Model):
         return {key: value for key, value in data.items() if told.get(key) != value}
 
 
+INLINE_BYTES = 256
+"""Bytes of an output's JSON that the journal and the state have themselves; larger ones are bodies
+that they name."""
+
+
+class OutputValue(Model):
+    """An output that a call set: inline where its JSON is at most 256 bytes, else by its body."""
+
+    key: str
+    value: Json = None
+    body: ContentHash | None = None
+    content: Json = None
+    """The large value itself, once, for the history."""
+
+
+class ReadReply(Model):
+    """What a final message says, where it must be of a form: its fields, as outputs."""
+
+    how: Literal["json", "lenient"] = "json"
+    """Exactly as asked, or it was clear what was meant."""
+    outputs: tuple[OutputValue, ...] = ()
+    """The fields that it has."""
+
+
 class ModelResult(Answer):
     """A model's reply."""
 
@@ -252,6 +276,10 @@ class ModelResult(Answer):
     """This call's usage; `calls` is 1, and one more for every summary that it had made."""
     window: Windowed | None = None
     """What a window left out of its prompt; none where nothing."""
+    reply: ReadReply | None = None
+    """What it says, where it is the last of the turn and must be of a form."""
+    faults: tuple[str, ...] = ()
+    """Why it is not of that form."""
     settled: tuple[SettledOperations, ...] = ()
     """What became of operations that were not settled: those of which some do not apply."""
 
@@ -324,16 +352,6 @@ def claim_key(run: RunId, task: CallTool) -> str:
 def owner_of(execution: str, activity: str, attempt: int) -> str:
     """The name of one try: of an activity, in an execution."""
     return f"{execution}/{activity}/{attempt}"
-
-
-class OutputValue(Model):
-    """An output that a tool set: inline where its JSON is at most 256 bytes, else by its body."""
-
-    key: str
-    value: Json = None
-    body: ContentHash | None = None
-    content: Json = None
-    """The large value itself, once, for the history."""
 
 
 class ArtifactChange(Model):

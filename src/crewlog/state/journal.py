@@ -167,6 +167,63 @@ class MessageAdded(Fact):
         return self.ref
 
 
+class MessageQueued(Fact):
+    """People said something in the middle of a turn: it waits for a turn of its own."""
+
+    kind: Literal["MessageQueued"] = "MessageQueued"
+    ref: MessageRef
+    """The message, and the logs that it is added to once its turn begins."""
+    command: CommandId
+    by: str = ""
+
+
+class TurnBegan(Fact):
+    """A turn of a conversation began: with a message, which came just before or waited."""
+
+    kind: Literal["TurnBegan"] = "TurnBegan"
+    turn: int
+    """Which one, from 1."""
+    said: str = ""
+    """The command that said the message."""
+    by: str = ""
+    """Who said it."""
+    outputs: tuple[str, ...] = ()
+    """The outputs, as `agent.output`, that begin anew: several steps put them together."""
+    flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
+    """The flags that do, with their first values."""
+
+
+class TurnEnded(Fact):
+    """A turn of a conversation is over, with an answer: the run waits for the next message."""
+
+    kind: Literal["TurnEnded"] = "TurnEnded"
+    turn: int
+    """Which one; 0: nothing was said yet."""
+    agent: AgentName | None = None
+    """Who gave the answer; none where the run did."""
+    response: ContentHash | None = None
+    """The agent's message that is the answer."""
+    ref: MessageRef | None = None
+    """The run's own answer, where no agent said anything."""
+    error: str = ""
+    """The last error of the turn."""
+    due: int = 0
+    """Until when the next message is waited for, in milliseconds since the epoch; 0: for ever."""
+
+    @property
+    @override
+    def message(self) -> MessageRef | None:
+        return self.ref
+
+
+class IdleSet(Fact):
+    """How long a conversation waits for its next message is counted from now on."""
+
+    kind: Literal["IdleSet"] = "IdleSet"
+    due: int
+    """Until when, in milliseconds since the epoch."""
+
+
 class Reached(Model):
     """A node that a route reached."""
 
@@ -305,10 +362,77 @@ class ModelReplied(Fact):
     """The start of what it said, for people."""
     append: bool = False
     """Whether a final message is added to the agent's texts, instead of taking their place."""
+    refused: bool = False
+    """Whether it was to be final, and is not of the form that it must have: it is no text."""
+    draft: bool = False
+    """Whether its text is what the turn ends with, where it reaches its agent's `max_calls`."""
     window: Windowed | None = None
     """What a window left out of its prompt; none where nothing."""
     composed: bool = False
     """Whether no model was asked: the agent has none, and its definition says what it calls."""
+
+    @property
+    @override
+    def message(self) -> MessageRef | None:
+        return self.ref
+
+
+class ReplyTaken(Fact):
+    """A final message was read; its fields follow, as outputs of the agent."""
+
+    kind: Literal["ReplyTaken"] = "ReplyTaken"
+    step: StepId
+    call: int
+    """The model call that said it; of a fallback, the last one."""
+    agent: AgentName
+    decision: str = ""
+    """The decision; empty for a schema."""
+    how: Literal["json", "lenient", "fallback"] = "json"
+    """`json`: exactly as asked; `lenient`: it was clear what was meant; `fallback`: no try was any
+    good, and the definition says what counts."""
+    attempt: int = 1
+    """Which try of the turn it was."""
+    brief: str = ""
+    """What it says, for people: `next = billing`."""
+    confidence: float | None = None
+    """How sure the agent says that it is, where that is asked for."""
+
+
+class ReplyRefused(Fact):
+    """A final message is not of the form that it must have."""
+
+    kind: Literal["ReplyRefused"] = "ReplyRefused"
+    step: StepId
+    call: int
+    agent: AgentName
+    decision: str = ""
+    attempt: int
+    """Which try of the turn it was, from 1."""
+    of: int
+    """How many there are."""
+    faults: tuple[str, ...]
+    """What is wrong with it, each with its place."""
+    ref: MessageRef | None = None
+    """What its agent is told, and asked again; none where a fallback takes its place."""
+
+    @property
+    @override
+    def message(self) -> MessageRef | None:
+        return self.ref
+
+
+class TurnCapped(Fact):
+    """A turn reached its agent's `max_calls`, and ends with what is there."""
+
+    kind: Literal["TurnCapped"] = "TurnCapped"
+    step: StepId
+    agent: AgentName
+    calls: int
+    """The model calls that it took."""
+    ref: MessageRef | None = None
+    """The last reply that had a text: it is final; none where there was none."""
+    append: bool = False
+    """Whether it is added to the agent's texts, instead of taking their place."""
 
     @property
     @override
@@ -861,6 +985,8 @@ class RunCompleted(Fact):
     """The run reached its end."""
 
     kind: Literal["RunCompleted"] = "RunCompleted"
+    turns: int = 0
+    """Of a conversation: how many turns it had. It may be taken up again."""
 
 
 class RunStopped(Fact):
@@ -891,11 +1017,18 @@ JournalEntry = Annotated[
     | MessageAdded
     | Routed
     | RouteRefused
+    | MessageQueued
+    | TurnBegan
+    | TurnEnded
+    | IdleSet
     | StepStarted
     | StepMapped
     | ItemsRefused
     | ConditionMet
     | ModelReplied
+    | ReplyTaken
+    | ReplyRefused
+    | TurnCapped
     | ToolReturned
     | CallHeld
     | PermissionDenied

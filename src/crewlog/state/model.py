@@ -25,6 +25,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.state.shapes import Shape
+from crewlog.state.talk import Said, Talk
 
 RunStatus = Literal["running", "paused", "waiting", "stopping", "completed", "failed", "stopped"]
 CLOSED: frozenset[RunStatus] = frozenset({"completed", "failed", "stopped"})
@@ -255,6 +256,10 @@ class Turn(Model):
     """Where a tool handed off to: the turn ends after this batch, and the run goes there."""
     confidence: float | None = None
     """How sure its agent said it is, in this turn, where that is asked for."""
+    refused: int = 0
+    """Final messages in a row that were not of the form that they must have."""
+    draft: ContentHash | None = None
+    """The last reply with a text, where the turn may end at its agent's `max_calls`."""
     did: tuple[Did, ...] = ()
     """What became of its calls so far, where its agent has no model."""
     unsettled: tuple[int, ...] = ()
@@ -649,8 +654,19 @@ class CrewState(Model):
     """Names that people gave to checkpoints, with their positions."""
     source: Lineage | None = None
     """What it was forked from."""
+    talk: Talk | None = None
+    """The conversation that it is."""
+    turns: int = 0
+    """Turns of it that have begun; never repeated."""
+    queue: tuple[Said, ...] = ()
+    """Messages that came during a turn: each gets one of its own."""
     request: ContentHash | None = None
     """The message of people that agents are shown as their input, where they ask for it."""
+
+    @property
+    def resting(self) -> bool:
+        """Whether it is a conversation between two turns."""
+        return self.talk is not None and self.talk.resting and not self.frontier
 
     @property
     def closed(self) -> bool:

@@ -26,6 +26,7 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.state import journal as j
+from crewlog.state import talking
 from crewlog.state.answered import ESCALATED, answered, approval, thinking_again
 from crewlog.state.brief import brief
 from crewlog.state.combining import CONFLICTS, added, combined, conflicts, with_parts
@@ -408,15 +409,48 @@ def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Ch
             "unsettled": (),
         }
     )
-    if not entry.calls:
-        logs = () if PUBLIC in entry.ref.logs else entry.ref.logs
-        text = Output(body=entry.ref.body, position=position, logs=logs)
-        if entry.append:
-            place = place_of(state, entry.step, position)
-            part = Part(body=entry.ref.body, place=place, logs=logs)
-            text = with_part(_found(state, entry.agent, "text"), part, position)
-        changes["agent_outputs"] = _output(state, entry.agent, "text", text)
+    if entry.draft:
+        after = after.model_copy(update={"draft": entry.ref.body})
+    if not entry.calls and not entry.refused:
+        changes["agent_outputs"] = _text(state, entry, entry.ref.body, position)
     return {**changes, **_entry(state, entry.step, turn=after)}
+
+
+def _text(
+    state: CrewState, entry: j.ModelReplied | j.TurnCapped, body: ContentHash, position: int
+) -> dict[AgentName, dict[str, Output]]:
+    """The outputs with an agent's final message as its text."""
+    said_in = entry.ref.logs if entry.ref is not None else ()
+    logs = () if PUBLIC in said_in else said_in
+    text = Output(body=body, position=position, logs=logs)
+    if entry.append:
+        place = place_of(state, entry.step, position)
+        part = Part(body=body, place=place, logs=logs)
+        text = with_part(_found(state, entry.agent, "text"), part, position)
+    return _output(state, entry.agent, "text", text)
+
+
+@_on(j.ReplyTaken)
+def _reply_taken(state: CrewState, entry: j.ReplyTaken, _position: int) -> Changes:
+    told: Changes = {} if entry.confidence is None else {"confidence": entry.confidence}
+    turn = _turn(state, entry.step).model_copy(update={"refused": 0, **told})
+    return _entry(state, entry.step, turn=turn)
+
+
+@_on(j.ReplyRefused)
+def _reply_refused(state: CrewState, entry: j.ReplyRefused, _position: int) -> Changes:
+    turn = _turn(state, entry.step)
+    turn = turn if entry.ref is None else thinking_again(turn)
+    return _entry(state, entry.step, turn=turn.model_copy(update={"refused": entry.attempt}))
+
+
+@_on(j.TurnCapped)
+def _turn_capped(state: CrewState, entry: j.TurnCapped, position: int) -> Changes:
+    turn = _turn(state, entry.step).model_copy(update={"calls": (), "draft": None})
+    changes = _entry(state, entry.step, turn=turn)
+    if entry.ref is not None:
+        changes["agent_outputs"] = _text(state, entry, entry.ref.body, position)
+    return changes
 
 
 @_on(j.MessageAdded)
@@ -560,7 +594,11 @@ def _step_failed(state: CrewState, entry: j.StepFailed, position: int) -> Change
     turn = _call_changed(state, entry.step, entry.call, status="asking")
     changes: Changes = {"turn": turn} if turn else {}
     failed = _entry(state, entry.step, status="asking", since=position, **changes)
-    return {**failed, **gone_on(state, entry, position, failed.get("frontier", state.frontier))}
+    return {
+        **failed,
+        **talking.failing(state, entry.error),
+        **gone_on(state, entry, position, failed.get("frontier", state.frontier)),
+    }
 
 
 @_on(j.StepRetried)
@@ -575,7 +613,8 @@ def _step_retried(state: CrewState, entry: j.StepRetried, position: int) -> Chan
         c.model_copy(update={**again, "attempt": c.attempt + 1}) if c.call == entry.call else c
         for c in found.turn.calls
     )
-    turn = found.turn.model_copy(update={"calls": calls})
+    # What the model says from here on is a first try again.
+    turn = found.turn.model_copy(update={"calls": calls, "refused": 0})
     if turn.did and any(c.call == entry.call and c.tool is None for c in calls):
         # Of an agent without a model, what went well is not done again.
         turn = turn.model_copy(update={"did": tuple(each for each in turn.did if each.ok)})
@@ -812,6 +851,12 @@ def _moved(state: CrewState, remap: j.Remap) -> tuple[Frontier, Frontier]:
 
 _on(j.StateEdited)(edited)
 
+_on(j.MessageQueued)(talking.queued_message)
+_on(j.TurnBegan)(talking.began)
+_on(j.TurnEnded)(talking.ended)
+_on(j.IdleSet)(talking.idle_set)
+_on(j.RouteRefused)(talking.warned)
+
 
 @_on(j.Redirected)
 def _redirected(state: CrewState, entry: j.Redirected, _position: int) -> Changes:
@@ -911,6 +956,7 @@ def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
     return {
         **_put_back(state, entry.state),
         "asked": then.asked,
+        "turns": then.turns,
         "recipe": then.definition,
         "started": entry.at,
         "source": Lineage(run=entry.source, position=entry.to, checkpoint=entry.checkpoint),

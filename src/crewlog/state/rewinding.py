@@ -32,6 +32,7 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState, FrontierEntry, Interrupt, Turn
 from crewlog.state.queueing import queued
+from crewlog.state.talk import Talk
 
 NEVER_BACK = frozenset(
     {
@@ -50,6 +51,8 @@ NEVER_BACK = frozenset(
         "recipe",
         "started",
         "source",
+        "turns",
+        "queue",
     }
 )
 """Fields that a run has as they are now, wherever it goes back to. What was paid is paid, a command
@@ -87,6 +90,8 @@ def settled(entries: Sequence[j.JournalEntry]) -> int | None:
     first = entries[0] if entries else None
     if isinstance(first, j.Routed):
         return 1 if first.source is None and not first.because else None
+    if isinstance(first, j.TurnEnded):
+        return 1
     if isinstance(first, j.Forked | j.RolledBack):
         return 1 + _count(entries[1:], j.InterruptRaised)
     if isinstance(first, j.Reopened):
@@ -169,9 +174,15 @@ def rewound(now: CrewState, then: CrewState, *, other_graph: bool = False) -> Re
             "visits": {node: visits[node] for node in sorted(visits)},
             "interrupts": {},
             "changing": None,
+            "talk": waiting_anew(then.talk),
         }
     )
     return Rewound(state, tuple(_questions(then, names)), names)
+
+
+def waiting_anew(talk: Talk | None) -> Talk | None:
+    """A conversation that goes on later: how long it waits for a message is counted anew."""
+    return talk.model_copy(update={"due": 0}) if talk is not None and talk.due else talk
 
 
 def _there(then: CrewState, position: int) -> dict[StepId, FrontierEntry]:
@@ -270,6 +281,7 @@ def forked(then: CrewState, run: RunId) -> Rewound:
         "tags",
         "started",
         "quotas",
+        "queue",
     )
     state = then.model_copy(
         update={
@@ -282,6 +294,7 @@ def forked(then: CrewState, run: RunId) -> Rewound:
             "frontier": there,
             "interrupts": {},
             "changing": None,
+            "talk": waiting_anew(then.talk),
         }
     )
     names = {step: step for step in (*there, *then.parked)}
@@ -320,6 +333,8 @@ def resumption(run: RunId, tail: Sequence[tuple[int, j.JournalEntry]]) -> Resump
     if not rows:
         raise UsageError(f"the journal of the run {run!r} says nothing")
     last = rows[-1][1]
+    if isinstance(last, j.RunCompleted) and last.turns:
+        return Resumption(rows[-1][0] - 1)  # nobody had said anything for long enough
     if isinstance(last, j.RunCompleted):
         raise UsageError(
             f"the run {run!r} is completed: there is nothing left to go on with",
@@ -385,6 +400,7 @@ def reopened(then: CrewState) -> CrewState:
             "error": "",
             "error_type": "",
             "changing": None,
+            "talk": waiting_anew(then.talk),
         }
     )
 

@@ -181,6 +181,10 @@ MARKS: tuple[type[j.Fact], ...] = (
     j.StopRequested,
     j.BreakRequested,
     j.MessageAdded,
+    j.MessageQueued,
+    j.TurnBegan,
+    j.TurnEnded,
+    j.RouteRefused,
     j.CommandRejected,
     j.ContinuedAsNew,
     j.ChangeAccepted,
@@ -415,9 +419,9 @@ class _Tracer:
             case j.ModelReplied():
                 if found := self._open.get(entry.step):
                     self._replied(found, entry)
-            case j.ToolReturned():
+            case j.ReplyTaken() | j.ReplyRefused() | j.TurnCapped() | j.ToolReturned():
                 if found := self._open.get(entry.step):
-                    self._returned(found, entry)
+                    self._applied(found, entry)
                     self._setting = found
             case j.PermissionDenied():
                 if found := self._open.get(entry.step):
@@ -452,6 +456,23 @@ class _Tracer:
                     composed=entry.composed,
                 )
         found.calls += [_call(call, entry.at) for call in entry.calls]
+
+    def _applied(self, found: StepTrace, entry: j.Fact) -> None:
+        """What a tool returned, or what became of a final message: what is set next is of it."""
+        if isinstance(entry, j.ToolReturned):
+            self._returned(found, entry)
+        elif isinstance(entry, j.TurnCapped):  # the call that would have come next is not made
+            found.calls = [call for call in found.calls if call.end is not None]
+        elif isinstance(entry, j.ReplyRefused):
+            self._refused(found, entry)
+
+    def _refused(self, found: StepTrace, entry: j.ReplyRefused) -> None:
+        for call in (each for each in found.calls if each.call == entry.call):
+            call.ok = False
+            call.errors += entry.faults
+        if entry.ref is not None:
+            number = max((call.call for call in found.calls), default=0) + 1
+            found.calls.append(CallTrace(number, None, entry.at))
 
     def _returned(self, found: StepTrace, entry: j.ToolReturned) -> None:
         for call in found.calls:

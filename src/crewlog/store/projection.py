@@ -290,6 +290,8 @@ def inline_bodies(entry: j.JournalEntry) -> dict[ContentHash, Json]:
             return {ContentHash(body): entry.inline}
         case j.InterruptAnswered(arguments=str(arguments)) if entry.inline is not None:
             return {ContentHash(arguments): entry.inline}
+        case j.MessageQueued():
+            return {} if entry.ref.inline is None else {entry.ref.body: entry.ref.inline}
         case j.PromptReceived():
             return {entry.prompt: entry.inline}
         case j.StateEdited():

@@ -17,6 +17,7 @@ from crewlog.prompt.grammar.nouns import (
     open_end,
 )
 from crewlog.prompt.grammar.sentences import Sentence, Token
+from crewlog.prompt.grammar.shape_lists import list_at
 
 _SIDE_BY_SIDE = frozenset(["next", "simultaneously", "parallel", "once", "time"])
 _MADE_OF = frozenset(["consists", "consisting", "up", "composed", "team", "crew", "made"])
@@ -51,6 +52,8 @@ def _cast(tokens: Sequence[Token], names: Names) -> None:
     seen: set[str] = set()
     for at, token in enumerate(tokens):
         near = at - marked < 10
+        for first, last in list_at(tokens, at, seen) or ():
+            names.add(tokens, first, last, introduced=True)
         found = _list_at(tokens, at, seen, marked=near)
         if found is not None:
             items, many = found

@@ -35,6 +35,7 @@ from crewlog.prompt.grammar.phrase import Phrase, Unit, too_long
 from crewlog.prompt.grammar.requests import answered, plainly
 from crewlog.prompt.grammar.segments import SUBORDINATE
 from crewlog.prompt.grammar.sentences import Sentence, sentences
+from crewlog.prompt.grammar.shapes import Shapes
 from crewlog.prompt.grammar.state import Places, State
 from crewlog.prompt.grammar.terms import Terms, apart, asks_whom
 from crewlog.prompt.grammar.tokens import little
@@ -281,7 +282,7 @@ def _ruled(state: State, units: list[Unit], *, aloud: bool) -> list[AnyStatement
         aloud: Whether what is assumed in it is said, too.
     """
     said, remarked = _without_fillers(units), len(state.remarks)
-    for reader in (Terms, Calls, Consents, Counts):
+    for reader in (Terms, Calls, Consents, Counts, Shapes):
         made = reader(state, said).read()
         if made is not None:
             break

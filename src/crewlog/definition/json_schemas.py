@@ -1,8 +1,9 @@
-"""Arguments held against a JSON Schema that a stranger may have written: in bounded work.
+"""Values held against a JSON Schema that a stranger may have written: in bounded work.
 
 The schema of a server's tool may refer to itself until two branches have become a million, and its
 patterns may be made to take a lifetime. So the work is counted, and patterns are matched in linear
-time. What cannot be looked at that way is left to the server, which has said it of its own tool.
+time. What cannot be looked at that way is left to whoever wrote the schema: a server has said it of
+its own tool; of a definition's own schemas, `unusable` tells it beforehand.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from itertools import islice
 from typing import Any
 
 from jsonschema import Draft202012Validator, validators
-from jsonschema.exceptions import ValidationError
+from jsonschema.exceptions import SchemaError, ValidationError
 from referencing import Registry
 
 from crewlog.definition.matching import NotLinear, pattern_of
 from crewlog.model import Json
-from crewlog.state.brief import brief
 
 MOST_WORK = 40_000
 """Keywords that are looked at for one call, large ones counted by their entries: about a second."""
@@ -32,30 +32,94 @@ class _TooMuchError(Exception):
     """The work is more than a call may cost."""
 
 
-def schema_faults(schema: Mapping[str, Json], args: Mapping[str, Any]) -> list[str]:
-    """How arguments do not fit a schema, each with its place; empty where they do.
+def schema_faults(
+    schema: Mapping[str, Json], value: Any, *, called: str = "the tool's schema"
+) -> list[str]:
+    """How a value does not fit a schema, each fault with its place; empty where it does.
 
     Args:
         schema: The schema. What it refers to elsewhere is never fetched.
-        args: What the model says, or a person.
+        value: What the model says, or a person.
+        called: What messages call the schema.
     """
     left = _LEFT.set([MOST_WORK])
     try:
         # Without a registry of ours, the library fetches what a schema refers to from anywhere.
         nothing: Registry[Any] = Registry()
         validator: Any = _Bounded(dict(schema), registry=nothing)
-        found: list[ValidationError] = list(islice(validator.iter_errors(dict(args)), _MOST_ERRORS))
+        found: list[ValidationError] = list(
+            islice(validator.iter_errors(_plain(value)), _MOST_ERRORS)
+        )
     except _TooMuchError:
-        return ["all: to hold them against the tool's schema takes too long"]
+        return [f"all: to hold them against {called} takes too long"]
     except Exception as error:  # noqa: BLE001 - the schema may be anything
-        return [f"all: the tool's schema cannot be used ({type(error).__name__})"]
+        return [f"all: {called} cannot be used ({type(error).__name__})"]
     finally:
         _LEFT.reset(left)
     found.sort(key=lambda each: list(map(str, each.path)))
     return [
-        f"{'.'.join(map(str, each.absolute_path)) or 'all'}: {brief(each.message, 200)}"
+        f"{'.'.join(map(str, each.absolute_path)) or 'all'}: {_short(each.message, 200)}"
         for each in found
     ]
+
+
+def unusable(schema: Any) -> str:
+    """Why nothing can be held against a schema; empty where it can."""
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        where = ".".join(map(str, error.absolute_path))
+        return f"{where}: {_short(error.message, 200)}" if where else _short(error.message, 200)
+    except Exception as error:  # noqa: BLE001 - it may be anything
+        return f"it is no JSON Schema ({type(error).__name__})"
+    return next(_unusable(schema), "")
+
+
+def _unusable(schema: Any) -> Iterator[str]:
+    if isinstance(schema, list):
+        for each in schema:  # pyright: ignore[reportUnknownVariableType]
+            yield from _unusable(each)
+    if not isinstance(schema, dict):
+        return
+    inner: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
+    for key, value in inner.items():
+        if key in ("$ref", "$dynamicRef") and not str(value).startswith("#"):
+            yield f"what is elsewhere is never fetched: {_short(str(value), 100)}"
+        elif key == "pattern" and isinstance(value, str) and (fault := _no_pattern(value)):
+            yield fault
+        elif key in _DATA:
+            continue
+        elif key in _BY_NAME and isinstance(value, dict):
+            if key == "patternProperties":
+                yield from filter(None, map(_no_pattern, value))  # pyright: ignore[reportUnknownArgumentType]
+            for each in value.values():  # pyright: ignore[reportUnknownVariableType]
+                yield from _unusable(each)
+        else:
+            yield from _unusable(value)
+
+
+_DATA = ("const", "default", "enum", "examples")
+"""Keys of a schema whose values are no schemas."""
+_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+"""Keys of a schema with schemas by name."""
+
+
+def _no_pattern(pattern: str) -> str:
+    try:
+        pattern_of(pattern)
+    except NotLinear as error:
+        return f"the pattern {_short(pattern, 100)!r} cannot be used: {error}"
+    return ""
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def _short(text: str, limit: int) -> str:
+    """The start of a text, in one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 _LEFT: ContextVar[list[int]] = ContextVar("crewlog_schema_work")
@@ -94,7 +158,7 @@ def _pattern(_v: Any, value: Any, instance: Any, _s: Any) -> Iterator[Any]:
     if isinstance(instance, str):
         _spend(len(instance) // _PER_STEP)
         if _fits(value, instance) is False:
-            yield ValidationError(f"it does not match {brief(str(value), 100)!r}")
+            yield ValidationError(f"it does not match {_short(str(value), 100)!r}")
 
 
 def _by_pattern(validator: Any, value: Any, instance: Any, _s: Any) -> Iterator[Any]:
@@ -123,7 +187,7 @@ def _others(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[
         for key in others:
             yield from validator.descend(instance[key], value, path=key)
     elif not value and others:
-        yield ValidationError(f"there is no {brief(others[0], 80)!r}")
+        yield ValidationError(f"there is no {_short(others[0], 80)!r}")
 
 
 def _unique(_v: Any, value: Any, instance: Any, _s: Any) -> Iterator[Any]:
@@ -133,7 +197,7 @@ def _unique(_v: Any, value: Any, instance: Any, _s: Any) -> Iterator[Any]:
             yield ValidationError("its items are not all different")
 
 
-def _left_to_the_server(_v: Any, _value: Any, _instance: Any, _s: Any) -> Iterator[Any]:
+def _left_alone(_v: Any, _value: Any, _instance: Any, _s: Any) -> Iterator[Any]:
     yield from ()
 
 
@@ -149,8 +213,8 @@ _Bounded: Any = _LIBRARY.extend(
                 "patternProperties": _by_pattern,
                 "additionalProperties": _others,
                 "uniqueItems": _unique,
-                "unevaluatedProperties": _left_to_the_server,
-                "unevaluatedItems": _left_to_the_server,
+                "unevaluatedProperties": _left_alone,
+                "unevaluatedItems": _left_alone,
             }
         ).items()
     },

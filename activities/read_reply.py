@@ -1,0 +1,131 @@
+"""Replies of a form on a worker: a service is asked for it where it can be, and what came is read.
+
+Services of OpenAI's kind can hold a model to a schema. That is asked for where nothing is in the
+way: a model that is offered tools must be free to call them. A service that does not know it says
+so once, and is asked without; what comes is read in any case, as nobody's word is taken for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from langchain_core.messages import BaseMessage
+
+from crewlog.activities.recent import Recent
+from crewlog.content import scrubbed
+from crewlog.definition.model import AgentDefinition
+from crewlog.definition.reading import Form
+from crewlog.ids import ContentHash
+from crewlog.model import Json
+from crewlog.redaction import redacted_json
+from crewlog.state.calls import INLINE_BYTES, OutputValue, ReadReply
+from crewlog.state.hashing import canonical, hash_json
+
+LONG = 20_000
+"""Characters of a reply that is read in a thread: others must not wait for it."""
+_SERVICES = ("openai",)
+_STRICT = frozenset({"type", "enum", "const", "items", "properties", "description", "anyOf"})
+"""What a service takes of a schema that it holds a model to."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a final message says, with the bodies of what is large in it."""
+
+    reply: ReadReply | None = None
+    faults: tuple[str, ...] = ()
+    """Why it is not of its form."""
+    bodies: Mapping[ContentHash, Json] = field(default_factory=dict[ContentHash, Json])
+
+
+async def read_by(form: Form, message: BaseMessage) -> Reading:
+    """What a final message says, by the form that it must have."""
+    text = str(message.text)
+    if len(text) > LONG:
+        return await asyncio.to_thread(_read, form, text)
+    return _read(form, text)
+
+
+def _read(form: Form, text: str) -> Reading:
+    read = form.read(text)
+    if read.faults:
+        # They may repeat what the model said.
+        return Reading(faults=tuple(redacted_json(scrubbed(list(read.faults)))))
+    outputs: list[OutputValue] = []
+    bodies: dict[ContentHash, Json] = {}
+    for key, given in form.fields(read.value).items():
+        value = redacted_json(scrubbed(given))
+        if len(canonical(value)) <= INLINE_BYTES:
+            outputs.append(OutputValue(key=key, value=value))
+            continue
+        large = hash_json(value)
+        bodies[large] = value
+        outputs.append(OutputValue(key=key, body=large, content=value))
+    return Reading(ReadReply(how=read.how, outputs=tuple(outputs)), bodies=bodies)
+
+
+class Formats:
+    """Which models are held to a form by their services."""
+
+    def __init__(self) -> None:
+        self._without: Recent[str, bool] = Recent(256)
+        """Models whose services do not know it."""
+
+    def of(
+        self, model: str, agent: AgentDefinition, form: Form, tools: Sequence[str]
+    ) -> dict[str, Any]:
+        """What a request says besides; empty where the service is not asked for the form."""
+        prefix = model.partition(":")[0]
+        extra = agent.model_settings.get("extra_body")
+        if prefix not in _SERVICES or tools or self._without.get(model):
+            return {}
+        if "response_format" in agent.model_settings or not isinstance(extra, dict | None):
+            return {}
+        schema = form.shown
+        if schema.get("type") != "object":
+            return {}
+        strict = form.reply.decision is not None
+        named: dict[str, Json] = {
+            "name": form.reply.decision or "reply",
+            "schema": _strict(schema) if strict else schema,
+            "strict": strict,
+        }
+        asked = {"response_format": {"type": "json_schema", "json_schema": named}}
+        # Past the client's own reading of replies, which fails where they are cut off.
+        return {"extra_body": {**cast("dict[str, Json]", extra or {}), **asked}}
+
+    def refused(self, model: str, error: BaseException) -> bool:
+        """Whether a service refused a request for the form; from then on it is asked without."""
+        cause = error.__cause__
+        said = str(cause).lower()
+        words = ("response_format", "json_schema", "structured output", "response format")
+        if getattr(cause, "status_code", None) not in (400, 404, 422) or not any(
+            word in said for word in words
+        ):
+            return False
+        self._without.put(model, True)
+        return True
+
+
+def _strict(schema: Any) -> Any:
+    """A schema as services want it: all fields are there, no others, and no rules they lack."""
+    if not isinstance(schema, dict):
+        return schema
+    whole = cast("dict[str, Any]", schema)
+    if "$ref" in whole:
+        return {"$ref": whole["$ref"]}
+    out: dict[str, Any] = {}
+    for key, value in whole.items():
+        if key in ("properties", "$defs"):
+            out[key] = {name: _strict(each) for name, each in value.items()}
+        elif key == "anyOf":
+            out[key] = [_strict(each) for each in value]
+        elif key in _STRICT:
+            out[key] = _strict(value)
+    if whole.get("type") == "object":
+        out["required"] = list(whole.get("properties", {}))
+        out["additionalProperties"] = False
+    return out

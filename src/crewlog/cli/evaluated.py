@@ -1,0 +1,326 @@
+"""An evaluation as the command line makes it: looked at before, followed, and told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from crewlog.cli import exits
+from crewlog.cli.files import is_file, load_crew
+from crewlog.cli.following import Start, assign_for, definition_of_start, ready
+from crewlog.cli.hands import hand
+from crewlog.cli.screen import Part, Screen, counted, lasted, money, plain
+from crewlog.client.client import checked
+from crewlog.definition.findings import did_you_mean, listed
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import UsageError
+from crewlog.evaluation.cases import Case, StageOutput, read
+from crewlog.evaluation.comparing import Verdict, check_schema, exact, of_schema
+from crewlog.evaluation.report import Report, Row, Trial, report_of
+from crewlog.evaluation.running import Compare, Plan, trials
+from crewlog.evaluation.stage import acts_on_the_world, alone, written_out
+from crewlog.model import Json
+from crewlog.state.model import Usage
+
+PLACE = "crewlog eval"
+PATIENCE = 15.0
+"""Seconds between two lines about a long evaluation where there is no terminal."""
+TOLD = 10
+"""Cases that do not pass which are told of a stage; the rest is counted."""
+_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What `crewlog eval` is asked for; see its options."""
+
+    crew: str
+    stages: tuple[str, ...]
+    data: Path
+    models: tuple[str | None, ...]
+    compare: Literal["exact", "schema"]
+    schema: Path | None
+    at_least: float | None
+    at_once: int
+    timeout: float
+    external: bool
+    id: str | None
+    queue: str | None
+
+
+async def evaluated(wanted: Wanted, *, as_json: bool) -> int:
+    """Tries the cases and tells the report; the exit code."""
+    screen = Screen(as_json=as_json)
+    cases = _cases(wanted)
+    compare = _comparison(wanted, [*cases.values()])
+    given: CrewDefinition | str = wanted.crew
+    directory = Path.cwd()
+    file: Path | None = None
+    if is_file(wanted.crew):
+        file = Path(wanted.crew)
+        given, directory = load_crew(wanted.crew), file.resolve().parent
+    name = wanted.id or "eval-" + "".join(secrets.choice(_LETTERS) for _ in range(4))
+    checked(name)
+    start = Start(crew=given, directory=directory, queue=wanted.queue, file=file)
+    assignment = assign_for(start)
+    async with ready(screen, assignment) as client:
+        client.mentions = not assignment.own
+        found = await definition_of_start(client, given)
+        if found is None:
+            raise UsageError(
+                f"there is no crew {wanted.crew!r}",
+                remedy="Name a crew's file, or one of `crewlog crews list`.",
+                place=PLACE,
+            )
+        crew = written_out(found)
+        _check_stages(crew, [*cases.values()], wanted)
+        plan = Plan(
+            id=name,
+            crew=crew,
+            cases=cases,
+            models=wanted.models,
+            compare=compare,
+            at_once=wanted.at_once,
+            timeout=wanted.timeout,
+        )
+        _head(screen, plan, wanted)
+        async with hand(assignment) as lent:
+            done: list[Trial] = []
+            progress = Progress(screen, len(plan))
+            try:
+                async for trial in trials(client, plan):
+                    done.append(trial)
+                    progress.now(done)
+                    if lent is not None:
+                        lent.check()
+            except asyncio.CancelledError:
+                progress.close()
+                _left(screen, wanted, name, done, len(plan))
+                raise
+            finally:
+                progress.close()
+    report = report_of(done)
+    if as_json:
+        screen.document({"evaluation": name, "outcome": report.outcome, **report.model_dump()})
+    else:
+        show(screen, report)
+    return _code(report, wanted.at_least)
+
+
+def _code(report: Report, at_least: float | None) -> int:
+    if report.outcome == "error":
+        return exits.FAILED
+    if at_least is None:
+        return exits.OK if report.outcome == "passed" else exits.BELOW
+    return exits.OK if all(row.quality >= at_least for row in report.rows) else exits.BELOW
+
+
+# -- what is looked at before ---------------------------------------------------------------
+
+
+def _cases(wanted: Wanted) -> dict[int, Case]:
+    cases = dict(enumerate(read(wanted.data), 1))
+    known = dict.fromkeys(case.stage for case in cases.values())
+    for stage in wanted.stages:
+        if stage not in known:
+            raise UsageError(
+                f"the data set {str(wanted.data)!r} has no case of the stage {stage!r}",
+                remedy=did_you_mean(stage, known, f"It has cases of {listed(known) or 'none'}."),
+                place=PLACE,
+            )
+    found = {n: c for n, c in cases.items() if not wanted.stages or c.stage in wanted.stages}
+    if not found:
+        raise UsageError(
+            f"the data set {str(wanted.data)!r} has no case",
+            remedy="`crewlog dataset RUN --out FILE` makes one of a run.",
+            place=PLACE,
+        )
+    return found
+
+
+def _check_stages(crew: CrewDefinition, cases: Sequence[Case], wanted: Wanted) -> None:
+    """Looks at every stage before anything begins.
+
+    Raises:
+        UsageError: there is no such agent, or it may call tools that act on the world.
+    """
+    for stage in dict.fromkeys(case.stage for case in cases):
+        alone(crew, stage)
+        tools = acts_on_the_world(crew, stage)
+        if tools and not wanted.external:
+            raise UsageError(
+                f"the stage {stage!r} may call {listed(tools)}, which the crew says to act on the "
+                "world: an evaluation would do that for every case",
+                remedy="Say `effects: read` or `effects: write` of tools that do not, or let them "
+                "with --external.",
+                place=PLACE,
+            )
+
+
+def _comparison(wanted: Wanted, cases: Sequence[Case]) -> Compare:
+    """How outputs are compared.
+
+    Raises:
+        UsageError: a schema is missing, or is none.
+    """
+    if wanted.compare == "exact":
+
+        async def by_value(case: Case, got: StageOutput, _run: str) -> tuple[Verdict, Usage]:
+            return exact(case, got), Usage()
+
+        return by_value
+    common = _schema(wanted.schema) if wanted.schema else None
+    for case in cases:
+        if case.schema_ is None and common is None:
+            raise UsageError(
+                f"the case {case.name} has no schema to fit",
+                remedy="Give all of them one with --schema FILE, or the case its own, as `schema`.",
+                place=str(wanted.data),
+            )
+        check_schema(case.schema_ if case.schema_ is not None else common, case.name)
+
+    async def by_schema(case: Case, got: StageOutput, _run: str) -> tuple[Verdict, Usage]:
+        return of_schema(case.schema_ if case.schema_ is not None else common, got), Usage()
+
+    return by_schema
+
+
+def _schema(file: Path) -> Json:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the schema {str(file)!r}: {error}", place=PLACE) from error
+
+
+# -- what is told meanwhile -----------------------------------------------------------------
+
+
+def _head(screen: Screen, plan: Plan, wanted: Wanted) -> None:
+    stages = dict.fromkeys(case.stage for case in plan.cases.values())
+    told = [counted(len(plan.cases), "case"), counted(len(stages), "stage")]
+    if len(plan.models) > 1:
+        told.append(counted(len(plan.models), "model"))
+    screen.line("")
+    screen.line(
+        ("  crew ", "dim"),
+        plain(plan.crew.crew),
+        (" · evaluation ", "dim"),
+        (plan.id, "bold"),
+        (f" · {' · '.join([*told, wanted.compare])}", "dim"),
+    )
+    screen.line("")
+
+
+class Progress:
+    """How far an evaluation is: a moving line at a terminal, else a line now and then."""
+
+    def __init__(self, screen: Screen, of: int) -> None:
+        self._screen = screen
+        self._of = of
+        self._told = time.monotonic()
+        self._status = screen.out.status("", spinner_style="cyan") if screen.tty else None
+        if self._status is not None:
+            self._status.update(f"0 of {of} tried")
+            self._status.start()
+
+    def now(self, done: Sequence[Trial]) -> None:
+        """Tells how many are done."""
+        short = sum(trial.outcome != "passed" for trial in done)
+        last = done[-1]
+        said = f"{len(done)} of {self._of} tried"
+        said += f" · {short} did not pass" if short else ""
+        if self._status is not None:
+            self._status.update(f"{said} · {plain(last.name)}")
+        elif time.monotonic() - self._told > PATIENCE:
+            self._told = time.monotonic()
+            self._screen.note(f"▸ {said}")
+
+    def close(self) -> None:
+        """Takes the moving line away."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+def _left(screen: Screen, wanted: Wanted, name: str, done: Sequence[Trial], of: int) -> None:
+    """How to go on, after Ctrl-C or SIGTERM."""
+    words = ["crewlog", "eval", wanted.crew, *wanted.stages, "--dataset", str(wanted.data)]
+    words += [word for model in wanted.models if model for word in ("--model", model)]
+    screen.note(f"  {len(done)} of {of} tried; nothing of that is lost.")
+    screen.note(("  Go on   ", "dim"), " ".join([*words, "--id", name]))
+
+
+# -- the report -----------------------------------------------------------------------------
+
+
+def show(screen: Screen, report: Report) -> None:
+    """A line for each stage and model, and under them what did not pass, stage by stage."""
+    several = len({row.stage for row in report.rows}) > 1
+    shown = [*report.rows, *(report.totals if several else ())]
+    names = [row.stage or "all" for row in shown]
+    rows: list[list[Part]] = []
+    for number, row in enumerate(shown):
+        again = number > 0 and names[number - 1] == names[number]
+        rows.append(_row(row, "" if again else names[number]))
+    screen.rows(("stage", "model", "passed", "quality", "tokens", "cost", "time", ""), rows)
+    for stage in dict.fromkeys(row.stage for row in report.rows):
+        _failures(screen, [t for t in report.trials if t.stage == stage], stage)
+    if other := sum(not trial.same for trial in report.trials if trial.outcome != "error"):
+        screen.line("")
+        screen.line(
+            ("  ▸ ", "yellow"),
+            f"{counted(other, 'stage')} saw something else than what was recorded: a window, an "
+            "input or an artifact of the crew is another one by now",
+        )
+    screen.line("")
+    if report.outcome == "passed":
+        screen.line(("  ✓ ", "green"), f"all {counted(len(report.trials), 'case')} passed")
+    elif several:
+        screen.line(("  ✗ ", "red"), "the stage that falls short most: ", (report.weakest, "bold"))
+
+
+def _row(row: Row, name: str) -> list[Part]:
+    style = "green" if row.passed == row.cases else "red"
+    used = row.usage.input_tokens + row.usage.output_tokens
+    cost = money(row.usage.cost) or "–"  # noqa: RUF001 - as our tables have it
+    return [
+        (plain(name), "bold"),
+        plain(row.model.removeprefix("openai:")),
+        (f"{row.passed} of {row.cases}", style),
+        f"{row.quality:.0%}",
+        f"{used:,}",
+        f"{cost}{' and more' if row.usage.unpriced and row.usage.cost else ''}",
+        lasted(0, row.ms),
+        (f"{counted(row.errors, 'case')} could not be tried" if row.errors else "", "yellow"),
+    ]
+
+
+def _failures(screen: Screen, of_stage: Sequence[Trial], stage: str) -> None:
+    """The cases of a stage that did not pass, each with what is not as it should be."""
+    short = [trial for trial in of_stage if trial.outcome != "passed"]
+    if not short:
+        return
+    models = len({trial.model for trial in of_stage}) > 1
+    screen.line("")
+    screen.line(
+        ("  ✗ ", "red"),
+        (plain(stage), "bold"),
+        f"  {len(short)} of {counted(len(of_stage), 'case')} did not pass",
+    )
+    for trial in short[:TOLD]:
+        screen.line(
+            f"    {plain(trial.name)}",
+            (f"  {plain(trial.model)}" if models else "", "dim"),
+            (f"  crewlog trace {trial.run}", "dim"),
+        )
+        for said in trial.differs or (trial.error,):
+            style = "yellow" if trial.outcome == "error" else ""
+            screen.wrapped(["      "], plain(said), indent=6, style=style)
+    if len(short) > TOLD:
+        screen.line((f"    and {len(short) - TOLD} more: --json has them all", "dim"))

@@ -1,0 +1,28 @@
+"""Checks of a conversation: who answers, and that somebody can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from crewlog.definition.findings import Finding, did_you_mean
+from crewlog.definition.model import AgentPhase, CrewDefinition
+from crewlog.definition.phases import Phase
+
+
+def conversation_findings(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
+    """Everything that is wrong with how a crew is talked to, but for its conditions."""
+    talk = definition.conversation
+    if talk is None:
+        return
+    at_work = {phase.item.agent for phase in found if isinstance(phase.item, AgentPhase)}
+    for i, name in enumerate(talk.respond):
+        path = ("conversation", "respond", i)
+        if name not in definition.agents:
+            say = f"'respond' names the agent {name!r}, which is not defined."
+            remedy = did_you_mean(name, definition.agents, "Agents are under 'agents:'.")
+            yield Finding(path, say, remedy)
+        elif name in talk.respond[:i]:
+            yield Finding(path, f"'respond' names {name!r} twice", "Name it once.")
+        elif name not in at_work:
+            say = f"{name!r} is to answer, and has no phase"
+            yield Finding(path, say, f"Add '- {name}' under 'flow:', or take it out.")

@@ -1,0 +1,266 @@
+"""Reading replies: the form that an agent is told, and what a final message of it says.
+
+A reply is looked at in order: as JSON, as fenced JSON, as JSON inside the text (what comes last
+counts, since models think first), and then leniently. What does not fit is told with its places:
+these words go back to the model. All of it is bounded, whatever a model writes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, cast
+
+from pydantic import ValidationError
+
+from crewlog.content import canonical, check_depth, scrubbed
+from crewlog.definition.decisions import AMONG, DecisionKind, find_decision, reply_fields
+from crewlog.definition.json_schemas import schema_faults
+from crewlog.definition.lenient import ALSO, mended
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.replies import VALUE, Reply
+from crewlog.faults import fault_of
+from crewlog.model import Json
+
+LONGEST_SCANNED = 200_000
+"""Characters of a text in which JSON is looked for that is not all of it: its end."""
+_MOST_STARTS = 200
+_MOST_FAULTS = 5
+_LONGEST_FAULT = 300
+_FENCE = re.compile(r"```[a-zA-Z]{0,10}[ \t]*\r?\n?(.*?)```", re.DOTALL)
+_START = re.compile(r"[{\[]")
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a reply says, or why it says nothing."""
+
+    value: Json = None
+    """The JSON, in full."""
+    how: Literal["json", "lenient"] = "json"
+    """Exactly as asked, or it was clear what was meant."""
+    faults: tuple[str, ...] = ()
+    """What is wrong with it; empty where it is good."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of an agent's replies, in a crew."""
+
+    reply: Reply
+    among: tuple[str, ...] = ()
+    """The names that fields naming agents may have."""
+    who: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What these are for, where that is said."""
+
+    @classmethod
+    def of(cls, crew: CrewDefinition, agent: str) -> Form:
+        """The form of an agent that has one."""
+        reply = crew.agents[agent].reply
+        if reply is None:
+            raise LookupError(f"the agent {agent!r} has no reply")
+        others = (name for name, each in crew.agents.items() if name != agent and each.enabled)
+        # Sorted, where nobody wrote an order: that of keys is lost in stores that keep JSON.
+        among = reply.among or tuple(sorted(others))
+        who = {name: each.description or "" for name, each in crew.agents.items()}
+        return cls(reply, among, {name: who[name] for name in among if who.get(name)})
+
+    @cached_property
+    def kind(self) -> DecisionKind | None:
+        """The decision; none of a schema.
+
+        Raises:
+            LookupError: where this process does not have it.
+        """
+        return None if self.reply.decision is None else find_decision(self.reply.decision)
+
+    @cached_property
+    def schema(self) -> dict[str, Json]:
+        """The JSON Schema of the form, with the names that are possible."""
+        if self.kind is None:
+            return dict(self.reply.schema_ or {})
+        return cast("dict[str, Json]", self._named(self.kind.model.model_json_schema()))
+
+    def _named(self, part: Any) -> Any:
+        if isinstance(part, list):
+            return [self._named(each) for each in part]
+        if not isinstance(part, dict):
+            return part
+        found = {key: self._named(each) for key, each in cast("dict[str, Any]", part).items()}
+        if found.pop(AMONG, None) is True and self.among:
+            found["enum"] = list(self.among)
+        return found
+
+    @cached_property
+    def shown(self) -> dict[str, Json]:
+        """The schema as a model is shown it: without what only programs look at."""
+        return self.schema if self.kind is None else _shown(self.schema)
+
+    @cached_property
+    def told(self) -> str:
+        """What the agent is told of the form."""
+        lines = ["End your turn with a reply that is one JSON value and nothing else."]
+        if self.kind is not None:
+            lines.append(self.kind.about.strip())
+        shown = json.dumps(self.shown, ensure_ascii=False)
+        lines.append(f"It must fit this JSON Schema:\n{shown}")
+        if self.kind is not None and self.who and AMONG in json.dumps(_raw(self.kind)):
+            rows = [f"- {name}: {self.who.get(name, '')}".rstrip(": ") for name in self.among]
+            lines.append("\n".join(["Who there is:", *rows]))
+        return "\n\n".join(lines)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def read(self, text: str) -> Read:
+        """What a reply says."""
+        if not text.strip():
+            return Read(faults=("it is empty",))
+        found = list(_values_in(text))
+        refused: list[tuple[str, ...]] = []
+        for value in found:
+            read = self.check(value)
+            if not read.faults:
+                return read
+            refused.append(read.faults)
+        # What stands beside data is not what was meant: it may speak of others.
+        data = any(isinstance(value, dict) for value in found)
+        for said in (*found, *([] if data else [text])):
+            meant = self._meant(said)
+            if meant is not None and meant != said:
+                read = self.check(meant)
+                if not read.faults:
+                    return Read(read.value, "lenient")
+        return Read(faults=refused[0] if refused else ("there is no JSON in it that is whole",))
+
+    def check(self, value: Json) -> Read:
+        """A value, held against the form and filled in."""
+        try:
+            check_depth(value)
+            value = scrubbed(value)
+            canonical(value)
+        except (ValueError, TypeError, RecursionError) as error:
+            return Read(faults=(f"it cannot be kept: {error}"[:_LONGEST_FAULT],))
+        if self.kind is None:
+            schema = self.reply.schema_ or {}
+            faults = schema_faults(schema, value, called="its schema")
+            return Read(value, faults=_few(faults))
+        try:
+            made = self.kind.model.model_validate(value, context={"among": self.among})
+            whole: Json = made.model_dump(mode="json")
+            canonical(whole)
+        except ValidationError as error:
+            faults = [fault_of(each) for each in error.errors(include_url=False)]
+            return Read(faults=_few(faults))
+        except Exception as error:  # noqa: BLE001 - a class of others may raise anything
+            return Read(faults=_few([f"it cannot be read: {type(error).__name__}: {error}"]))
+        return Read(whole)
+
+    def _meant(self, said: Json) -> Json:
+        try:
+            if self.kind is not None:
+                own = self.kind.model.lenient(said, self.among)
+                said = said if own is None else own
+            return mended(self.schema, said)
+        except Exception:  # noqa: BLE001 - a class of others may raise anything
+            return None
+
+    # -- fields -------------------------------------------------------------------------------
+
+    def fields(self, value: Json) -> dict[str, Json]:
+        """The outputs that a value of the form sets; those that it leaves out have defaults."""
+        keys = reply_fields(self.reply)
+        if self.kind is None and (keys == (VALUE,) or not isinstance(value, dict)):
+            return {VALUE: value} if VALUE in keys else {}
+        said = cast("dict[str, Json]", value)
+        properties: Any = (self.reply.schema_ or {}).get("properties", {})
+        given = {
+            key: cast("dict[str, Json]", form)["default"]
+            for key, form in properties.items()
+            if isinstance(form, dict) and "default" in form
+        }
+        return {key: said.get(key, given.get(key)) for key in keys if key in said or key in given}
+
+    def fields_of_fallback(self) -> dict[str, Json]:
+        """The outputs of the fallback; only where `check` finds nothing wrong with it."""
+        return self.fields(self.check(self.reply.fallback).value)
+
+
+def _raw(kind: DecisionKind) -> Json:
+    return kind.model.model_json_schema()
+
+
+def _few(faults: list[str]) -> tuple[str, ...]:
+    more = len(faults) - _MOST_FAULTS
+    told = [" ".join(fault.split())[:_LONGEST_FAULT] for fault in faults[:_MOST_FAULTS]]
+    return (*told, *([f"and {more} more"] if more > 0 else []))
+
+
+def _shown(schema: Any) -> Any:
+    """A schema without titles and marks of ours; names of fields are never taken for such."""
+    if isinstance(schema, list):
+        return [_shown(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    out: dict[str, Any] = {}
+    for key, value in cast("dict[str, Any]", schema).items():
+        if key in ("properties", "$defs") and isinstance(value, dict):
+            out[key] = {name: _shown(each) for name, each in cast("dict[str, Any]", value).items()}
+        elif key not in ("title", ALSO, AMONG):
+            out[key] = _shown(value)
+    return out
+
+
+# -- finding JSON -----------------------------------------------------------------------------
+
+
+def _values_in(text: str) -> Iterator[Json]:
+    """The JSON in a text: all of it, else what is fenced or stands in it, the last first."""
+    whole = _parsed(text.strip())
+    if whole is not None:
+        yield whole[0]
+        return
+    end = text[-LONGEST_SCANNED:]
+    fenced = [made for part in _FENCE.findall(end) if (made := _parsed(part.strip())) is not None]
+    yield from (made[0] for made in reversed(fenced))
+    inside = [value for value in _inside(end) if (value,) not in fenced]
+    yield from reversed(inside)
+
+
+def _parsed(text: str) -> tuple[Json] | None:
+    """A text as JSON; none where it is none. Always objects or lists, unless it is all of it."""
+    try:
+        return (_DECODER.decode(text),)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _inside(text: str) -> Iterator[Json]:
+    at = 0
+    for _ in range(_MOST_STARTS):
+        start = _START.search(text, at)
+        if start is None:
+            return
+        try:
+            value, at = _DECODER.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            at = start.end()
+            continue
+        yield value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]} is no number that can be kept")
+    return value
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant, strict=False)

@@ -1,0 +1,163 @@
+"""Evaluations: each case of a data set is tried as a real, small run of its stage alone.
+
+The runs' ids follow from the evaluation's, the case and the crew of the stage: an evaluation that
+was interrupted goes on under its id, and what is done is not done again. Runs stay, to be looked at
+by `crewlog trace`, until somebody deletes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from crewlog.client import Client, Run
+from crewlog.content import hash_json
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import CrewlogError, RunFailed
+from crewlog.evaluation.cases import Case, StageOutput
+from crewlog.evaluation.comparing import Verdict
+from crewlog.evaluation.dataset import dataset
+from crewlog.evaluation.report import Report, Trial, report_of
+from crewlog.evaluation.stage import alone, given
+from crewlog.state.model import Usage
+
+LOOK = 1.0
+"""Seconds between two looks at whether a run asks people: nobody answers an evaluation."""
+GRACE = 60.0
+"""Seconds that a run may take to end once it was stopped."""
+
+Compare = Callable[[Case, StageOutput, str], Awaitable[tuple[Verdict, Usage]]]
+"""Compares an output with its case, in an evaluation's run of that id; what that used, too."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be tried."""
+
+    id: str
+    """The evaluation's: the beginning of its runs' ids."""
+    crew: CrewDefinition
+    """The crew, with builders and patterns in place."""
+    cases: Mapping[int, Case]
+    """By their numbers in the data set."""
+    models: Sequence[str | None]
+    """The models that the stages are given; none: those that the crew says."""
+    compare: Compare
+    at_once: int = 4
+    """How many runs are under way at a time, at most."""
+    timeout: float = 600.0
+    """Seconds that a run may take."""
+
+    def __len__(self) -> int:
+        return len(self.cases) * len(self.models)
+
+
+async def evaluate(client: Client, plan: Plan) -> Report:
+    """Tries all cases with all models, and says how it went.
+
+    Raises:
+        UsageError: the crew has no such stage.
+        TemporalUnavailable: the server is away.
+    """
+    return report_of([trial async for trial in trials(client, plan)])
+
+
+async def trials(client: Client, plan: Plan) -> AsyncIterator[Trial]:
+    """The trials, as they come to their ends.
+
+    Raises:
+        UsageError, TemporalUnavailable: as `evaluate`.
+    """
+    free = asyncio.Semaphore(plan.at_once)
+    asked = [
+        (number, case, choice, alone(plan.crew, case.stage, case.phase, model=model))
+        for number, case in plan.cases.items()
+        for choice, model in enumerate(plan.models)
+    ]
+
+    async def one(number: int, case: Case, choice: int, crew: CrewDefinition) -> Trial:
+        async with free:
+            return await _tried(client, plan, number, case, choice, crew)
+
+    tasks = [asyncio.create_task(one(*each)) for each in asked]
+    try:
+        for task in asyncio.as_completed(tasks):
+            yield await task
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _tried(
+    client: Client, plan: Plan, number: int, case: Case, choice: int, crew: CrewDefinition
+) -> Trial:
+    key = hash_json([crew.to_json(), case.key])[:8]
+    agent = crew.agents[case.stage]
+    trial = Trial(
+        case=number,
+        name=case.name,
+        stage=case.stage,
+        choice=choice,
+        model=agent.model or crew.model or "",
+        run=f"{plan.id}-{number}-{key}",
+        outcome="error",
+    )
+    run = await client.start(
+        crew,
+        id=trial.run,
+        existing="attach",
+        given=given(case),
+        execution_timeout=timedelta(seconds=plan.timeout + GRACE),
+    )
+    error = await _trouble(run, plan.timeout)
+    found = [each for each in await dataset(client, run.id) if each.stage == case.stage]
+    if error or not found:
+        used = (await run.state()).total_usage
+        error = error or "the stage did not come to its end"
+        return trial.model_copy(update={"error": error, "usage": used})
+    got = found[-1]
+    verdict, judged = await plan.compare(case, got.output, trial.run)
+    return trial.model_copy(
+        update={
+            "outcome": "passed" if verdict.passed else "failed",
+            "score": verdict.score,
+            "differs": verdict.differs,
+            "same": got.input == case.input,
+            "output": got.output,
+            "usage": got.usage,
+            "ms": got.ms,
+            "judged": judged,
+        }
+    )
+
+
+async def _trouble(run: Run, timeout: float) -> str:
+    """Waits for a run's end; why it did not end well, or nothing."""
+    ending = asyncio.ensure_future(run.result(timeout))
+    try:
+        while not ending.done():
+            await asyncio.wait({ending}, timeout=LOOK)
+            if not ending.done() and (asked := await _question(run)):
+                await run.stop("nobody answers the questions of an evaluation")
+                await run.result(GRACE)
+                return f"it asks people: {asked}"
+        status = ending.result().status
+    except RunFailed as error:
+        return error.message
+    except TimeoutError:
+        await run.terminate("it took too long for an evaluation")
+        return f"it did not come to its end within {timeout:g} s"
+    finally:
+        ending.cancel()
+    return "" if status == "completed" else f"it was {status}"
+
+
+async def _question(run: Run) -> str:
+    try:
+        asked = await run.interrupts()
+    except CrewlogError:
+        return ""  # looked at again
+    return asked[0].question if asked else ""

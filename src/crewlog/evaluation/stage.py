@@ -1,0 +1,124 @@
+"""A stage alone: the crew of one phase in which an agent works as it does in the whole crew.
+
+Its prompt, tools, outputs and rights are those of the crew, and so is what its model is told, byte
+for byte; what other phases would have said before is given to the run. What only matters around a
+stage is left out: what comes before and after it, people who are asked whether it is sure, and the
+crew's name, by which memories and quotas go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crewlog.definition.conditions import parse_condition
+from crewlog.definition.expand import expand
+from crewlog.definition.findings import did_you_mean
+from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition
+from crewlog.definition.phases import phases
+from crewlog.errors import InvalidDefinition, UsageError
+from crewlog.evaluation.cases import Case
+from crewlog.ids import AgentName, private_log
+from crewlog.model import Json
+from crewlog.state.edited import OUTPUTS
+from crewlog.state.given import Given, GivenMessage
+
+SUFFIX = "-eval"
+"""What the name of a crew ends with whose run is an evaluation's."""
+_LONGEST = 64
+
+
+def written_out(crew: CrewDefinition) -> CrewDefinition:
+    """A crew with its builders and patterns in place.
+
+    Raises:
+        InvalidDefinition: a builder cannot be used.
+    """
+    expanded = expand(crew)
+    if expanded.faults:
+        raise InvalidDefinition([fault.diagnostic() for fault in expanded.faults])
+    return expanded.definition
+
+
+def alone(
+    crew: CrewDefinition, stage: str, phase: str = "", *, model: str | None = None
+) -> CrewDefinition:
+    """The crew of one phase, in which a stage works alone.
+
+    Args:
+        crew: The crew, with builders and patterns in place.
+        stage: The agent.
+        phase: Its phase, whose task it has; by default, and where there is none of that name, its
+            first one.
+        model: Another model for it.
+
+    Raises:
+        UsageError: the crew has no such agent.
+    """
+    if stage not in crew.agents:
+        raise UsageError(
+            f"the crew {crew.crew!r} has no agent {stage!r}",
+            remedy=did_you_mean(stage, crew.agents, f"Its agents: {', '.join(crew.agents)}."),
+            place="crewlog eval",
+        )
+    own = [
+        (each.name, each.item)
+        for each in phases(crew)
+        if isinstance(each.item, AgentPhase) and stage in each.item.agents
+    ]
+    found = next((each for each in own if each[0] == phase), own[0] if own else None)
+    name, item = found or (stage, AgentPhase(agent=stage))
+    changes: dict[str, Any] = {"on_error": "fail", "ask_below": None, "enabled": True}
+    agent = crew.agents[stage]
+    agent = agent.model_copy(update=changes | ({"model": model} if model else {}))
+    asked = {
+        each.item.sets: None
+        for each in phases(crew)
+        if isinstance(each.item, AskPhase) and each.item.sets is not None
+    }
+    never = _unused(crew)
+    others = tuple(
+        AgentPhase(agent=each, phase=f"{never}.{n}", only_if=parse_condition(never))
+        for n, each in enumerate(crew.agents)
+        if each != stage
+    )
+    whole: dict[str, Any] = {
+        "crew": f"{crew.crew[: _LONGEST - len(SUFFIX)]}{SUFFIX}",
+        "agents": {**crew.agents, stage: agent},
+        # An agent is in the flow: the others stay, as what it is told may name them, and are
+        # passed over.
+        "flow": (AgentPhase(agent=stage, phase=name, task=item.task), *others),
+        "conversation": None,
+        # Rules may look at what people would have said.
+        "flags": {**asked, **crew.flags, never: False},
+    }
+    return crew.model_copy(update=whole)
+
+
+def _unused(crew: CrewDefinition) -> str:
+    """A name that no flag of the crew has."""
+    name = "never"
+    while name in crew.flags or any(name in agent.writes_flags for agent in crew.agents.values()):
+        name += "_"
+    return name
+
+
+def given(case: Case) -> Given:
+    """What the run of a case begins with: what the stage was shown, in a log of its own."""
+    log = private_log(AgentName(case.stage))
+    values: dict[str, Json] = {}
+    for name, value in case.input.inputs.items():
+        values[f"{OUTPUTS}.{name}"] = value
+    messages = tuple(GivenMessage(body=body, log=log) for body in case.input.messages)
+    return Given(messages=messages, values=values)
+
+
+def acts_on_the_world(crew: CrewDefinition, stage: str) -> list[str]:
+    """The tools of a stage whose calls change something outside, by what the crew says of them."""
+    agent = crew.agents[stage]
+    names = crew.tools if agent.tools is None else [t for t in agent.tools if t in crew.tools]
+
+    def may(tool: str) -> bool:
+        allowed = crew.permissions.get(tool)
+        return allowed is None or stage in allowed
+
+    return [name for name in names if crew.tools[name].effects == "external" and may(name)]

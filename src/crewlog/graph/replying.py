@@ -1,0 +1,239 @@
+"""Replies of a form: what follows from a final message that an activity read, or could not read.
+
+A message that is not of its form stays in the log of its agent's turn, which is told exactly why
+and asked again. Where no try was any good, the definition's fallback counts, or the step fails.
+Every try is in the journal, and counts as the model call that it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from crewlog.definition.interrupting import CONFIDENCE
+from crewlog.definition.replies import CAPPED, RESPONSE
+from crewlog.graph.facts import RunFacts
+from crewlog.graph.merging import output_set, put
+from crewlog.graph.plan import ReplyRules
+from crewlog.ids import AgentName, ContentHash, LogName, StepId, working_log
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.brief import brief, brief_of
+from crewlog.state.calls import INLINE_BYTES, ModelResult, OutputValue
+from crewlog.state.hashing import canonical, hash_json
+
+_UNREAD = ("the worker that made the call has not read it",)
+
+
+class Replies:
+    """What the turns of a run do with replies that must be of a form.
+
+    Args:
+        run: The run.
+    """
+
+    def __init__(self, run: RunFacts) -> None:
+        self._run = run
+
+    def faults(self, agent: AgentName, step: StepId, result: ModelResult) -> tuple[str, ...]:
+        """Why a final message is not what it must be; empty where it is, or may be anything."""
+        rules = self._run.rules_of(agent, step)
+        if rules.reply is None or rules.does:  # what is composed of results has no form
+            return ()
+        return () if result.reply is not None else result.faults or _UNREAD
+
+    def drafts(self, agent: AgentName, step: StepId, result: ModelResult) -> bool:
+        """Whether a message that is not final has the text that a capped turn would end with."""
+        return self._run.rules_of(agent, step).on_cap == "end" and bool(brief_of(result.body))
+
+    def take(self, step: StepId, call: int, agent: AgentName, result: ModelResult) -> None:
+        """Sets what a final message says."""
+        rules = self._run.rules_of(agent, step)
+        if rules.reply is not None and result.reply is not None:
+            found = {output.key: output for output in result.reply.outputs}
+            entry = self._run.state.frontier[step]
+            tried = entry.turn.refused if entry.turn is not None else 0
+            self._taken(step, call, agent, rules.reply, found, result.reply.how, tried + 1)
+            self._set(step, agent, rules.reply, found, stored=result.stored)
+            self._response(step, agent, rules.reply, result.hash)
+        if rules.on_cap == "end":
+            self._capped(step, agent, capped=False)
+
+    def refuse(
+        self,
+        step: StepId,
+        call: int,
+        agent: AgentName,
+        result: ModelResult,
+        faults: tuple[str, ...],
+    ) -> Literal["again", "fallback", "fail"]:
+        """Records a final message that is none, and says what follows.
+
+        Where the step fails, the call that a `retry` makes is there already: people may mend what
+        is behind it, and the model has been told.
+        """
+        rules = self._run.rules_of(agent, step).reply
+        entry = self._run.state.frontier[step]
+        if rules is None or entry.turn is None:
+            return "fail"
+        attempt = entry.turn.refused + 1
+        last = attempt >= rules.tries
+        does_without = last and rules.fallback is not None
+        self._run.record(
+            j.ReplyRefused,
+            step=step,
+            call=call,
+            agent=agent,
+            decision=rules.decision,
+            attempt=attempt,
+            of=rules.tries,
+            faults=faults,
+            ref=None if does_without else self._told(step, agent, faults),
+        )
+        if not last:
+            return "again"
+        if not does_without:
+            return "fail"
+        self._fall_back(step, call, agent, rules, attempt)
+        self._response(step, agent, rules, result.hash)
+        return "fallback"
+
+    def error(self, agent: AgentName, step: StepId, faults: Sequence[str]) -> str:
+        """What is said of a step that fails since no reply was any good."""
+        rules = self._run.rules_of(agent, step).reply
+        tries = rules.tries if rules is not None else 1
+        times = "once" if tries == 1 else f"{tries} times"
+        return (
+            f"the reply of {agent!r} cannot be used, and it was asked {times}: "
+            f"{'; '.join(faults)}.\nLet its prompt say what it must be, choose another model, or "
+            "say what counts then by its reply's `fallback`."
+        )
+
+    def cap(self, step: StepId, agent: AgentName, logs: tuple[LogName, ...]) -> None:
+        """Ends a turn that reached its agent's most calls with what is there."""
+        entry, rules = self._run.state.frontier[step], self._run.rules_of(agent, step)
+        draft = entry.turn.draft if entry.turn is not None else None
+        call = entry.turn.calls[-1].call if entry.turn is not None and entry.turn.calls else 1
+        attempt = entry.turn.refused if entry.turn is not None else 0
+        self._run.record(
+            j.TurnCapped,
+            step=step,
+            agent=agent,
+            calls=rules.max_calls,
+            ref=None if draft is None else j.MessageRef(body=draft, logs=logs),
+            append=draft is not None and self._run.appends(f"{agent}.text"),
+        )
+        self._capped(step, agent, capped=True)
+        if rules.reply is None:
+            return
+        if rules.reply.fallback is not None:
+            self._fall_back(step, call, agent, rules.reply, attempt)
+        else:
+            self._set(step, agent, rules.reply, {}, stored=True)
+        if draft is not None:
+            self._response(step, agent, rules.reply, draft)
+
+    # -- facts --------------------------------------------------------------------------------
+
+    def _told(self, step: StepId, agent: AgentName, faults: Sequence[str]) -> j.MessageRef:
+        """What is said to an agent whose message is none, and to nobody else."""
+        said = "\n".join(["Your reply cannot be used:", *(f"- {fault}" for fault in faults)])
+        body: dict[str, Json] = {
+            "type": "human",
+            "content": f"{said}\nReply once more, with what was asked for and nothing else.",
+            "id": f"{step}/{self._run.state.position + 1}",
+        }
+        return j.MessageRef(body=hash_json(body), logs=(working_log(step, agent),), inline=body)
+
+    def _fall_back(
+        self, step: StepId, call: int, agent: AgentName, rules: ReplyRules, attempt: int
+    ) -> None:
+        found = {key: _output(key, value) for key, value in (rules.fallback or {}).items()}
+        self._taken(step, call, agent, rules, found, "fallback", attempt)
+        # Nobody has stored what is large in it.
+        self._set(step, agent, rules, found, stored=False)
+
+    def _taken(
+        self,
+        step: StepId,
+        call: int,
+        agent: AgentName,
+        rules: ReplyRules,
+        found: Mapping[str, OutputValue],
+        how: str,
+        attempt: int,
+    ) -> None:
+        self._run.record(
+            j.ReplyTaken,
+            step=step,
+            call=call,
+            agent=agent,
+            decision=rules.decision,
+            how=how,
+            attempt=attempt,
+            brief=_brief(found),
+            confidence=self._confidence(agent, step, found),
+        )
+
+    def _confidence(
+        self, agent: AgentName, step: StepId, found: Mapping[str, OutputValue]
+    ) -> float | None:
+        """How sure the agent says by a field that it is, where that is asked for."""
+        said = found.get(CONFIDENCE)
+        if said is None or self._run.rules_of(agent, step).ask_below is None:
+            return None
+        number = isinstance(said.value, int | float) and not isinstance(said.value, bool)
+        return float(said.value) if number and 0 <= said.value <= 1 else 0.0
+
+    def _set(
+        self,
+        step: StepId,
+        agent: AgentName,
+        rules: ReplyRules,
+        found: Mapping[str, OutputValue],
+        *,
+        stored: bool,
+    ) -> None:
+        """Sets the fields; one that a reply leaves out is not what an earlier one said."""
+        for key in rules.fields:
+            output = found.get(key)
+            if output is not None:
+                self._output(step, agent, output, stored=stored)
+            elif self._known(agent, key) and not self._run.appends(f"{agent}.{key}"):
+                self._output(step, agent, OutputValue(key=key), stored=True)
+
+    def _known(self, agent: AgentName, key: str) -> bool:
+        output = self._run.state.agent_outputs.get(agent, {}).get(key)
+        return output is not None and (output.value is not None or output.body is not None)
+
+    def _output(self, step: StepId, agent: AgentName, output: OutputValue, *, stored: bool) -> None:
+        put(self._run, output_set(self._run, step, agent, output, stored=stored), step)
+
+    def _response(
+        self, step: StepId, agent: AgentName, rules: ReplyRules, body: ContentHash
+    ) -> None:
+        """The whole text, by the message that has it."""
+        if RESPONSE not in rules.fields:
+            self._output(step, agent, OutputValue(key=RESPONSE, body=body), stored=True)
+
+    def _capped(self, step: StepId, agent: AgentName, *, capped: bool) -> None:
+        known = self._run.state.agent_outputs.get(agent, {}).get(CAPPED)
+        if capped or (known is not None and known.value is True):
+            self._output(step, agent, OutputValue(key=CAPPED, value=capped), stored=True)
+
+
+def _output(key: str, value: Json) -> OutputValue:
+    if len(canonical(value)) <= INLINE_BYTES:
+        return OutputValue(key=key, value=value)
+    return OutputValue(key=key, body=hash_json(value), content=value)
+
+
+def _brief(found: Mapping[str, OutputValue]) -> str:
+    """`next = billing, instructions = refund it`: what a reply says, for people."""
+    said = [
+        f"{key} = {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for key, output in found.items()
+        if (value := output.value if output.body is None else output.content) not in (None, "", [])
+    ]
+    return brief(", ".join(each[:500] for each in said))

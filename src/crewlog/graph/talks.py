@@ -1,0 +1,187 @@
+"""Conversations: a run that is done with its flow waits for the next message, and begins anew.
+
+    message ──► TurnBegan ──► the flow, as ever ──► TurnEnded with an answer ──► waits
+    message during a turn ──► MessageQueued: it waits for a turn of its own
+    nothing for `idle`, or `ends_on` holds ──► RunCompleted
+
+Whoever says something gets an answer: the final message of the first agent in `respond` that said
+something in the turn; else that of the agent that spoke last; else the run's own apology, with what
+went wrong. What fails a run fails only the turn here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from crewlog.errors import CommandRejected, ConversationBusy
+from crewlog.graph.facts import RunFacts, message_body
+from crewlog.ids import PUBLIC, AgentName, CommandId, ContentHash, FlagName
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.brief import brief
+from crewlog.state.combining import CONFLICTS
+from crewlog.state.hashing import hash_json
+from crewlog.state.model import Output
+from crewlog.state.talk import Said, Talk
+
+Enter = Callable[[], Awaitable[None]]
+"""Reaches the nodes that a run begins with."""
+
+
+class Talks:
+    """The turns of a run.
+
+    Args:
+        run: The run.
+        enter: Begins the flow.
+    """
+
+    def __init__(self, run: RunFacts, enter: Enter) -> None:
+        self._run = run
+        self._enter = enter
+
+    @property
+    def talks(self) -> bool:
+        """Whether the run is a conversation."""
+        return self._run.plan.conversation is not None
+
+    # -- messages ----------------------------------------------------------------------------
+
+    async def hear(self, text: str, *, by: str, command: CommandId) -> str:
+        """Takes a message to everybody: it begins a turn, or waits for one; what becomes of it.
+
+        Raises:
+            ConversationBusy: as many messages wait as may.
+        """
+        run, state = self._run, self._run.state
+        if state.status == "stopping":
+            raise CommandRejected("the run is ending; nobody answers any more")
+        rests = state.resting and not state.queue
+        if rests and state.status == "running" and state.changing is None:
+            run.say(text, by=by, to=PUBLIC, message_id=command, command=command)
+            await self.begin(command, by)
+            return f"turn {run.state.turns}"
+        self._check_room()
+        body = message_body(text, by=by, message_id=command)
+        ref = j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)
+        run.record(j.MessageQueued, ref=ref, by=by, command=command)
+        return f"waits as number {len(run.state.queue)}"
+
+    def _check_room(self) -> None:
+        waiting = self._run.state.queue
+        rules = self._run.plan.conversation
+        if rules is None or len(waiting) < rules.queue:
+            return
+        raise ConversationBusy(
+            f"{len(waiting)} messages wait for their turns, the most that may",
+            remedy="Say it once an answer has come, or raise 'queue' of the conversation.",
+        )
+
+    async def begin(self, said: str, by: str) -> None:
+        """Begins a turn, whose message stands in the transcript."""
+        run = self._run
+        keys = [key for key, how in run.plan.merge.items() if how != "last"]
+        first = {FlagName(key): run.plan.flags.get(FlagName(key)) for key in keys if "." not in key}
+        if CONFLICTS in run.state.flags:
+            first[CONFLICTS] = run.plan.flags.get(CONFLICTS)
+        outputs = tuple(key for key in keys if "." in key)
+        turn = run.state.turns + 1
+        run.record(j.TurnBegan, turn=turn, said=said, by=by, outputs=outputs, flags=first)
+        await self._enter()
+
+    async def begin_next(self) -> None:
+        """Begins the turn of the message that has waited longest."""
+        said: Said = self._run.state.queue[0]
+        self._run.record(
+            j.MessageAdded, ref=j.MessageRef(body=said.body, logs=said.logs), by=said.by
+        )
+        await self.begin(said.command, said.by)
+
+    def wait_for_first(self) -> None:
+        """Waits for a message, where the run was started with none."""
+        self._run.record(j.TurnEnded, turn=0, due=self._due())
+
+    # -- the end of a turn -------------------------------------------------------------------
+
+    async def go_on(self, idle_is_over: bool) -> None:
+        """Moves a conversation between two turns."""
+        run, state = self._run, self._run.state
+        if not self.talks:  # a change made an ordinary run of it
+            run.record(j.RunCompleted)
+        elif state.queue:
+            await self.begin_next()
+        elif idle_is_over:
+            run.record(j.RunCompleted, turns=state.turns)
+        elif self._wants_timer():
+            run.record(j.IdleSet, due=self._due())
+
+    def end(self, error: str = "") -> None:
+        """Ends the turn with an answer; the conversation, where it says that it ends there."""
+        run, state = self._run, self._run.state
+        talk = state.talk or Talk(turn=state.turns + 1)
+        error = error or state.error
+        found = self._answer(talk)
+        more: dict[str, object] = {}
+        if found is not None:
+            more = {"agent": found[0], "response": found[1]}
+        else:
+            body = self._apology(talk, error)
+            more = {"ref": j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)}
+        run.record(j.TurnEnded, turn=talk.turn, error=error, due=self._due(), **more)
+        rules = run.plan.conversation
+        if rules is not None and any(run.holds(each) for each in rules.ends_on):
+            run.record(j.RunCompleted, turns=run.state.turns)
+
+    def give_up(self, error: str, withdraw: Callable[..., None]) -> None:
+        """Ends the turn at once: what is under way is cancelled, and the run waits on."""
+        for step in list(self._run.state.frontier):
+            withdraw(step)
+            self._run.record(j.StepCancelled, step=step)
+        self.end(error)
+
+    def _answer(self, talk: Talk) -> tuple[AgentName, ContentHash] | None:
+        """Who answers, and the message; none where nobody said anything."""
+        outputs = self._run.state.agent_outputs
+        said = {
+            agent: text
+            for agent, found in outputs.items()
+            if (text := found.get("text")) is not None and text.position > talk.began
+        }
+        rules = self._run.plan.conversation
+        for name in rules.respond if rules is not None else ():
+            if (text := said.get(AgentName(name))) is not None:
+                return AgentName(name), _body(text)
+        others = [name for name in said if name not in self._sorters()]
+        if not others:
+            return None
+        speaker = max(others, key=lambda name: said[name].position)
+        return speaker, _body(said[speaker])
+
+    def _sorters(self) -> set[str]:
+        """The agents that only say where the run goes: what they say is no answer."""
+        nodes = self._run.plan.nodes.values()
+        return {node.route.by.partition(".")[0] for node in nodes if node.route is not None}
+
+    def _apology(self, talk: Talk, error: str) -> dict[str, Json]:
+        rules = self._run.plan.conversation
+        sorry = rules.apology if rules is not None else ""
+        why = error or talk.warning
+        text = f"{sorry} ({brief(why, 300)})" if why else sorry
+        return {"type": "ai", "content": text, "id": f"turn-{talk.turn}-{self._run.state.position}"}
+
+    # -- waiting -----------------------------------------------------------------------------
+
+    def _due(self) -> int:
+        rules = self._run.plan.conversation
+        if rules is None or rules.idle is None:
+            return 0
+        return self._run.at + max(1, round(rules.idle * 1000))
+
+    def _wants_timer(self) -> bool:
+        talk, rules = self._run.state.talk, self._run.plan.conversation
+        return rules is not None and rules.idle is not None and talk is not None and not talk.due
+
+
+def _body(text: Output) -> ContentHash:
+    body = text.body or (text.parts[-1].body if text.parts else None)
+    return body or ContentHash("")

@@ -1,0 +1,100 @@
+"""What the entries of a conversation do to the state; `crewlog.state.reduce` finds these here.
+
+A turn begins the routing anew: what was done, what arrived where, and how often the run went where.
+The numbers of visits and of turns go on. Flags, outputs and the transcript stay, but for what
+several steps put together, and errors: those of the last turn would be taken for this one's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crewlog.state import journal as j
+from crewlog.state.model import CrewState, Routing
+from crewlog.state.pools import ERROR
+from crewlog.state.talk import Said, Talk, TurnAnswer
+
+Changes = dict[str, Any]
+
+
+def queued_message(state: CrewState, entry: j.MessageQueued, _position: int) -> Changes:
+    """A message waits for its turn."""
+    said = Said(body=entry.ref.body, logs=entry.ref.logs, by=entry.by, command=entry.command)
+    return {"queue": (*state.queue, said)}
+
+
+def began(state: CrewState, entry: j.TurnBegan, position: int) -> Changes:
+    """A turn begins."""
+    before = state.talk or Talk()
+    talk = Talk(
+        turn=entry.turn,
+        message=entry.said,
+        by=entry.by,
+        began=position,
+        at=entry.at,
+        steps=state.steps,
+        last=before.last,
+    )
+    return {
+        "talk": talk,
+        "turns": max(state.turns, entry.turn),
+        "queue": tuple(said for said in state.queue if said.command != entry.said),
+        "routing": Routing(),
+        "execution_count": {},
+        "error": "",
+        "extensions": 0,
+        "allowed": {key: value for key, value in state.allowed.items() if key != "wall"},
+        "agent_outputs": {
+            agent: {
+                key: output
+                for key, output in found.items()
+                if key != ERROR and f"{agent}.{key}" not in entry.outputs
+            }
+            for agent, found in state.agent_outputs.items()
+        },
+        "flags": {**state.flags, **entry.flags},
+        "flag_places": {
+            flag: places for flag, places in state.flag_places.items() if flag not in entry.flags
+        },
+    }
+
+
+def ended(state: CrewState, entry: j.TurnEnded, position: int) -> Changes:
+    """A turn is over; the run waits for the next message."""
+    before = state.talk or Talk()
+    answer = TurnAnswer(
+        turn=entry.turn,
+        message=before.message,
+        response=entry.ref.body if entry.ref is not None else entry.response,
+        agent=entry.agent,
+        error=entry.error,
+        position=position,
+    )
+    changes: Changes = {"turn": entry.turn, "resting": True, "due": entry.due}
+    if entry.turn:
+        changes["last"] = answer
+    error = {"error": entry.error} if entry.error else {}
+    return {
+        "talk": before.model_copy(update=changes),
+        "turns": max(state.turns, entry.turn),
+        **error,
+    }
+
+
+def idle_set(state: CrewState, entry: j.IdleSet, _position: int) -> Changes:
+    """How long it waits for the next message is counted anew."""
+    if state.talk is None:
+        return {}
+    return {"talk": state.talk.model_copy(update={"due": entry.due})}
+
+
+def warned(state: CrewState, entry: j.RouteRefused, _position: int) -> Changes:
+    """A route did not go where the output said: the answer of the turn may say so."""
+    if state.talk is None:
+        return {}
+    return {"talk": state.talk.model_copy(update={"warning": entry.because})}
+
+
+def failing(state: CrewState, error: str) -> Changes:
+    """A step failed: the turn of a conversation keeps the last error."""
+    return {} if state.talk is None else {"error": error}

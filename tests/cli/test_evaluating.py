@@ -1,0 +1,160 @@
+"""`crewlog dataset` and `crewlog eval`, as people and programs use them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from covers import covers
+from crewlog.evaluation import Case, StageOutput, exact, of_schema
+
+from .conftest import Cli
+
+CREW = """\
+crew: builders
+model: scripted:good.script.yaml
+agents:
+  finder:    {prompt: Find., tools: [], outputs: [found]}
+  builder:   {prompt: Build., tools: [], outputs: [nodes]}
+  responder: {prompt: Answer., tools: TOOLS}
+tools:
+  publish: {run: "nowhere:publish"}
+"""
+SETS = "- {tool_calls: [{tool: set_output, args: {key: %s, value: %s}}]}"
+SCRIPT = f"""\
+agents:
+  finder:
+    {SETS % ("found", "[{type: hook, why: begins}, {type: http, why: sends}]")}
+    - {{text: found}}
+  builder:
+    {SETS % ("nodes", "[hook, NODE]")}
+    - {{text: built}}
+  responder: [{{text: LAST}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def built(home: Path, project: Path, served: dict[str, Any]) -> Path:
+    """A project with a crew of three stages, and the data set of two of its runs."""
+    del served
+    (project / "builders.yaml").write_text(CREW.replace("TOOLS", "[]"))
+    (project / "risky.yaml").write_text(CREW.replace("TOOLS", "[publish]"))
+    for name, node, last in (("good", "http", "Done."), ("bad", "mail", "Done."), ("mute", "", "")):
+        text = SCRIPT.replace("NODE", node).replace("LAST", last)
+        (project / f"{name}.script.yaml").write_text(text if last else "agents: {finder: []}\n")
+    crewlog = Cli(home, project)
+    runs = [f"built-{uuid4().hex[:6]}" for _ in range(2)]
+    for run in runs:
+        assert crewlog("run", "builders.yaml", "--input", run, "--id", run).code == 0
+    made = crewlog("dataset", *runs, "--out", "all.jsonl", "--json")
+    assert made.records == [
+        {
+            "file": "all.jsonl",
+            "cases": 6,
+            "stages": {"finder": 2, "builder": 2, "responder": 2},
+        }
+    ], made.err
+    return project
+
+
+@covers("C91")
+@pytest.mark.server
+def test_a_data_set_is_lines_of_what_each_stage_saw_and_made(crewlog: Cli, built: Path) -> None:
+    lines = (built / "all.jsonl").read_text().splitlines()
+    case = json.loads(lines[1])
+    assert (case["stage"], case["step"], case["model"]) == ("builder", "builder#1", "scripted")
+    assert case["output"] == {"fields": {"nodes": ["hook", "http"]}, "text": "built"}
+    assert [m["content"] for m in case["input"]["messages"]] == [case["run"], "[finder] found"]
+    printed = crewlog("dataset", case["run"], "--stage", "builder")
+    assert printed.records == [case]
+    assert "is a file 'all.jsonl' already" in crewlog("dataset", "x", "-o", "all.jsonl").err
+
+
+@covers("C90", "C91")
+@pytest.mark.server
+@pytest.mark.timeout(400)
+def test_models_are_tried_side_by_side_and_the_failing_stage_is_named(
+    crewlog: Cli, built: Path
+) -> None:
+    del built
+    name = f"eval-{uuid4().hex[:6]}"
+    models = ("--model", "scripted:good.script.yaml", "--model", "scripted:bad.script.yaml")
+    asked = ("eval", "builders.yaml", "--dataset", "all.jsonl", *models, "--id", name)
+    done = crewlog(*asked)
+    assert done.code == 7, done.out + done.err
+    rows = [line.split() for line in done.out.splitlines() if " of 2 " in f"{line} "]
+    assert [row[:4] for row in rows if row[0] == "builder"] == [
+        ["builder", "scripted:good.script.yaml", "2", "of"]
+    ]
+    assert "builder  2 of 4 cases did not pass" in done.out
+    assert 'fields.nodes[1]: "mail", and "http" is expected' in done.out
+    assert "the stage that falls short most: builder" in done.out
+    first = re.findall(r"crewlog trace (\S+)", done.out)[0]
+    began = json.loads(crewlog("show", first, "--json").out)["started"]
+    # Once more under its name: it goes on, and nothing is run again.
+    again = crewlog(*asked, "--json").records[0]
+    assert (again["outcome"], again["weakest"]) == ("failed", "builder")
+    quality = {(row["stage"], row["choice"]): row["quality"] for row in again["rows"]}
+    assert quality == {(s, c): 1.0 for s in ("finder", "responder") for c in (0, 1)} | {
+        ("builder", 0): 1.0,
+        ("builder", 1): 0.5,
+    }
+    assert all(row["usage"]["input_tokens"] > 0 for row in again["rows"])
+    assert first in [t["run"] for t in again["trials"] if t["outcome"] == "failed"]
+    assert json.loads(crewlog("show", first, "--json").out)["started"] == began
+    low = crewlog(*asked, "builder", "--at-least", "50%")
+    assert low.code == 0, low.out
+    alone = crewlog("eval", "builders.yaml", "finder", "-d", "all.jsonl")
+    assert (alone.code, "all 2 cases passed" in alone.out) == (0, True), alone.err
+
+
+@covers("C90")
+@pytest.mark.server
+@pytest.mark.timeout(400)
+def test_what_cannot_be_tried_is_told(crewlog: Cli, built: Path) -> None:
+    mute = crewlog(
+        "eval", "builders.yaml", "-d", "all.jsonl", "finder", "-m", "scripted:mute.script.yaml"
+    )
+    assert mute.code == 1
+    assert "2 cases could not be tried" in mute.out
+    assert "has no reply 1 for 'finder'" in mute.out
+    (built / "broken.jsonl").write_text('{"stage": "finder"}\n{"stage": 3}\n')
+    for arguments, told, remedy in (
+        (("builders.yaml", "-d", "no.jsonl"), "cannot read 'no.jsonl'", "crewlog dataset RUN"),
+        (("builders.yaml", "-d", "broken.jsonl"), "broken.jsonl:2", "`stage`"),
+        (("builders.yaml", "bilder", "-d", "all.jsonl"), "'bilder'", "Did you mean 'builder'?"),
+        (("two.yaml", "-d", "all.jsonl"), "'two' has no agent 'finder'", "first"),
+        (("risky.yaml", "-d", "all.jsonl"), "may call publish", "--external"),
+        (("builders.yaml", "-d", "all.jsonl", "--at-least", "2"), "no share", "90%"),
+        (("builders.yaml", "-d", "all.jsonl", "--compare", "schema"), "no schema", "--schema"),
+    ):
+        done = crewlog("eval", *arguments)
+        assert done.code == 2, (arguments, done.out, done.err)
+        assert told in done.err, arguments
+        assert remedy in done.err, arguments
+
+
+def test_values_are_compared_part_by_part() -> None:
+    wanted = StageOutput(fields={"a": [1, {"b": "x"}], "ok": True}, text="any words")
+    case = Case(stage="s", output=wanted)
+    assert exact(case, wanted.model_copy(update={"text": "other words"})).passed
+    got = StageOutput(fields={"a": [1, {"b": "y"}, 3], "ok": 1})
+    verdict = exact(case, got)
+    assert (verdict.passed, verdict.score) == (False, 0.25)
+    assert verdict.differs == (
+        'fields.a[1].b: "y", and "x" is expected',
+        "fields.a[2]: 3, and nothing is expected",
+        "fields.ok: 1, and true is expected",
+    )
+    spoken = Case(stage="s", output=wanted, expected=StageOutput(text="just  so"))
+    assert exact(spoken, StageOutput(text="just so\n", fields={"x": 1})).passed
+    assert not exact(spoken, StageOutput(text="just")).passed
+    schema = {"type": "object", "required": ["a"], "properties": {"a": {"type": "array"}}}
+    assert of_schema(schema, StageOutput(text='{"a": []}')).passed
+    assert of_schema(schema, StageOutput(fields={"a": 1})).differs[0].startswith("fields.a: 1 is")
+    assert not of_schema(schema, StageOutput(text="no JSON")).passed

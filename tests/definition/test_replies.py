@@ -1,0 +1,359 @@
+"""Reading replies: every form in which a model says a decision, and whatever else it may write."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crewlog.content import canonical
+from crewlog.definition import decisions
+from crewlog.definition.decisions import AgentIn, Decision, decision, find_decision
+from crewlog.definition.lenient import named_in
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.reading import Form
+from crewlog.definition.validate import all_findings
+from crewlog.errors import UsageError
+from crewlog.model import Json
+
+NAMES = ("billing", "technician", "tech-support", "general")
+
+
+def crew(reply: Any, **more: Any) -> CrewDefinition:
+    agents = {"router": {"prompt": "Route.", "reply": reply, **more}}
+    agents |= {name: {"prompt": "Help.", "description": f"{name} things"} for name in NAMES}
+    return CrewDefinition.model_validate({"crew": "c", "model": "scripted:x", "agents": agents})
+
+
+def form(reply: Any) -> Form:
+    return Form.of(crew(reply), "router")
+
+
+ROUTE = form("route")
+SCORE = form(
+    {
+        "schema": {
+            "type": "object",
+            "required": ["score"],
+            "properties": {
+                "score": {"type": "number"},
+                "good": {"type": "boolean"},
+                "note": {"type": "string", "default": "none"},
+            },
+            "additionalProperties": False,
+        }
+    }
+)
+
+
+# -- as asked -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"next": "billing"}',
+        '  {"next": "billing", "rationale": "", "more": [1]}\n',
+        'Here it is:\n```json\n{"next": "billing"}\n```\nBye!',
+        '```\n{"next": "billing"}\n```',
+        'I choose {"next": "billing"} since it is about money.',
+        '<think>{"next": "technician"}? no.</think>{"next": "billing"}',
+        '```json\n{"next": "technician"}\n```\nor rather\n```json\n{"next": "billing"}\n```',
+        'a {b [1] {"next": "billing"} }',
+    ],
+)
+def test_json_is_read_wherever_it_stands(text: str) -> None:
+    read = ROUTE.read(text)
+    assert (read.how, read.faults) == ("json", ())
+    assert ROUTE.fields(read.value)["next"] == "billing"
+
+
+# -- leniently ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"next": "Billing"}',
+        '{"NEXT": "billing"}',
+        '{"next_agent": "billing"}',
+        '{"route": {"agent": "billing"}}',
+        '{"next": "**billing**"}',
+        '"billing"',
+        "billing",
+        "Billing.",
+        "billing\n\nThe technician cannot refund anything.",
+        "Next: billing. The technician may help later.",
+        "I would send this to billing, since the technician has no access to invoices.",
+        "I think **billing** is best; technician and general cannot refund.",
+        "Not the technician: billing.",
+        "billing rather than technician",
+        "This is one for billing.",
+    ],
+)
+def test_a_reply_that_names_one_agent_and_mentions_another_picks_the_named_one(text: str) -> None:
+    read = ROUTE.read(text)
+    assert (read.how, read.faults) == ("lenient", ()), text
+    assert ROUTE.fields(read.value)["next"] == "billing"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("tech support", "tech-support"),
+        ("Tech_Support, please", "tech-support"),
+        ("route to tech-support", "tech-support"),
+        ("billing or technician", None),
+        ("neither this nor that", None),
+        ("subbilling", None),
+        ("", None),
+    ],
+)
+def test_only_what_is_clear_is_taken(text: str, name: str | None) -> None:
+    assert named_in(text, NAMES) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "it is empty"),
+        ("  \n", "it is empty"),
+        ("I cannot decide.", "there is no JSON in it that is whole"),
+        ('{"next": "nobody", "rationale": "billing is busy"}', "is not one of billing, general"),
+        ('{"rationale": "hm"}', "'next' is missing"),
+        ('{"next": NaN}', "no JSON in it that is whole"),
+        ('{"next": "bil', "there is no JSON"),
+        ("[" * 5000, "there is no JSON"),
+        ('{"next": ' * 3000, "there is no JSON"),
+    ],
+)
+def test_what_is_not_clear_is_refused_with_its_place(text: str, fault: str) -> None:
+    read = ROUTE.read(text)
+    assert any(fault in each for each in read.faults), read
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("strategy", "Plan then parallel, I say.", {"strategy": "plan_then_parallel"}),
+        ("strategy", '{"strategy": "direct execution"}', {"strategy": "direct_execution"}),
+        ("reflection", '{"proceed": "yes"}', {"proceed": True, "actions": []}),
+        (
+            "reflection",
+            '{"proceed": false, "actions": {"agent": "Billing", "task": "again"}}',
+            {"actions": [{"target": "billing", "directive": "again"}]},
+        ),
+        ("terminate", '{"done": true, "confidence": "85%"}', {"done": True, "confidence": 0.85}),
+        ("replan", "No, it holds.", {"replan": False, "reason": "No, it holds."}),
+        ("escalate", '{"escalate": "true", "question": "May we?"}', {"escalate": True}),
+    ],
+)
+def test_each_decision_reads_what_is_clear(name: str, text: str, expected: dict[str, Json]) -> None:
+    read = form(name).read(text)
+    assert read.faults == ()
+    assert expected.items() <= form(name).fields(read.value).items()
+
+
+# -- plans --------------------------------------------------------------------------------------
+
+
+def steps(*after: list[str], agent: str = "billing") -> str:
+    return json.dumps(
+        [{"id": f"s{i}", "agent": agent, "task": "t", "after": a} for i, a in enumerate(after)]
+    )
+
+
+def test_a_list_alone_is_a_plan_and_its_steps_are_numbered() -> None:
+    plan = form("plan")
+    read = plan.read('[{"assignee": "BILLING", "description": "refund", "depends_on": []}]')
+    assert (read.how, read.faults) == ("lenient", ())
+    assert plan.fields(read.value)["steps"] == [
+        {"id": "1", "agent": "billing", "task": "refund", "after": []}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        (steps([], ["s0"], agent="nobody"), "'nobody' is not one of billing"),
+        (steps(["s1"], ["s0"]), "the steps s0 and s1 wait for each other"),
+        (steps(["s0"]), "wait for each other"),
+        (steps(["x"]), "waits for 'x', which is no step: there are s0"),
+        (
+            '[{"id":"a","agent":"billing","task":"t"},{"id":"a","agent":"general","task":"t"}]',
+            "two",
+        ),
+        ("[]", "is empty"),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out_is_refused(said: str, fault: str) -> None:
+    read = form("plan").read(f'{{"steps": {said}}}')
+    assert any(fault in each for each in read.faults), read
+
+
+# -- schemas ------------------------------------------------------------------------------------
+
+
+def test_a_schema_holds_and_fills_in_its_defaults() -> None:
+    assert SCORE.fields(SCORE.read('{"score": 2}').value) == {"score": 2, "note": "none"}
+    read = SCORE.read('{"score": "2.5", "good": "yes"}')
+    assert (read.how, SCORE.fields(read.value)["score"]) == ("lenient", 2.5)
+    for text, fault in (('{"score": [1]}', "score: "), ('{"score": 1, "x": 2}', "'x'")):
+        assert any(fault in each for each in SCORE.read(text).faults), text
+
+
+def test_what_is_no_object_is_the_output_value() -> None:
+    numbers = form({"schema": {"type": "array", "items": {"type": "integer"}}})
+    assert numbers.fields(numbers.read("so: [1, 2]").value) == {"value": [1, 2]}
+
+
+@pytest.mark.parametrize("said", ["1e999", "NaN", "Infinity", '"\\ud800"', "[" * 120 + "]" * 120])
+def test_nothing_is_taken_that_no_journal_can_hold(said: str) -> None:
+    anything = form({"schema": {"type": "object", "properties": {"x": {}}}})
+    read = anything.read(f'{{"x": {said}}}')
+    if not read.faults:
+        canonical(read.value).decode("ascii")
+        json.dumps(read.value, ensure_ascii=False).encode()
+    else:
+        assert said != '"\\ud800"'
+
+
+# -- whatever comes -----------------------------------------------------------------------------
+
+PIECES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                *'{}[]":,\n',
+                *("```", "```json\n", "next", '"next":', '"billing"', "technician", "not "),
+                *("null", "true", "1e400", "\\u0000", "\ud800", "{" * 50),
+            ]
+        ),
+        st.text(max_size=8),
+    ),
+    max_size=40,
+).map("".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(PIECES, st.sampled_from(sorted({"route", "plan", "reflection", "terminate", "strategy"})))
+def test_no_text_raises_and_what_is_read_can_be_kept(text: str, name: str) -> None:
+    found = form(name)
+    read = found.read(text)
+    assert bool(read.faults) == (read.value is None)
+    assert all(each and len(each) <= 300 for each in read.faults)
+    canonical(found.fields(read.value) if not read.faults else list(read.faults))
+    if name == "route" and not read.faults:
+        assert read.value["next"] in NAMES
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"a":' * 60_000, "billing technician " * 20_000, "[" * 300_000, '{"next": "x", ' * 20_000],
+)
+def test_the_work_is_bounded(text: str) -> None:
+    began = time.process_time()
+    assert ROUTE.read(text).faults
+    assert time.process_time() - began < 5
+
+
+# -- what the agent is told ---------------------------------------------------------------------
+
+
+def test_the_agent_is_told_what_it_decides_and_who_there_is() -> None:
+    told = form({"decision": "route", "among": ["billing", "general"]}).told
+    assert '"enum": ["billing", "general"]' in told
+    assert "- billing: billing things" in told
+    assert "technician" not in told
+    assert "x-" not in told
+    assert "Who there is" not in form("replan").told
+
+
+# -- decisions of one's own -----------------------------------------------------------------------
+
+
+class Triage(Decision):
+    """How bad it is, and whose."""
+
+    severity: Literal["low", "high"]
+    """`high` where people cannot work."""
+    owner: AgentIn
+    """Who looks into it."""
+
+
+def test_a_decision_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "_registered", {**decisions._registered})
+    decision("triage")(Triage)
+    found = form("triage")
+    assert "How bad it is, and whose." in found.told
+    read = found.read('{"severity": "HIGH", "owner": "Billing"}')
+    assert found.fields(read.value) == {"severity": "high", "owner": "billing"}
+    with pytest.raises(UsageError, match="cannot be a decision's name"):
+        decision("my triage")
+    with pytest.raises(UsageError, match="two decisions are called 'route'"):
+        decision("route")(Triage)
+    with pytest.raises(UsageError, match=r"is no crewlog\.Decision"):
+        decision("other")(int)  # type: ignore[type-var]
+
+
+def test_a_decision_that_raises_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Rude(Triage):
+        """Rude."""
+
+        @classmethod
+        def lenient(cls, said: Json, among: Any) -> Json:
+            raise RuntimeError("no")
+
+    monkeypatch.setattr(decisions, "_registered", {**decisions._registered})
+    decision("rude")(Rude)
+    assert form("rude").read("hello").faults
+
+
+def test_a_name_that_is_near_is_offered() -> None:
+    with pytest.raises(LookupError, match="Did you mean 'route'"):
+        find_decision("rout")
+
+
+# -- definitions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "more", "fault"),
+    [
+        ("rout", {}, "no decision is called 'rout'"),
+        ({"decision": "route", "among": ["biling"]}, {}, "'biling', which is no agent"),
+        ({"decision": "route", "fallback": {"next": "x"}}, {}, "'x' is not one of"),
+        ({"decision": "route", "fallback": "general"}, {}, "the fallback of agent 'router'"),
+        ({"schema": {"type": "objekt"}}, {}, "the schema of agent 'router'"),
+        ({"schema": {"$ref": "http://x/y"}}, {}, "never fetched"),
+        ({"schema": {"properties": {"a": {"pattern": "(?=a)"}}}}, {}, "the pattern '(?=a)'"),
+        ({"schema": {"properties": {"text": {}}}}, {}, "a field 'text'"),
+        ({"schema": {"properties": {"a b": {}}}}, {}, "'a b' of agent 'router'"),
+        ({"schema": {}, "among": ["billing"]}, {}, "'among' has no effect"),
+        ({"decision": "plan", "tries": 5}, {"max_calls": 3}, "never asked 5 times"),
+        (
+            {"schema": {}, "fallback": {"long": "x" * 3000}},
+            {},
+            "larger than 2,000 bytes",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_reply_is_told(reply: Any, more: dict[str, Any], fault: str) -> None:
+    found = all_findings(crew(reply, **more))
+    assert any(fault in each.message for each in found), [each.message for each in found]
+
+
+@pytest.mark.parametrize("reply", [{}, {"decision": "route", "schema": {}}])
+def test_a_reply_is_a_decision_or_a_schema(reply: Any) -> None:
+    with pytest.raises(ValueError, match="exactly one of `decision` and `schema`"):
+        crew(reply)
+
+
+def test_a_definition_survives_its_json() -> None:
+    made = crew({"decision": "route", "among": ["billing"], "fallback": {"next": "billing"}})
+    data = json.loads(json.dumps(made.to_json()))
+    assert CrewDefinition.from_json(data) == made

@@ -1,0 +1,234 @@
+"""Replies of a form, without a server: tries, fallbacks, questions, and turns that are capped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crewlog.definition.model import CrewDefinition
+from crewlog.graph.lower import lower
+from crewlog.graph.plan import GraphPlan
+from crewlog.state.calls import ModelResult, OutputValue, ReadReply
+from graph.simulation import Failure, Replies, Simulation, returns, says
+
+GOOD = ReadReply(
+    outputs=(
+        OutputValue(key="next", value="billing"),
+        OutputValue(key="instructions", value=""),
+        OutputValue(key="rationale", value="money"),
+    )
+)
+
+
+def plan(
+    reply: dict[str, Any] | None, *, only_if: str = "router.next == 'billing'", **more: Any
+) -> GraphPlan:
+    form = {"decision": "route", "among": ["billing"], **reply} if reply is not None else None
+    router = {"prompt": "Route.", "tools": ["look"], "reply": form, **more}
+    return lower(
+        CrewDefinition.model_validate(
+            {
+                "crew": "hub",
+                "model": "scripted:none",
+                "agents": {"router": router, "billing": {"prompt": "Bill."}},
+                "tools": {"look": {"run": "a:b", "effects": "read"}},
+                "flow": ["router", {"agent": "billing", "only_if": only_if}],
+            }
+        )
+    )
+
+
+def bad(fault: str = "'next' is missing") -> ModelResult:
+    return says("I do not know.", faults=(fault,))
+
+
+def good(**more: Any) -> ModelResult:
+    return says('{"next": "billing"}', reply=GOOD, **more)
+
+
+async def run(given_plan: GraphPlan, *replies: Any, seed: int = 1) -> Simulation:
+    sim = await Simulation.begin(given_plan, Replies({"router#1": replies}), seed=seed)
+    await sim.run()
+    return sim
+
+
+def outputs(sim: Simulation, agent: str = "router") -> dict[str, Any]:
+    found = sim.state.agent_outputs.get(agent, {})
+    return {key: o.value if o.body is None else o.body for key, o in found.items()}
+
+
+def tried(sim: Simulation) -> list[tuple[int, int]]:
+    return [(each["attempt"], each["of"]) for each in sim.facts("ReplyRefused")]
+
+
+async def test_a_reply_sets_its_fields_and_conditions_see_them() -> None:
+    sim = await run(plan({}), good())
+    assert sim.state.status == "completed"
+    assert sim.ran() == ["router#1", "billing#1"]
+    found = outputs(sim)
+    assert found.pop("response") == found.pop("text")
+    assert found == {"next": "billing", "instructions": "", "rationale": "money"}
+    (taken,) = sim.facts("ReplyTaken")
+    assert taken["brief"] == "next = billing, rationale = money"
+
+
+async def test_garbage_twice_and_then_good() -> None:
+    sim = await run(plan({}), bad("it is empty"), bad(), good())
+    assert sim.state.status == "completed"
+    assert tried(sim) == [(1, 3), (2, 3)]
+    assert sim.facts("ReplyTaken")[0]["attempt"] == 3
+    told = [each["ref"]["inline"]["content"] for each in sim.facts("ReplyRefused")]
+    assert "- it is empty" in told[0]
+    assert "- 'next' is missing" in told[1]
+    assert sim.state.usage["router"].calls == 0 or sim.state.usage["router"].calls == 3  # type: ignore[index]
+    logs = [each["ref"]["logs"] for each in sim.facts("ModelReplied")[:3]]
+    assert logs == [["private:router"], ["private:router"], ["public"]]
+
+
+async def test_after_the_last_try_the_fallback_counts() -> None:
+    sim = await run(plan({"fallback": {"next": "billing"}}), bad(), bad(), bad())
+    assert sim.state.status == "completed"
+    assert tried(sim) == [(1, 3), (2, 3), (3, 3)]
+    assert sim.facts("ReplyTaken")[0]["how"] == "fallback"
+    assert outputs(sim)["next"] == "billing"
+    assert "text" not in outputs(sim), "what nobody could read is no text for others"
+    assert sim.ran() == ["router#1", "billing#1"]
+
+
+async def test_without_a_fallback_people_are_asked_and_retry_tries_as_often_again() -> None:
+    sim = await run(plan({"tries": 2}), bad(), bad(), bad(), good())
+    asked = sim.asked()
+    assert asked.kind == "step_failed"
+    assert "asked 2 times: 'next' is missing" in asked.question
+    assert sim.facts("StepFailed")[0]["error_type"] == "ReplyInvalid"
+    await sim.respond("retry")
+    await sim.run()
+    assert sim.state.status == "completed"
+    assert tried(sim) == [(1, 2), (2, 2), (1, 2)]
+
+
+@pytest.mark.parametrize(("policy", "status"), [("continue", "completed"), ("fail", "failed")])
+async def test_the_policy_of_errors_holds(policy: str, status: str) -> None:
+    sim = await run(plan({"tries": 1}, on_error=policy), bad())
+    assert sim.state.status == status
+
+
+async def test_a_field_that_is_left_out_is_not_that_of_the_visit_before() -> None:
+    schema = {"type": "object", "properties": {"score": {}, "note": {}}}
+    crew = {
+        "crew": "c",
+        "model": "scripted:none",
+        "agents": {"judge": {"prompt": "Judge.", "reply": {"schema": schema}}},
+        "flow": ["judge", {"if": "judge.score < 1", "go": "judge", "at_most": 1}],
+    }
+
+    def read(**fields: Any) -> ModelResult:
+        found = tuple(OutputValue(key=key, value=value) for key, value in fields.items())
+        return says("{}", reply=ReadReply(outputs=found))
+
+    script = Replies({"judge#1": [read(score=0, note="weak")], "judge#2": [read(score=1)]})
+    sim = await Simulation.begin(lower(CrewDefinition.model_validate(crew)), script)
+    await sim.run()
+    found = outputs(sim, "judge")
+    assert (found["score"], found["note"]) == (1, None)
+
+
+async def test_confidence_in_a_reply_counts() -> None:
+    form = {"decision": "terminate", "among": []}
+    unsure = ReadReply(outputs=(OutputValue(key="confidence", value=0.3),))
+    sim = await run(plan(form, only_if="router.done", ask_below=0.5), says("{}", reply=unsure))
+    assert sim.asked().kind == "low_confidence"
+    assert "sure by 0.3" in sim.asked().question
+
+
+# -- turns that are capped --------------------------------------------------------------------
+
+
+def looking(text: str = "") -> ModelResult:
+    return says(text, "look")
+
+
+async def test_a_capped_turn_ends_with_its_last_text() -> None:
+    capped = plan(None, only_if="not router.capped", max_calls=2, on_cap="end")
+    sim = await run(capped, looking("Half of it."), looking())
+    assert sim.state.status == "completed"
+    assert sim.ran() == ["router#1"]
+    (fact,) = sim.facts("TurnCapped")
+    assert fact["calls"] == 2
+    said = sim.facts("ModelReplied")[0]["ref"]["body"]
+    assert fact["ref"] == {"body": said, "logs": ["public"]}
+    assert outputs(sim) == {"capped": True, "text": said}
+    assert [call for _, call, _ in sim.made] == [1, 2, 3, 4], "and no third model call"
+
+
+async def test_a_capped_turn_with_a_form_takes_the_fallback_or_sets_nothing() -> None:
+    for fallback, expected in ((None, None), ({"next": "billing"}, "billing")):
+        form = {"fallback": fallback} if fallback else {}
+        sim = await run(plan(form, max_calls=1, on_cap="end"), looking())
+        assert sim.state.status == "completed"
+        assert outputs(sim).get("next") == expected
+        assert outputs(sim)["capped"] is True
+
+
+async def test_the_next_visit_that_is_not_capped_says_so() -> None:
+    crew = {
+        "crew": "c",
+        "model": "scripted:none",
+        "agents": {"w": {"prompt": "w", "tools": ["look"], "max_calls": 1, "on_cap": "end"}},
+        "tools": {"look": {"run": "a:b", "effects": "read"}},
+        "flow": ["w", {"if": "w.capped", "go": "w", "at_most": 2}],
+    }
+    sim = await Simulation.begin(
+        lower(CrewDefinition.model_validate(crew)), Replies({"w#1": [looking()]})
+    )
+    await sim.run()
+    assert sim.ran() == ["w#1", "w#2"]
+    assert outputs(sim, "w")["capped"] is False
+
+
+# -- whatever comes -----------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    made=st.lists(st.sampled_from(["good", "bad", "none", "look", "broken"]), max_size=12),
+    tries=st.integers(1, 4),
+    fallback=st.booleans(),
+    on_cap=st.sampled_from(["fail", "end"]),
+    max_calls=st.integers(1, 4),
+    seed=st.integers(0, 1000),
+)
+async def test_no_reply_kills_a_run_and_every_try_is_in_the_journal(
+    made: list[str], tries: int, fallback: bool, on_cap: str, max_calls: int, seed: int
+) -> None:
+    kinds = {
+        "good": good(),
+        "bad": bad(),
+        "none": says("of a worker that read nothing"),
+        "look": looking("So far."),
+        "broken": Failure("it broke"),
+    }
+    form = {"tries": tries} | ({"fallback": {"next": "billing"}} if fallback else {})
+    script = Replies(
+        {"router#1": [kinds[each] for each in made] + [good()] * 9}, {"look": returns()}
+    )
+    sim = await Simulation.begin(
+        plan(form, on_cap=on_cap, max_calls=max_calls),
+        script,
+        seed=seed,
+        people=True,
+        restore_at=lambda drain: drain % 2 == 0,
+    )
+    await sim.run()
+    assert sim.state.closed
+    assert sim.state.status in ("completed", "stopped")
+    calls = [each["call"] for each in sim.facts("ModelReplied") if each["step"] == "router#1"]
+    refused = [each["call"] for each in sim.facts("ReplyRefused")]
+    marked = [each["call"] for each in sim.facts("ModelReplied") if each.get("refused")]
+    assert refused == marked, "each reply that was refused, once"
+    assert {*refused} <= {*calls}
+    for fact in sim.facts("ReplyRefused"):
+        assert 1 <= fact["attempt"] <= tries
