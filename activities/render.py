@@ -22,7 +22,7 @@ from langchain_core.messages import (
 )
 
 from crewlog.definition.model import AgentDefinition
-from crewlog.ids import AgentName, ContentHash, StepId, item_of, item_step, visit_of
+from crewlog.ids import CREW, AgentName, ContentHash, StepId, item_of, item_step, visit_of
 
 LONGEST = 200_000
 """Characters of a message that a model is shown; the log keeps all of them."""
@@ -118,7 +118,7 @@ class Transcript:
             self._answer(message)
             self.spots.joins(position, self._asked[message.tool_call_id])
         else:
-            if isinstance(message, HumanMessage):
+            if isinstance(message, HumanMessage) and message.name != CREW:
                 self.spots.people.append(len(self._groups))
             quote = self._quotes.get(body) or quoted(message)
             if quote is not message:

@@ -16,7 +16,7 @@ from crewlog.authority.permissions import Decision
 from crewlog.graph import inputs as telling
 from crewlog.ids import AgentName, LogName
 
-HUNTS = int(os.environ.get("CREWLOG_CONTEXT_HUNTS", "40"))
+HUNTS = int(os.environ.get("CREWLOG_CONTEXT_HUNTS", "24"))
 """Random crews that run; 1,000 take two minutes."""
 
 

@@ -22,6 +22,7 @@ from crewlog.definition.quotas import quota_of
 from crewlog.graph.artifacts import artifact_heads
 from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
+    CREW,
     PUBLIC,
     AgentName,
     FlagName,
@@ -116,7 +117,7 @@ class RunFacts:
         logs = to if isinstance(to, tuple) else (to,)
         ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
         wanted = any(WHOLE in each.inputs for each in self.plan.agents.values())
-        asks = wanted and PUBLIC in logs
+        asks = wanted and PUBLIC in logs and by != CREW
         self.record(j.MessageAdded, ref=ref, by=by, command=command, asks=asks)
 
     def ask(
