@@ -22,7 +22,7 @@ from langchain_core.messages import (
 )
 
 from crewlog.definition.model import AgentDefinition
-from crewlog.ids import AgentName, ContentHash, StepId, item_of, item_step, visit_of
+from crewlog.ids import CREW, AgentName, ContentHash, StepId, item_of, item_step, visit_of
 
 LONGEST = 200_000
 """Characters of a message that a model is shown; the log keeps all of them."""
@@ -73,6 +73,7 @@ class Transcript:
             the other items: its replies would stand here as this step's own, in another order each
             time.
         was: The names that the step's visit had before.
+        after: The items that it waited for: what the agent said of these it is shown, quoted.
     """
 
     def __init__(
@@ -81,8 +82,10 @@ class Transcript:
         quotes: Quotes | None = None,
         step: StepId | None = None,
         was: Sequence[StepId] = (),
+        after: Sequence[int] = (),
     ) -> None:
         self._was = was
+        self._after = after
         self._agent = agent
         self._step = step if step is not None and item_of(step) else None
         self._quotes: Quotes = {} if quotes is None else quotes
@@ -101,8 +104,12 @@ class Transcript:
         if isinstance(message, AIMessage) and message.name == self._agent:
             if body in self._own:
                 return
-            if self._is_siblings(message):
-                self.spots.hidden.append(position)
+            if (item := self._sibling(message)) is not None:
+                if item in self._after:
+                    self._groups.append([quoted(message)])
+                    self.spots.group(position)
+                else:
+                    self.spots.hidden.append(position)
                 return
             self._own.add(body)
             if (said_in := step_of(message)) is not None:
@@ -118,7 +125,7 @@ class Transcript:
             self._answer(message)
             self.spots.joins(position, self._asked[message.tool_call_id])
         else:
-            if isinstance(message, HumanMessage):
+            if isinstance(message, HumanMessage) and message.name != CREW:
                 self.spots.people.append(len(self._groups))
             quote = self._quotes.get(body) or quoted(message)
             if quote is not message:
@@ -126,12 +133,14 @@ class Transcript:
             self._groups.append([quote])
             self.spots.group(position)
 
-    def _is_siblings(self, message: AIMessage) -> bool:
+    def _sibling(self, message: AIMessage) -> int | None:
+        """The other item of the visit that a message is about; none where it is about none."""
         said_in = step_of(message)
         if self._step is None or said_in is None:
-            return False
+            return None
         said_in = self._step_now(said_in)
-        return said_in != self._step and visit_of(said_in) == visit_of(self._step)
+        other = said_in != self._step and visit_of(said_in) == visit_of(self._step)
+        return item_of(said_in) if other else None
 
     def _step_now(self, said_in: StepId) -> StepId:
         return said_in if self._step is None else _as_now(said_in, self._step, self._was)
@@ -192,13 +201,23 @@ def with_item(
     transcript: Sequence[BaseMessage], item: str, step: StepId, was: Sequence[StepId] = ()
 ) -> list[BaseMessage]:
     """The transcript with the step's item, right before what the agent has said about it."""
+    return before_turn(transcript, shortened(HumanMessage(item)), step, was)
+
+
+def before_turn(
+    transcript: Sequence[BaseMessage],
+    message: BaseMessage,
+    step: StepId,
+    was: Sequence[StepId] = (),
+) -> list[BaseMessage]:
+    """The transcript with a message right before what the agent has said in a step."""
 
     def own(message: BaseMessage) -> bool:
         said_in = step_of(message)
         return said_in is not None and _as_now(said_in, step, was) == step
 
     at = next((i for i, m in enumerate(transcript) if own(m)), len(transcript))
-    return [*transcript[:at], shortened(HumanMessage(item)), *transcript[at:]]
+    return [*transcript[:at], message, *transcript[at:]]
 
 
 def call_ids(message: AIMessage) -> list[str]:
@@ -289,6 +308,8 @@ def _system(definition: AgentDefinition, tools: Sequence[str], task: str | None)
     if definition.writes_flags and "set_flag" in tools:
         names = ", ".join(definition.writes_flags)
         lines.append(f"Set a flag with set_flag when what it says is so. Flags: {names}.")
+    if definition.scratch is not None and "note" in tools:
+        lines.append("Make notes for yourself with note; look at them with notes.")
     if definition.outputs and "set_output" in tools:
         names = ", ".join(definition.outputs)
         lines.append(f"Hand results on with set_output. Outputs: {names}.")

@@ -16,12 +16,14 @@ from crewlog.authority.permissions import (
     ruling_of,
 )
 from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
+from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import Condition, holds
 from crewlog.definition.context import WHOLE
 from crewlog.definition.quotas import quota_of
 from crewlog.graph.artifacts import artifact_heads
 from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
+    CREW,
     PUBLIC,
     AgentName,
     FlagName,
@@ -115,9 +117,13 @@ class RunFacts:
         body = message_body(text, by=by, message_id=message_id)
         logs = to if isinstance(to, tuple) else (to,)
         ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
-        wanted = any(WHOLE in each.inputs for each in self.plan.agents.values())
-        asks = wanted and PUBLIC in logs
+        asks = by != CREW and self.wants_request(logs)
         self.record(j.MessageAdded, ref=ref, by=by, command=command, asks=asks)
+
+    def wants_request(self, logs: Collection[LogName]) -> bool:
+        """Whether a message to some logs is shown to agents as what they are asked."""
+        wanted = any(WHOLE in each.inputs for each in self.plan.agents.values())
+        return wanted and PUBLIC in logs
 
     def ask(
         self,
@@ -235,10 +241,13 @@ class RunFacts:
         reads, logs = self.reads_of(agent, step), self.state.messages
         readable = [*reads, private_log(agent)]
         was: tuple[StepId, ...] = ()
+        after: tuple[int, ...] = ()
         if step is not None and item_of(step):
             readable.append(item_log(step))
             visit = self.state.frontier.get(visit_of(step))
-            was = visit.mapped.was if visit is not None and visit.mapped is not None else ()
+            if visit is not None and (mapped := visit.mapped) is not None:
+                was = mapped.was
+                after = mapped.after[item_of(step) - 1] if mapped.after else ()
         readable += (log for log in logs if agent in named_readers(log))
         heads = {
             log: logs[log].head
@@ -246,7 +255,7 @@ class RunFacts:
             if log in logs and may_read(agent, log, reads=reads, step=step).allowed
         }
         heads |= artifact_heads(self.plan, self.state, agent)
-        return View(heads=heads, was=was)
+        return View(heads=heads, was=was, after=after)
 
     def reads_of(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
         """The logs that an agent reads besides its own, in a step.
@@ -315,7 +324,7 @@ class RunFacts:
             above = self.plan.agents.get(parent)
             offered = above.tools if above is not None else ()
             # What everybody may set is the agent's own business: its flags and its outputs.
-            if tool not in EVERY_CREW_HAS:
+            if tool not in EVERY_CREW_HAS and not (rules.scratch and tool in SCRATCH_TOOLS):
                 decision = bounded(decision, self._check(parent, tool, offered, counted))
         return decision
 
