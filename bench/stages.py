@@ -62,7 +62,7 @@ async def _done(
     client = bench.site.client(worker.queue)
     run: Any = await client.start(given, REQUEST, execution_timeout=timedelta(seconds=LIMIT))
     result = await run.result(LIMIT)
-    workflow: dict[str, Any] = (await run.artifact("workflow")).value
+    workflow: dict[str, Any] = (await run.artifact("workflow")).content
     return result.total, workflow
 
 
