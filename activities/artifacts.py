@@ -19,6 +19,7 @@ from crewlog.activities.views import Hydrator, LogAt
 from crewlog.authority.artifacts import check_artifact
 from crewlog.content import canonical, check_depth, hash_json, scrubbed, scrubbed_text
 from crewlog.definition.audiences import Audiences
+from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ToolFailed
 from crewlog.ids import ContentHash, LogName, RunId, artifact_log
@@ -36,11 +37,12 @@ from crewlog.state.artifacts import (
     first,
     told,
 )
-from crewlog.state.calls import ArtifactChange, CallTool, SettledOperations, View
+from crewlog.state.calls import ArtifactChange, CallTool, CloseRun, SettledOperations, View
 from crewlog.state.hashing import log_root
 from crewlog.state.journal import Batch
 from crewlog.state.logs import message_of
 from crewlog.store.protocol import Store
+from crewlog.wire import ArtifactResult
 
 STATES_KEPT = 16
 """Contents of one log that are remembered: calls of agents that work side by side see others."""
@@ -48,6 +50,8 @@ BYTES_KEPT = 64 * 1024 * 1024
 """What the remembered artifacts may have in all, each counted once."""
 BODIES_KEPT = 256
 """Bodies that this worker made, and will soon be asked for."""
+LARGEST_SHOWN = 16 * 1024
+"""Bytes of an artifact that a run's result has itself."""
 _AT_ONCE = 500
 
 
@@ -298,6 +302,44 @@ def denied(crew: CrewDefinition, agent: str, changes: Iterable[ArtifactChange]) 
         for each in changes
     )
     return [decision.reason for decision in decisions if not decision.allowed]
+
+
+async def built(
+    artifacts: Artifacts, crew: CrewDefinition, closing: CloseRun, batch: Batch
+) -> dict[str, dict[str, Json]]:
+    """What a run has built when it ends, as `crewlog.wire.ArtifactResult` spells it.
+
+    Args:
+        artifacts: Reads them.
+        crew: The crew.
+        closing: The end, with the last state.
+        batch: The end's batch, whole.
+    """
+    if not crew.artifacts:
+        return {}
+    logs: Mapping[str, Any] = closing.state.get("messages", {})
+    heads = {
+        log: ContentHash(logs[log]["head"])
+        for log in map(artifact_log, crew.artifacts)
+        if log in logs
+    }
+    initial = {name: said.initial for name, said in crew.artifacts.items()}
+    found = await artifacts.read(closing.run, View(heads=heads), batch, initial)
+    return {name: _result(crew, name, content).to_json() for name, content in found.items()}
+
+
+def _result(crew: CrewDefinition, name: str, content: Content) -> ArtifactResult:
+    schema = crew.artifacts[name].schema_
+    faults = [] if schema is None else schema_faults(schema, content.value, called="its schema")
+    return ArtifactResult(
+        content=content.value if content.size <= LARGEST_SHOWN else None,
+        size=content.size,
+        calls=content.calls,
+        applied=content.applied,
+        missed=content.missed,
+        valid=None if schema is None else not faults,
+        faults=tuple(faults),
+    )
 
 
 # -- what models are told --------------------------------------------------------------------

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from temporalio import activity
 
-from crewlog.activities.artifacts import settled
+from crewlog.activities.artifacts import Artifacts, settled
 from crewlog.activities.before import Before
 from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.contexts import Context, Contexts
@@ -53,6 +53,7 @@ class ModelCalls:
         models: The worker's chat models.
         registry: The worker's tools.
         built_in: The tools that every crew has.
+        artifacts: The worker's memory of artifacts.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ModelCalls:
         models: ModelFactory,
         registry: ToolRegistry,
         built_in: BuiltIn,
+        artifacts: Artifacts | None = None,
     ) -> None:
         self._store = store
         self._definitions = definitions
@@ -70,7 +72,7 @@ class ModelCalls:
         self._models = models
         self._registry = registry
         self._built_in = built_in
-        self._sight = Sight(store, definitions, hydrator)
+        self._sight = Sight(store, definitions, hydrator, artifacts)
         self._context = Contexts(self._sight, Summaries(store, models))
         self._silent: Recent[str, bool] = Recent(256)
         """Models that gave no reply in pieces."""

@@ -35,7 +35,14 @@ from crewlog.activities.arguments import (
     refusal,
     unchecked,
 )
-from crewlog.activities.artifacts import NoOperations, changes_of, denied, operations_of, with_text
+from crewlog.activities.artifacts import (
+    Artifacts,
+    NoOperations,
+    changes_of,
+    denied,
+    operations_of,
+    with_text,
+)
 from crewlog.activities.built_in import SET_FLAG, SET_OUTPUT, BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.doing import with_outputs
@@ -133,6 +140,7 @@ class ToolCalls:
         registry: The worker's tools.
         built_in: The tools that every crew has.
         workspace: The folder that has a folder for every run.
+        artifacts: The worker's memory of artifacts.
     """
 
     def __init__(
@@ -143,6 +151,7 @@ class ToolCalls:
         registry: ToolRegistry,
         built_in: BuiltIn,
         workspace: Path,
+        artifacts: Artifacts | None = None,
     ) -> None:
         self._store = store
         self._definitions = definitions
@@ -151,7 +160,7 @@ class ToolCalls:
         self._built_in = built_in
         self._workspace = workspace
         self._runner = ToolRunner()
-        self._sight = Sight(store, definitions, hydrator)
+        self._sight = Sight(store, definitions, hydrator, artifacts)
 
     async def run(self, task: CallTool, pulse: Pulse, effect: Effect) -> ToolResult:
         """Makes the call and stores its answer."""

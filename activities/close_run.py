@@ -13,14 +13,17 @@ LONGEST_OUTPUT = 64 * 1024
 """Characters of an output in a run's result; the store and the journal have the whole."""
 
 
-async def close_run(input: CloseRun, batch: Batch, store: Store) -> CloseRunResult:
+async def close_run(
+    input: CloseRun, batch: Batch, store: Store, built: dict[str, dict[str, Json]]
+) -> CloseRunResult:
     """Stores the input's batch, given whole, and the state; returns the outputs that it names."""
     if batch.entries:
         await append(store, input.run, batch)
         position = batch.first + len(batch.entries) - 1
         await store.put_snapshot(input.run, Snapshot(position=position, state=input.state))
     bodies = await store.get_bodies(input.outputs) if input.outputs else {}
-    return CloseRunResult(outputs={hash_: _shown(body) for hash_, body in bodies.items()})
+    outputs = {hash_: _shown(body) for hash_, body in bodies.items()}
+    return CloseRunResult(outputs=outputs, artifacts=built)
 
 
 def _shown(body: Json) -> Json:

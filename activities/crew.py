@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio import activity
 
+from crewlog.activities.artifacts import Artifacts, built
 from crewlog.activities.batches import Batches
 from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.call_model import ModelCalls
@@ -34,7 +35,7 @@ from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.activities.writing import append
 from crewlog.errors import NotPermitted
-from crewlog.ids import RunId
+from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.state.calls import (
     CALL_MODEL,
@@ -70,6 +71,7 @@ from crewlog.state.calls import (
     PreparedChange,
     ToolResult,
 )
+from crewlog.state.journal import Batch
 from crewlog.store.commands import find_command
 from crewlog.store.protocol import Snapshot, Store
 from crewlog.store.pruning import prune
@@ -133,11 +135,16 @@ class CrewActivities:
         self._memory = MemoryTools(store)
         built_in = BuiltIn(self._memory)
         hydrator = Hydrator(store, max_entries)
+        self._built = Artifacts(store, hydrator)
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
         self._preparer = ChangePreparer(store, self._definitions, models)
-        self._models = ModelCalls(store, self._definitions, hydrator, models, registry, built_in)
-        self._tools = ToolCalls(store, self._definitions, hydrator, registry, built_in, workspace)
+        self._models = ModelCalls(
+            store, self._definitions, hydrator, models, registry, built_in, self._built
+        )
+        self._tools = ToolCalls(
+            store, self._definitions, hydrator, registry, built_in, workspace, self._built
+        )
 
     async def close(self) -> None:
         """Ends what the activities keep open: the sessions with servers of tools."""
@@ -296,12 +303,21 @@ class CrewActivities:
                 batch = await self._batches.whole(input.batch)
                 definition = str(input.state.get("definition", ""))
                 await self._executions.check(input.run, definition, batch)
-                result = await close_run(input, batch, self._store)
+                made = await self._artifacts(input, batch)
+                result = await close_run(input, batch, self._store, made)
                 self._snapshots.stored(input.run, batch)
                 if batch.entries:
                     await self._prune(input.run, input.state, batch.last)
                     await self._sweep(input.state)
                 return result
+
+    async def _artifacts(self, input: CloseRun, batch: Batch) -> dict[str, dict[str, Json]]:
+        """What a run has built, as its result shows it."""
+        definition = str(input.state.get("definition", ""))
+        if not definition:  # a prompt of which no crew was made
+            return {}
+        crew = await self._definitions.get(ContentHash(definition))
+        return await built(self._built, crew, input, batch)
 
     async def _prune(self, run: RunId, state: dict[str, Json], position: int) -> None:
         """Applies the crew's policy to the run's checkpoints."""

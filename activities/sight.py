@@ -36,13 +36,20 @@ class Sight:
         store: Where lists are.
         definitions: The crews: they say who reads what.
         hydrator: The worker's memory of transcripts.
+        artifacts: The worker's memory of artifacts.
     """
 
-    def __init__(self, store: Store, definitions: Definitions, hydrator: Hydrator) -> None:
+    def __init__(
+        self,
+        store: Store,
+        definitions: Definitions,
+        hydrator: Hydrator,
+        artifacts: Artifacts | None = None,
+    ) -> None:
         self._definitions = definitions
         self._hydrator = hydrator
         self._items = Items(store)
-        self._artifacts = Artifacts(store, hydrator)
+        self._artifacts = artifacts or Artifacts(store, hydrator)
 
     async def transcript(self, task: StepCall, *, complete: bool = True) -> list[BaseMessage]:
         """The messages that a call's agent sees.

@@ -74,7 +74,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.journal import Batch
     from crewlog.state.model import Output, Part
     from crewlog.state.packing import pack_view
-    from crewlog.wire import RunResult
+    from crewlog.wire import ArtifactResult, RunResult
 
 from crewlog.workflows import gate, rewinding, views
 from crewlog.workflows.activity_options import (
@@ -835,6 +835,10 @@ class Execution:
                 outputs={
                     agent: {key: value(output) for key, output in found.items()}
                     for agent, found in state.agent_outputs.items()
+                },
+                artifacts={
+                    name: ArtifactResult.model_validate(found)
+                    for name, found in fetched.artifacts.items()
                 },
                 flags={str(k): v for k, v in state.flags.items()},
                 steps=state.steps,

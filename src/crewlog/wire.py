@@ -657,6 +657,25 @@ class GraphView(Model):
     """`done`, `running`, `ready`, `waiting`, `asking`; nodes never reached are left out."""
 
 
+class ArtifactResult(Model):
+    """An artifact when its run ended."""
+
+    content: Json = None
+    """What it is, where it has at most 16 KB of JSON; `crewlog artifact` shows any."""
+    size: int = 0
+    """Bytes of it as JSON."""
+    calls: int = 0
+    """Calls of tools that changed it, or tried to."""
+    applied: int = 0
+    """Operations that applied."""
+    missed: int = 0
+    """Operations that were left out."""
+    valid: bool | None = None
+    """Whether it keeps its schema; none where it has none."""
+    faults: tuple[str, ...] = ()
+    """How it does not."""
+
+
 class RunResult(Model):
     """How a run ended."""
 
@@ -667,6 +686,8 @@ class RunResult(Model):
         default_factory=dict[AgentName, dict[str, Json]]
     )
     """Outputs by agent and key; `text` is an agent's last final message."""
+    artifacts: dict[str, ArtifactResult] = Field(default_factory=dict[str, ArtifactResult])
+    """What the crew has built, by name: the artifacts of its definition."""
     flags: dict[str, Json] = Field(default_factory=dict[str, Json])
     steps: int = 0
     """Steps started."""

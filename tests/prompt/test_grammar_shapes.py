@@ -22,14 +22,14 @@ TEAM = {"planner": "planner", "workers": ["coder", "tester"]}
 def said(text: str) -> list[dict[str, Any]]:
     """The statements of a prompt as data, without their places; nothing of it is left over."""
     found = read(text, REGISTRY)
-    assert not found.remarks, [remark.message for remark in found.remarks]
+    assert not found.remarks, list(found.remarks)
     return [s.model_dump(exclude_defaults=True, exclude={"words"}) for s in found.ast.statements]
 
 
 def options(text: str, use: str) -> dict[str, Any]:
     """The options of the one shape that a prompt names."""
     found = read(text, REGISTRY)
-    assert not found.remarks, [remark.message for remark in found.remarks]
+    assert not found.remarks, list(found.remarks)
     shapes = [s for s in found.ast.statements if s.kind == "use"]
     assert [s.use for s in shapes] == [use]
     assert {*shapes[0].agents} == {*_names(shapes[0].options)}
@@ -184,6 +184,25 @@ def test_work_goes_on_behind_a_team() -> None:
 )
 def test_windows_and_conversations(text: str, made: dict[str, Any]) -> None:
     assert said(text) == [made]
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        (
+            "The scout may call its model at most 8 times; then it goes on with what it has.",
+            {"agents": ("scout",), "most": 8, "ends": True},
+        ),
+        ("Each agent takes at most 12 model calls per turn.", {"most": 12}),
+        ("If an agent fails, the user gets an apology.", {"policy": "continue"}),
+        (
+            "The scout and the clerk change the artifact workflow.",
+            {"name": "workflow", "writers": ("scout", "clerk")},
+        ),
+    ],
+)
+def test_bounds_apologies_and_artifacts(text: str, made: dict[str, Any]) -> None:
+    assert said(f"There are two agents: a scout and a clerk. {text}")[1:] == [made]
 
 
 def test_what_belongs_to_a_shape_needs_one() -> None:

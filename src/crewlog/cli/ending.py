@@ -8,8 +8,8 @@ from pathlib import Path
 from crewlog import tool_call
 from crewlog.cli.screen import Part, Screen, clock, counted, money, plain, plain_lines, short_path
 from crewlog.client import Run
-from crewlog.ids import RunId
-from crewlog.state.model import Usage
+from crewlog.ids import ARTIFACT, RunId, is_artifact
+from crewlog.state.model import CrewState, Usage
 from crewlog.wire import RunResult
 
 WORDS = {"completed": ("done", "bold green"), "stopped": ("stopped", "bold yellow")}
@@ -48,6 +48,26 @@ def workspace_of(run: str, directory: Path) -> tuple[Path, int] | None:
     return (folder, files) if files else None
 
 
+def artifacts_in(state: CrewState) -> str:
+    """The artifacts that somebody has changed: `workflow (12 calls)`."""
+    return ", ".join(
+        f"{plain(log.removeprefix(ARTIFACT))} ({counted(at.length, 'call')})"
+        for log, at in state.messages.items()
+        if is_artifact(log)
+    )
+
+
+def _artifacts(screen: Screen, result: RunResult) -> None:
+    """What the crew has built, and where to look at it."""
+    for name, found in result.artifacts.items():
+        word: Part = "" if found.valid is None else ("✓ valid", "green")
+        word = ("✗ not valid", "red") if found.valid is False else word
+        left = f", {found.missed:,} left out" if found.missed else ""
+        did = f"{counted(found.applied, 'operation')} of {counted(found.calls, 'call')}{left}"
+        screen.line(("  Artifact ", "dim"), plain(name), (f"  {did}  ", "dim"), word)
+        screen.line("           ", f"crewlog artifact {result.run} {name}")
+
+
 def last_words(result: RunResult) -> str:
     """What the last agent said: the result in words."""
     texts = [found.get("text") for found in result.outputs.values()]
@@ -74,6 +94,7 @@ def show_end(screen: Screen, run: Run, result: RunResult, directory: Path | None
                     (f"    … {len(said) - _LONGEST_RESULT} more lines: ", "dim"),
                     f"crewlog show {run.id} --json",
                 )
+    _artifacts(screen, result)
     look(screen, run)
 
 

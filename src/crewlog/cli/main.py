@@ -30,6 +30,7 @@ COMMANDS = (
     "editing",
     "rewinding",
     "differing",
+    "artifacts",
     "tracing",
     "permitting",
     "auditing",

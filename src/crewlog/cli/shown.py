@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from crewlog.cli.ending import look, used, workspace_of
+from crewlog.cli.ending import artifacts_in, look, used, workspace_of
 from crewlog.cli.hands import assigned
 from crewlog.cli.layers import recipe_of, show_layers
 from crewlog.cli.presence import tell_stalled
@@ -20,7 +21,7 @@ from crewlog.graph.draw import picture
 from crewlog.graph.waits import waits_for
 from crewlog.model import Json
 from crewlog.state.brief import shortened
-from crewlog.state.model import Output
+from crewlog.state.model import CrewState, Output
 from crewlog.state.model import Part as OutputPart
 from crewlog.wire import JournalItem
 
@@ -84,9 +85,7 @@ def _facts(screen: Screen, sight: Sight) -> None:
         elif sight.waiting_for in sight.lacks.values():
             waits = waits.partition(": ")[0].removeprefix("waits for ")
         rows.append([("waits for", "dim"), (waits, "yellow")])
-    if state.flags:
-        flags = ", ".join(f"{name} = {_short(value)}" for name, value in state.flags.items())
-        rows.append([("flags", "dim"), plain(flags)])
+    rows += _made(state)
     if state.error:
         rows.append([("error", "dim"), (plain(state.error), "red")])
     if state.tags:
@@ -102,6 +101,15 @@ def _facts(screen: Screen, sight: Sight) -> None:
             note = "ended from outside; more was not recorded"
         rows.append([("as of", "dim"), (f"position {state.position}: {note}", "dim")])
     screen.rows(("", ""), rows)
+
+
+def _made(state: CrewState) -> Iterator[list[Part]]:
+    """What the agents have set and built."""
+    if state.flags:
+        flags = ", ".join(f"{name} = {_short(value)}" for name, value in state.flags.items())
+        yield [("flags", "dim"), plain(flags)]
+    if changed := artifacts_in(state):
+        yield [("artifacts", "dim"), changed]
 
 
 def show_frontier(screen: Screen, sight: Sight) -> None:

@@ -9,6 +9,7 @@
 It speaks `crewlog.wire` to any worker and never imports a workflow.
 """
 
+from crewlog.client.artifacts import ArtifactView
 from crewlog.client.client import Client, RunSummary
 from crewlog.client.connection import Endpoints, connect
 from crewlog.client.events import Event
@@ -17,6 +18,7 @@ from crewlog.client.run import Run
 from crewlog.client.tokens import TokenEvent
 
 __all__ = [
+    "ArtifactView",
     "Client",
     "Endpoints",
     "Event",

@@ -20,6 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from typing_extensions import override
 
 from crewlog.client import beginnings, places
+from crewlog.client.artifacts import ArtifactView, artifacts_of
 from crewlog.client.authority import Authority
 from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
@@ -179,6 +180,20 @@ class Run(ByHand, Authority):
             StoreIncomplete: the store lacks some of them.
         """
         return await state_at(self._reader, self._client.store, self.id, position)
+
+    async def artifact(self, name: str, at: int | str | None = None) -> ArtifactView:
+        """An artifact as it is, or as it was at a journal position or a tag.
+
+        Raises:
+            UsageError: the crew has no such artifact, or the run no such position.
+            StoreUnavailable: the store is away, which has it.
+        """
+        (found,) = await artifacts_of(self, [name], at)
+        return found
+
+    async def artifacts(self, at: int | str | None = None) -> dict[str, ArtifactView]:
+        """All artifacts by name; see `artifact`."""
+        return {each.name: each for each in await artifacts_of(self, None, at)}
 
     async def graph(self) -> GraphView:
         """The plan and its picture, coloured by what its nodes do."""

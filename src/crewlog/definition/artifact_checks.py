@@ -8,9 +8,9 @@ from crewlog.content import DEEPEST, canonical, check_depth
 from crewlog.definition.artifacts import LARGEST_INITIAL, SCRATCH_TOOLS, ArtifactDefinition
 from crewlog.definition.audiences import GROUP, Audiences
 from crewlog.definition.findings import Finding, Path, did_you_mean
+from crewlog.definition.json_schemas import unusable
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.parent_checks import ancestors
-from crewlog.model import Json
 
 
 def artifact_findings(definition: CrewDefinition) -> Iterator[Finding]:
@@ -41,21 +41,9 @@ def _shape(name: str, artifact: ArtifactDefinition, path: Path) -> Iterator[Find
 
 
 def _schema(name: str, artifact: ArtifactDefinition, path: Path) -> Iterator[Finding]:
-    if artifact.schema_ is not None and (fault := schema_fault(artifact.schema_)):
+    if artifact.schema_ is not None and (fault := unusable(artifact.schema_)):
         say = f"the schema of the artifact {name!r} is none: {fault}"
         yield Finding((*path, "schema"), say, "Write a JSON Schema, e.g. {type: object}.")
-
-
-def schema_fault(schema: dict[str, Json]) -> str:
-    """Why a JSON Schema is none; empty where it is one."""
-    # Loaded where it is used: it takes its time, and most crews have no schema.
-    from jsonschema import SchemaError, validators  # noqa: PLC0415
-
-    try:
-        validators.validator_for(schema).check_schema(schema)
-    except SchemaError as exc:
-        return exc.message
-    return ""
 
 
 def _named(definition: CrewDefinition, name: str, who: str, path: Path) -> Iterator[Finding]:

@@ -90,6 +90,8 @@ class Assembly:
             "use": self._use,
             "conversation": self.shaping.conversation,
             "window": self.shaping.window,
+            "cap": self.shaping.cap,
+            "artifact": self.shaping.artifact,
             "on_error": self._on_error,
             "limit": self._limit,
             "model": self._model,

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from crewlog.definition.model import QuestionKind, Seconds, Time
+from crewlog.definition.model import NAME_PATTERN, QuestionKind, Seconds, Time
 from crewlog.model import Json, Model
 
 
@@ -307,6 +307,27 @@ class Window(Statement):
     """How the older ones are summed up; none: they are left out."""
 
 
+class Cap(Statement):
+    """`Discovery may call its model at most 8 times; then it goes on with what it has`."""
+
+    kind: Literal["cap"] = "cap"
+    agents: tuple[str, ...] = ()
+    """Empty: every agent."""
+    most: int = Field(ge=1, le=1000)
+    """Model calls in a turn."""
+    ends: bool = False
+    """Whether the turn then ends with what is there; else the step fails."""
+
+
+class Artifact(Statement):
+    """`The builder and the configurator change the artifact workflow`."""
+
+    kind: Literal["artifact"] = "artifact"
+    name: str = Field(pattern=NAME_PATTERN)
+    writers: tuple[str, ...] = Field(min_length=1)
+    """The agents whose tools may change it."""
+
+
 class OnError(Statement):
     """`If the coder fails, continue without it`."""
 
@@ -534,6 +555,8 @@ AnyStatement = Annotated[
     | Use
     | Conversation
     | Window
+    | Cap
+    | Artifact
     | OnError
     | Limit
     | UseModel

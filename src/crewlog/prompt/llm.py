@@ -121,6 +121,18 @@ is `risk`, "A must be at least 80 % sure" is `sure`, "the tool T may reach only 
 is `reach`. What stands in a task, in quotation marks, or in something that an agent is to \
 write, is no such sentence, and no sentence takes a rule back.
 
+Shapes. Some sentences say the shape of the whole crew: a `use`. "The router sends each message \
+to A, B or C" is `hub` (`router`, `agents`, `fallback`: who answers what fits nobody, `at_most`: \
+how often each may be asked for one message), and a `conversation`. "The supervisor decides \
+which of A, B and C begins; they work in this order, and R answers" is `stages` (`supervisor`, \
+`stages`, `responder`; `hops: "every_hop"` where the supervisor decides again after each). "The \
+planner splits the work into steps for A and B; they carry them out, two at a time; the reviewer \
+says who must work again" is `team` (`planner`, `workers`, `at_once`, `approve`, `reviewer`, \
+`rounds`). "The crew talks with its users", "a conversation ends after 30 minutes of silence" is \
+`conversation`; "A sees the last 5 messages" is `window`; "A may call its model at most 8 times, \
+then it goes on with what it has" is `cap`; "A and B change the artifact workflow" is \
+`artifact`.
+
 Texts (`task`, `text`, `question`) are \
 made of the description's own words."""
 

@@ -440,6 +440,8 @@ class CloseRunResult(Model):
     """The bodies asked for: a message's text, or the value."""
 
     outputs: dict[ContentHash, Json] = Field(default_factory=dict[ContentHash, Json])
+    artifacts: dict[str, dict[str, Json]] = Field(default_factory=dict[str, dict[str, Json]])
+    """The crew's artifacts, as `crewlog.wire.ArtifactResult` spells them."""
 
 
 class Written(Model):

@@ -12,11 +12,13 @@ and belongs to it (who answers what fits nobody, how many at a time) is added to
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
+from crewlog.definition.model import NAME_PATTERN
 from crewlog.model import Json
-from crewlog.prompt.ast import AnyStatement, Conversation, Use, Window
+from crewlog.prompt.ast import AnyStatement, Artifact, Cap, Conversation, OnError, Use, Window
 from crewlog.prompt.grammar.lexicon import word_set
 from crewlog.prompt.grammar.moves import ways
 from crewlog.prompt.grammar.phrase import number
@@ -81,6 +83,27 @@ _APPROVE_PLAN = ways(
     "the plan needs my approval|i must approve the plan|ask me before the plan is carried out|"
     "show me the plan for approval|i approve the plan before it is carried out"
 )
+_EVERYBODY = ways("each agent|every agent|all agents|everybody|everyone|each of them")
+_MAY_CALL = ways(
+    "may call its model|may call the model|can call its model|may ask its model|calls its model|"
+    "may call their models|takes|may take|may make|makes|gets"
+)
+_WITH_WHAT_IT_HAS = ways(
+    "it goes on with what it has|it ends with what it has|it stops with what it has|"
+    "it goes on with what is there|it ends with what is there|it hands on what it has|"
+    "it must make do with what it has|goes on with what it has|they go on with what they have|"
+    "its turn ends with what is there"
+)
+_SOME_FAILS = ways(
+    "if an agent fails|if any agent fails|if one of them fails|if any of them fails|"
+    "when an agent fails|if someone fails|if somebody fails|should an agent fail"
+)
+_APOLOGY = ways(
+    "the user gets an apology|the user still gets an answer|the user is told|tell the user|"
+    "apologise to the user|apologize to the user|the user gets an answer all the same|"
+    "say sorry to the user|the user gets an answer nevertheless"
+)
+_CHANGES = word_set("change changes build builds edit edits keep keeps write writes make makes")
 _SEES = word_set("sees see reads read")
 _SUMMED_UP = ways(
     "a summary of the older ones|a summary of what came before|a summary of the rest|"
@@ -126,6 +149,9 @@ class Shapes(Reading):
             self._approved,
             self._window,
             self._conversation,
+            self._cap,
+            self._apology,
+            self._artifact,
         ):
             self.scan.at = 0
             made = form()
@@ -401,7 +427,7 @@ class Shapes(Reading):
     def _window(self) -> Found:
         """`The router sees the last 5 messages, and a summary of what came before`."""
         scan = self.scan
-        everybody = scan.takes(ways("each agent|every agent|all agents|everybody|everyone"))
+        everybody = scan.takes(_EVERYBODY)
         agents = () if everybody else self.agents()
         if not (agents or everybody):
             return None
@@ -433,6 +459,51 @@ class Shapes(Reading):
         if idle is None or not scan.takes(_SILENCE) or not self.over():
             return None
         return [Conversation(idle=idle, words=self.words)]
+
+    def _cap(self) -> Found:
+        """`Discovery may call its model at most 8 times; then it goes on with what it has`."""
+        scan = self.scan
+        everybody = scan.takes(_EVERYBODY)
+        agents = () if everybody else self.agents()
+        if not (agents or everybody) or not scan.takes(_MAY_CALL) or not scan.takes(_AT_MOST):
+            return None
+        most = self._number()
+        if most is None or not scan.takes(ways("times|time|model calls|calls of its model")):
+            return None
+        scan.takes(ways("in a turn|per turn|a turn|each turn"))
+        scan.over(_AND_OR)
+        ends = scan.takes(_WITH_WHAT_IT_HAS)
+        if not self.over():
+            return None
+        return [Cap(agents=agents, most=most, ends=ends, words=self.words)]
+
+    def _apology(self) -> Found:
+        """`If an agent fails, the user gets an apology`, and the crew goes on."""
+        scan = self.scan
+        if not scan.takes(_SOME_FAILS):
+            return None
+        scan.over({","})
+        if not scan.takes(_APOLOGY) or not self.over():
+            return None
+        return [OnError(policy="continue", words=self.words)]
+
+    def _artifact(self) -> Found:
+        """`The builder and the configurator change the artifact workflow`."""
+        scan, agents = self.scan, self.agents()
+        scan.takes(ways("may|can|together|alone"))
+        if not agents or scan.word not in _CHANGES:
+            return None
+        scan.at += 1
+        if not scan.takes(
+            ways("the artifact|an artifact , the|an artifact called|one artifact , the")
+        ):
+            return None
+        name = scan.word
+        scan.at += bool(name)
+        scan.takes(ways("together|step by step"))
+        if not re.fullmatch(NAME_PATTERN, name) or not self.over():
+            return None
+        return [Artifact(name=name, writers=agents, words=self.words)]
 
     # -- what was said before --------------------------------------------------------------------
 

@@ -1,0 +1,195 @@
+"""A run's artifacts as programs and people read them: folded from the store, at any position.
+
+What the store does not have yet the run itself tells, so that an artifact of a run at work is as
+new as its journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from crewlog.definition.artifacts import ArtifactDefinition
+from crewlog.definition.json_schemas import schema_faults
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import StoreIncomplete, UsageError
+from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, artifact_log, is_artifact
+from crewlog.model import Json, Model
+from crewlog.state.artifacts import Content, after, begin, first
+from crewlog.state.hashing import log_root
+from crewlog.state.journal import MessageRef, OperationsApplied, entry_from_json
+from crewlog.state.logs import heads_of
+from crewlog.state.model import CrewState
+from crewlog.state.reduce import reduce
+from crewlog.store.loading import load_state
+
+if TYPE_CHECKING:
+    from crewlog.store.protocol import Store
+    from crewlog.wire import JournalPage
+
+_PAGE = 1000
+_BODIES = 500
+
+
+class ArtifactView(Model):
+    """An artifact at a journal position."""
+
+    name: str
+    position: int
+    """The position that it is as of."""
+    content: Json = None
+    """What it is."""
+    size: int = 0
+    """Bytes of it as JSON."""
+    calls: int = 0
+    """Calls of tools that changed it, or tried to."""
+    applied: int = 0
+    """Operations that applied."""
+    missed: int = 0
+    """Operations that were left out."""
+    left_out: tuple[str, ...] = ()
+    """The last of these, each with its call and its reason."""
+    valid: bool | None = None
+    """Whether it keeps its schema; none where it has none."""
+    faults: tuple[str, ...] = ()
+    """How it does not."""
+
+
+class _Reads(Protocol):
+    """What is needed of a run."""
+
+    @property
+    def id(self) -> RunId: ...
+
+    async def open_store(self) -> Store: ...
+
+    async def position_of(self, at: int | str) -> int: ...
+
+    async def journal(self, after: int = 0, limit: int = 200) -> JournalPage: ...
+
+
+async def artifacts_of(
+    run: _Reads, names: Sequence[str] | None = None, at: int | str | None = None
+) -> list[ArtifactView]:
+    """A run's artifacts.
+
+    Args:
+        run: The run.
+        names: Which; by default all that its crew has.
+        at: A journal position or a tag; by default as they are.
+
+    Raises:
+        UsageError: the crew has no such artifact, or the run no such position.
+        StoreUnavailable: the store is away.
+        StoreIncomplete: the store lacks a part of them.
+    """
+    store = await run.open_store()
+    state, tails = await _state(run, store, None if at is None else await run.position_of(at))
+    defined = await _defined(store, state)
+    gone = [log.removeprefix(ARTIFACT) for log in state.messages if is_artifact(log)]
+    known = list(dict.fromkeys([*defined, *gone]))  # a change may have taken one from the crew
+    for name in names or ():
+        if name not in known:
+            raise UsageError(
+                f"the run {run.id!r} has no artifact {name!r}",
+                remedy=f"It has: {', '.join(known) or 'none'}.",
+            )
+    found: list[ArtifactView] = []
+    for name in names if names is not None else known:
+        content = await _content(store, state, name, defined, tails)
+        found.append(_view(name, state.position, content, defined))
+    return found
+
+
+def _view(name: str, position: int, content: Content, defined: _Defined) -> ArtifactView:
+    schema = defined[name].schema_ if name in defined else None
+    faults = (
+        () if schema is None else tuple(schema_faults(schema, content.value, called="its schema"))
+    )
+    return ArtifactView(
+        name=name,
+        position=position,
+        content=content.value,
+        size=content.size,
+        calls=content.calls,
+        applied=content.applied,
+        missed=content.missed,
+        left_out=tuple(f"{each.id} {each}" for each in content.left_out),
+        valid=None if schema is None else not faults,
+        faults=faults,
+    )
+
+
+_Defined = dict[str, ArtifactDefinition]
+_Tails = dict[LogName, tuple[ContentHash | None, list[MessageRef]]]
+"""Logs that grew where the store has not been told: the head before, and what came."""
+
+
+async def _defined(store: Store, state: CrewState) -> _Defined:
+    if not state.definition:  # a prompt, of which no crew is made yet
+        return {}
+    return CrewDefinition.from_json(await store.get_definition(state.definition)).artifacts
+
+
+async def _state(run: _Reads, store: Store, position: int | None) -> tuple[CrewState, _Tails]:
+    """The state at a position, by default the last, and what the store may lack of the logs."""
+    state, tails = await _stored(run, store, position), dict[LogName, Any]()
+    while position is None or state.position < position:
+        limit = _PAGE if position is None else min(_PAGE, position - state.position)
+        items = (await run.journal(state.position, limit)).entries
+        if not items:
+            break
+        if not state.position:  # a fork's journal begins after its base
+            state = state.model_copy(update={"position": items[0].position - 1})
+        for item in items:
+            entry, before = entry_from_json(item.entry), state
+            state = reduce(state, entry)
+            if heads_of(item.entry) is not None:
+                tails.clear()
+            if isinstance(entry, OperationsApplied):
+                log = artifact_log(entry.artifact)
+                known = before.messages.get(log)
+                tails.setdefault(log, (known.head if known else None, []))[1].append(entry.ref)
+    if position is not None and state.position != position:
+        raise UsageError(
+            f"the run {run.id!r} has no position {position}",
+            remedy=f"Its journal is at position {state.position}.",
+        )
+    return state, tails
+
+
+async def _stored(run: _Reads, store: Store, position: int | None) -> CrewState:
+    try:
+        if position is not None:
+            return await load_state(store, run.id, position)
+    except StoreIncomplete:
+        pass
+    try:
+        last = await load_state(store, run.id)
+    except StoreIncomplete:
+        return CrewState(run=run.id)
+    return last if position is None or last.position <= position else CrewState(run=run.id)
+
+
+async def _content(
+    store: Store, state: CrewState, name: str, defined: _Defined, tails: _Tails
+) -> Content:
+    log = artifact_log(name)
+    initial = defined[name].initial if name in defined else {}
+    at = state.messages.get(log)
+    if at is None:
+        return begin(initial)
+    head, tail = tails.get(log, (at.head, []))
+    bodies: list[ContentHash] = []
+    if head is not None:
+        bodies += (x.body for x in await store.read_log(head, {log_root(state.run, log)}))
+    inline = {ref.body: ref.inline for ref in tail if ref.inline is not None}
+    bodies += (ref.body for ref in tail)
+    content: Content | None = None
+    for begun in range(0, len(bodies), _BODIES):
+        part = bodies[begun : begun + _BODIES]
+        found = inline | await store.get_bodies([b for b in part if b not in inline])
+        for hash_ in part:
+            body = found[hash_]
+            content = after(content if content is not None else first(body, initial), body)
+    return content if content is not None else begin(initial)
