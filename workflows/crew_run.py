@@ -41,11 +41,12 @@ with workflow.unsafe.imports_passed_through():
         Changed,
         Page,
         PermissionsQuery,
+        Reply,
         Rollback,
         StartRun,
     )
 
-from crewlog.workflows import answering, changes, gate, rewinding, views
+from crewlog.workflows import answering, changes, gate, rewinding, talking, views
 from crewlog.workflows.activity_options import CHECKING
 from crewlog.workflows.beginning import made
 from crewlog.workflows.execution import CANCEL, Ended, Execution
@@ -60,6 +61,7 @@ from crewlog.workflows.inbox import (
     read_args,
     unread,
 )
+from crewlog.workflows.talking import Answers
 from crewlog.workflows.together import TOGETHER, apart
 
 WHOLE = RawValue(Payload())
@@ -216,6 +218,10 @@ class CrewRun:
             self._inbox,
             queue=carry.queue,
             search_attributes=carry.search_attributes,
+            answers=Answers(
+                Reply.from_json(carry.reply) if carry.reply else None,
+                ledger.state.talk.message if ledger.state.talk is not None else "",
+            ),
         )
 
     # -- commands ----------------------------------------------------------------------------
@@ -366,13 +372,44 @@ class CrewRun:
                 raise failure(said.error)
         else:
             await self._check_view(Incoming("ask", data, now(), now()))
-        await workflow.wait_condition(self._over)
+        if self._talks():
+            return await self._replied(command.id if isinstance(command, AskRun) else "", data)
+        await workflow.wait_condition(lambda: self._over() or self._talks())
+        if self._talks():  # it had no crew yet
+            return await self._replied(command.id if isinstance(command, AskRun) else "", data)
         ended = self._execution.ended if self._execution is not None else None
         if ended is None:
             raise closing()
         if ended.result is None:
             raise ApplicationError(ended.error, type=ended.error_type or FAILED, non_retryable=True)
         return ended.result.model_dump(mode="json")
+
+    def _talks(self) -> bool:
+        """Whether the run is a conversation."""
+        engine = self._execution.engine if self._execution is not None else None
+        return isinstance(engine, Engine) and engine.talks.talks
+
+    async def _replied(self, asked: str, data: Any) -> dict[str, Any]:
+        """The answer of the turn that a message began; without one, of the turn under way."""
+        execution = self._ready()
+        said = asked if isinstance(data, dict) and data.get("text") else ""  # pyright: ignore[reportUnknownMemberType]
+
+        def reply() -> Reply | None:
+            engine = execution.engine
+            if not isinstance(engine, Engine):
+                return None
+            if said:
+                return execution.answers.to(engine, said)
+            return execution.answers.last(engine) if engine.state.resting else None
+
+        try:
+            await workflow.wait_condition(lambda: reply() is not None or self._over())
+            found = reply()
+        except CommandRejected as error:
+            raise failure(error) from error
+        if found is None:
+            raise closing()
+        return views.replied(execution.engine, found).model_dump(mode="json")
 
     async def _check_view(self, asked: Incoming) -> None:
         """Refuses who may not wait for the result; the loop records that."""
@@ -523,6 +560,14 @@ class CrewRun:
         """Who may call which tool now: a `PermissionsPage` for a `PermissionsQuery`."""
         page = views.permissions_page(self._ready().engine, _permissions_query(raw))
         return page.model_dump(mode="json")
+
+    @workflow.query(name="conversation")
+    def conversation(self) -> dict[str, Any]:
+        """Where a conversation is: a `ConversationView`."""
+        execution = self._ready()
+        if not isinstance(execution.engine, Engine) or not self._talks():
+            raise ApplicationError("the run is no conversation", type="UsageError")
+        return talking.view(execution.engine, execution.answers).model_dump(mode="json")
 
     @workflow.query(name=READS)
     def reads(self, raw: RawValue = WHOLE) -> str:

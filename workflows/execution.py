@@ -90,6 +90,7 @@ from crewlog.workflows.activity_options import (
 from crewlog.workflows.inbox import Incoming, Unreadable, doubtful, now, present, take
 from crewlog.workflows.seams import Stage, stage
 from crewlog.workflows.strangers import Strangers
+from crewlog.workflows.talking import Answers
 
 FLUSH_BYTES = 64 * 1024
 """More than this is stored before activities are scheduled, instead of by each of them."""
@@ -230,8 +231,11 @@ class Execution:
         *,
         queue: str,
         search_attributes: bool,
+        answers: Answers | None = None,
     ) -> None:
         self.engine = engine
+        self.answers = answers or Answers()
+        """What the run has answered, where it is a conversation."""
         engine.patched = workflow.patched
         self.closing = False
         self.encrypted = False
@@ -441,6 +445,8 @@ class Execution:
             if isinstance(self.engine, Drafting) and result is not None:
                 self._apply_draft(self.engine, result)
             elif isinstance(self.engine, Engine) and isinstance(result, ModelResult):
+                if self.engine.talks.talks:
+                    self.answers.note(result)
                 await self.engine.turns.model_replied(order.step, order.call.call, result)
             elif isinstance(self.engine, Engine) and isinstance(result, ToolResult):
                 await self.engine.turns.tool_returned(order.step, order.call.call, result)
@@ -916,6 +922,7 @@ class Execution:
                 ),
                 queue=self.queue,
                 search_attributes=self._search_attributes,
+                reply=self.answers.carried(self.engine) if isinstance(self.engine, Engine) else {},
             )
         )
 

@@ -16,6 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.matrix import cells, tools_in
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import AgentName, NodeName, StepId, node_of
+    from crewlog.model import Json
     from crewlog.state.brief import fenced
     from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.model import CrewState, FrontierEntry, Interrupt
@@ -29,6 +30,8 @@ with workflow.unsafe.imports_passed_through():
         Page,
         PermissionsPage,
         PermissionsQuery,
+        Reply,
+        RunResult,
         RunView,
         StepView,
     )
@@ -80,6 +83,25 @@ def run_view(
         waiting_for=waiting,
         usage=state.total_usage,
         error=state.error,
+    )
+
+
+def replied(engine: Engine | Drafting, reply: Reply) -> RunResult:
+    """What a conversation answers who asks it."""
+    state = engine.state
+    said: dict[str, Json] = {"text": reply.text}
+    return RunResult(
+        run=state.run,
+        status="waiting",
+        outputs={reply.agent: said} if reply.agent is not None else {},
+        flags={str(k): v for k, v in state.flags.items()},
+        steps=state.steps,
+        executions=state.execution,
+        usage=state.usage,
+        total=state.total_usage,
+        position=state.position,
+        ms=engine.at - state.started,
+        reply=reply,
     )
 
 

@@ -41,6 +41,7 @@ from crewlog.graph.swap import SwapReport
 from crewlog.ids import (
     AgentName,
     CommandId,
+    ContentHash,
     InterruptId,
     LogName,
     NodeName,
@@ -62,7 +63,16 @@ UPDATES = ("ask", "respond", "change", "edit_state", "redirect", "rollback", "se
 READS = "reads"
 """The query that proves that the workers can read what a client has put outside of a history: it
 answers the hash of its argument, whatever that is."""
-QUERIES = ("status", "state", "graph", "interrupts", "journal", "checkpoints", "permissions")
+QUERIES = (
+    "status",
+    "state",
+    "graph",
+    "interrupts",
+    "journal",
+    "checkpoints",
+    "permissions",
+    "conversation",
+)
 
 _SPOKEN = {"respond": "answer", "edit_state": "edit", "message": "inject"}
 
@@ -657,6 +667,39 @@ class GraphView(Model):
     """`done`, `running`, `ready`, `waiting`, `asking`; nodes never reached are left out."""
 
 
+class Reply(Model):
+    """The answer of a turn of a conversation."""
+
+    turn: int
+    """Which one, from 1."""
+    message: CommandId = CommandId("")
+    """The command whose message it answers; `input` for a run's input that had no id."""
+    text: str = ""
+    """What is answered; empty where only the store has it still."""
+    agent: AgentName | None = None
+    """Who answers; none: the run itself, since no agent said anything."""
+    response: ContentHash | None = None
+    """The message's hash, by which the store has it."""
+    error: str = ""
+    """The last error of the turn."""
+
+
+class ConversationView(Model):
+    """Where a conversation is."""
+
+    run: RunId
+    turn: int
+    """The turn that is under way, or was last; 0: nothing was said yet."""
+    waiting: bool
+    """Whether it waits for the next message."""
+    queued: int = 0
+    """How many messages wait for their turns."""
+    due: int = 0
+    """Until when it waits, in milliseconds since the epoch; 0: for ever."""
+    last: Reply | None = None
+    """The last answer."""
+
+
 class ArtifactResult(Model):
     """An artifact when its run ended."""
 
@@ -677,11 +720,12 @@ class ArtifactResult(Model):
 
 
 class RunResult(Model):
-    """How a run ended."""
+    """How a run ended; or what a conversation has answered, which goes on."""
 
     run: RunId
     status: RunStatus
-    """`completed` or `stopped`; a failed run has no result but an error."""
+    """`completed` or `stopped`; a failed run has no result but an error. `waiting`: a conversation
+    has answered."""
     outputs: dict[AgentName, dict[str, Json]] = Field(
         default_factory=dict[AgentName, dict[str, Json]]
     )
@@ -700,3 +744,5 @@ class RunResult(Model):
     """The last journal position."""
     ms: int = 0
     """From start to end, in milliseconds."""
+    reply: Reply | None = None
+    """Of a conversation that is asked: the answer."""

@@ -8,10 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crewlog.cli.timeline import Timeline
 from crewlog.definition.model import CrewDefinition
+from crewlog.graph.dry_run import dry_run
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
+from crewlog.state import journal as j
 from crewlog.state.calls import ModelResult, OutputValue, ReadReply
+from crewlog.state.trace import trace_of
 from graph.simulation import Failure, Replies, Simulation, returns, says
 
 GOOD = ReadReply(
@@ -232,3 +236,27 @@ async def test_no_reply_kills_a_run_and_every_try_is_in_the_journal(
     assert {*refused} <= {*calls}
     for fact in sim.facts("ReplyRefused"):
         assert 1 <= fact["attempt"] <= tries
+
+
+# -- where people look --------------------------------------------------------------------------
+
+
+async def test_a_dry_run_assumes_fields() -> None:
+    found = await dry_run(plan({}), outputs={"router": {"next": "billing"}})
+    assert [step.node for step in found.steps if step.outcome == "done"] == ["router", "billing"]
+    found = await dry_run(plan({}))
+    assert [step.node for step in found.steps if step.outcome == "done"] == ["router"]
+
+
+async def test_the_timeline_and_the_trace_tell_of_tries() -> None:
+    sim = await run(plan({"tries": 2, "fallback": {"next": "billing"}}), bad(), bad())
+    entries = [j.entry_from_json(each) for each in sim.journal]
+    timeline = Timeline(["router", "billing"])
+    rows = [f"{r.node} {r.glyph} {r.text}" for e in entries for r in timeline.feed(e)]
+    assert "router ✗ reply 1 of 2 cannot be used: 'next' is missing" in rows
+    assert "router ≈ the fallback counts: next = billing" in rows
+    assert not any("response" in row for row in rows)
+    step = trace_of(enumerate(entries, 1)).steps[0]
+    assert [(call.call, call.ok) for call in step.calls] == [(1, False), (2, False)]
+    assert step.calls[0].errors == ["'next' is missing"]
+    assert step.sets["router.next"] == "billing"

@@ -477,3 +477,25 @@ async def ruled(site: Site) -> Run:
     site.open_gate(run, "g")
     await run.result(LIMIT)
     return run
+
+
+@behaviour
+async def replies(site: Site) -> Run:
+    """A decision: garbage up to a question, a retry, garbage up to the good; then a capped turn."""
+    plan = [{"id": f"s{n}", "agent": "b", "task": "a part of it " * 9} for n in range(4)]
+    good = {"text": json.dumps({"steps": plan})}
+    bad = [{"text": "hm"}, {"text": '{"steps": []}'}]
+    look = calls(("echo", {"text": "x"}), text="So far.")
+    crew = site.crew(
+        {"a": [*bad, *bad[:1], good], "b": [look, look]},
+        rules={
+            "a": {"reply": {"decision": "plan", "among": ["b"], "tries": 2}},
+            "b": {"max_calls": 1, "on_cap": "end"},
+        },
+        tools={"echo": tool("echo")},
+        flow=["a", "b"],
+    )
+    run = await _start(site, "replies", crew)
+    await run.respond(await _asked(run), "retry", by="ana", id="again")
+    await run.result(LIMIT)
+    return run

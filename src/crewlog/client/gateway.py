@@ -45,6 +45,7 @@ from crewlog.errors import (
     ChangeConflict,
     CommandConflict,
     CommandRejected,
+    ConversationBusy,
     CrewlogError,
     InterruptNotOpen,
     InvalidArguments,
@@ -96,6 +97,7 @@ _REFUSALS: dict[str, type[CrewlogError]] = {
         ApprovalMismatch,
         ChangeConflict,
         CommandConflict,
+        ConversationBusy,
     )
 }
 """The kinds of refusal that clients tell apart."""
@@ -642,5 +644,7 @@ def refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogE
     kind = cause.type if isinstance(cause, ApplicationError) else ""
     details = cause.details if isinstance(cause, ApplicationError) else ()
     remedy = str(details[0] or "") if details else ""
+    if kind == wire.BUSY:
+        return RunBusy(message, remedy=remedy, place=f"run {run!r}")
     error_type = _REFUSALS.get(kind or "", CommandRejected)
     return error_type(message or f"the run {run!r} refused {wire.noun(name)!r}", remedy=remedy)

@@ -30,6 +30,7 @@ from crewlog.client.matrix import matrix_of
 from crewlog.client.past import state_at
 from crewlog.client.quotas import with_used_up
 from crewlog.client.rebuild import Rebuild, RebuildReport
+from crewlog.client.talking import Talking
 from crewlog.client.tokens import Growth, TokenCursor, TokenEvent, with_tokens, written
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import (
@@ -86,7 +87,7 @@ C = TypeVar("C", bound=Command)
 _TERMINATED = "terminated by its client"
 
 
-class Run(ByHand, Authority):
+class Run(ByHand, Authority, Talking):
     """One run, by its id; made by `Client.start` and `Client.run`.
 
     All methods raise `RunNotFound` where there is no such run and `TemporalUnavailable` where the
@@ -119,6 +120,7 @@ class Run(ByHand, Authority):
         """The whole state, transcripts as heads."""
         return await self._view("state", CrewState)
 
+    @override
     async def open_store(self) -> Store:
         """The client's store. Raises `StoreUnavailable` where it is away."""
         return await self._client.store()
@@ -255,6 +257,7 @@ class Run(ByHand, Authority):
     @overload
     def events(self, after: int = 0, *, tokens: bool) -> AsyncGenerator[Growth]: ...
 
+    @override
     async def events(self, after: int = 0, *, tokens: bool = False) -> AsyncGenerator[Growth]:
         """The journal as it grows: every entry once and in order, until the run's last one.
 
@@ -864,6 +867,11 @@ class Run(ByHand, Authority):
             return await self._gateway.ended(self.id, name)
         return await self._gateway.failed(error, self.id)
 
+    @override
+    def _signed(self, name: str, command: Command) -> dict[str, Json]:
+        return self._client.signed(self.id, name, _json(command))
+
+    @override
     async def _signal(self, name: str, command: Command) -> CommandId:
         self._signalled[command.id] = command.digest(name)
         await self._gateway.signal(

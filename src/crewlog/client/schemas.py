@@ -47,6 +47,7 @@ GIVES: dict[str, type[Model]] = {
     "JournalPage": wire.JournalPage,
     "CheckpointPage": wire.CheckpointPage,
     "PermissionsPage": wire.PermissionsPage,
+    "ConversationView": wire.ConversationView,
 }
 INDEX: dict[str, dict[str, dict[str, Json]]] = {
     "start": {wire.WORKFLOW_TYPE: {"takes": "StartRun", "gives": "RunResult"}},
@@ -75,6 +76,7 @@ INDEX: dict[str, dict[str, dict[str, Json]]] = {
         "journal": {"takes": "Page", "gives": "JournalPage"},
         "checkpoints": {"takes": "Page", "gives": "CheckpointPage"},
         "permissions": {"takes": "PermissionsQuery", "gives": "PermissionsPage"},
+        "conversation": {"gives": "ConversationView"},
     },
 }
 

@@ -12,11 +12,13 @@ from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.authority.permissions import Decision, bounded, check_tool
 from crewlog.authority.rules import rule_words, rules_of
 from crewlog.definition.conditions import render_condition
+from crewlog.definition.decisions import reply_fields
 from crewlog.definition.doing import DoneCall
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import Path, did_you_mean, listed
 from crewlog.definition.model import MEMORY_TOOLS, AgentDefinition, AgentPhase, CrewDefinition
 from crewlog.definition.phases import phases
+from crewlog.definition.replies import Reply
 from crewlog.definition.times import duration_words
 from crewlog.errors import UsageError
 from crewlog.graph.draw import sent
@@ -277,9 +279,23 @@ def _call_words(call: DoneCall) -> str:
     return f"{call.tool} {args}".rstrip()
 
 
+def _replied(reply: Reply) -> Iterator[str]:
+    form = reply.decision or "JSON of its schema"
+    yield f"its turn ends with {form}: it sets {listed(reply_fields(reply))}"
+    then = "the step fails"
+    if reply.fallback is not None:
+        then = f"this counts: {json.dumps(reply.fallback, ensure_ascii=False)}"
+    tries = "once" if reply.tries == 1 else f"{reply.tries} times"
+    yield f"it is asked {tries} for that; then {then}"
+
+
 def _bounded(agent: AgentDefinition) -> Iterator[str]:
     if agent.parent is not None:
         yield f"it works for {agent.parent}, and may no more than that one"
+    if agent.reply is not None:
+        yield from _replied(agent.reply)
+    if agent.on_cap == "end":
+        yield f"its turn ends with what is there after {agent.max_calls} model calls"
     if agent.ask_below is not None:
         yield f"people are asked where its confidence is below {agent.ask_below:g}"
 

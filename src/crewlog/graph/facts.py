@@ -115,9 +115,13 @@ class RunFacts:
         body = message_body(text, by=by, message_id=message_id)
         logs = to if isinstance(to, tuple) else (to,)
         ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
-        wanted = any(WHOLE in each.inputs for each in self.plan.agents.values())
-        asks = wanted and PUBLIC in logs
+        asks = self.wants_request(logs)
         self.record(j.MessageAdded, ref=ref, by=by, command=command, asks=asks)
+
+    def wants_request(self, logs: Collection[LogName]) -> bool:
+        """Whether a message to some logs is shown to agents as what they are asked."""
+        wanted = any(WHOLE in each.inputs for each in self.plan.agents.values())
+        return wanted and PUBLIC in logs
 
     def ask(
         self,

@@ -23,7 +23,7 @@ from crewlog.state.brief import brief, brief_of
 from crewlog.state.calls import INLINE_BYTES, ModelResult, OutputValue
 from crewlog.state.hashing import canonical, hash_json
 
-_UNREAD = ("the worker that made the call has not read it",)
+_UNREAD = ("its form has been asked for only since then",)
 
 
 class Replies:

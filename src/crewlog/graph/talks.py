@@ -92,9 +92,9 @@ class Talks:
     async def begin_next(self) -> None:
         """Begins the turn of the message that has waited longest."""
         said: Said = self._run.state.queue[0]
-        self._run.record(
-            j.MessageAdded, ref=j.MessageRef(body=said.body, logs=said.logs), by=said.by
-        )
+        ref = j.MessageRef(body=said.body, logs=said.logs)
+        asks = self._run.wants_request(said.logs)
+        self._run.record(j.MessageAdded, ref=ref, by=said.by, asks=asks)
         await self.begin(said.command, said.by)
 
     def wait_for_first(self) -> None:

@@ -60,6 +60,8 @@ class Carry(Model):
     """The task queue of the run's activities, where it is not the workflow's own."""
     search_attributes: bool = False
     """Whether the server knows Crewlog's search attributes."""
+    reply: dict[str, Json] = Field(default_factory=dict)
+    """The last answer of a conversation, with its words."""
     draft: DraftCarry | None = None
     """Set where the run has no crew yet: people have not approved what its prompt makes."""
 

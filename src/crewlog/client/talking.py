@@ -1,0 +1,169 @@
+"""Talking to a run that is a conversation: a message, and its answer.
+
+The message and the wait for the answer are one update (`ask`). Where as many wait already as a
+run lets wait, the message is a signal, and the answer is found in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from crewlog.client.events import Event
+from crewlog.client.gateway import Gateway
+from crewlog.errors import NotInTime, RunBusy, RunFailed
+from crewlog.ids import CommandId, RunId
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.messages import message_from_json
+from crewlog.store.protocol import Store
+from crewlog.wire import AskRun, Command, ConversationView, MessageCommand, Reply, RunResult
+
+C = TypeVar("C", bound=Command)
+
+
+class Talking(ABC):
+    """The part of a run's client that talks to a conversation."""
+
+    id: RunId
+    _gateway: Gateway
+    _talks = False
+    """Whether the run is known to be a conversation."""
+
+    @abstractmethod
+    def _made(self, kind: type[C], by: str | None, id: str | None, /, **fields: Json) -> C: ...
+
+    @abstractmethod
+    def _signed(self, name: str, command: Command) -> dict[str, Json]: ...
+
+    @abstractmethod
+    async def open_store(self) -> Store:
+        """The client's store."""
+        ...
+
+    @abstractmethod
+    async def _signal(self, name: str, command: Command) -> CommandId: ...
+
+    @abstractmethod
+    def events(self, after: int = 0) -> AsyncGenerator[Any]:
+        """The journal as it grows."""
+        ...
+
+    async def conversation(self) -> ConversationView:
+        """Where the conversation is, and its last answer.
+
+        Raises:
+            UsageError: the run is no conversation.
+        """
+        answer = await self._gateway.query(self.id, "conversation")
+        self._talks = True
+        return ConversationView.model_validate(answer, extra="ignore")
+
+    async def send(
+        self,
+        text: str,
+        *,
+        by: str | None = None,
+        id: str | None = None,
+        timeout: float | None = None,
+    ) -> Reply:
+        """Says something to a conversation, and waits for the answer of its turn.
+
+        Sent in the middle of a turn, it waits for one of its own. Two with the same id are one.
+
+        Args:
+            text: What is said.
+            by: Who says it; by default the system's user.
+            id: The command's id.
+            timeout: Seconds; without it, as long as it takes. The turn goes on afterwards.
+
+        Raises:
+            UsageError: the run is no conversation.
+            ConversationBusy: too many messages wait for their turns.
+            CommandRejected: the run has ended, or was ended meanwhile.
+            NotInTime: no answer came in time; it is a TimeoutError.
+        """
+        if not self._talks:
+            await self.conversation()
+        command = self._made(AskRun, by, id, text=text)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._whole(await self._sent(command))
+        except TimeoutError as error:
+            raise NotInTime(
+                f"the run {self.id!r} did not answer within {timeout or 0:g} s; its turn goes on",
+                remedy=f"`crewlog chat {self.id}` shows the answer, and what people are asked.",
+                place=f"run {self.id!r}",
+            ) from error
+
+    async def _sent(self, command: AskRun) -> Reply:
+        try:
+            outcome = await self._gateway.update(
+                self.id, "ask", self._signed("ask", command), limit=math.inf
+            )
+        except RunBusy:
+            return await self._told(command)
+        try:
+            found = RunResult.model_validate(outcome, extra="ignore").reply
+        except ValidationError:  # it ended meanwhile, and only knows that the message was taken
+            found = None
+        return found if found is not None else await self.answer_to(command.id)
+
+    async def _told(self, command: AskRun) -> Reply:
+        """Says it by a signal, and waits for what the journal tells."""
+        said = MessageCommand(id=command.id, by=command.by, text=command.text)
+        await self._signal("message", said)
+        return await self.answer_to(command.id)
+
+    async def answer_to(self, message: str, after: int = 0) -> Reply:
+        """The answer to a message that was sent, as the journal tells it; waited for.
+
+        Args:
+            message: The command that said it.
+            after: A journal position before that.
+
+        Raises:
+            RunFailed: the run ended without one.
+        """
+        turn = 0
+        async with aclosing(self.events(after)) as events:
+            async for event in events:
+                match event:
+                    case Event(entry=j.TurnBegan() as began) if began.said == message:
+                        turn = began.turn
+                    case Event(entry=j.TurnEnded() as ended) if turn and ended.turn == turn:
+                        return await self._whole(reply_of(ended, message))
+                    case _:
+                        pass
+        raise RunFailed(
+            "the run ended before it answered",
+            remedy=f"`crewlog show {self.id}` tells how.",
+            place=f"run {self.id!r}",
+        )
+
+    async def _whole(self, reply: Reply) -> Reply:
+        """An answer with its words, which may be in the store only."""
+        if reply.text or reply.response is None:
+            return reply
+        store = await self.open_store()
+        body = (await store.get_bodies([reply.response]))[reply.response]
+        if not isinstance(body, dict):
+            return reply
+        return reply.model_copy(update={"text": str(message_from_json(body).text)})
+
+
+def reply_of(entry: j.TurnEnded, message: str) -> Reply:
+    """The answer of a turn; its words are the store's."""
+    return Reply(
+        turn=entry.turn,
+        message=CommandId(message),
+        agent=entry.agent,
+        response=entry.ref.body if entry.ref is not None else entry.response,
+        error=entry.error,
+    )

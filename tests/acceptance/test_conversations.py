@@ -1,0 +1,216 @@
+"""Conversations on real servers: turns, answers, and what holds over workers and executions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from covers import covers
+from crewlog.client import Run
+from crewlog.errors import CommandRejected, ConversationBusy
+from crewlog.state.hashing import canonical
+from crewlog.wire import ConversationView
+
+from .harness import LIMIT, Site, calls, tool
+
+NEXT = {"bill": "billing", "broken": "technician", "weather": "forecaster"}
+
+
+def hub(site: Site, *spokes: str, **more: Any) -> dict[str, Any]:
+    """A router that names a specialist by a word of the message, and the specialists."""
+    router: list[dict[str, Any]] = [
+        {"when": word, "of": "people", **calls(("set_output", {"key": "next", "value": agent}))}
+        for word, agent in NEXT.items()
+    ]
+    router += [{"when": ".", "of": "tool", "text": "sorted"}, {"when": ".", "text": "hm"}]
+    agents: dict[str, Any] = {
+        "router": router,
+        "billing": [{"when": "again", "text": "Paid again."}, {"when": ".", "text": "Paid."}],
+        "technician": [{"when": ".", "fail": "refused", "times": 99, "text": "never"}],
+    }
+    agents |= more.pop("agents", {})
+    rules = {"router": {"outputs": ["next"], "writes": []}, "technician": {"on_error": "continue"}}
+    names = [*agents][1:]
+    route = {"route": "router.next", "to": names, **more.pop("route", {})}
+    flow = ["router", route, *({"agent": name, "after": "go"} for name in names)]
+    talk = more.pop("conversation", {})
+    return site.crew(agents, rules=rules, flow=flow, conversation=talk, **more)
+
+
+async def rests(run: Run, turn: int) -> None:
+    """Waits until a turn is over, and the run waits for the next message."""
+    await seen(run, lambda view: view.waiting and view.turn == turn)
+
+
+async def seen(run: Run, holds: Callable[[ConversationView], bool]) -> None:
+    """Waits until a conversation is as a test wants it."""
+    async with asyncio.timeout(LIMIT):
+        while not holds(await run.conversation()):  # noqa: ASYNC110 - a query tells
+            await asyncio.sleep(0.02)
+
+
+@covers("C61", "C68")
+async def test_a_session_of_several_turns(crews: Site) -> None:
+    run = await crews.start(hub(crews), "my bill")
+    await rests(run, 1)
+    view = await run.status()
+    assert (view.status, view.waiting_for) == ("waiting", "the next message")
+    first = (await run.conversation()).last
+    assert first is not None
+    assert (first.turn, first.message, first.text, first.agent) == (1, "input", "Paid.", "billing")
+    reply = await run.send("the bill again", timeout=LIMIT)
+    assert (reply.turn, reply.text, reply.agent, reply.error) == (2, "Paid again.", "billing", "")
+    state = await run.state()
+    assert state.execution_count == {"billing": 1}
+    assert state.visits["billing"] == 2  # type: ignore[index]
+    last = [p for p in crews.prompted(run) if p["agent"] == "billing"][-1]
+    told = [m["content"] for m in last["messages"][1:]]
+    assert told == ["my bill", "Paid.", "the bill again"]
+    await run.stop()
+    assert (await run.result(LIMIT)).status == "stopped"
+
+
+async def test_whatever_the_router_says_the_user_gets_an_answer(crews: Site) -> None:
+    run = await crews.start(hub(crews), "")
+    await rests(run, 0)
+    reply = await run.send("the weather", timeout=LIMIT)
+    assert reply.agent is None
+    assert "router.next is 'forecaster', none of billing or technician" in reply.text
+    reply = await run.send("nothing of that kind", timeout=LIMIT)
+    assert "router.next was not set" in reply.text
+    reply = await run.send("it is broken", timeout=LIMIT)
+    state = await run.state()
+    assert reply.agent is None
+    assert state.error
+    assert reply.error == state.error
+    assert "Sorry" in reply.text
+    reply = await run.send("my bill", timeout=LIMIT)
+    assert (reply.text, (await run.state()).error) == ("Paid.", "")
+
+
+async def test_an_unknown_name_goes_to_the_fallback(crews: Site) -> None:
+    crew = hub(crews, route={"to": ["technician"], "else": "billing"})
+    run = await crews.start(crew, "the weather")
+    await rests(run, 1)
+    last = (await run.conversation()).last
+    assert last is not None
+    assert last.agent == "billing"
+    (refused,) = await crews.entries(run, "RouteRefused")
+    assert refused.goes == "billing"
+
+
+async def test_messages_during_a_turn_are_answered_in_order(crews: Site) -> None:
+    slow = {"billing": [{"when": ".", "stall": 0.4, "text": "Paid."}]}
+    run = await crews.start(hub(crews, agents=slow, conversation={"queue": 2}), "my bill")
+    await run.wait_until(lambda view: bool(view.frontier), LIMIT)
+    asked = [asyncio.create_task(run.send(f"bill {n}", id=f"m{n}")) for n in (1, 2)]
+    await seen(run, lambda view: view.queued == 2)
+    with pytest.raises(ConversationBusy, match="2 messages wait"):
+        await run.send("bill 3", timeout=LIMIT)
+    replies = await asyncio.gather(*asked)
+    assert [(r.turn, r.message) for r in replies] == [(2, "m1"), (3, "m2")]
+    again = await run.send("bill 2", id="m2", timeout=LIMIT)
+    assert again == replies[1]
+    began = await crews.entries(run, "TurnBegan")
+    assert [each.said for each in began] == ["input", "m1", "m2"]
+
+
+async def test_a_session_over_many_executions_carries_no_more(crews: Site) -> None:
+    run = await crews.start(hub(crews, limits={"events": 60}), "my bill")
+    await rests(run, 1)
+    sizes: list[int] = []
+    for turn in range(2, 22):
+        reply = await run.send("the bill again", timeout=LIMIT)
+        assert (reply.turn, reply.text) == (turn, "Paid again.")
+        sizes.append(len(canonical((await run.state()).to_json())))
+    state = await run.state()
+    assert state.execution > 3
+    assert sizes[-1] - sizes[9] < 20 * 150  # outcomes of commands, which have a bound of their own
+    last = [p for p in crews.prompted(run) if p["agent"] == "billing"][-1]
+    assert sum(m["content"] == "Paid again." for m in last["messages"]) == 19
+
+
+async def test_a_count_and_a_turn_hold_where_a_worker_is_killed(site: Site) -> None:
+    queue = "talks"
+    crew = hub(site, agents={"billing": [{"when": ".", "stall": 1.5, "text": "Paid."}]})
+    worker = await site.start_worker(queue)
+    run = await site.start(crew, "my bill", queue=queue)
+    await run.wait_until(lambda view: any(s.node == "billing" for s in view.frontier), LIMIT)
+    worker.kill()
+    await site.start_worker(queue)
+    await rests(run, 1)
+    assert (await run.state()).execution_count == {"billing": 1}
+    reply = await run.send("my bill", timeout=LIMIT)
+    assert reply.turn == 2
+    assert (await run.state()).execution_count == {"billing": 1}
+    site.end_workers(queue)
+
+
+async def test_it_ends_in_silence_and_is_taken_up_again(crews: Site) -> None:
+    run = await crews.start(hub(crews, conversation={"idle": "300ms"}), "my bill")
+    assert (await run.result(LIMIT)).status == "completed"
+    with pytest.raises(CommandRejected):
+        await run.send("my bill", timeout=LIMIT)
+    await run.reopen()
+    reply = await run.send("the bill again", timeout=LIMIT)
+    assert (reply.turn, reply.text) == (2, "Paid again.")
+    assert (await run.result(LIMIT)).status == "completed"
+
+
+async def test_going_back_and_forking_a_session(crews: Site) -> None:
+    run = await crews.start(hub(crews), "my bill")
+    await rests(run, 1)
+    await run.send("the bill again", timeout=LIMIT)
+    turns = [c for c in (await run.checkpoints()).checkpoints if c.kind == "turn"]
+    assert len(turns) == 2
+    other = await run.fork(turns[0].position)
+    crews.runs.append(other)
+    reply = await other.send("the bill again", timeout=LIMIT)
+    assert (reply.turn, reply.text) == (2, "Paid again.")
+    await run.rollback(turns[0].position)
+    reply = await run.send("the weather", timeout=LIMIT)
+    assert reply.turn == 3
+    prompt = [p for p in crews.prompted(run) if p["agent"] == "router"][-1]
+    said = [m["content"] for m in prompt["messages"]]
+    assert not [text for text in said if "again" in text]
+
+
+async def test_a_new_specialist_is_configuration_only(crews: Site) -> None:
+    run = await crews.start(hub(crews), "the weather")
+    await rests(run, 1)
+    crew = hub(crews, agents={"forecaster": [{"when": ".", "text": "Rain."}]})
+    await run.change(definition=crew)
+    reply = await run.send("the weather", timeout=LIMIT)
+    assert (reply.agent, reply.text) == ("forecaster", "Rain.")
+
+
+async def test_a_question_to_people_is_asked_in_mid_turn(crews: Site) -> None:
+    agents = {"billing": [calls(("echo", {"text": "x"})), {"text": "Paid."}]}
+    crew = hub(crews, agents=agents, tools={"echo": tool("echo")}, approvals={"echo": None})
+    run = await crews.start(crew, "")
+    sent = asyncio.create_task(run.send("my bill"))
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    (asked,) = await run.interrupts()
+    await run.respond(asked.id, "approve")
+    assert (await sent).text == "Paid."
+
+
+async def test_asking_starts_a_session_and_goes_on_with_it(crews: Site) -> None:
+    crew, client = hub(crews), crews.client()
+    result = await client.ask(crew, "my bill", id="session-ask", timeout=LIMIT)
+    crews.runs.append(client.run("session-ask"))
+    assert result.status == "waiting"
+    assert result.reply is not None
+    assert result.outputs == {"billing": {"text": "Paid."}}
+    result = await client.ask(crew, "the bill again", id="session-ask", timeout=LIMIT)
+    assert result.reply is not None
+    assert (result.reply.turn, result.reply.text) == (2, "Paid again.")
+
+
+async def test_who_is_no_conversation_says_so(crews: Site) -> None:
+    run = await crews.start(crews.crew({"a": [{"stall": 1, "text": "done"}]}))
+    with pytest.raises(CommandRejected, match="no conversation"):
+        await run.send("hello", timeout=LIMIT)
