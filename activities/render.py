@@ -73,6 +73,7 @@ class Transcript:
             the other items: its replies would stand here as this step's own, in another order each
             time.
         was: The names that the step's visit had before.
+        after: The items that it waited for: what the agent said of these it is shown, quoted.
     """
 
     def __init__(
@@ -81,8 +82,10 @@ class Transcript:
         quotes: Quotes | None = None,
         step: StepId | None = None,
         was: Sequence[StepId] = (),
+        after: Sequence[int] = (),
     ) -> None:
         self._was = was
+        self._after = after
         self._agent = agent
         self._step = step if step is not None and item_of(step) else None
         self._quotes: Quotes = {} if quotes is None else quotes
@@ -101,8 +104,12 @@ class Transcript:
         if isinstance(message, AIMessage) and message.name == self._agent:
             if body in self._own:
                 return
-            if self._is_siblings(message):
-                self.spots.hidden.append(position)
+            if (item := self._sibling(message)) is not None:
+                if item in self._after:
+                    self._groups.append([quoted(message)])
+                    self.spots.group(position)
+                else:
+                    self.spots.hidden.append(position)
                 return
             self._own.add(body)
             if (said_in := step_of(message)) is not None:
@@ -126,12 +133,14 @@ class Transcript:
             self._groups.append([quote])
             self.spots.group(position)
 
-    def _is_siblings(self, message: AIMessage) -> bool:
+    def _sibling(self, message: AIMessage) -> int | None:
+        """The other item of the visit that a message is about; none where it is about none."""
         said_in = step_of(message)
         if self._step is None or said_in is None:
-            return False
+            return None
         said_in = self._step_now(said_in)
-        return said_in != self._step and visit_of(said_in) == visit_of(self._step)
+        other = said_in != self._step and visit_of(said_in) == visit_of(self._step)
+        return item_of(said_in) if other else None
 
     def _step_now(self, said_in: StepId) -> StepId:
         return said_in if self._step is None else _as_now(said_in, self._step, self._was)

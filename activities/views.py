@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
@@ -70,10 +70,8 @@ class LogAt(NamedTuple):
 class _Merged(Transcript):
     """An agent's transcript, and how far it has taken the logs of its view."""
 
-    def __init__(
-        self, agent: AgentName, quotes: Quotes, step: StepId | None, was: Sequence[StepId]
-    ) -> None:
-        super().__init__(agent, quotes, step, was)
+    def __init__(self, agent: AgentName, quotes: Quotes, step: StepId | None, view: View) -> None:
+        super().__init__(agent, quotes, step, view.was, view.after)
         self.taken: dict[LogName, LogAt] = {}
         self.position = 0
 
@@ -155,23 +153,23 @@ class _Run:
     def transcript(
         self,
         agent: AgentName,
-        view: Mapping[LogName, LogAt],
+        logs: Mapping[LogName, LogAt],
         step: StepId | None,
-        was: Sequence[StepId],
+        view: View,
     ) -> tuple[_Merged, list[tuple[int, ContentHash]]]:
         """The transcript that the view continues, a new one if need be, and what is new.
 
         Args:
             agent: Whose it is.
-            view: The logs, as far as they are wanted.
+            logs: The logs, as far as they are wanted.
             step: The step, where it is that of an item.
-            was: The names that its visit had before.
+            view: The view, which says what such a step sees of its visit.
         """
         merged = self.transcripts.get(agent) if step is None else self.of_items.get(step)
-        fresh = None if merged is None else merged.fresh(view)
+        fresh = None if merged is None else merged.fresh(logs)
         if merged is None or fresh is None:
-            merged = _Merged(agent, self.quotes, step, was)
-            fresh = merged.fresh(view) or []
+            merged = _Merged(agent, self.quotes, step, view)
+            fresh = merged.fresh(logs) or []
         return merged, fresh
 
 
@@ -257,9 +255,9 @@ class Hydrator:
         self._learn(known, batch)
         known.parse(bodies or {})
         logs = await self._proven(known, view, batch, step, barred)
-        _, fresh = known.transcript(agent, logs, step, view.was)
+        _, fresh = known.transcript(agent, logs, step, view)
         await self._read_bodies(known, (body for _, body in fresh))
-        merged, fresh = known.transcript(agent, logs, step, view.was)
+        merged, fresh = known.transcript(agent, logs, step, view)
         for position, body in fresh:
             known.take(merged, position, body)
         merged.taken = logs

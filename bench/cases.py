@@ -14,6 +14,7 @@ CASES: dict[str, str] = {
     "steps": "bench.steps",
     "fanout": "bench.fanout",
     "lanes": "bench.lanes",
+    "pool": "bench.pool",
     "throughput": "bench.throughput",
     "replay": "bench.replay",
     "compile": "bench.compiling",

@@ -65,6 +65,25 @@ def lanes(name: str, naps: Sequence[Sequence[float]]) -> Crew:
     return {"crew": name, "agents": agents, "flow": flow, "tools": tools}
 
 
+def pool(naps: Sequence[float], at_once: int) -> Crew:
+    """An agent that makes a list, and for each of its items one that calls a tool that sleeps."""
+    names = [f"worker{number}" for number in range(len(naps))]
+    work = {"phase": "work", "for_each": "maker.items", "by": "agent", "among": names}
+    agents: Crew = {"maker": agent(f"bench:plan-{len(naps)}", outputs=["items"])}
+    for name, seconds in zip(names, naps, strict=True):
+        agents[name] = agent(f"bench:nap-{seconds}", tools=["nap"], reads=[])
+    tools = {"nap": {"run": "bench.peers.tools:nap", "effects": "read"}}
+    flow = ["maker", {**work, "at_once": at_once}]
+    return {"crew": "pool", "agents": agents, "flow": flow, "tools": tools}
+
+
+def together(naps: Sequence[float]) -> Crew:
+    """One agent that calls a tool several times in one reply."""
+    one = agent(f"bench:naps-{'+'.join(map(str, naps))}", tools=["nap"])
+    tools = {"nap": {"run": "bench.peers.tools:nap", "effects": "read"}}
+    return {"crew": "together", "agents": {"agent0": one}, "flow": ["agent0"], "tools": tools}
+
+
 def waiting() -> Crew:
     """One step, then a question that nobody answers."""
     return {

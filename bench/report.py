@@ -119,6 +119,16 @@ SPECS: tuple[Spec, ...] = (
         at_most("lanes_vs_critical_path", 1.05),
     ),
     Spec("lanes_vs_sleep", "the same lanes by what the longest one sleeps"),
+    Spec(
+        "pool_vs_optimum",
+        "five steps of a pool of two by what they sleep where none waits without need",
+        at_most("pool_vs_optimum", 1.05),
+    ),
+    Spec(
+        "turn_tools_vs_longest",
+        "a turn that calls four tools at once by what the longest one sleeps",
+        at_most("turn_tools_vs_longest", 1.05),
+    ),
     Spec("plain_lanes_vs_critical_path", "the same lanes by the longest, plain LangGraph"),
     Spec("throughput_steps_per_s", "steps a second, 100 runs of 10 at once"),
     Spec("throughput_vs_bare", "by a bare workflow's", at_least("throughput_vs_bare", 0.8)),

@@ -6,6 +6,9 @@ What it does is told by its name and by the last message, so it costs the same a
 - `bench:new` says a text of 400 bytes that nobody has said before;
 - `bench:large-1000000` says a text of a million bytes;
 - `bench:nap-0.4` calls the tool `nap` once, then says it;
+- `bench:naps-1.2+0.6` calls the tool `nap` twice in one reply, then says it;
+- `bench:plan-3` sets the output `items`, a list that names the agents `worker0`, `worker1` and
+  `worker2`, then says it;
 - `bench:lookup-20` calls the tool `lookup` twenty times, one after the other, then says it.
 """
 
@@ -64,6 +67,11 @@ class BenchModel(BaseChatModel):
             return AIMessage("x" * int(value))
         if verb == "nap" and not done:
             return _call("nap", {"seconds": float(value)}, done)
+        if verb == "naps" and not done:
+            return _together("nap", [{"seconds": float(each)} for each in value.split("+")])
+        if verb == "plan" and not done:
+            items = [{"agent": f"worker{number}"} for number in range(int(value))]
+            return _call("set_output", {"key": "items", "value": items}, done)
         if verb == "lookup" and done < int(value):
             return _call("lookup", {"key": f"k{done}"}, done)
         return AIMessage(TEXT)
@@ -82,6 +90,11 @@ def _calls_just_made(messages: list[BaseMessage]) -> int:
 
 def _call(tool: str, args: dict[str, Any], number: int) -> AIMessage:
     return AIMessage("", tool_calls=[ToolCall(name=tool, args=args, id=f"{tool}_{number}")])
+
+
+def _together(tool: str, args: list[dict[str, Any]]) -> AIMessage:
+    calls = [ToolCall(name=tool, args=each, id=f"{tool}_{n}") for n, each in enumerate(args)]
+    return AIMessage("", tool_calls=calls)
 
 
 def build(name: str, _settings: Mapping[str, Any], _timeout: float) -> BenchModel:

@@ -112,8 +112,9 @@ async def test_compiling(site: Site) -> None:
 def test_the_crews_are_ones() -> None:
     made = [crews.ring(10), crews.ring(1000), crews.fan(32), crews.waiting(), crews.blocks()]
     made += [crews.lanes("l", [[0.1], [0.2]]), crews.lookups(5, local=False)]
+    made += [crews.pool([0.2, 0.1, 0.1], 2), crews.together([0.1, 0.2])]
     plans = [lower(load_data(crew)) for crew in made]
-    assert [len(plan.nodes) for plan in plans] == [10, 11, 33, 2, 100, 2, 1]
+    assert [len(plan.nodes) for plan in plans] == [10, 11, 33, 2, 100, 2, 1, 2, 1]
 
 
 def test_every_case_is_there() -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from bench import lanes, replay, throughput
+from bench import lanes, pool, replay, throughput
 from bench.cases import Bench
 from bench.site import Site
 
@@ -70,6 +70,13 @@ async def test_lanes_are_all_of_them_by_the_longest(
         "lanes_vs_sleep": 1.25,
         "plain_lanes_vs_critical_path": 1.25,
     }
+
+
+async def test_a_pool_is_by_half_of_what_its_steps_sleep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = await figures(pool, {"pool": 5250, "turn": 3000}, tmp_path, monkeypatch)
+    assert found == {"pool_vs_optimum": 1.25, "turn_tools_vs_longest": 1.25}
 
 
 async def test_replay_is_the_engines_by_the_floors(

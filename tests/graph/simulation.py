@@ -126,22 +126,48 @@ class RandomScript:
         if rng.random() < 0.4:
             flag = rng.choice(["ok", "ready", "other"])
             more["flags"] = {flag: rng.choice([True, False, 1, 0, "text", None, 2.5])}
-        if rng.random() < 0.3:
+        pooled = any(node.among for node in self.plan.nodes.values())
+        if rng.random() < (0.1 if pooled else 0.3):
             value = rng.choice([1, True, 0.5, "x", [1], {"a": None}])
             more["outputs"] = (OutputValue(key=rng.choice(["score", "other"]), value=value),)
-        elif rng.random() < 0.5:
-            more["outputs"] = (_list(rng),)
+        elif rng.random() < (0.9 if pooled else 0.5):
+            more["outputs"] = (_list(rng, self.plan),)
         if wild and rng.random() < 0.06:
             more["goto"] = (rng.choice([*self.plan.nodes, "nowhere"]),)
         return returns(f"{order.step}/{order.call.call}", **more)
 
 
-def _list(rng: random.Random) -> OutputValue:
+def _list(rng: random.Random, plan: GraphPlan) -> OutputValue:
     """A list to have a step for each item of, mostly: small or large, empty, or none at all."""
     value = rng.choice([[], ["a"], [1, None, {}], [True] * 5, "no list", ["x" * 100] * 4])
+    among = sorted({agent for node in plan.nodes.values() for agent in node.among})
+    if among and rng.random() < 0.8:
+        value = items_at_random(rng, among, rng.randrange(7), bad=0.05)
     if len(json.dumps(value)) <= 256:
         return OutputValue(key="list", value=value)
     return OutputValue(key="list", body=hash_json(value), content=value)
+
+
+def items_at_random(
+    rng: random.Random, among: Sequence[str], count: int, *, bad: float = 0.0
+) -> list[dict[str, Any]]:
+    """Items that name their agents and wait for each other, in an order that is not theirs."""
+    numbers = list(range(count))
+    rng.shuffle(numbers)
+    found: list[dict[str, Any]] = []
+    for number in numbers:
+        earlier = [f"i{other}" for other in range(number)]
+        item: dict[str, Any] = {"id": f"i{number}", "agent": rng.choice(among)}
+        if earlier and rng.random() < 0.6:
+            item["after"] = rng.sample(earlier, rng.randint(1, min(3, number)))
+        if rng.random() < bad:
+            item |= rng.choice(
+                [{"agent": "nobody"}, {"after": ["i99"]}, {"id": "i0"}, {"after": [f"i{number}"]}]
+            )
+        found.append(item)
+    if found and rng.random() < 0.3:
+        found[0]["task"] = "long " * 60
+    return found
 
 
 RULINGS = ["allow", "deny", "ask", "inherit"]
@@ -157,7 +183,9 @@ EXPIRIES: list[dict[str, Any]] = [
 ]
 
 
-def random_plan(rng: random.Random, *, ruled: bool = False, does: bool = False) -> GraphPlan:
+def random_plan(
+    rng: random.Random, *, ruled: bool = False, does: bool = False, pooled: bool = False
+) -> GraphPlan:
     """A valid crew at random: lanes, joins of all kinds, loops, questions, conditions, tools.
 
     Args:
@@ -165,15 +193,17 @@ def random_plan(rng: random.Random, *, ruled: bool = False, does: bool = False) 
         ruled: Whether it may have rules, quotas, and questions that expire: what was counted, and
             the time, are not undone by a rollback, so that it may then end otherwise.
         does: Whether some of its agents ask no model: those whose names end with `DOES`.
+        pooled: Whether items name their agents and wait for each other, and values are put
+            together in ways that may conflict.
     """
     while True:
         try:
-            return _attempt(rng, ruled=ruled, does=does)
+            return _attempt(rng, ruled=ruled, does=does, pooled=pooled)
         except InvalidDefinition:
             continue
 
 
-def _attempt(rng: random.Random, *, ruled: bool, does: bool) -> GraphPlan:
+def _attempt(rng: random.Random, *, ruled: bool, does: bool, pooled: bool) -> GraphPlan:
     flow: list[Any] = []
     names: list[str] = []
     for i in range(rng.randint(2, 7)):
@@ -222,6 +252,8 @@ def _attempt(rng: random.Random, *, ruled: bool, does: bool) -> GraphPlan:
             flow.append(_phase(rng, here[0], names))
         names += here
     flow.append("last")
+    if pooled:
+        _pool(rng, flow)
     agents = {name: _agent(rng) | (_does(name) if does else {}) for name in agents_in(flow)}
     appended = rng.choice([{}, {}, APPENDED]) if "p0_0" in agents else {}
     approvers = [name for name in ("p0_0", "p1_0") if name in agents]
@@ -234,12 +266,37 @@ def _attempt(rng: random.Random, *, ruled: bool, does: bool) -> GraphPlan:
         permissions={"secret": []},
         merge={"ok": "last", "ready": "last"}
         | {f"{name}.{key}": "last" for name in agents for key in ("score", "list")}
-        | appended,
+        | appended
+        | (rng.choice(MERGED) if pooled else {}),
         approvals=rng.choice([{}, {}, {"act": None}, {"act": approvers}]),
         limits={"steps": rng.choice([8, 1000, 1000])},
         rules=rng.choice([[], *RULES]) if ruled else [],
         interrupts=rng.choice([{}, *EXPIRIES]) if ruled else {},
     )
+
+
+MERGED: list[dict[str, str]] = [
+    {"ready": "agree", "last.score": "sum"},
+    {"ready": "union", "ok": "max"},
+    {"ready": "sum", "ok": "agree"},
+    {"ready": "update", "ok": "min"},
+]
+
+
+def _pool(rng: random.Random, flow: list[Any]) -> None:
+    """Makes pools of the phases that have a step for each item of a list, and adds one."""
+    for number, maker in enumerate(agents_in(flow)[:2]):
+        pool: dict[str, Any] = {"agent": "each", "phase": f"each{number}"}
+        at = next(i for i, item in enumerate(flow, 1) if maker in agents_in(item))
+        flow.insert(at, pool | {"for_each": f"{maker}.list"})
+    known = [name for name in agents_in(flow) if name != "last"]
+    whole = [item for item in flow if isinstance(item, dict)]
+    inner = [part for item in whole for part in item.get("parallel", [item])]
+    for phase in (each for each in inner if "for_each" in each):
+        among = sorted({phase["agent"], *rng.sample(known, min(2, len(known)))})
+        phase |= rng.choice([{"by": "agent", "among": among}] * 3 + [{}])
+        phase |= rng.choice([{"at_once": rng.randint(1, 3)}, {}])
+        phase |= rng.choice([{"else": "skip"}, {}]) if "else" not in phase else {}
 
 
 def _phase(rng: random.Random, name: str, earlier: list[str]) -> dict[str, Any]:
@@ -597,5 +654,6 @@ async def crew_run(seed: int) -> Simulation:
 
 async def run_crew(seed: int, **more: Any) -> Simulation:
     """The same, made anew."""
-    plan = random_plan(dice(seed), ruled=seed % 3 == 1, does=seed % 2 == 1)
+    kinds = {"ruled": seed % 3 == 1, "does": seed % 2 == 1, "pooled": seed % 4 in (2, 3)}
+    plan = random_plan(dice(seed), **kinds)
     return await run(plan, RandomScript(plan, seed), seed=seed, people=True, **more)

@@ -44,6 +44,8 @@ async def test_the_crews_do_everything_that_the_other_tests_are_about() -> None:
         kinds.update(entry["interrupt"]["kind"] for entry in sim.facts("InterruptRaised"))
         kinds.update("loop" for entry in sim.facts("Routed") if entry.get("loop"))
         kinds.update("late" for entry in sim.facts("Routed") if entry.get("late"))
+        kinds.update("pool" for e in sim.facts("StepMapped") if e.get("agents"))
+        kinds.update("waits" for e in sim.facts("StepMapped") if e.get("after"))
         kinds.update("append" for entry in sim.journal if entry.get("append"))
         kinds.update("handoff" for entry in sim.facts("ToolReturned") if entry.get("goto"))
     never = {"ContinuedAsNew", "PromptReceived", "PromptRead", "PromptCompiled", "PromptRefused"}
@@ -51,10 +53,19 @@ async def test_the_crews_do_everything_that_the_other_tests_are_about() -> None:
     never |= {"ChangeAccepted", "GraphSwapped", "SwapFailed"}  # test_swap_properties.py
     never |= {"RulesChanged"}  # the same
     never |= {"RolledBack", "Forked", "Reopened", "InterruptDue"}  # test_rewinding.py
+    never |= {"OperationsApplied", "OperationsSettled"}  # test_artifacts.py
+    never |= {
+        "RouteRefused",
+        "TurnBegan",
+        "TurnEnded",
+        "MessageQueued",
+        "IdleSet",
+    }  # test_talks.py, test_routes.py
+    never |= {"ReplyTaken", "ReplyRefused", "TurnCapped"}  # test_replies.py
     wanted = {kind for kind in _entry_kinds() if kind not in never}
     wanted |= {"ask", "requirement", "step_failed", "outcome_unknown", "limit", "manual"}
     wanted |= {"tool_approval", "append"}
-    wanted |= {"loop", "late", "handoff"}
+    wanted |= {"loop", "late", "handoff", "pool", "waits"}
     assert not wanted - set(kinds)
     assert min(kinds[kind] for kind in wanted) >= 2
 
@@ -91,6 +102,8 @@ async def test_a_mapped_visit_has_a_step_for_each_item_and_ends_with_the_last() 
     for sim in await crews():
         cut = {entry["step"] for entry in sim.facts("Redirected")}
         maps = {e["step"]: e["of"] for e in sim.facts("StepMapped") if e["step"] not in cut}
+        after = {e["step"]: e["after"] for e in sim.facts("StepMapped") if e.get("after")}
+        done: set[str] = set()
         started: dict[str, list[int]] = {visit: [] for visit in maps}
         left: dict[str, int] = dict(maps)
         for entry in sim.journal:
@@ -98,12 +111,17 @@ async def test_a_mapped_visit_has_a_step_for_each_item_and_ends_with_the_last() 
             if visit_of(StepId(step or "#")) in cut:
                 continue  # people ended it before its items
             if entry["kind"] == "StepStarted" and item_of(step):
-                started[visit_of(step)].append(item_of(step))
+                visit = visit_of(step)
+                started[visit].append(item_of(step))
+                waited = after[visit][item_of(step) - 1] if visit in after else ()
+                assert done >= {f"{visit}.{number}" for number in waited}
             elif entry["kind"] == "StepCompleted" and item_of(step):
                 left[visit_of(step)] -= 1
+                done.add(step)
             elif entry["kind"] == "StepCompleted" and step in maps:
                 assert left[step] == 0, "the visit was completed before its items"
-                assert started[step] == list(range(1, maps[step] + 1))
+                numbers = sorted(started[step]) if step in after else started[step]
+                assert numbers == list(range(1, maps[step] + 1))
                 seen[maps[step]] += 1
             elif entry["kind"] == "Routed" and entry.get("source"):
                 assert not item_of(entry["source"]), "no item routes on"
@@ -117,7 +135,7 @@ async def test_a_mapped_visit_has_a_step_for_each_item_and_ends_with_the_last() 
             ends = completed[node] - routed[node]  # a visit that fails the run does not route on
             assert ends == 0 or sim.state.status == "failed"
         for visit, numbers in started.items():
-            assert numbers == list(range(1, len(numbers) + 1)), visit
+            assert visit in after or numbers == list(range(1, len(numbers) + 1)), visit
         assert not [log for log in sim.state.messages if "#" in log] or sim.state.frontier
     assert {1, 3, 4} <= set(seen)
 
@@ -125,6 +143,7 @@ async def test_a_mapped_visit_has_a_step_for_each_item_and_ends_with_the_last() 
 async def test_no_call_is_made_that_nobody_has_approved() -> None:
     for sim in await crews():
         plan = sim.engine.plan
+        agents = {e["step"]: e.get("agent", "") for e in sim.facts("StepStarted")}
         raised = {e["interrupt"]["id"]: e["interrupt"] for e in sim.facts("InterruptRaised")}
         approved = {
             (raised[e["interrupt"]]["step"], raised[e["interrupt"]].get("call"))
@@ -135,7 +154,7 @@ async def test_no_call_is_made_that_nobody_has_approved() -> None:
             (e["step"], c["call"]): c for e in sim.facts("ModelReplied") for c in e.get("calls", ())
         }
         for step, number, _ in sim.made:
-            call, agent = calls.get((step, number)), plan.nodes[node_of(step)].agent or ""
+            call, agent = calls.get((step, number)), agents[step]
             if call is not None and needs_approval(agent, call["tool"], plan.approvals):
                 assert (step, number) in approved
 

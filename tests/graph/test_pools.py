@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
 
-from crewlog.graph.plan import GraphPlan
+from crewlog.graph.engine import Engine
+from crewlog.graph.plan import GraphPlan, PlanNode
+from crewlog.graph.rewinding import roll_back
+from crewlog.ids import AgentName, NodeName, StepId, item_of
 from crewlog.state.calls import OutputValue
 from crewlog.state.hashing import hash_json
 from graph.crews import plan_of
 from graph.simulation import (
+    Failure,
     Replies,
     Simulation,
+    Witness,
     as_json,
+    dice,
     folded,
+    items_at_random,
     returns,
+    run,
     says,
 )
 
+IDLE = PlanNode(kind="agent", agent=AgentName("a"))
 AGENTS: dict[str, Any] = {"maker": {"outputs": ["list"]}, "a": {}, "b": {}}
 WORK: dict[str, Any] = {"phase": "work", "for_each": "maker.list", "by": "agent"}
 
@@ -149,3 +159,221 @@ async def test_five_steps_with_a_cap_of_two_all_run_and_two_are_at_work_at_the_m
     assert widest == 2
     assert sorted(who(sim)) == ["1", "2", "3", "4", "5"]
     assert sim.ran()[-1] == "end_er#1"
+
+
+# -- at random, beside a model of what should be -----------------------------------------------
+
+
+class Naive:
+    """What may happen next in a pool, said as simply as possible."""
+
+    def __init__(self, items: list[dict[str, Any]], cap: int) -> None:
+        numbers = {item["id"]: number for number, item in enumerate(items, 1)}
+        self.after = {
+            number: {numbers[other] for other in item.get("after", ())}
+            for number, item in enumerate(items, 1)
+        }
+        self.cap = cap
+        self.at_work: set[int] = set()
+        self.done: set[int] = set()
+
+    def starts(self) -> list[int]:
+        """The items that must be at work now, in the order in which they start."""
+        started: list[int] = []
+        for number, waits in self.after.items():
+            free = len(self.at_work) < self.cap
+            if free and number not in self.at_work | self.done and waits <= self.done:
+                self.at_work.add(number)
+                started.append(number)
+        return started
+
+    def ends(self, number: int) -> None:
+        self.at_work.remove(number)
+        self.done.add(number)
+
+
+def numbers_at_work(sim: Simulation) -> set[int]:
+    return {item_of(step) for step in sim.state.frontier if item_of(step)}
+
+
+async def mapped_at_random(seed: int, **more: Any) -> tuple[Simulation, Naive, random.Random]:
+    """A crew in the middle of its life: the list is there, and its steps are about to start."""
+    rng = dice(f"pool/{seed}")
+    items = items_at_random(rng, ["a", "b", "c"], rng.randint(2, 14))
+    cap = rng.randint(1, 4)
+    plan = pool({"at_once": cap}, agents={"c": {}}, **more)
+    sim = await begun(items, plan)
+    await sim.finish("maker#1", "maker#1", "maker#1")
+    return sim, Naive(items, cap), rng
+
+
+def other(plan: GraphPlan) -> GraphPlan:
+    """Another graph, in which the pool is what it was."""
+    nodes = {**plan.nodes, NodeName(f"idle{len(plan.nodes)}"): IDLE}
+    return plan.model_copy(update={"nodes": nodes})
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_a_pool_does_what_a_simple_model_of_it_does_whatever_happens(seed: int) -> None:
+    sim, naive, rng = await mapped_at_random(seed)
+    widest = paused = 0
+    seen: list[int] = []
+    for _ in range(200):
+        if not paused:
+            seen += naive.starts()
+        await sim.settle()
+        sim.launch()
+        if "end_er#1" in sim.state.frontier:
+            break
+        assert numbers_at_work(sim) == naive.at_work
+        widest = max(widest, len(naive.at_work))
+        if sim.flights and rng.random() < 0.85:
+            step, _ = key = rng.choice(list(sim.flights))
+            await sim.land(key)
+            naive.ends(item_of(StepId(step)))
+            continue
+        match rng.choice(["pause", "restore", "swap"]):
+            case "pause" if not paused:
+                await sim.command("pause")
+                paused = 1
+                continue
+            case "restore" | "swap" as how:
+                for step, _ in list(sim.flights):
+                    naive.ends(item_of(StepId(step)))
+                await sim.drain()
+                await (sim.restore() if how == "restore" else sim.change(other(sim.engine.plan)))
+            case _:
+                pass
+        if paused:
+            await sim.command("resume")
+            paused = 0
+    started = [item_of(StepId(s)) for s in sim.ran() if item_of(StepId(s))]
+    assert started == seen
+    assert sorted(started) == sorted(naive.after)
+    assert widest <= naive.cap
+    if paused:
+        await sim.command("resume")
+    await sim.run()
+    assert sim.state.status == "completed"
+    assert as_json(folded(sim.journal)) == as_json(sim.state)
+
+
+@pytest.mark.parametrize("seed", range(60, 90))
+async def test_a_pool_that_goes_back_does_the_rest_and_no_more(seed: int) -> None:
+    sim, naive, rng = await mapped_at_random(seed)
+    states = sim.engine.ledger.states  # type: ignore[attr-defined]
+    await sim.run()
+    ends = [at for at, e in enumerate(sim.journal, 1) if e["kind"] == "StepCompleted"]
+    items = [at for at in ends if item_of(StepId(sim.journal[at - 1]["step"]))]
+    at = rng.choice(items[:-1])  # with the last of them the visit is over
+    done = {item_of(StepId(sim.journal[e - 1]["step"])) for e in items if e <= at}
+    engine = Engine(sim.engine.plan, Witness(states[items[-1] - 1]))
+    roll_back(engine, at, states[at - 1], sim.engine.plan, by="ana", command="back")
+    again = Simulation(engine, sim.script, dice(seed))
+    there = numbers_at_work(again)
+    while again.state.frontier and "end_er#1" not in again.state.frontier:
+        await again.settle()
+        again.launch()
+        assert len(numbers_at_work(again)) <= naive.cap
+        if again.flights:
+            step, _ = key = rng.choice(list(again.flights))
+            assert not naive.after[item_of(StepId(step))] - done
+            await again.land(key)
+            done.add(item_of(StepId(step)))
+    started = {item_of(StepId(s)) for s in again.ran() if item_of(StepId(s))}
+    assert not started & there
+    assert done == set(naive.after)
+
+
+# -- agents that fail, are switched off, or leave the crew ---------------------------------------
+
+
+def on_error(policy: str) -> dict[str, Any]:
+    return {"a": {"on_error": policy}, "b": {"on_error": policy}}
+
+
+async def test_one_failed_worker_does_not_lose_the_others() -> None:
+    items = [{"id": "x", "agent": "a"}, {"agent": "b", "after": ["x"]}, {"agent": "b"}]
+    plan = pool({"at_once": 2}, agents=on_error("continue"))
+    replies = {"work#1.1": [Failure("out of paper")], "work#1.3": [Failure("no ink")]}
+    sim = await made(items, plan, **replies)
+    (ended,) = [e for e in sim.facts("StepCompleted") if e["step"] == "work#1"]
+    assert ended["because"] == "3 items: 1 done, 2 failed"
+    assert sim.ran()[-1] == "end_er#1"
+    errors = {a: o["error"].value for a, o in sim.state.agent_outputs.items() if "error" in o}
+    assert errors == {"a": ["out of paper"], "b": ["no ink"]}
+    assert sorted((e.step, e.agent, e.error) for e in sim.state.errors) == [
+        ("work#1.1", "a", "out of paper"), ("work#1.3", "b", "no ink"),
+    ]  # fmt: skip
+    told = [e["ref"]["inline"]["content"] for e in sim.facts("MessageAdded") if e["by"] == "crew"]
+    assert sorted(told) == ["a failed on item 1: out of paper", "b failed on item 3: no ink"]
+    assert as_json(folded(sim.journal)) == as_json(sim.state)
+
+
+async def test_an_item_that_asks_people_keeps_its_place_in_the_pool() -> None:
+    items = [{"agent": "a"}, {"agent": "b"}, {"agent": "b"}]
+    sim = await made(items, pool({"at_once": 1}), **{"work#1.1": [Failure("jam")]})
+    assert sim.asked().step == "work#1.1"
+    assert sim.ran() == ["maker#1", "work#1.1"]
+    await sim.respond("retry")
+    await sim.run()
+    assert sim.ran() == ["maker#1", "work#1.1", "work#1.2", "work#1.3", "end_er#1"]
+
+
+async def test_items_of_an_agent_that_is_switched_off_or_lacks_a_tool_are_skipped() -> None:
+    items = [{"agent": "a"}, {"agent": "b"}]
+    off = {"a": {"enabled": False}}
+    sim = await made(items, pool(agents=off))
+    skipped = {e["step"]: e["because"] for e in sim.facts("StepCompleted") if e.get("skipped")}
+    assert skipped == {"work#1.1": "a is switched off"}
+    lacks = {"a": {"tools": ["t"]}, "b": {"tools": []}}
+    plan = pool({"needs": ["t"]}, agents=lacks, tools={"t": {"run": "m:f"}})
+    sim = await made(items, plan)
+    skipped = {e["step"]: e["because"] for e in sim.facts("StepCompleted") if e.get("skipped")}
+    assert [*skipped] == ["work#1.2"]
+    assert "it needs t" in skipped["work#1.2"]
+    assert sim.state.status == "completed"
+
+
+async def test_where_an_agent_may_be_named_no_more_nothing_goes_on_under_its_name() -> None:
+    sim = await begun([{"agent": "a"}] * 3, pool({"at_once": 1}))
+    await sim.finish("maker#1", "maker#1", "maker#1")
+    await sim.settle()
+    report = await sim.change(pool({"at_once": 1, "among": ["b"]}))
+    assert [(f.step, f.fate) for f in report.steps] == [
+        ("work#1", "leaves"), ("work#1.1", "leaves"), ("work#2", "starts"),
+    ]  # fmt: skip
+    await sim.run()
+    assert sim.ran() == ["maker#1", "work#1.1"]
+    assert "item 1 names the agent 'a', which is none of its phase" in sim.asked().question
+
+
+async def test_more_agents_and_a_wider_pool_hold_for_one_that_is_under_way() -> None:
+    sim = await begun([{"agent": "a"}] * 5, pool({"at_once": 1}))
+    await sim.finish("maker#1", "maker#1", "maker#1")
+    await sim.change(pool({"at_once": 3}, agents={"c": {}}))
+    await sim.settle()
+    assert numbers_at_work(sim) == {2, 3, 4}
+    await sim.run()
+    assert sim.state.status == "completed"
+
+
+async def test_a_list_that_people_correct_is_worked_on() -> None:
+    sim = await made(wide([{"agent": "nobody"}]))
+    good = wide([{"agent": "a", "id": "x", "after": ["y"]}, {"agent": "b", "id": "y"}])
+    await sim.command("edit_state", set={"outputs.maker.list": good})
+    await sim.run()
+    assert sim.ran() == ["maker#1", "work#1.2", "work#1.1", "end_er#1"]
+
+
+async def test_items_that_several_steps_made_name_their_agents() -> None:
+    short, long = {"agent": "a"}, {"agent": "b", "task": "x" * 300}
+    script = Replies(
+        {"maker#1": [says("", "set_output", "set_output")]},
+        {
+            "set_output/2": returns("", outputs=(output(long),)),
+            "set_output/3": returns("", outputs=(output(short),)),
+        },
+    )
+    sim = await run(pool(merge={"maker.list": "append"}), script)
+    assert who(sim) == {"1": "b", "2": "a"}

@@ -141,7 +141,7 @@ def places_of(journal: list[dict[str, Any]]) -> list[tuple[int, int]]:
 async def test_forward_again_from_any_checkpoint_ends_the_same() -> None:
     kinds: set[str] = set()
     for seed in range(CREWS):
-        plan = random_plan(dice(seed), does=seed % 2 == 1)
+        plan = random_plan(dice(seed), does=seed % 2 == 1, pooled=seed % 4 > 1)
         sim = await begun(plan, seed)
         rests = await forward(sim)
         states = sim.engine.ledger.states  # type: ignore[attr-defined]
@@ -183,7 +183,7 @@ def assert_folds(journal: list[dict[str, Any]], sim: Simulation) -> None:
 
 async def test_a_fork_from_any_checkpoint_ends_as_the_run_did() -> None:
     for seed in range(CREWS):
-        plan = random_plan(dice(seed))
+        plan = random_plan(dice(seed), pooled=seed % 3 == 0)
         sim = await begun(plan, seed)
         await forward(sim)
         states = sim.engine.ledger.states  # type: ignore[attr-defined]
@@ -212,7 +212,7 @@ async def test_a_fork_from_any_checkpoint_ends_as_the_run_did() -> None:
 async def test_a_run_that_was_stopped_anywhere_goes_on_and_ends_the_same() -> None:
     stopped = 0
     for seed in range(CREWS):
-        plan = random_plan(dice(seed))
+        plan = random_plan(dice(seed), pooled=seed % 3 == 0)
         sim = await begun(plan, seed)
         rests = await forward(sim)
         states = sim.engine.ledger.states  # type: ignore[attr-defined]

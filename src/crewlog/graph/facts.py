@@ -239,10 +239,13 @@ class RunFacts:
         reads, logs = self.reads_of(agent, step), self.state.messages
         readable = [*reads, private_log(agent)]
         was: tuple[StepId, ...] = ()
+        after: tuple[int, ...] = ()
         if step is not None and item_of(step):
             readable.append(item_log(step))
             visit = self.state.frontier.get(visit_of(step))
-            was = visit.mapped.was if visit is not None and visit.mapped is not None else ()
+            if visit is not None and (mapped := visit.mapped) is not None:
+                was = mapped.was
+                after = mapped.after[item_of(step) - 1] if mapped.after else ()
         readable += (log for log in logs if agent in named_readers(log))
         heads = {
             log: logs[log].head
@@ -250,7 +253,7 @@ class RunFacts:
             if log in logs and may_read(agent, log, reads=reads, step=step).allowed
         }
         heads |= artifact_heads(self.plan, self.state, agent)
-        return View(heads=heads, was=was)
+        return View(heads=heads, was=was, after=after)
 
     def reads_of(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
         """The logs that an agent reads besides its own, in a step.

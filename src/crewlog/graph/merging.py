@@ -39,8 +39,8 @@ def put(run: RunFacts, fact: j.FlagSet | j.OutputSet, step: StepId | None = None
         return
     key, by, there = _there(run, fact)
     body = fact.body if isinstance(fact, j.OutputSet) else None
-    if fact.value is None and body is None and there is not None:
-        return  # null says nothing about what others have set
+    if fact.value is None and body is None:
+        return  # null says nothing, and is nothing that others would have to fit
     value = there.value if there is not None else None
     why = _why(fact.how, there, fact.value, body)
     if why:
@@ -103,6 +103,8 @@ def _there(run: RunFacts, fact: j.FlagSet | j.OutputSet) -> tuple[str, str, Outp
         value = run.state.flags.get(fact.flag)
         return fact.flag, fact.by, None if value is None else Output(value=value, position=0)
     found = run.state.agent_outputs.get(AgentName(fact.agent), {}).get(fact.key)
+    if found is not None and found.value is None and not found.bodies:
+        found = None
     return f"{fact.agent}.{fact.key}", fact.agent, found
 
 

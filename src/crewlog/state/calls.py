@@ -54,6 +54,9 @@ class View(Model):
     was: tuple[StepId, ...] = ()
     """Of an item's step: the names that its visit had before, where the run went back to it. What
     was said under them is its own."""
+    after: tuple[int, ...] = ()
+    """Of an item's step: the items of its visit that it waited for. What its agent said of them is
+    shown, as what somebody else said."""
 
     def without(self, which: Callable[[LogName], bool]) -> View:
         """The view without some logs."""

@@ -102,8 +102,6 @@ class Item(Model):
     """The logs whose readers may see it; empty: nobody said it, and it is not asked."""
     withheld: bool = False
     """Whether its agent may not see it: the activity says so, and does not look."""
-    after: tuple[int, ...] = ()
-    """The items that it waited for: what was said of them is shown."""
 
 
 class Mapped(Model):
@@ -146,21 +144,12 @@ class Mapped(Model):
 
     def item(self, number: int) -> Item:
         """The item of that number."""
-        of, after = self.of, self.after[number - 1] if self.after else ()
         if self.parts:
             part = self.parts[number - 1]
-            return Item(
-                number=number,
-                of=of,
-                value=part.value,
-                body=part.body,
-                logs=part.logs,
-                after=after,
-            )
+            return Item(number=number, of=self.of, value=part.value, body=part.body, logs=part.logs)
         if self.listed is not None:
-            return Item(number=number, of=of, listed=self.listed, logs=self.logs, after=after)
-        value = self.items[number - 1]
-        return Item(number=number, of=of, value=value, logs=self.logs, after=after)
+            return Item(number=number, of=self.of, listed=self.listed, logs=self.logs)
+        return Item(number=number, of=self.of, value=self.items[number - 1], logs=self.logs)
 
 
 class Usage(Model):

@@ -1,0 +1,44 @@
+"""A pool of two over five steps, and a turn of four tools: each by the least time that it can take.
+
+Every step is model, tool, model, and the tool sleeps. No order of the five can end sooner than half
+of what they sleep together, and in the order of the list they do where a step that is done makes
+room at once. In rounds of two they would take 6 s instead of 4.2.
+"""
+
+from __future__ import annotations
+
+from bench.cases import Bench
+from bench.crews import pool, together
+from bench.history import IS_STEP, events_of, makespan_ms, scheduled
+from bench.pairs import Figure, figure, rounds
+
+NAPS = (2.4, 1.2, 1.2, 1.8, 1.8)
+AT_ONCE = 2
+OPTIMUM = sum(NAPS) / AT_ONCE * 1000
+TOOLS = (2.4, 0.8, 1.6, 2.4)
+OF_MAKER = 2
+"""Model calls before the pool begins."""
+
+
+async def run(bench: Bench) -> list[Figure]:
+    """Both, in the same rounds."""
+    site = bench.site
+    pooled = await site.register(pool(NAPS, AT_ONCE))
+    turn = await site.register(together(TOOLS))
+
+    async def crew(name: str, before: int) -> float:
+        handle = await site.start_crew(name)
+        await handle.result()
+        events, is_step = await events_of(site, handle), IS_STEP["engine"]
+        return makespan_ms(events[scheduled(events, is_step)[before] :], is_step)
+
+    found = await rounds(
+        {"pool": lambda: crew(pooled, OF_MAKER), "turn": lambda: crew(turn, 0)},
+        bench.pairs,
+        told=bench.told("pool"),
+    )
+    longest = max(TOOLS) * 1000
+    return [
+        figure("pool_vs_optimum", [ms / OPTIMUM for ms in found["pool"]]),
+        figure("turn_tools_vs_longest", [ms / longest for ms in found["turn"]]),
+    ]
