@@ -25,8 +25,8 @@ class Sees(NamedTuple):
     """The logs that it reads besides its own."""
     barred: tuple[LogName, ...]
     """The crew's other logs."""
-    artifacts: tuple[str, ...] = ()
-    """The artifacts that it sees."""
+    artifacts: Mapping[str, Json]
+    """The artifacts that it sees, each with what it is before anybody changes it."""
 
 
 class Definitions:
@@ -109,12 +109,13 @@ def _sees(definition: CrewDefinition, agent: AgentName) -> Sees:
     agent_of(definition, agent)
     audiences = Audiences(definition)
     every = [*audiences.logs(), *(f"{PRIVATE}{name}" for name in definition.agents)]
-    seen = [name for name in definition.artifacts if agent in audiences.artifact_readers(name)]
-    hidden = [artifact_log(name) for name in definition.artifacts if name not in seen]
+    artifacts = definition.every_artifact
+    seen = [name for name in artifacts if agent in audiences.artifact_readers(name)]
+    hidden = [artifact_log(name) for name in artifacts if name not in seen]
     return Sees(
         tuple(LogName(log) for log in audiences.reads(agent)),
         (*(LogName(log) for log in every if audiences.no_reader(agent, log)), *hidden),
-        tuple(seen),
+        {name: artifacts[name].initial for name in seen},
     )
 
 

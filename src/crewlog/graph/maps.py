@@ -20,7 +20,7 @@ from typing import Any
 from crewlog.graph.facts import RunFacts, switched_off
 from crewlog.graph.plan import ASK_HUMAN, NEXT, SKIP, PlanNode
 from crewlog.graph.pools import NO_ORDER, Order, order_of, ready
-from crewlog.ids import AgentName, NodeName, StepId, item_of, item_step, visit_of
+from crewlog.ids import CREW, AgentName, NodeName, StepId, item_of, item_step, visit_of
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.model import FrontierEntry, Item, Mapped, Output
@@ -34,8 +34,6 @@ KEEPS_ERRORS = "keeps-errors-it-goes-on-without"
 """The patch of executions that keep the error of a step which they go on without."""
 ITEMS_WAIT = "items-wait-for-items"
 """The patch of executions in which items may wait for each other whatever their phase says."""
-CREW = "crew"
-"""Who tells of such an error."""
 TOLD = 500
 """Characters of it that are told."""
 
