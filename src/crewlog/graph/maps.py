@@ -21,6 +21,7 @@ from crewlog.graph.facts import RunFacts, switched_off
 from crewlog.graph.plan import ASK_HUMAN, NEXT, SKIP, PlanNode
 from crewlog.graph.pools import NO_ORDER, Order, order_of, ready
 from crewlog.ids import (
+    CREW,
     AgentName,
     NodeName,
     StepId,
@@ -41,8 +42,6 @@ KEEPS_ERRORS = "keeps-errors-it-goes-on-without"
 """The patch of executions that keep the error of a step which they go on without."""
 ITEMS_WAIT = "items-wait-for-items"
 """The patch of executions in which items may wait for each other whatever their phase says."""
-CREW = "crew"
-"""Who tells of such an error."""
 
 Completed = Callable[..., Awaitable[None]]
 """Completes a step as `Engine` does."""
