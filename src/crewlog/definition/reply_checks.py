@@ -54,6 +54,7 @@ def _reply(
     if "text" in reply_fields(reply):
         say = f"the reply of agent {name!r} has a field 'text', which is always its final message"
         yield Finding(path, say, "Choose another name for the field.")
+    yield from _tagged(name, agent, reply, (*path, "tagged"))
     if reply.fallback is not None and not faults:
         yield from _fallback(definition, name, reply, (*path, "fallback"))
 
@@ -86,6 +87,18 @@ def _form(name: str, reply: Reply, path: Path) -> Iterator[Finding]:
                 remedy = "A name is a letter and then at most 63 letters, digits, '_' or '-'."
                 place = (*path, "schema", "properties", str(key))  # pyright: ignore[reportUnknownArgumentType]
                 yield Finding(place, say, remedy, at="key", severity="warning")
+
+
+def _tagged(name: str, agent: AgentDefinition, reply: Reply, path: Path) -> Iterator[Finding]:
+    fields = reply_fields(reply)
+    for key in reply.tagged:
+        if key not in fields:
+            say = f"the reply of agent {name!r} has no field {key!r} to hand on"
+            yield Finding((*path, key), say, did_you_mean(key, fields, "Add it to its schema."))
+    if reply.tagged and agent.writes:
+        say = f"what {name!r} says has all items in it, and goes to {listed(agent.writes)}"
+        remedy = "Let it write to nobody: writes: []. What it hands on reaches others as inputs."
+        yield Finding(path, say, remedy, at="key", severity="warning")
 
 
 def _fallback(definition: CrewDefinition, name: str, reply: Reply, path: Path) -> Iterator[Finding]:
