@@ -10,12 +10,11 @@ from crewlog.definition.decisions import DecisionKind, find_decision, reply_fiel
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.json_schemas import unusable
 from crewlog.definition.model import AgentDefinition, CrewDefinition
-from crewlog.definition.reading import Form
+from crewlog.definition.reading import END, Form
 from crewlog.definition.replies import VALUE, Reply
 
 _LARGEST_FALLBACK = 2_000
 """Bytes of a fallback's JSON: every execution carries it."""
-_END = "end"
 
 
 def reply_findings(definition: CrewDefinition, places: Collection[str] = ()) -> Iterator[Finding]:
@@ -41,7 +40,7 @@ def _reply(
 ) -> Iterator[Finding]:
     faults = list(_form(name, reply, path))
     yield from faults
-    known = {*definition.agents, *places, _END}
+    known = {*definition.agents, *places, END}
     for i, each in enumerate(reply.among):
         if each not in known:
             say = f"agent {name!r} may decide for {each!r}, which is no agent and no phase"
