@@ -34,5 +34,5 @@ async def test_a_small_one_is_in_words_and_of_a_large_one_there_is_its_hash() ->
 
 
 def test_what_is_no_output_is_refused() -> None:
-    with pytest.raises(InvalidDefinition, match="shows 'a.steps', and there is no such output"):
+    with pytest.raises(InvalidDefinition, match=r"shows 'a.steps', and there is no such output"):
         plan_of(["a", {"ask": "So?", "shows": "a.steps"}])

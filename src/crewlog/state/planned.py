@@ -32,7 +32,7 @@ def planned(item: Json) -> Planned:
     pairs = cast("dict[str, Json]", item)
     what = _text(pairs, _WHAT)
     after = pairs.get("after")
-    waits = tuple(map(str, cast("list[Json]", after))) if isinstance(after, list) else ()
+    waits = tuple(map(str, after)) if isinstance(after, list) else ()  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return Planned(
         id=_text(pairs, ("id",)), who=_text(pairs, _WHO), what=what or _words(pairs), after=waits
     )
@@ -42,7 +42,7 @@ def value_words(value: Json) -> str:
     """A value in words: of a list a line for each item, `2. cart (backend, after prices): …`."""
     if not isinstance(value, list):
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
-    items = cast("list[Json]", value)
+    items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
     lines = [f"{number}. {_line(planned(item))}" for number, item in enumerate(items[:_MOST], 1)]
     more = len(items) - _MOST
     return "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])])
