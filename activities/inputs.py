@@ -20,13 +20,14 @@ from crewlog.authority.audiences import may_be_given
 from crewlog.definition.context import Input
 from crewlog.definition.context_checks import TEXT
 from crewlog.definition.model import AgentDefinition
+from crewlog.definition.replies import RESPONSE
 from crewlog.ids import AgentName, ContentHash, LogName
 from crewlog.model import Json
 from crewlog.state.calls import StepCall
 from crewlog.state.context import Given
 from crewlog.state.journal import Batch
 from crewlog.state.logs import message_of
-from crewlog.state.messages import message_from_json
+from crewlog.state.messages import is_message, message_from_json
 from crewlog.store.protocol import Store
 
 Values = list[tuple[Input, Json]]
@@ -126,7 +127,10 @@ def _value(given: Given, bodies: Mapping[ContentHash, Json]) -> tuple[Json, bool
     def of(value: Json, body: ContentHash | None) -> Json:
         if body is None:
             return value
-        return message_from_json(bodies[body]).text if said else bodies[body]
+        held = bodies[body]
+        # A reply's whole text is a message, unless its form has a field of that name.
+        whole = given.source.endswith(f".{RESPONSE}") and is_message(held)
+        return message_from_json(held).text if said or whole else held
 
     if given.parts:
         return [of(each.value, each.body) for each in given.parts], True
