@@ -269,7 +269,8 @@ def _change(
     log = artifact_log(name)
     head = task.view.heads.get(log)
     # Who does not see the artifact does not know whether anybody has changed it.
-    initial = crew.artifacts[name].initial if head is None and name in crew.artifacts else None
+    said = crew.every_artifact.get(name)
+    initial = said.initial if head is None and said is not None else None
     id_ = f"{task.step}/{task.call}"
     body = body_of(id_, task.agent, operations, initial)
     change = ArtifactChange(
@@ -290,14 +291,14 @@ def _change(
 
 def denied(crew: CrewDefinition, agent: str, changes: Iterable[ArtifactChange]) -> list[str]:
     """Why an agent may not change some of the artifacts; the run asks it again, and audits it."""
-    audiences = Audiences(crew)
+    audiences, every = Audiences(crew), crew.every_artifact
     decisions = (
         check_artifact(
             "change",
             agent,
             each.artifact,
-            audiences.artifact_writers(each.artifact) if each.artifact in crew.artifacts else (),
-            known=each.artifact in crew.artifacts,
+            audiences.artifact_writers(each.artifact) if each.artifact in every else (),
+            known=each.artifact in every,
         )
         for each in changes
     )

@@ -1,4 +1,4 @@
-"""The tools that every crew has: `set_flag` and `set_output`; and those of a memory.
+"""The tools that every crew has, `set_flag` and `set_output`, and those of memory and notes.
 
 They are tools like any other, limited to what their agent declares; what they return is a
 `Command`, and the run applies it after its own check.
@@ -17,7 +17,9 @@ from pydantic import BaseModel, Field, WithJsonSchema, create_model
 
 from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.recent import Recent
+from crewlog.activities.scratch_tools import scratch_tool
 from crewlog.activities.tools import Tool, make_tool
+from crewlog.definition.artifacts import SCRATCH_TOOLS, Scratch
 from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition
 from crewlog.ids import AgentName, ToolName
 from crewlog.model import Json
@@ -59,12 +61,19 @@ class BuiltIn:
         if name in MEMORY_TOOLS:
             return None if self._memory is None else self._memory.tool(name, crew, who)
         agent = crew.agents[who]
+        if name in SCRATCH_TOOLS:
+            return None if agent.scratch is None else self._scratch(name, who, agent.scratch)
         names = {SET_FLAG: agent.writes_flags, SET_OUTPUT: agent.outputs}.get(name, ())
         if not names:
             return None
         key = (name, names)
         make = _set_flag if name == SET_FLAG else _set_output
         return self._tools.get(key) or self._tools.put(key, make_tool(make(names)))
+
+    def _scratch(self, name: ToolName, who: AgentName, bounds: Scratch) -> Tool:
+        key = (name, (who, str(bounds.most), str(bounds.longest)))
+        found = self._tools.get(key)
+        return found or self._tools.put(key, make_tool(scratch_tool(name, who, bounds)))
 
 
 def _set_flag(flags: Sequence[str]) -> StructuredTool:

@@ -11,7 +11,7 @@ from crewlog.definition.expand import expand
 from crewlog.definition.model import AgentDefinition, AgentPhase, CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.definition.reading import Form
-from crewlog.definition.reply_checks import reply_findings
+from crewlog.definition.reply_checks import form_findings
 from crewlog.errors import InternalError, InvalidDefinition
 from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log, node_of
 from crewlog.model import Json
@@ -25,8 +25,8 @@ class Sees(NamedTuple):
     """The logs that it reads besides its own."""
     barred: tuple[LogName, ...]
     """The crew's other logs."""
-    artifacts: tuple[str, ...] = ()
-    """The artifacts that it sees."""
+    artifacts: Mapping[str, Json]
+    """The artifacts that it sees, each with what it is before anybody changes it."""
 
 
 class Definitions:
@@ -82,10 +82,8 @@ class Definitions:
         found = self._forms.get((hash_, agent))
         if found is None:
             found = Form.of(crew, agent)
-            lacks = [each for each in reply_findings(crew) if each.path[:2] == ("agents", agent)]
-            errors = [each.diagnostic() for each in lacks if each.path[3:] == ("decision",)]
-            if errors:
-                raise InvalidDefinition(errors)
+            if missing := [each.diagnostic() for each in form_findings(agent, found.reply)]:
+                raise InvalidDefinition(missing)
             self._forms.put((hash_, agent), found)
         return found
 
@@ -109,12 +107,13 @@ def _sees(definition: CrewDefinition, agent: AgentName) -> Sees:
     agent_of(definition, agent)
     audiences = Audiences(definition)
     every = [*audiences.logs(), *(f"{PRIVATE}{name}" for name in definition.agents)]
-    seen = [name for name in definition.artifacts if agent in audiences.artifact_readers(name)]
-    hidden = [artifact_log(name) for name in definition.artifacts if name not in seen]
+    artifacts = definition.every_artifact
+    seen = [name for name in artifacts if agent in audiences.artifact_readers(name)]
+    hidden = [artifact_log(name) for name in artifacts if name not in seen]
     return Sees(
         tuple(LogName(log) for log in audiences.reads(agent)),
         (*(LogName(log) for log in every if audiences.no_reader(agent, log)), *hidden),
-        tuple(seen),
+        {name: artifacts[name].initial for name in seen},
     )
 
 

@@ -83,20 +83,18 @@ class Sight:
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
-        crew = await self._definitions.get(task.definition)
-        if not crew.artifacts:
-            return {}
         sees = await self._definitions.sees(task.definition, task.agent)
         view = task.view.without(lambda log: not is_artifact(log))
         for log in view.heads:
             name = log.removeprefix(ARTIFACT)
             allowed = (task.agent,) if name in sees.artifacts else ()
-            decision = check_artifact(
-                "see", task.agent, name, allowed, known=name in crew.artifacts
-            )
-            _check(task, decision, log)
-        initial = {name: crew.artifacts[name].initial for name in sees.artifacts}
-        return await self._artifacts.read(task.run, view, task.batch, initial, barred=sees.barred)
+            known = name in sees.artifacts or log in sees.barred
+            _check(task, check_artifact("see", task.agent, name, allowed, known=known), log)
+        if not sees.artifacts:
+            return {}
+        return await self._artifacts.read(
+            task.run, view, task.batch, sees.artifacts, barred=sees.barred
+        )
 
     async def windowed(self, task: StepCall, window: Window, *, script: bool) -> Cut:
         """What a window shows of the messages that a call's agent sees; see `transcript`.

@@ -222,3 +222,39 @@ async def test_a_deleted_run_leaves_nothing_of_its_artifacts(crews: Site) -> Non
     assert kept == 0
     with pytest.raises(StoreIncomplete):
         await crews.store.read_log(state.messages[artifact_log("workflow")].head)
+
+
+@covers("C44")
+async def test_scratch_notes_are_bounded_and_shown_to_who_made_them_alone(crews: Site) -> None:
+    def note(*texts: str) -> dict[str, Any]:
+        return calls(*(("note", {"text": text}) for text in texts))
+
+    agents = {
+        "a": [
+            note(f"one {MARK}"),
+            note("two", "three"),
+            note("x" * 21),
+            calls(("notes", {})),
+            note("four"),
+            {"text": "done"},
+        ],
+        "b": [calls(("notes", {})), {"text": "done"}],
+        "c": [calls(("look", {"artifact": "a.notes"}), ("notes", {})), {"text": "done"}],
+    }
+    rules = {name: {"scratch": {"most": 2, "longest": 20}} for name in ("a", "b")}
+    run, result = await crews.finish(crew(crews, agents, rules=rules))
+    assert result.status == "completed"
+    assert "workflow" in result.artifacts
+    assert "a.notes" not in result.artifacts
+    a = prompts(crews, run, "a")
+    assert "Noted: 1 of at most 2 notes." in a[1]
+    assert "at most 20 characters" in a[3]
+    assert a[4].endswith('oldest first:\\n1. (a) two\\n2. (a) three", "name": "notes"}]')
+    assert "You have made no notes" in prompts(crews, run, "b")[1]
+    refused = prompts(crews, run, "c")[1]
+    assert "'c' sees no artifact 'a.notes'" in refused
+    assert "You may not use" in refused or "Refused" in refused
+    others = [p for p in crews.prompted(run) if p["agent"] != "a"]
+    assert MARK not in json.dumps(others)
+    kept = (await run.artifact("a.notes")).content
+    assert [each["text"] for each in kept] == ["three", "four"]

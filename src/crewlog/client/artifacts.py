@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from crewlog.definition.artifacts import ArtifactDefinition
+from crewlog.definition.artifacts import NOTES, ArtifactDefinition
 from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import StoreIncomplete, UsageError
@@ -95,7 +95,8 @@ async def artifacts_of(
                 remedy=f"It has: {', '.join(known) or 'none'}.",
             )
     found: list[ArtifactView] = []
-    for name in names if names is not None else known:
+    # Agents' notes are theirs: they are shown where they are asked for.
+    for name in names if names is not None else (k for k in known if not k.endswith(NOTES)):
         content = await _content(store, state, name, defined, tails)
         found.append(_view(name, state.position, content, defined))
     return found
@@ -128,7 +129,7 @@ _Tails = dict[LogName, tuple[ContentHash | None, list[MessageRef]]]
 async def _defined(store: Store, state: CrewState) -> _Defined:
     if not state.definition:  # a prompt, of which no crew is made yet
         return {}
-    return CrewDefinition.from_json(await store.get_definition(state.definition)).artifacts
+    return CrewDefinition.from_json(await store.get_definition(state.definition)).every_artifact
 
 
 async def _state(run: _Reads, store: Store, position: int | None) -> tuple[CrewState, _Tails]:

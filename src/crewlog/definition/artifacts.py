@@ -35,3 +35,15 @@ class Scratch(Model):
 
 SCRATCH_TOOLS = ("note", "notes")
 """The tools of agents that have scratch notes."""
+NOTES = ".notes"
+"""What stands behind an agent's name in the name of its notes' artifact; none can be defined so."""
+
+
+def notes_of(agent: str) -> str:
+    """The artifact that an agent's scratch notes are: a list, which nobody else sees or changes."""
+    return f"{agent}{NOTES}"
+
+
+def notes_artifact(agent: str) -> ArtifactDefinition:
+    """What is said of it."""
+    return ArtifactDefinition(initial=[], readers=(agent,), writers=(agent,))

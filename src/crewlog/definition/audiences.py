@@ -71,11 +71,11 @@ class Audiences:
 
     def artifact_readers(self, name: str) -> tuple[str, ...]:
         """The agents that see an artifact: all of them, where it does not say which."""
-        return self._of_artifact(self._crew.artifacts[name].readers)
+        return self._of_artifact(self._crew.every_artifact[name].readers)
 
     def artifact_writers(self, name: str) -> tuple[str, ...]:
         """The agents that may change an artifact."""
-        return self._of_artifact(self._crew.artifacts[name].writers)
+        return self._of_artifact(self._crew.every_artifact[name].writers)
 
     def _of_artifact(self, named: tuple[str, ...] | None) -> tuple[str, ...]:
         every = tuple(self._crew.agents)

@@ -27,7 +27,13 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from crewlog.definition.artifacts import ArtifactDefinition, Scratch
+from crewlog.definition.artifacts import (
+    SCRATCH_TOOLS,
+    ArtifactDefinition,
+    Scratch,
+    notes_artifact,
+    notes_of,
+)
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
 from crewlog.definition.context import InputOrSource, WindowOrNumber
 from crewlog.definition.doing import Does
@@ -817,8 +823,20 @@ class CrewDefinition(Model):
 
     @property
     def callable_tools(self) -> tuple[str, ...]:
-        """The tools that permissions may name: its own, and those of its memory."""
-        return (*self.tools, *(MEMORY_TOOLS if self.memory is not None else ()))
+        """The tools that permissions may name: its own, those of its memory and of notes."""
+        scratch = any(agent.scratch is not None for agent in self.agents.values())
+        memory = MEMORY_TOOLS if self.memory is not None else ()
+        return (*self.tools, *memory, *(SCRATCH_TOOLS if scratch else ()))
+
+    @property
+    def every_artifact(self) -> dict[str, ArtifactDefinition]:
+        """The artifacts that it defines, and those that its agents' scratch notes are."""
+        own = {
+            notes_of(name): notes_artifact(name)
+            for name, agent in self.agents.items()
+            if agent.scratch is not None
+        }
+        return {**self.artifacts, **own} if own else self.artifacts
 
     @model_validator(mode="after")
     def _selected(self) -> Self:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.artifact_checks import artifact_findings
+from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.audience_checks import audience_findings, log_findings
 from crewlog.definition.conditions import Condition, facts_in
 from crewlog.definition.context_checks import context_findings, summary_models
@@ -262,6 +263,9 @@ def _tools(
                 way = tool.removeprefix("memory_")
                 say = f"agent {name!r} lists {tool!r}, which comes by itself with 'memory:'"
                 yield Finding(path, say, f"Give it a scope under 'memory.{way}' instead.")
+            elif tool in SCRATCH_TOOLS and tool not in tools and agent.scratch is not None:
+                say = f"agent {name!r} lists {tool!r}, which comes by itself with 'scratch:'"
+                yield Finding(path, say, "Leave it out here.")
             elif tool not in tools:
                 say = f"agent {name!r} uses the tool {tool!r}, which is not defined."
                 yield Finding(path, say, f"{did_you_mean(tool, tools)} {_WHERE_TOOLS}".strip())

@@ -16,12 +16,14 @@ from crewlog.authority.permissions import (
     ruling_of,
 )
 from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
+from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import Condition, holds
 from crewlog.definition.context import WHOLE
 from crewlog.definition.quotas import quota_of
 from crewlog.graph.artifacts import artifact_heads
 from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
+    CREW,
     PUBLIC,
     AgentName,
     FlagName,
@@ -116,7 +118,7 @@ class RunFacts:
         body = message_body(text, by=by, message_id=message_id)
         logs = to if isinstance(to, tuple) else (to,)
         ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
-        asks = self.wants_request(logs)
+        asks = by != CREW and self.wants_request(logs)
         self.record(j.MessageAdded, ref=ref, by=by, command=command, asks=asks)
 
     def wants_request(self, logs: Collection[LogName]) -> bool:
@@ -316,7 +318,7 @@ class RunFacts:
             above = self.plan.agents.get(parent)
             offered = above.tools if above is not None else ()
             # What everybody may set is the agent's own business: its flags and its outputs.
-            if tool not in EVERY_CREW_HAS:
+            if tool not in EVERY_CREW_HAS and not (rules.scratch and tool in SCRATCH_TOOLS):
                 decision = bounded(decision, self._check(parent, tool, offered, counted))
         return decision
 

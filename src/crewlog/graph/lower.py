@@ -14,6 +14,7 @@ from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.authority.rules import rule_words
 from crewlog.authority.rules import rules_of as call_rules
 from crewlog.definition.agent_outputs import outputs_of
+from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.audiences import Audiences
 from crewlog.definition.conditions import (
     AllOf,
@@ -120,6 +121,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
         tools={
             **{ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
             **_memory_rules(definition),
+            **_scratch_rules(definition),
         },
         permissions=_agents_by_tool(definition.permissions),
         approvals=_agents_by_tool(approvals_of(definition)),
@@ -154,7 +156,7 @@ def _artifacts(definition: CrewDefinition, audiences: Audiences) -> dict[str, Ar
 
     return {
         name: ArtifactRules(readers=agents(said.readers), writers=agents(said.writers))
-        for name, said in definition.artifacts.items()
+        for name, said in definition.every_artifact.items()
     }
 
 
@@ -222,6 +224,8 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         tools.append("set_flag")
     if agent.outputs:
         tools.append("set_output")
+    if agent.scratch is not None:
+        tools += SCRATCH_TOOLS
     if definition.memory is not None:
         tools += [
             f"memory_{way}" for way in WAYS if memory_scopes(definition, AgentName(name), way)
@@ -244,6 +248,7 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         ask_below=agent.ask_below,
         inputs=tuple(dict.fromkeys(each.from_ for each in agent.inputs)),
         enabled=agent.enabled,
+        scratch=agent.scratch is not None,
         within=tuple(AgentName(each) for each in ancestors(definition, name)),
         does=agent.does,
         in_order=agent.in_order,
@@ -287,6 +292,13 @@ def _memory_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:
         ToolName(name): ToolRules(effects=effects, repeat="safe")
         for name, effects in zip(MEMORY_TOOLS, WAYS, strict=True)
     }
+
+
+def _scratch_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:
+    """The rules of the tools of scratch notes: what is noted counts once, by the journal."""
+    if all(agent.scratch is None for agent in definition.agents.values()):
+        return {}
+    return {ToolName(name): ToolRules(effects="read", repeat="safe") for name in SCRATCH_TOOLS}
 
 
 def _tool_rules(tool: ToolDefinition) -> ToolRules:

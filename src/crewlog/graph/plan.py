@@ -213,6 +213,8 @@ class AgentRules(Model):
     """People are asked before a turn is over whose `confidence` is lower."""
     enabled: bool = True
     """Whether its nodes run; else they are skipped."""
+    scratch: bool = False
+    """Whether it makes scratch notes: those are its own affair, whoever it works for."""
     inputs: tuple[str, ...] = ()
     """What it is shown of the run whatever it reads: the sources, once each."""
     within: tuple[AgentName, ...] = ()
