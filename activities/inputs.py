@@ -122,15 +122,14 @@ def _bodies(given: Given) -> Iterator[ContentHash]:
 
 def _value(given: Given, bodies: Mapping[ContentHash, Json]) -> tuple[Json, bool]:
     """The value of an input, and whether it has one."""
-    said = given.source == "input" or given.source.endswith(f".{TEXT}")
+    said = given.source == "input" or given.source.endswith((f".{TEXT}", f".{RESPONSE}"))
 
     def of(value: Json, body: ContentHash | None) -> Json:
         if body is None:
             return value
         held = bodies[body]
-        # A reply's whole text is a message, unless its form has a field of that name.
-        whole = given.source.endswith(f".{RESPONSE}") and is_message(held)
-        return message_from_json(held).text if said or whole else held
+        # People may have put a text there that nobody said as a message.
+        return message_from_json(held).text if said and is_message(held) else held
 
     if given.parts:
         return [of(each.value, each.body) for each in given.parts], True
