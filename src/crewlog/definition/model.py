@@ -835,7 +835,7 @@ class CrewDefinition(Model):
     def every_artifact(self) -> dict[str, ArtifactDefinition]:
         """The artifacts that it defines, and those that its agents' scratch notes are."""
         own = {
-            notes_of(name): notes_artifact(name)
+            notes_of(name): notes_artifact(name, agent.scratch)
             for name, agent in self.agents.items()
             if agent.scratch is not None
         }
