@@ -16,6 +16,7 @@ from crewlog.activities.contexts import Context, Contexts
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
+from crewlog.activities.inputs import Inputs
 from crewlog.activities.keep import keep, keep_all
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.models import ModelFactory
@@ -73,7 +74,9 @@ class ModelCalls:
         self._registry = registry
         self._built_in = built_in
         self._sight = Sight(store, definitions, hydrator, artifacts)
-        self._context = Contexts(self._sight, Summaries(store, models))
+        self._context = Contexts(
+            self._sight, Inputs(store, definitions, self._sight), Summaries(store, models)
+        )
         self._silent: Recent[str, bool] = Recent(256)
         """Models that gave no reply in pieces."""
         self._formats = Formats()

@@ -48,6 +48,7 @@ from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.doing import with_outputs
 from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
+from crewlog.activities.inputs import Inputs, Values, declared, tool_inputs
 from crewlog.activities.keep import keep
 from crewlog.activities.reaching import reach_fault
 from crewlog.activities.rulings import (
@@ -69,7 +70,7 @@ from crewlog.activities.writing import append
 from crewlog.authority.rules import must_ask
 from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
-from crewlog.definition.model import CrewDefinition, ToolDefinition
+from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
 from crewlog.errors import (
     CrewlogError,
     InternalError,
@@ -128,6 +129,13 @@ class _Context:
     crew: CrewDefinition
     seen: dict[str, Content] = field(default_factory=dict[str, Content])
     """The artifacts that the agent sees, as of the call's view."""
+    inputs: Values = field(default_factory=list)
+    """The agent's inputs that are set."""
+
+    @property
+    def agent(self) -> AgentDefinition:
+        """The agent that calls."""
+        return agent_of(self.crew, self.task.agent)
 
 
 class ToolCalls:
@@ -161,6 +169,7 @@ class ToolCalls:
         self._workspace = workspace
         self._runner = ToolRunner()
         self._sight = Sight(store, definitions, hydrator, artifacts)
+        self._inputs = Inputs(store, definitions, self._sight)
 
     async def run(self, task: CallTool, pulse: Pulse, effect: Effect) -> ToolResult:
         """Makes the call and stores its answer."""
@@ -297,6 +306,7 @@ class ToolCalls:
         if context.tool.reads_state:
             state["messages"] = await self._sight.transcript(task, complete=False)
         context.seen = await self._sight.artifacts(task)
+        context.inputs = await self._inputs.values(task, context.agent)
         call = self._call(context, pulse)
         for reference in context.definition.secrets.values():
             resolve(reference)  # what is missing is found before the call begins
@@ -350,6 +360,8 @@ class ToolCalls:
             hosts=context.definition.hosts,
             secrets=context.definition.secrets,
             artifacts={name: content.value for name, content in context.seen.items()},
+            inputs=tool_inputs(context.inputs),
+            declared=declared(context.agent),
             beat=pulse.beat,
             stop=threading.Event(),
         )

@@ -1,14 +1,16 @@
-"""What a model is shown of its agent's transcript: all of it, or what a window leaves of it."""
+"""What a model is shown: its agent's transcript, or what a window leaves of it, and its inputs."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from langchain_core.messages import BaseMessage
 
+from crewlog.activities.inputs import Inputs, block_of
+from crewlog.activities.render import before_turn
 from crewlog.activities.sight import Sight
-from crewlog.activities.summaries import Summaries, Summary, block_of, extract, settings_of
+from crewlog.activities.summaries import Summaries, Summary, extract, settings_of, summed_up
 from crewlog.activities.windows import Covered
 from crewlog.definition.context import Window
 from crewlog.definition.context_checks import window_of
@@ -39,17 +41,19 @@ class Contexts:
 
     Args:
         sight: Reads for agents.
+        inputs: Reads what agents declare.
         summaries: Makes summaries.
     """
 
-    def __init__(self, sight: Sight, summaries: Summaries) -> None:
+    def __init__(self, sight: Sight, inputs: Inputs, summaries: Summaries) -> None:
         self._sight = sight
+        self._inputs = inputs
         self._summaries = summaries
 
     async def of(
         self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition, model: str
     ) -> Context:
-        """What a call's model is shown of the transcript.
+        """What a call's model is shown before its item.
 
         Args:
             task: The call.
@@ -62,6 +66,15 @@ class Contexts:
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
+        found = await self._windowed(task, crew, agent, model)
+        if (given := block_of(await self._inputs.values(task, agent))) is None:
+            return found
+        shown = before_turn(found.transcript, given, task.step, task.view.was)
+        return replace(found, transcript=shown)
+
+    async def _windowed(
+        self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition, model: str
+    ) -> Context:
         window = window_of(crew, agent)
         if window is None:
             return Context(await self._sight.transcript(task))
@@ -70,7 +83,7 @@ class Contexts:
             return Context(cut.shown)
         found = await self._texts(task, cut.covered, window, agent)
         texts = [(each.log, summary.text) for each, summary in zip(cut.covered, found, strict=True)]
-        shown = [block_of(texts, cut.gap), *cut.shown] if texts or cut.gap else cut.shown
+        shown = [summed_up(texts, cut.gap), *cut.shown] if texts or cut.gap else cut.shown
         used = sum((each.usage for each in found), _NOTHING)
         told = Windowed(
             left_out=cut.left_out,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
+from temporalio import activity
 
 from crewlog.activities.recent import Recent
 from crewlog.content import scrubbed
@@ -80,7 +81,9 @@ class Formats:
         """What a request says besides; empty where the service is not asked for the form."""
         prefix = model.partition(":")[0]
         extra = agent.model_settings.get("extra_body")
-        if prefix not in _SERVICES or tools or self._without.get(model):
+        # A service may fail of the form itself: another try is without.
+        again = activity.info().attempt > 1
+        if prefix not in _SERVICES or tools or again or self._without.get(model):
             return {}
         if "response_format" in agent.model_settings or not isinstance(extra, dict | None):
             return {}

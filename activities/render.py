@@ -22,7 +22,7 @@ from langchain_core.messages import (
 )
 
 from crewlog.definition.model import AgentDefinition
-from crewlog.ids import AgentName, ContentHash, StepId, item_of, item_step, visit_of
+from crewlog.ids import CREW, AgentName, ContentHash, StepId, item_of, item_step, visit_of
 
 LONGEST = 200_000
 """Characters of a message that a model is shown; the log keeps all of them."""
@@ -125,7 +125,7 @@ class Transcript:
             self._answer(message)
             self.spots.joins(position, self._asked[message.tool_call_id])
         else:
-            if isinstance(message, HumanMessage):
+            if isinstance(message, HumanMessage) and message.name != CREW:
                 self.spots.people.append(len(self._groups))
             quote = self._quotes.get(body) or quoted(message)
             if quote is not message:
@@ -201,13 +201,23 @@ def with_item(
     transcript: Sequence[BaseMessage], item: str, step: StepId, was: Sequence[StepId] = ()
 ) -> list[BaseMessage]:
     """The transcript with the step's item, right before what the agent has said about it."""
+    return before_turn(transcript, shortened(HumanMessage(item)), step, was)
+
+
+def before_turn(
+    transcript: Sequence[BaseMessage],
+    message: BaseMessage,
+    step: StepId,
+    was: Sequence[StepId] = (),
+) -> list[BaseMessage]:
+    """The transcript with a message right before what the agent has said in a step."""
 
     def own(message: BaseMessage) -> bool:
         said_in = step_of(message)
         return said_in is not None and _as_now(said_in, step, was) == step
 
     at = next((i for i, m in enumerate(transcript) if own(m)), len(transcript))
-    return [*transcript[:at], shortened(HumanMessage(item)), *transcript[at:]]
+    return [*transcript[:at], message, *transcript[at:]]
 
 
 def call_ids(message: AIMessage) -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -255,7 +255,7 @@ def _question(so_far: str, said: Sequence[BaseMessage]) -> str:
     return f"Minutes so far:\n{so_far or 'none'}\n\nSaid since:\n{lines}"
 
 
-def block_of(texts: Sequence[tuple[str, str]], gap: Sequence[BaseMessage]) -> HumanMessage:
+def summed_up(texts: Sequence[tuple[str, str]], gap: Sequence[BaseMessage]) -> HumanMessage:
     """What stands for all that a window leaves out.
 
     Args:
@@ -274,4 +274,4 @@ INTRODUCTION = "What was said before, in short:"
 
 def settings_of(given: Mapping[str, Json]) -> dict[str, Json]:
     """What of an agent's settings also holds for whoever sums up: how a service is reached."""
-    return {key: cast("Json", given[key]) for key in ("api_key", "base_url") if key in given}
+    return {key: given[key] for key in ("api_key", "base_url") if key in given}

@@ -217,20 +217,19 @@ def _coverage(
     """The beginnings that summaries stand for, and the groups before `start` that none covers."""
     spots = transcript.spots
     end = spots.first[start] if start < len(transcript) else spots.first[-1] + 1
-    end_covered = min(end, *spots.hidden[:1])
+    end = min(end, *spots.hidden[:1]) if spots.hidden else end
     covered: list[Covered] = []
     for log in sorted(logs, key=lambda name: (name != "public", name)):
         found = logs[log]
-        before = bisect_left(found.chain, (end_covered,), 0, found.length)
+        before = bisect_left(found.chain, (end,), 0, found.length)
         if length := before - before % CHUNK:
             covered.append(Covered(log, found.chain, length, messages))
     ends = {each.log: each.length for each in covered}
+    # A group's results may come late, after the first message that is shown.
     open_positions = {
         position
         for name, log in logs.items()
-        for position, _ in log.chain[
-            ends.get(name, 0) : bisect_left(log.chain, (end,), 0, log.length)
-        ]
+        for position, _ in log.chain[ends.get(name, 0) : log.length]
     }
     uncovered = {
         spots.of[position]

@@ -103,3 +103,5 @@ ARTIFACT = "artifact:"
 READERS = "readers:"
 """Names of logs that begin so go on with the agents that read them, and nobody else does."""
 PUBLIC = LogName("public")
+CREW = "crew"
+"""Who speaks where it is neither people nor an agent: a run that tells of an error."""

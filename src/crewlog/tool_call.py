@@ -73,6 +73,10 @@ class ToolCall:
     artifacts: Mapping[str, Json] = field(default_factory=dict[str, Json], repr=False)
     """The artifacts that the agent sees, as they were when the call was made. Read them by
     `artifact`: what is here is shared."""
+    inputs: Mapping[str, Json] = field(default_factory=dict[str, Json], repr=False)
+    """The values of the agent's `inputs`, by what they are called and by their sources."""
+    declared: tuple[str, ...] = ()
+    """What its `inputs` are called, set or not."""
     beat: Callable[..., None] = field(default=_no_heartbeat, repr=False, compare=False)
     """Who is told of heartbeats."""
     stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
@@ -129,6 +133,23 @@ class ToolCall:
                 f"the artifact {name!r} has nothing at {path!r}: {why}",
                 remedy="Look at the whole first: artifact(name).",
             ) from None
+
+    def input(self, name: str) -> Json:
+        """A copy of one of the agent's `inputs`, as it was when the call was made.
+
+        Args:
+            name: What it is called: its `as`, or its source. None where it is not set, or is not
+                for the agent.
+
+        Raises:
+            ToolFailed: the agent declares no such input.
+        """
+        if name not in self.declared:
+            raise ToolFailed(
+                f"{self.agent!r} declares no input {name!r}",
+                remedy=f"It declares: {', '.join(self.declared) or 'none'}.",
+            )
+        return json.loads(json.dumps(self.inputs.get(name)))
 
     def resolve(self, relative: str | Path) -> Path:
         """The absolute path of a file in the workspace, whether it exists or not.

@@ -11,7 +11,7 @@ import copy
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.changing import accept, consider, swap
 from crewlog.graph.engine import Engine, Order
+from crewlog.graph.inputs import inputs_of
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.rewinding import fork, roll_back
@@ -135,7 +136,13 @@ def some(rng: random.Random, of: Sequence[str], least: int = 0) -> list[str]:
     return rng.sample(list(of), rng.randint(least, min(3, len(of))))
 
 
-def random_crew(rng: random.Random, flow: list[Any] | None = None) -> tuple[Layout, CrewDefinition]:
+More = Callable[[Layout, dict[str, Any]], None]
+"""Adds something to a crew that is being made: to its layout, and to its data."""
+
+
+def random_crew(
+    rng: random.Random, flow: list[Any] | None = None, more: More | None = None
+) -> tuple[Layout, CrewDefinition]:
     """A crew with random audiences, of a given flow or a random one."""
     while True:
         names = NAMES if flow is None else tuple(dict.fromkeys(_agents(flow)))
@@ -159,12 +166,15 @@ def random_crew(rng: random.Random, flow: list[Any] | None = None) -> tuple[Layo
             }
         }
         data["approvals"] = rng.choice([{}, {}, {"look": None}])
+        if more is not None:
+            more(layout, data)
         try:
             return layout, load_data(data)
         except InvalidDefinition as error:
             # The one thing that the generator does not know: which items an agent may see.
             faults = [each for each in error.diagnostics if each.severity == "error"]
-            if not all("may not see" in each.message for each in faults):
+            known = ("may not see", "is to be shown")
+            if not all(any(say in each.message for say in known) for each in faults):
                 raise
 
 
@@ -210,6 +220,8 @@ class _Model:
 
     async def ainvoke(self, said: Any, config: Any) -> AIMessage:
         about = config["metadata"]
+        if about["agent"] == "summary":
+            return AIMessage(self._world.sum_up(said))
         self._world.look(
             about["agent"], about["step"], repr(said) + repr(self._schemas), whole=True
         )
@@ -261,6 +273,7 @@ class World:
     rng: random.Random
     worker: Worker
     changes: bool = True
+    more: More | None = None
     layout: Layout = field(default_factory=dict[str, Any])
     canaries: dict[int, Canary] = field(default_factory=dict[int, Canary])
     leaks: list[Leak] = field(default_factory=list[Leak])
@@ -301,16 +314,24 @@ class World:
         found = {int(mark) for mark in MARK.findall(text)}
         for mark in sorted(found):
             canary = self.canaries[mark]
-            # An item of a public list is for whom the flow gives it to.
-            public = canary.kind in ("output", "edited") and "public" in canary.logs
-            if not self._is_for(agent, canary) and not (public and item_of(StepId(step))):
+            if not self._is_for(agent, canary) and not self.is_given(agent, step, canary):
                 self.leaks.append(Leak("shown", agent, step, mark, canary))
         left = visit_of(step) in self.engine.plan.left  # type: ignore[arg-type]
-        if not whole or left or item_of(step):  # type: ignore[arg-type]
+        if not whole or left or item_of(step) or self.more:  # type: ignore[arg-type]
             return
         for mark, canary in self.canaries.items():
             if canary.said and mark not in found and self._in_logs(agent, canary):
                 self.leaks.append(Leak("missing", agent, step, mark, canary))
+
+    def is_given(self, agent: str, step: str, canary: Canary) -> bool:
+        """Whether an agent is shown something though it reads no log with it."""
+        # An item of a public list is for whom the flow gives it to.
+        public = canary.kind in ("output", "edited") and "public" in canary.logs
+        return public and bool(item_of(StepId(step)))
+
+    def shares(self, agent: str) -> list[str]:
+        """The logs whose readers may see an agent's outputs."""
+        return list(self.of(agent)["agents"][agent]["writes"])
 
     def _in_logs(self, agent: str, canary: Canary) -> bool:
         return any(reads(self.of(agent), agent, log) for log in canary.logs)
@@ -333,6 +354,11 @@ class World:
             filled = await self.worker.activities._batches.filled(_sent(task))  # pyright: ignore
             sight = self.worker.activities._models._sight  # pyright: ignore
             self.look(agent, task.step, repr(await sight.transcript(filled)), whole=True)
+
+    def sum_up(self, said: Any) -> str:
+        """A summary that keeps nothing to itself."""
+        self.count("summaries")
+        return " ".join(dict.fromkeys(f"<<{mark}>>" for mark in MARK.findall(repr(said))))
 
     # -- what agents say -------------------------------------------------------------------------
 
@@ -369,7 +395,7 @@ class World:
     # -- the engine's side ---------------------------------------------------------------------
 
     async def begin(self, number: int) -> None:
-        self.layout, definition = random_crew(self.rng)
+        self.layout, definition = random_crew(self.rng, more=self.more)
         await self.store.put_definition(definition.to_json())
         self.engine = await Engine.begin(
             lower(definition),
@@ -424,6 +450,7 @@ class World:
             "view": pack_view(engine.view(order.agent, order.step), batch),
             "batch": batch,
             "attempt": call.attempt,
+            "inputs": inputs_of(engine, order.agent, order.step),
         }
         env = ActivityEnvironment()
         if call.tool is None:
@@ -449,7 +476,13 @@ class World:
         engine, agent = self.engine, str(order.agent)
         engine.at += 1
         if isinstance(result, ApplicationError):
-            # The error may have a canary of the model's: it is for people.
+            # The error may have a canary of the model's: it is for people. Where the run goes on
+            # without it, it is told to who reads what its agent writes.
+            goes_on = engine.rules_of(order.agent, order.step).on_error == "continue"
+            writes = tuple(self.of(agent)["agents"][agent]["writes"])
+            for mark in map(int, MARK.findall(result.message)):
+                if goes_on:
+                    self.canaries[mark] = Canary(writes, agent, "failure")
             await engine.call_failed(order.step, order.call.call, result.message, str(result.type))
             return
         if result.journaled:
@@ -463,13 +496,13 @@ class World:
                 said = visit_of(order.step) not in engine.plan.left
                 self.canaries[mark] = Canary(tuple(writes), agent, "said", said=said)
             if there and canary.kind == "output" and isinstance(result, ToolResult):
-                self.canaries[mark] = Canary(tuple(writes), agent, "output")
+                self.canaries[mark] = Canary(tuple(self.shares(agent)), agent, "output")
         if isinstance(result, ModelResult):
             await engine.turns.model_replied(order.step, order.call.call, result)
         else:
             for output in result.outputs:
                 for mark in map(int, MARK.findall(json.dumps([output.value, output.content]))):
-                    self.canaries[mark] = Canary(tuple(writes), agent, "output")
+                    self.canaries[mark] = Canary(tuple(self.shares(agent)), agent, "output")
             await engine.turns.tool_returned(order.step, order.call.call, result)
 
     # -- people --------------------------------------------------------------------------------
@@ -586,7 +619,7 @@ class World:
             return None
         for _ in range(10):
             try:
-                return random_crew(self.rng, flow)
+                return random_crew(self.rng, flow, self.more)
             except InvalidDefinition:
                 continue
         return None

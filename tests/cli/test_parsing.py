@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from covers import covers
 from crewlog.cli.main import run_cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +47,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("inbox", "answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
         *("diff", "trace", "checkpoints", "tag", "delete"),
-        *("dataset", "eval"),
+        *("artifact", "dataset", "eval"),
         *("audit", "permissions", "why", "allow", "deny", "inherit"),
         *("disable-tool", "enable-tool"),
         *("dev", "worker", "doctor", "rebuild", "encryption"),
@@ -162,6 +163,26 @@ def test_faults_that_hide_others_say_so(capsys: pytest.CaptureFixture[str]) -> N
         error = json.loads(capsys.readouterr().err)["error"]
         assert error["more_may_follow"] is bool(note)
         assert len(error["diagnostics"]) == faults
+
+
+@covers("C28")
+def test_validate_finds_flows_that_no_run_could_take(capsys: pytest.CaptureFixture[str]) -> None:
+    agents = "agents:\n  a: {prompt: A}\n  b: {prompt: B}\n"
+    head = f"crew: t\nmodel: openai:x\n{agents}flags: {{ok: false}}\n"
+    for flow, place, told in (
+        ("[a]", "crew.yaml:5:3", "'b' is in no phase of the flow"),
+        ("[a, {agent: b, after: go}]", "crew.yaml:7:29", "nothing ever starts the phase 'b'"),
+        ("[{agent: a, after: b}, {agent: b, after: a}]", "crew.yaml:7", "wait for each other"),
+        ("[a, b, {if: not ok, go: a}]", "crew.yaml:7", "at_most"),
+        ("[a, b, {if: not done, go: end}]", "crew.yaml:7:23", "'done'"),
+    ):
+        Path("crew.yaml").write_text(f"{head}flow: {flow}\n")
+        assert run_cli(["validate", "crew.yaml"]) == 2, flow
+        found = capsys.readouterr().err
+        assert place in found, flow
+        assert told in found, flow
+    Path("crew.yaml").write_text(f"{head}flow: [a, b, {{if: not ok, go: a, at_most: 2}}]\n")
+    assert run_cli(["validate", "crew.yaml"]) == 0
 
 
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

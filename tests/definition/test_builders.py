@@ -13,6 +13,7 @@ import pytest
 from langgraph.graph import END, START, StateGraph
 
 import crewlog
+from covers import covers
 from crewlog import Built, Model, Place, builder, route
 from crewlog.definition import builders as registry
 from crewlog.definition.builders import NoOptions, find_builder
@@ -232,6 +233,7 @@ def test_a_package_that_may_have_brought_it_is_named(install: Install) -> None:
     assert "on every worker too" in fault.remedy
 
 
+@covers("C5")
 def test_another_process_has_it_too(install: Install, tmp_path: Path) -> None:
     """As a worker does: a fresh interpreter, with the package on its path."""
     install("arguing", PACKAGE, "debate = arguing:debate")

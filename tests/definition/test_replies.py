@@ -328,11 +328,11 @@ def test_a_name_that_is_near_is_offered() -> None:
         ({"decision": "route", "among": ["biling"]}, {}, "'biling', which is no agent"),
         ({"decision": "route", "fallback": {"next": "x"}}, {}, "'x' is not one of"),
         ({"decision": "route", "fallback": "general"}, {}, "the fallback of agent 'router'"),
-        ({"schema": {"type": "objekt"}}, {}, "the schema of agent 'router'"),
+        ({"schema": {"type": "objekt"}}, {}, "the schema of the reply of agent 'router'"),
         ({"schema": {"$ref": "http://x/y"}}, {}, "never fetched"),
         ({"schema": {"properties": {"a": {"pattern": "(?=a)"}}}}, {}, "the pattern '(?=a)'"),
         ({"schema": {"properties": {"text": {}}}}, {}, "a field 'text'"),
-        ({"schema": {"properties": {"a b": {}}}}, {}, "'a b' of agent 'router'"),
+        ({"schema": {"properties": {"a b": {}}}}, {}, "'a b' of the reply of agent 'router'"),
         ({"schema": {}, "among": ["billing"]}, {}, "'among' has no effect"),
         ({"decision": "plan", "tries": 5}, {"max_calls": 3}, "never asked 5 times"),
         (
@@ -357,3 +357,13 @@ def test_a_definition_survives_its_json() -> None:
     made = crew({"decision": "route", "among": ["billing"], "fallback": {"next": "billing"}})
     data = json.loads(json.dumps(made.to_json()))
     assert CrewDefinition.from_json(data) == made
+
+
+def test_json_behind_many_braces_is_found() -> None:
+    code = "if (x) { y[1] = {a: 2}; } " * 4000
+    assert ROUTE.read(f'{code} {{"next": "billing"}}').value["next"] == "billing"
+
+
+@pytest.mark.parametrize("text", ["No problem, proceed.", "Not bad at all", "none the worse"])
+def test_a_word_that_begins_with_no_is_no_no(text: str) -> None:
+    assert form("reflection").read(text).faults

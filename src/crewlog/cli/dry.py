@@ -12,7 +12,7 @@ from crewlog.graph.dry_model import DryQuestion, DryRun, DryStep, Looked
 from crewlog.graph.plan import GraphPlan
 from crewlog.model import Json
 
-_SIGNS = {"decide": "◇ ", "ask": "? ", "agent": ""}
+_SIGNS = {"decide": "◇ ", "route": "◇ ", "ask": "? ", "wait": "◔ ", "agent": ""}
 _ENDS = {
     "completed": ("✓ done", "green"),
     "failed": ("✗ the run fails", "red"),

@@ -46,7 +46,13 @@ def show_explanation(
 ) -> None:
     """All that there is to say of a node."""
     who = f"agent {found.agent}" if found.agent else f"agents {', '.join(found.among)}"
-    kind = {"agent": who, "decide": "decision", "ask": "question to people"}
+    kind = {
+        "agent": who,
+        "decide": "decision",
+        "route": "route",
+        "ask": "question to people",
+        "wait": "wait",
+    }
     head: list[Part] = [("  crew ", "dim"), plain(found.crew), (" · node ", "dim")]
     head += [(plain(found.node), "bold"), (" · ", "dim")]
     screen.wrapped(head, plain(kind[found.kind]), indent=2, style="dim")

@@ -153,7 +153,7 @@ def find_builder(name: str) -> Builder:
 
 
 def _load() -> None:
-    for built_in in ("patterns", "team"):
+    for built_in in ("hubs", "patterns", "team"):
         import_module(f"crewlog.definition.{built_in}")  # registers its builders
 
     for entry in entry_points(group=GROUP):

@@ -58,21 +58,29 @@ def _reply(
         yield from _fallback(definition, name, reply, (*path, "fallback"))
 
 
+def form_findings(name: str, reply: Reply) -> Iterator[Finding]:
+    """Why this process cannot read an agent's replies: it lacks the decision."""
+    path: Path = ("agents", name, "reply", "decision")
+    if reply.decision is None:
+        return
+    try:
+        kind: DecisionKind = find_decision(reply.decision)
+    except LookupError as error:
+        say = f"no decision is called {reply.decision!r}"
+        yield Finding(path, say, str(error), word=reply.decision)
+        return
+    if kind.broken:
+        say = f"the decision {reply.decision!r} cannot be used: {kind.broken}"
+        yield Finding(path, say, "Mend that package, or install another.")
+
+
 def _form(name: str, reply: Reply, path: Path) -> Iterator[Finding]:
     """What is wrong with a decision or a schema itself."""
+    yield from form_findings(name, reply)
     if reply.decision is not None:
-        try:
-            kind: DecisionKind = find_decision(reply.decision)
-        except LookupError as error:
-            say = f"no decision is called {reply.decision!r}"
-            yield Finding((*path, "decision"), say, str(error), word=reply.decision)
-            return
-        if kind.broken:
-            say = f"the decision {reply.decision!r} cannot be used: {kind.broken}"
-            yield Finding((*path, "decision"), say, "Mend that package, or install another.")
         return
     if fault := unusable(reply.schema_):
-        say = f"the schema of agent {name!r}'s reply cannot be used: {fault}"
+        say = f"the schema of the reply of agent {name!r} cannot be used: {fault}"
         yield Finding((*path, "schema"), say, "It is JSON Schema, draft 2020-12.")
     elif reply.among:
         say = "'among' has no effect, since a schema says itself what is possible"
@@ -82,7 +90,9 @@ def _form(name: str, reply: Reply, path: Path) -> Iterator[Finding]:
     if isinstance(properties, dict) and fields != (VALUE,):
         for key in properties:  # pyright: ignore[reportUnknownVariableType]
             if key not in fields:
-                say = f"the field {key!r} of agent {name!r}'s reply is no output: it is no name"
+                say = (
+                    f"the field {key!r} of the reply of agent {name!r} is no output: it is no name"
+                )
                 remedy = "A name is a letter and then at most 63 letters, digits, '_' or '-'."
                 place = (*path, "schema", "properties", str(key))  # pyright: ignore[reportUnknownArgumentType]
                 yield Finding(place, say, remedy, at="key", severity="warning")

@@ -23,6 +23,7 @@ from crewlog.definition.quotas import quota_of
 from crewlog.graph.artifacts import artifact_heads
 from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
+    CREW,
     PUBLIC,
     AgentName,
     FlagName,
@@ -116,7 +117,7 @@ class RunFacts:
         body = message_body(text, by=by, message_id=message_id)
         logs = to if isinstance(to, tuple) else (to,)
         ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
-        asks = self.wants_request(logs)
+        asks = by != CREW and self.wants_request(logs)
         self.record(j.MessageAdded, ref=ref, by=by, command=command, asks=asks)
 
     def wants_request(self, logs: Collection[LogName]) -> bool:

@@ -544,7 +544,7 @@ class InMemoryStore:
             for _, text in gone.journal.values():
                 named |= named_in(text)
             for key in [key for key in self._claims if _claimed_by(key, run)]:
-                del self._claims[key]
+                named |= named_in(dump_json([self._claims.pop(key)]))
             for calls in self._reserved.values():
                 # They count still, under names that no call of a run with its id has.
                 for key in [key for key in calls if _claimed_by(f"{key}/1", run)]:

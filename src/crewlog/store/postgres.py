@@ -517,11 +517,12 @@ class PostgresStore:
         kin = await self._kin(connection, ids)
         records = await connection.fetch(self._sql["delete_rows"], ids, timeout=_SCAN_TIMEOUT)
         await connection.execute(self._sql["prune_lineage"])
-        for run in ids:
-            await connection.execute(self._sql["delete_claims"], run)
-            await connection.execute(self._sql["keep_counts"], run)
         journals: dict[RunId, list[JournalRow]] = {}
         named: set[ContentHash] = set()
+        for run in ids:
+            claims = await connection.fetch(self._sql["delete_claims"], run)
+            named |= named_in(dump_json([row["owner"] for row in claims]))
+            await connection.execute(self._sql["keep_counts"], run)
         for record in records:
             row = self._journal_row(record["run"], record)
             journals.setdefault(RunId(unpack(record["run"])), []).append(row)

@@ -54,9 +54,11 @@ DELETE FROM crewlog.lineage WHERE run NOT IN (SELECT source FROM needed)
 
 -- name: delete_claims
 -- Keys that begin with a run's id and a slash: `0` comes after it. Another run's id may begin so, too.
+-- What is claimed for a body, as a summary is, goes with it.
 DELETE FROM crewlog.claims
 WHERE key >= $1::text || '/' AND key < $1 || '0'
   AND substr(key, length($1) + 2) ~ '^[^/]+/[0-9]+/[0-9]+$'
+RETURNING owner
 
 -- name: keep_counts
 -- What a run has called counts still, under names that no call of a run with its id has.

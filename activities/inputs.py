@@ -1,0 +1,197 @@
+"""What an agent declares under `inputs`, read where it is shown: calls carry references alone.
+
+The workflow tells what is set and the agent may be given. Here the definition is asked again, by
+its hash: of what is told, only what it declares is read, and only what it may be given.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from crewlog.activities.definitions import Definitions
+from crewlog.activities.recent import Recent
+from crewlog.activities.render import shortened
+from crewlog.activities.sight import Sight
+from crewlog.authority.audiences import may_be_given
+from crewlog.definition.context import Input
+from crewlog.definition.context_checks import TEXT
+from crewlog.definition.model import AgentDefinition
+from crewlog.ids import AgentName, ContentHash, LogName
+from crewlog.model import Json
+from crewlog.state.calls import StepCall
+from crewlog.state.context import Given
+from crewlog.state.journal import Batch
+from crewlog.state.logs import message_of
+from crewlog.state.messages import message_from_json
+from crewlog.store.protocol import Store
+
+Values = list[tuple[Input, Json]]
+"""The inputs that have a value, each with it."""
+BODIES_KEPT = 256
+"""Values that a worker remembers: the calls of a turn ask for the same ones."""
+INTRODUCTION = "What you are given:"
+"""How the block of inputs begins."""
+
+
+class Inputs:
+    """Reads inputs.
+
+    Args:
+        store: Where large values are.
+        definitions: The crews: they say who declares what.
+        sight: Reads artifacts.
+    """
+
+    def __init__(self, store: Store, definitions: Definitions, sight: Sight) -> None:
+        self._store = store
+        self._definitions = definitions
+        self._sight = sight
+        self._bodies: Recent[ContentHash, Json] = Recent(BODIES_KEPT)
+
+    async def values(self, task: StepCall, agent: AgentDefinition) -> Values:
+        """The values of a call's inputs that are set, in the order in which they are declared.
+
+        Raises:
+            LogRefused: its view has an artifact that the agent may not see.
+            StoreUnavailable: where one cannot be read now.
+            StoreIncomplete: where one is not in the store.
+        """
+        if not agent.inputs:
+            return []
+        sees = await self._definitions.sees(task.definition, task.agent)
+
+        def may(logs: Collection[LogName]) -> bool:
+            return may_be_given(task.agent, logs, reads=sees.reads, step=task.step).allowed
+
+        given = {each.source: _seen(each, task.agent, may) for each in task.inputs}
+        artifacts: Mapping[str, Any] = {}
+        if any(each.kind == "artifact" for each in agent.inputs):
+            artifacts = await self._sight.artifacts(task)
+        declared = {each.from_ for each in agent.inputs}
+        wanted = [each for each in given.values() if each is not None and each.source in declared]
+        bodies = await self._read(task.batch, (hash_ for each in wanted for hash_ in _bodies(each)))
+        found: Values = []
+        for each in agent.inputs:
+            if each.kind == "artifact":
+                value, there = _artifact(artifacts, each.name)
+            else:
+                told = given.get(each.from_)
+                value, there = _value(told, bodies) if told is not None else (None, False)
+            if there:
+                value, there = _where(each, value)
+            if there:
+                found.append((each, value))
+        return found
+
+    async def _read(
+        self, batch: Batch, hashes: Iterable[ContentHash]
+    ) -> Mapping[ContentHash, Json]:
+        wanted = dict.fromkeys(hashes)
+        found = {hash_: body for hash_ in wanted if (body := self._bodies.get(hash_)) is not None}
+        for entry in batch.entries:  # where the store was away, and may not have it yet
+            ref = message_of(entry)
+            for said in (entry, ref):
+                hash_ = ContentHash(str(said.get("body")))
+                if hash_ in wanted and "inline" in said:
+                    found[hash_] = said["inline"]
+        if missing := [hash_ for hash_ in wanted if hash_ not in found]:
+            found |= await self._store.get_bodies(missing)
+        for hash_, body in found.items():
+            self._bodies.put(hash_, body)
+        return found
+
+
+def _seen(given: Given, agent: AgentName, may: Any) -> Given | None:
+    """An input without what its agent may not be given; none where that is all of it."""
+    if given.parts:
+        return given.model_copy(update={"parts": tuple(p for p in given.parts if may(p.logs))})
+    maker = given.source.partition(".")[0]
+    return given if maker == agent or may(given.logs) else None
+
+
+def _bodies(given: Given) -> Iterator[ContentHash]:
+    for each in given.parts or (given,):
+        if each.body is not None:
+            yield each.body
+
+
+def _value(given: Given, bodies: Mapping[ContentHash, Json]) -> tuple[Json, bool]:
+    """The value of an input, and whether it has one."""
+    said = given.source == "input" or given.source.endswith(f".{TEXT}")
+
+    def of(value: Json, body: ContentHash | None) -> Json:
+        if body is None:
+            return value
+        return message_from_json(bodies[body]).text if said else bodies[body]
+
+    if given.parts:
+        return [of(each.value, each.body) for each in given.parts], True
+    return of(given.value, given.body), True
+
+
+def _artifact(artifacts: Mapping[str, Any], name: str) -> tuple[Json, bool]:
+    found = artifacts.get(name)
+    return (None, False) if found is None else (found.value, True)
+
+
+def _where(wanted: Input, value: Json) -> tuple[Json, bool]:
+    """What of a value is asked for, and whether that is anything."""
+    if not wanted.where:
+        return value, True
+    if not isinstance(value, list):
+        return value, wanted.takes(value)
+    items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+    taken = [item for item in items if wanted.takes(item)]
+    return taken, bool(taken)
+
+
+# -- how they are shown --------------------------------------------------------------------------
+
+
+def block_of(values: Values) -> BaseMessage | None:
+    """The inputs as an agent is shown them; none where it has none."""
+    if not values:
+        return None
+    parts = [f"{each.as_ or each.from_}:\n{_shown(each, value)}" for each, value in values]
+    return shortened(HumanMessage("\n\n".join([INTRODUCTION, *parts])))
+
+
+def _shown(wanted: Input, value: Json) -> str:
+    if isinstance(value, list):
+        items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+        # What is asked for is the same in all of them, and said by the name.
+        hidden = {key for key, want in wanted.where.items() if not isinstance(want, tuple)}
+        return "\n".join(f"- {_item(item, hidden)}" for item in items) or "none"
+    return _text(value)
+
+
+def _item(item: Json, hidden: Collection[str]) -> str:
+    if not isinstance(item, dict):
+        return _text(item)
+    fields: dict[str, Json] = item  # pyright: ignore[reportUnknownVariableType]
+    left = {key: value for key, value in fields.items() if key not in hidden}
+    if len(left) == 1:
+        return _text(next(iter(left.values())))
+    return "; ".join(f"{key}: {_text(value)}" for key, value in left.items())
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def declared(agent: AgentDefinition) -> tuple[str, ...]:
+    """What an agent's inputs are called, and their sources."""
+    names = (name for each in agent.inputs for name in (each.as_, each.from_) if name)
+    return tuple(dict.fromkeys(names))
+
+
+def tool_inputs(values: Values) -> dict[str, Json]:
+    """The inputs as a tool asks for them: by what they are called, or by their source."""
+    found: dict[str, Json] = {}
+    for each, value in values:
+        found.setdefault(each.from_, value)
+    return found | {each.as_: value for each, value in values if each.as_}

@@ -1,0 +1,206 @@
+"""Summaries: made once, found by all that read the log, counted once, and never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from activity_kit import RUN, Log, crew, with_info
+from langchain_core.messages import AIMessage
+from temporalio.testing import ActivityEnvironment
+
+from crewlog.activities.crew import CrewActivities
+from crewlog.activities.models import ModelFactory
+from crewlog.activities.windows import CHUNK
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import ModelUnavailable
+from crewlog.ids import AgentName, StepId
+from crewlog.state.calls import CallModel, ModelResult
+from crewlog.store.memory import InMemoryStore
+
+WINDOW = {"last": 2, "summary": "minutes:m"}
+
+
+class Minutes(ModelFactory):
+    """Models that say what they are asked, and summaries by number; they can be away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        """What was to be summed up."""
+        self.shown: list[list[Any]] = []
+        """What agents' models were given."""
+        self.away = False
+        self.agent_fails = 0
+        self.gate: asyncio.Event | None = None
+        self.begun = asyncio.Event()
+
+    async def ready(self, model: str, settings: Any, timeout: float) -> Any:
+        return self
+
+    def bind_tools(self, _schemas: Any) -> Minutes:
+        return self
+
+    async def ainvoke(self, said: Any, config: Any) -> AIMessage:
+        usage = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
+        if config["metadata"]["agent"] != "summary":
+            self.shown.append(said)
+            if self.agent_fails:
+                self.agent_fails -= 1
+                raise ModelUnavailable("away", remedy="wait")
+            return AIMessage("ok", usage_metadata=usage)  # type: ignore[arg-type]
+        self.asked.append(said[-1].text)
+        self.begun.set()
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.away:
+            raise RuntimeError("no minutes today")
+        return AIMessage(f"minutes {len(self.asked)}", usage_metadata=usage)  # type: ignore[arg-type]
+
+
+class Stage:
+    """A run's log, a store and workers."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.store, self.minutes, self.log, self.path = InMemoryStore(), Minutes(), Log(), tmp_path
+        data = crew("scripted:x", window=WINDOW).to_json()
+        for agent in data["agents"].values():
+            agent["model_settings"] = {"streaming": False}
+        self.crew = CrewDefinition.from_json(data)
+        self.worker = self.new_worker()
+
+    def new_worker(self) -> CrewActivities:
+        return CrewActivities(self.store, workspace=self.path, models=self.minutes)
+
+    def say(self, count: int) -> None:
+        for n in range(count):
+            self.log.says(f"{self.log.position + n + 1} was said")
+        self.batch = self.log.batch()
+
+    async def call(self, agent: str = "backend", **fields: Any) -> ModelResult:
+        worker = fields.pop("worker", self.worker)
+        given: dict[str, Any] = {
+            "run": RUN,
+            "step": StepId(f"{agent}#1"),
+            "agent": AgentName(agent),
+            "definition": await self.store.put_definition(self.crew.to_json()),
+            "view": self.log.view("public"),
+            "batch": self.batch,
+            **fields,
+        }
+        env = with_info(ActivityEnvironment(), attempt=given.pop("tried", 1))
+        found: ModelResult = await env.run(worker.call_model, CallModel(**given))
+        return found
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+async def test_a_summary_is_made_once_and_goes_on_from_the_one_before(stage: Stage) -> None:
+    stage.say(2 + CHUNK)
+    first = await stage.call()
+    assert first.usage.calls == 2
+    assert (first.usage.input_tokens, first.usage.output_tokens) == (200, 20)
+    assert first.window is not None
+    assert (first.window.left_out, first.window.made, first.window.fault) == (CHUNK, 1, "")
+    assert "minutes 1" in stage.minutes.shown[-1][1].text
+    assert f"{CHUNK} was said" in stage.minutes.asked[0]
+    assert f"{CHUNK + 1} was said" not in stage.minutes.asked[0]
+    other = await stage.call("writer")
+    assert other.usage.calls == 1, "another agent finds it"
+    assert "minutes 1" in stage.minutes.shown[-1][1].text
+    stage.say(CHUNK)
+    later = await stage.call(step=StepId("backend#2"))
+    assert later.usage.calls == 2
+    assert "minutes 1" in stage.minutes.asked[1]
+    assert "1 was said" not in stage.minutes.asked[1].split("\n"), "only what came since"
+    assert len(stage.minutes.asked) == 2
+
+
+async def test_calls_at_once_and_other_workers_have_it_made_once(stage: Stage) -> None:
+    stage.say(2 + CHUNK)
+    results = await asyncio.gather(stage.call(), stage.call("writer"))
+    results.append(await stage.call("writer", call=2, worker=stage.new_worker()))
+    assert len(stage.minutes.asked) == 1
+    assert sorted(each.usage.calls for each in results) == [1, 1, 2]
+
+
+async def test_two_workers_at_once_have_it_made_once(stage: Stage) -> None:
+    stage.say(2 + CHUNK)
+    stage.minutes.gate = asyncio.Event()
+    one = asyncio.ensure_future(stage.call())
+    await stage.minutes.begun.wait()
+    two = asyncio.ensure_future(stage.call("writer", worker=stage.new_worker()))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    stage.minutes.gate.set()
+    results = await asyncio.gather(one, two)
+    assert len(stage.minutes.asked) == 1
+    assert [each.usage.calls for each in results] == [2, 1]
+    assert all("minutes 1" in each[1].text for each in stage.minutes.shown)
+
+
+async def test_a_call_that_is_tried_again_finds_its_summary_and_counts_it(stage: Stage) -> None:
+    stage.say(2 + CHUNK)
+    stage.minutes.agent_fails = 1
+    with pytest.raises(Exception, match="away"):
+        await stage.call()
+    again = await stage.call(worker=stage.new_worker(), tried=2)
+    assert len(stage.minutes.asked) == 1
+    assert again.usage.calls == 2, "it was paid for by this call"
+    assert (await stage.call("writer")).usage.calls == 1
+
+
+async def test_where_no_model_sums_up_the_beginnings_stand_there(stage: Stage) -> None:
+    stage.say(2 + CHUNK)
+    stage.minutes.away = True
+    found = await stage.call()
+    assert found.usage.calls == 1
+    assert found.window is not None
+    assert "no minutes today" in found.window.fault
+    assert "- [people] 1 was said" in stage.minutes.shown[-1][1].text
+    assert (await stage.call("writer")).window == found.window, "it is not tried all the time"
+    assert len(stage.minutes.asked) == 1
+    stage.minutes.away = False
+    stage.say(CHUNK)
+    assert (await stage.call(step=StepId("backend#2"))).usage.calls == 2, "the next chunk is"
+    assert "minutes 2" in stage.minutes.shown[-1][1].text
+
+
+async def test_a_worker_that_died_over_it_is_not_waited_for_for_ever(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crewlog.activities.summaries.WAIT", 0.01)
+    monkeypatch.setattr("crewlog.activities.summaries._POLL", 0.01)
+    stage.say(2 + CHUNK)
+    stage.minutes.gate = asyncio.Event()
+    dead = asyncio.ensure_future(stage.call())
+    await stage.minutes.begun.wait()
+    dead.cancel()
+    await asyncio.wait({dead})
+    stage.minutes.gate = None
+    found = await stage.call("writer", worker=stage.new_worker())
+    assert (found.usage.calls, len(stage.minutes.asked)) == (2, 2)
+
+
+async def test_one_who_comes_late_has_all_of_it_summed_up_by_one_call(stage: Stage) -> None:
+    stage.say(40 * CHUNK)
+    found = await stage.call()
+    assert (found.usage.calls, len(stage.minutes.asked)) == (2, 1)
+    assert len(stage.minutes.asked[0]) < 12_000
+    assert "- [people] 1 was said" in stage.minutes.asked[0]
+
+
+async def test_summaries_go_with_their_run(stage: Stage) -> None:
+    stage.say(2 + CHUNK)
+    result = await stage.call()
+    bodies = stage.store._bodies  # pyright: ignore[reportPrivateUsage]
+    assert any("minutes 1" in text for text in bodies.values())
+    assert not any("minutes 1" in text for text in stage.store._claims.values())  # pyright: ignore[reportPrivateUsage]
+    assert result.stored
+    await stage.store.delete([RUN], 10, grace=0)
+    assert not any("minutes 1" in text for text in bodies.values())

@@ -1,0 +1,235 @@
+"""What windows show: whole groups, the present turn, what people said last, and flat prompts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from activity_kit import Log, crew
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from crewlog.activities.crew import CrewActivities
+from crewlog.activities.render import Transcript
+from crewlog.activities.summaries import INTRODUCTION
+from crewlog.activities.views import Chain
+from crewlog.activities.windows import CHUNK, Cut, cut, tokens_of
+from crewlog.activities.windows import Log as LogView
+from crewlog.definition.context import Window
+from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId
+from crewlog.testing.scripted import recorded_prompts, scripted
+
+ME, NOW = AgentName("me"), StepId("me#3")
+
+
+class Said:
+    """A transcript of `me`, made of logs."""
+
+    def __init__(self) -> None:
+        self.transcript = Transcript(ME)
+        self.bodies: dict[ContentHash, BaseMessage] = {}
+        self.logs: dict[LogName, Chain] = {}
+        self.position = 0
+        self.pending: list[str] = []
+
+    def add(self, message: BaseMessage, *logs: str) -> BaseMessage:
+        self.position += 1
+        body = ContentHash(f"b{self.position}")
+        self.bodies[body] = message
+        for log in logs or ("public",):
+            chain = self.logs.setdefault(LogName(log), Chain())
+            chain.append((self.position, body))
+            chain.heads.append(ContentHash(f"{log}@{self.position}"))
+        self.transcript.add(message, body, self.position)
+        return message
+
+    def people(self, text: str) -> None:
+        self.add(HumanMessage(text))
+
+    def other(self, text: str, *logs: str) -> None:
+        self.add(AIMessage(text, name="other"), *logs)
+
+    def own(
+        self, step: str, call: int, text: str, tools: Sequence[str] = (), *, late: bool = False
+    ) -> None:
+        calls: list[Any] = [{"name": "t", "args": {}, "id": i, "type": "tool_call"} for i in tools]
+        log = "private:me" if calls else "public"
+        self.add(AIMessage(text, name="me", id=f"{step}/{call}", tool_calls=calls), log)
+        self.pending += tools
+        if not late:
+            self.results()
+
+    def results(self) -> None:
+        """The results of what was called: others may speak before they come."""
+        for each in self.pending:
+            self.add(ToolMessage(f"result {each}", tool_call_id=each), "private:me")
+        self.pending.clear()
+
+    def cut(self, step: StepId = NOW, **window: Any) -> Cut:
+        logs = {log: LogView(chain, len(chain)) for log, chain in self.logs.items()}
+        return cut(self.transcript, logs, self.bodies, Window(**window), step)
+
+
+def texts(messages: Sequence[BaseMessage]) -> list[str]:
+    return [message.text for message in messages]
+
+
+def test_the_last_messages_are_shown_a_reply_and_its_results_as_one() -> None:
+    said = Said()
+    for n in range(4):
+        said.other(f"o{n}")
+    said.own("me#1", 1, "look", ["a", "b"])
+    said.own("me#1", 4, "found")
+    found = said.cut(last=2)
+    assert texts(found.shown) == ["look", "result a", "result b", "found"]
+    assert found.left_out == 4
+
+
+def test_the_present_turn_is_shown_whole_and_what_people_said_last_is_kept() -> None:
+    said = Said()
+    said.people("old")
+    said.people("do it")
+    for n in range(4):
+        said.other(f"o{n}")
+    for n in range(6):
+        said.own(NOW, n, f"step {n}", [f"c{n}"])
+    shown = texts(said.cut(last=1).shown)
+    assert shown[:2] == ["do it", "[other] o3"]
+    assert shown[2:] == [t for n in range(6) for t in (f"step {n}", f"result c{n}")]
+    assert texts(said.cut(StepId("me#4"), last=2).shown) == ["do it", *shown[-4:]]
+
+
+def test_tokens_also_cut_a_long_turn_in_whole_groups() -> None:
+    said = Said()
+    said.people("do it")
+    for n in range(40):
+        said.own(NOW, n, "x" * 80, [f"c{n}"])
+    begins: list[int] = []
+    for n in range(40, 60):
+        said.own(NOW, n, "x" * 80, [f"c{n}"])
+        found = said.cut(tokens=400)
+        assert found.shown[0].text == "do it"
+        rest = found.shown[1:]
+        assert len(rest) % 2 == 0
+        assert all(isinstance(each, AIMessage) for each in rest[::2])
+        assert sum(map(tokens_of, rest)) <= 400
+        begins.append(said.transcript.spots.of[said.position] - len(rest) // 2)
+    assert len(set(begins)) < 15, (
+        "where it begins stays for a while, so that prompts begin the same"
+    )
+
+
+def test_a_single_message_that_is_too_long_is_cut() -> None:
+    said = Said()
+    said.other("old")
+    said.other("y" * 10_000)
+    (only,) = said.cut(tokens=200).shown
+    assert len(only.text) < 1_000
+    assert "Cut here" in only.text
+
+
+def test_with_a_summary_what_no_chunk_covers_is_shown() -> None:
+    said = Said()
+    shown: list[list[str]] = []
+    for n in range(4 * CHUNK):
+        said.other(f"o{n}")
+        found = said.cut(last=3, summary="extract")
+        covered = sum(each.length for each in found.covered)
+        assert covered % CHUNK == 0
+        assert texts(found.shown) == [f"[other] o{i}" for i in range(covered, n + 1)]
+        assert (found.left_out, found.summed_up) == (covered, covered)
+        shown.append(texts(found.shown))
+    assert max(map(len, shown)) == 3 + CHUNK - 1
+    longer = sum(new[: len(old)] == old for old, new in pairwise(shown))
+    assert longer >= len(shown) - 5, "all but every eighth prompt begin as the one before"
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_random_transcripts_are_cut_into_whole_groups_and_nothing_is_lost(seed: int) -> None:
+    """A group is shown whole or left out whole; what is left out is covered, or in the gap."""
+    rng = random.Random(seed)  # noqa: S311 - not for secrets
+    said = Said()
+    logs = ["public", "group:a", "channel:b"]
+    for n in range(rng.randint(1, 90)):
+        match rng.randint(0, 5):
+            case 0:
+                said.people(f"p{n}")
+            case 1 | 2:
+                step = rng.choice(["me#1", "me#2", NOW])
+                calls = [f"{n}.{i}" for i in range(rng.randint(0, 3))]
+                said.own(step, n, f"w{n}", calls, late=True)
+            case 3 if rng.random() < 0.6:
+                said.results()
+            case _:
+                said.other(f"o{n}", *rng.sample(logs, rng.randint(1, 2)))
+    window: dict[str, Any] = {}
+    if rng.random() < 0.7:
+        window["last"] = rng.randint(1, 20)
+    if rng.random() < 0.5 or not window:
+        window["tokens"] = rng.randint(200, 600)
+    found = said.cut(**window, summary=rng.choice(["off", "extract"]))
+    whole = [said.transcript.group(i) for i in range(len(said.transcript))]
+    left, out = list(found.shown), list[int]()
+    for index, group in enumerate(whole):
+        if [m.text for m in left[: len(group)]] == [m.text for m in group]:
+            del left[: len(group)]
+        else:
+            out.append(index)
+    assert not left, "what is shown is groups, in order"
+    assert len(out) == found.left_out
+    covered = {at for each in found.covered for at, _ in each.chain[: each.length]}
+    of = said.transcript.spots.of
+    open_ = {group for at, group in of.items() if at not in covered}
+    assert found.summed_up == (len({*out} - open_) if found.covered else 0)
+    if found.covered or found.gap:
+        gap = {group for group in out if all(m in found.gap for m in whole[group])}
+        assert len({*out} & open_ - gap) <= max(0, len(open_) - 2 * CHUNK), "nothing is lost"
+    if "tokens" not in window:
+        mine = said.transcript.spots.own.get(NOW, len(whole))
+        assert not [group for group in out if group >= mine]
+
+
+# -- prompts ------------------------------------------------------------------------------------
+
+
+async def prompt_after(
+    messages: int, model_call: Any, window: Any, **fields: Any
+) -> tuple[Any, Any]:
+    log = Log(RunId(f"run-{messages}-{window}"))
+    for n in range(messages):
+        log.says(f"{n}: " + "what was said " * 20)
+    script = {"agents": {"backend": [{"text": "done"}]}}
+    definition = crew(scripted(script), backend={"window": window})
+    result = await model_call(definition, log, **fields)
+    return result, recorded_prompts(definition.model or "")[-1].messages
+
+
+@pytest.mark.parametrize("summary", ["off", "extract"])
+async def test_prompts_stay_flat_over_500_messages(model_call: Any, summary: str) -> None:
+    sizes: dict[int, int] = {}
+    for count in (20, 100, 260, 500):
+        result, prompt = await prompt_after(count, model_call, {"last": 5, "summary": summary})
+        sizes[count] = result.usage.input_tokens
+        assert prompt[-1]["content"].startswith(f"{count - 1}: ")
+        if summary == "off":
+            assert len(prompt) == 1 + 5
+        else:
+            assert prompt[1]["content"].startswith(INTRODUCTION)
+    assert max(sizes.values()) <= (1.02 if summary == "off" else 3) * sizes[20], sizes
+    assert sizes[500] <= 1.5 * sizes[100], sizes
+
+
+async def test_a_script_goes_by_replies_that_a_window_leaves_out(
+    model_call: Any, activities: CrewActivities
+) -> None:
+    script = {"agents": {"backend": [{"text": f"reply {n}"} for n in range(1, 9)]}}
+    definition = crew(scripted(script), backend={"window": 2})
+    log = Log()
+    log.says("begin")
+    for n in range(1, 9):
+        result = await model_call(definition, log, step=StepId(f"backend#{n}"))
+        assert result.body["content"] == f"reply {n}"
+        assert (result.window.left_out if result.window else 0) == max(0, n - 3)
+        log.replied(result, "backend")

@@ -1,0 +1,80 @@
+"""The builder `hub`: a router, a way to each specialist, and what happens after garbage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from covers import covers
+from crewlog.definition.expand import expand
+from crewlog.definition.load import load_data
+from crewlog.definition.model import CrewDefinition, RoutePhase
+from crewlog.errors import InvalidDefinition
+from crewlog.graph.lower import lower
+
+AGENTS = {name: {"prompt": "p"} for name in ("router", "billing", "technician")}
+
+
+def crew(agents: dict[str, Any] | None = None, **options: Any) -> CrewDefinition:
+    part = {"use": "hub", "with": {"router": "router", **options}}
+    data = {"crew": "t", "model": "openai:x", "agents": agents or AGENTS, "flow": [part]}
+    return load_data(data)
+
+
+@covers("C61", "C73")
+def test_every_other_agent_is_a_specialist() -> None:
+    plan = lower(crew())
+    assert [*plan.nodes] == ["hub", "router.route", "billing", "technician"]
+    route = plan.nodes["router.route"].route  # type: ignore[index]
+    assert route is not None
+    assert (route.by, route.to, route.otherwise, route.at_most) == (
+        "router.next", ("billing", "technician"), "end", 1,
+    )  # fmt: skip
+    more = lower(crew(agents=AGENTS | {"clerk": {"prompt": "p"}}))
+    assert [*more.nodes] == [*plan.nodes, "clerk"]
+    assert {name: more.nodes[name] for name in plan.nodes if name != "router.route"} == {
+        name: node for name, node in plan.nodes.items() if name != "router.route"
+    }
+
+
+def test_the_router_replies_with_one_of_them() -> None:
+    reply = expand(crew()).definition.agents["router"].reply
+    assert reply is not None
+    assert (reply.decision, reply.among) == ("route", ("billing", "technician", "end"))
+    assert reply.fallback == {"next": "end"}
+    reply = expand(crew(fallback="technician", agents=AGENTS)).definition.agents["router"].reply
+    assert reply is not None
+    assert (reply.among, reply.fallback) == (("billing", "technician"), {"next": "technician"})
+
+
+def test_what_follows_waits_for_whoever_answers() -> None:
+    part = {"use": "hub", "with": {"router": "router", "agents": ["billing", "technician"]}}
+    agents = AGENTS | {"scribe": {"prompt": "p"}}
+    data = {"crew": "t", "model": "openai:x", "agents": agents, "flow": [part, "scribe"]}
+    join = lower(load_data(data)).nodes["hub.done"].join  # type: ignore[index]
+    assert join is not None
+    assert (join.of, join.need) == (("billing", "technician"), 1)
+
+
+def test_a_hub_of_another_name_keeps_its_routes() -> None:
+    part = {"use": "hub", "phase": "desk", "with": {"router": "router", "at_most": 2}}
+    data = {"crew": "t", "model": "openai:x", "agents": AGENTS, "flow": [part]}
+    routes = [p for p in expand(load_data(data)).definition.flow if isinstance(p, RoutePhase)]
+    assert routes[0].to == ("desk.billing", "desk.technician")
+    assert routes[0].at_most == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"agents": ["router"]}, "cannot send work to itself"),
+        ({"agents": ["billing", "billing"]}, "named twice"),
+        ({"agents": ["biling"]}, "the agent 'biling', which is not defined"),
+    ],
+)
+def test_bad_options_are_told(options: dict[str, Any], fault: str) -> None:
+    part = {"use": "hub", "with": {"router": "router", **options}}
+    data = {"crew": "t", "model": "openai:x", "agents": AGENTS, "flow": [part]}
+    with pytest.raises(InvalidDefinition, match=fault):
+        lower(load_data(data))
