@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from crewlog.cli.screen import Screen
     from crewlog.cli.talker import Talker
     from crewlog.client import Client, Run
-    from crewlog.definition.model import CrewDefinition
 
 
 @app.command(rich_help_panel="Crews")

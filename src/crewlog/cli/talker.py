@@ -60,6 +60,8 @@ class Talker(Follower):
         """The command whose answer is waited for; empty: of the turn under way."""
         self._turn = 0
         self._ended: j.TurnEnded | None = None
+        self._crew = ""
+        """Who answers where no agent does."""
         self.under_way = False
         """Whether a turn was under way when the session was opened."""
         self._last_reply: Reply | None = None
@@ -89,7 +91,7 @@ class Talker(Follower):
             await asyncio.sleep(pause)
         else:
             raise AssertionError
-        self.position = state.position
+        self.position, self._crew = state.position, state.crew
         self._turn, self._last_reply = view.turn, view.last
         talk = state.talk
         if talk is not None and not talk.resting:
@@ -189,7 +191,7 @@ class Talker(Follower):
         elif not self.screen.tty:
             write(plain_lines(reply.text))
         else:
-            who = plain(reply.agent or "no agent")
+            who = plain(reply.agent or self._crew)
             self.screen.line(("  ", ""), (who, style or "bold green"))
             for line in plain_lines(reply.text).splitlines():
                 self.screen.paragraph(line, style=style)

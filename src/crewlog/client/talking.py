@@ -158,7 +158,7 @@ class Talking(ABC):
         return reply.model_copy(update={"text": str(message_from_json(body).text)})
 
 
-def reply_of(entry: j.TurnEnded, message: str) -> Reply:
+def reply_of(entry: j.TurnEnded, message: str = "") -> Reply:
     """The answer of a turn; its words are the store's."""
     return Reply(
         turn=entry.turn,
