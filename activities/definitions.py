@@ -11,7 +11,7 @@ from crewlog.definition.expand import expand
 from crewlog.definition.model import AgentDefinition, AgentPhase, CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.definition.reading import Form
-from crewlog.definition.reply_checks import reply_findings
+from crewlog.definition.reply_checks import form_findings
 from crewlog.errors import InternalError, InvalidDefinition
 from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log, node_of
 from crewlog.model import Json
@@ -82,10 +82,8 @@ class Definitions:
         found = self._forms.get((hash_, agent))
         if found is None:
             found = Form.of(crew, agent)
-            lacks = [each for each in reply_findings(crew) if each.path[:2] == ("agents", agent)]
-            errors = [each.diagnostic() for each in lacks if each.path[3:] == ("decision",)]
-            if errors:
-                raise InvalidDefinition(errors)
+            if missing := [each.diagnostic() for each in form_findings(agent, found.reply)]:
+                raise InvalidDefinition(missing)
             self._forms.put((hash_, agent), found)
         return found
 

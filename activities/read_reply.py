@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
+from temporalio import activity
 
 from crewlog.activities.recent import Recent
 from crewlog.content import scrubbed
@@ -22,6 +23,7 @@ from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
 from crewlog.state.calls import INLINE_BYTES, OutputValue, ReadReply
+from crewlog.state.handoffs import apart
 from crewlog.state.hashing import canonical, hash_json
 
 LONG = 20_000
@@ -58,12 +60,13 @@ def _read(form: Form, text: str) -> Reading:
     bodies: dict[ContentHash, Json] = {}
     for key, given in form.fields(read.value).items():
         value = redacted_json(scrubbed(given))
-        if len(canonical(value)) <= INLINE_BYTES:
+        if tag := form.reply.tagged.get(key):
+            outputs += apart(key, value, tag)
+        elif len(canonical(value)) <= INLINE_BYTES:
             outputs.append(OutputValue(key=key, value=value))
-            continue
-        large = hash_json(value)
-        bodies[large] = value
-        outputs.append(OutputValue(key=key, body=large, content=value))
+        else:
+            outputs.append(OutputValue(key=key, body=hash_json(value), content=value))
+    bodies |= {each.body: each.content for each in outputs if each.body is not None}
     return Reading(ReadReply(how=read.how, outputs=tuple(outputs)), bodies=bodies)
 
 
@@ -80,7 +83,9 @@ class Formats:
         """What a request says besides; empty where the service is not asked for the form."""
         prefix = model.partition(":")[0]
         extra = agent.model_settings.get("extra_body")
-        if prefix not in _SERVICES or tools or self._without.get(model):
+        # A service may fail of the form itself: another try is without.
+        again = activity.info().attempt > 1
+        if prefix not in _SERVICES or tools or again or self._without.get(model):
             return {}
         if "response_format" in agent.model_settings or not isinstance(extra, dict | None):
             return {}

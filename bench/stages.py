@@ -60,9 +60,9 @@ async def _done(
     crew: dict[str, Any] = YAML(typ="safe").load(FOLDER / file)
     given = crew if model is None else {**crew, "model": model}
     client = bench.site.client(worker.queue)
-    run: Any = await client.start(given, REQUEST, execution_timeout=timedelta(seconds=LIMIT))
+    run = await client.start(given, REQUEST, execution_timeout=timedelta(seconds=LIMIT))
     result = await run.result(LIMIT)
-    workflow: dict[str, Any] = (await run.artifact("workflow")).value
+    workflow: dict[str, Any] = (await run.artifact("workflow")).content
     return result.total, workflow
 
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from activity_kit import crew
+from activity_kit import crew, with_info
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 from pydantic import BaseModel
@@ -237,4 +237,10 @@ async def test_another_refusal_is_one(model_call, log, service):
 
 async def test_tools_stand_in_the_way_of_a_form(model_call, log, service):
     await model_call(routing("openai:m", **WHOLE), log, tools=("add",))
+    assert "response_format" not in service.asked[0]
+
+
+async def test_another_try_is_without_the_form(model_call, log, service, env):
+    with_info(env, attempt=2)
+    await model_call(routing("openai:m", **WHOLE), log)
     assert "response_format" not in service.asked[0]

@@ -231,6 +231,7 @@ def test_each_field_of_a_definition_has_its_place_in_the_table() -> None:
 
 WHOLE: set[tuple[type[Model], str]] = {
     (CrewDefinition, "rules"),
+    (AgentDefinition, "inputs"),
     *((model, key) for model in FIELDS for key in ("after", "when", "only_if", "if_")),
 }
 """Fields that are compared whole, whatever their models have."""

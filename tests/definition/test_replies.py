@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from crewlog.content import canonical
 from crewlog.definition import decisions
 from crewlog.definition.decisions import AgentIn, Decision, decision, find_decision
+from crewlog.definition.expand import expand
 from crewlog.definition.lenient import named_in
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.reading import Form
@@ -328,11 +329,11 @@ def test_a_name_that_is_near_is_offered() -> None:
         ({"decision": "route", "among": ["biling"]}, {}, "'biling', which is no agent"),
         ({"decision": "route", "fallback": {"next": "x"}}, {}, "'x' is not one of"),
         ({"decision": "route", "fallback": "general"}, {}, "the fallback of agent 'router'"),
-        ({"schema": {"type": "objekt"}}, {}, "the schema of agent 'router'"),
+        ({"schema": {"type": "objekt"}}, {}, "the schema of the reply of agent 'router'"),
         ({"schema": {"$ref": "http://x/y"}}, {}, "never fetched"),
         ({"schema": {"properties": {"a": {"pattern": "(?=a)"}}}}, {}, "the pattern '(?=a)'"),
         ({"schema": {"properties": {"text": {}}}}, {}, "a field 'text'"),
-        ({"schema": {"properties": {"a b": {}}}}, {}, "'a b' of agent 'router'"),
+        ({"schema": {"properties": {"a b": {}}}}, {}, "'a b' of the reply of agent 'router'"),
         ({"schema": {}, "among": ["billing"]}, {}, "'among' has no effect"),
         ({"decision": "plan", "tries": 5}, {"max_calls": 3}, "never asked 5 times"),
         (
@@ -357,3 +358,26 @@ def test_a_definition_survives_its_json() -> None:
     made = crew({"decision": "route", "among": ["billing"], "fallback": {"next": "billing"}})
     data = json.loads(json.dumps(made.to_json()))
     assert CrewDefinition.from_json(data) == made
+
+
+def test_json_behind_many_braces_is_found() -> None:
+    code = "if (x) { y[1] = {a: 2}; } " * 4000
+    assert ROUTE.read(f'{code} {{"next": "billing"}}').value["next"] == "billing"
+
+
+@pytest.mark.parametrize("text", ["No problem, proceed.", "Not bad at all", "none the worse"])
+def test_a_word_that_begins_with_no_is_no_no(text: str) -> None:
+    assert form("reflection").read(text).faults
+
+
+def test_a_builder_fills_in_what_an_agent_says_of_the_same_decision() -> None:
+    def expanded(reply: Any) -> Any:
+        agents = {"router": {"prompt": "R.", "reply": reply}, "a": {"prompt": "A."}}
+        flow = [{"use": "hub", "with": {"router": "router", "agents": ["a"]}}]
+        made = {"crew": "c", "model": "scripted:x", "agents": agents, "flow": flow}
+        return expand(CrewDefinition.model_validate(made)).definition.agents["router"].reply
+
+    found = expanded({"decision": "route", "tries": 7})
+    assert (found.among, found.tries) == (expanded(None).among, 7)
+    assert expanded({"decision": "route", "among": ["router"]}).among == ("router",)
+    assert expanded("replan").decision == "replan"

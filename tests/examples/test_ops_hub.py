@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
+from covers import covers
 from crewlog.client import Client
 from shared import LIMIT, Lab
 
@@ -18,12 +22,18 @@ pytestmark = pytest.mark.server
 HELLO = '{crew: hello, model: "scripted:hello.yaml", agents: {greeter: {prompt: Greet.}}}'
 
 
+def crew() -> dict[str, Any]:
+    """The example's crew."""
+    found: dict[str, Any] = YAML(typ="safe").load(EXAMPLES / "ops_hub" / "crew.yaml")
+    return found
+
+
 def alone(agent: str) -> dict[str, Any]:
     """The example's crew with one specialist at work, and nobody in front of it."""
-    crew: dict[str, Any] = YAML(typ="safe").load(EXAMPLES / "ops_hub" / "crew.yaml")
-    del crew["conversation"], crew["agents"]["router"]
-    agents = {name: given | {"enabled": name == agent} for name, given in crew["agents"].items()}
-    return {**crew, "agents": agents, "flow": [list(agents)]}
+    found = crew()
+    del found["conversation"], found["agents"]["router"]
+    agents = {name: given | {"enabled": name == agent} for name, given in found["agents"].items()}
+    return {**found, "agents": agents, "flow": [list(agents)]}
 
 
 @pytest.fixture
@@ -88,3 +98,53 @@ async def test_what_is_remembered_is_recalled_by_a_later_run(lab: Lab) -> None:
     found = await said(lab, "memory", "What do we know about backups?")
     assert kept.startswith("Kept in public")
     assert "> backups run at four." in found
+
+
+ASKED = (
+    ("What can you do?", "general", "I look after this system"),
+    ("Is the store healthy?", "health", "All is well: "),
+    ("Which crews are there?", "information", "This is what I found: "),
+    ("How much room is on the disk?", "machine", "GiB are free"),
+    ("Remember that backups run at four.", "memory", "Kept in public"),
+    ("What do we know about backups?", "memory", "> backups run at four."),
+)
+
+
+@covers("C61", "C62", "C64", "C66", "C71", "C72")
+@pytest.mark.usefixtures("at_home")
+async def test_each_message_goes_to_whoever_answers_it_best(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "prompts"
+    monkeypatch.setenv("CREWLOG_SCRIPT_RECORD", str(record))
+    async with lab.worker():
+        run = await lab.start(crew(), "")
+        for turn, (question, agent, words) in enumerate(ASKED, 1):
+            reply = await run.send(question, timeout=LIMIT)
+            assert (reply.turn, reply.agent, reply.error) == (turn, agent, "")
+            assert words in reply.text
+        await run.stop()
+        outputs = (await run.result(LIMIT)).outputs
+    assert outputs["router"]["next"] == "memory"
+    calls = [json.loads(line) for line in record.read_text().splitlines()]
+    asked = [call["messages"] for call in calls if call["agent"] == "router"]
+    assert len(asked) == len(ASKED)
+    # Its prompt, what is said now, and no more than the last five messages of what was said before.
+    assert [len(messages) <= 1 + 1 + 5 for messages in asked] == [True] * len(ASKED)
+    assert [messages[-1]["content"] for messages in asked] == [each[0] for each in ASKED]
+
+
+@covers("C62", "C69")
+@pytest.mark.usefixtures("at_home")
+async def test_a_registration_in_a_conversation_waits_for_a_persons_yes(lab: Lab) -> None:
+    async with lab.worker():
+        run = await lab.start(crew(), "")
+        asked = asyncio.create_task(run.send(f"Register this crew: {HELLO}", timeout=LIMIT))
+        await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+        (question,) = await run.interrupts()
+        await run.respond(question.id, "reject")
+        assert "It is not registered." in (await asked).text
+        assert not await lab.client.catalog.crews()
+        faults = await run.send("Check this crew: {crew: bad, agents: {a: {}}}", timeout=LIMIT)
+        assert faults.text.startswith("It has faults: ")
+        await run.stop()

@@ -74,7 +74,9 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "writes": "own",
         "outputs": "own",
         "writes_flags": "own",
+        "reply": "same",  # its fields decide, and so does what it falls back to
         "max_calls": "less",
+        "on_cap": "same",
         "timeout": "less",
         "heartbeat": "free",
         "retry": "inner",
@@ -86,7 +88,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "window": "free",
         "inputs": "own",
         "shares": "own",
-        "scratch": "free",  # notes of its own, in this run
+        "scratch": "same",  # who else may look at its notes
     },
     ToolDefinition: {
         "run": "same",

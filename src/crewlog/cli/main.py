@@ -33,6 +33,7 @@ COMMANDS = (
     "differing",
     "artifacts",
     "tracing",
+    "reporting",
     "permitting",
     "auditing",
     "evaluating",

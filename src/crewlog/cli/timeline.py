@@ -183,10 +183,12 @@ class Timeline:
                 # A reply's whole text is told where its step ends.
                 told = entry.key == RESPONSE and entry.body is not None
                 return [] if told else self._row(entry, entry.agent, "=", text, "dim")
+            case j.HandoffMissed():
+                text = f"item {entry.item} of {entry.key} names {entry.whom}: it reaches nobody"
+                return self._row(entry, node_of(entry.step), "!", text, "yellow")
             case j.MergeConflicted():
                 node = node_of(entry.step) if entry.step else entry.by
-                text = f"{entry.key} stays {entry.kept}, not {entry.refused}: {entry.because}"
-                return self._row(entry, node, "≠", text, "red")
+                return self._row(entry, node, "≠", entry.words, "red")
             case j.OperationsApplied() | j.OperationsSettled():
                 return self._row(entry, entry.agent, "±", operations_words(entry), "dim")
             case (
@@ -271,7 +273,7 @@ class Timeline:
             joint = " " if why != entry.because else ": "
             text = f"skipped{joint}{why}" if why else "skipped"
             return self._row(entry, node, "∅", text, "dim")
-        if not said and entry.because.endswith(" failed"):
+        if not said and " items: " in entry.because:
             said = entry.because  # a visit whose items did not all end well
         # Decisions say what they decided where they route.
         return self._row(entry, node, "✓", said or "done", "green") if said else []

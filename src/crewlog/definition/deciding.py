@@ -100,10 +100,11 @@ class Plan(Decision):
     @override
     def lenient(cls, said: Json, among: Sequence[str]) -> Json:
         """Steps without ids are numbered, and one agent alone need not be named."""
-        whole: Any = {"steps": said} if isinstance(said, list) else said
-        if not isinstance(whole, dict):
+        if isinstance(said, list):
+            said = {"steps": said}  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(said, dict):
             return None
-        data = cast("dict[str, Json]", whole)
+        data = cast("dict[str, Json]", said)
         key = next((key for key in ("steps", "plan", "tasks") if key in data), "steps")
         if not isinstance(data.get(key), list):
             return None

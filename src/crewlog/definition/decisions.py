@@ -40,7 +40,8 @@ AMONG = "x-among"
 
 
 def _is_among(name: str, info: ValidationInfo) -> str:
-    among: Sequence[str] = (info.context or {}).get("among", ())
+    given: Any = info.context
+    among: Sequence[str] = given["among"] if given else ()
     if among and name not in among:
         raise ValueError(f"{name!r} is not one of {listed(among)}")
     return name

@@ -87,6 +87,8 @@ def _unusable(schema: Any) -> Iterator[str]:
             yield f"what is elsewhere is never fetched: {_short(str(value), 100)}"
         elif key == "pattern" and isinstance(value, str) and (fault := _no_pattern(value)):
             yield fault
+        elif key in ("unevaluatedProperties", "unevaluatedItems"):
+            yield f"{key!r} is not looked at: say additionalProperties, or prefixItems and items"
         elif key in _DATA:
             continue
         elif key in _BY_NAME and isinstance(value, dict):

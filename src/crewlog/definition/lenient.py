@@ -22,7 +22,7 @@ _Schema = Mapping[str, Any]
 _YES = frozenset({"yes", "y", "true", "done", "proceed", "approved", "ok", "okay"})
 _NO = frozenset({"no", "n", "false", "not", "none", "never"})
 _SEPARATORS = re.compile(r"[\s_-]+")
-_WORD = re.compile(r"[A-Za-z]+")
+_WORD = re.compile(r"\W*([A-Za-z]+)[\s*_`'\")\]]*(?:[.,;:!\n\u2013\u2014-]|$)")
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 _NUMBER = re.compile(r"\s*-?\d{1,15}(?:\.\d{1,15})?\s*")
 _MARKUP = " \t\r\n*_`'\"#>-.:,;!()[]{}<"
@@ -53,8 +53,9 @@ def mended(schema: _Schema, said: Json) -> Json:
     if isinstance(said, str) and fields:
         return _of_text(schema, fields, said)
     if isinstance(said, list) and fields:  # the list alone, where the form has one
+        alone: list[Json] = said  # pyright: ignore[reportUnknownVariableType]
         lists = [key for key, each in fields.items() if _inner(schema, each).get("type") == "array"]
-        return _mend(schema, schema, {lists[0]: said}) if len(lists) == 1 else said
+        return _mend(schema, schema, {lists[0]: alone}) if len(lists) == 1 else alone
     if isinstance(said, dict) and fields:
         whole = cast("dict[str, Json]", said)
         inside: list[Json] = [each for each in whole.values() if isinstance(each, dict)]
@@ -124,8 +125,9 @@ def yes_or_no(said: Json) -> bool | None:
         return said
     if said in (0, 1):
         return bool(said)
-    first = _WORD.search(said[:200]) if isinstance(said, str) else None
-    word = first[0].lower() if first else ""
+    # A word of its own: "no problem" is none.
+    first = _WORD.match(said[:200]) if isinstance(said, str) else None
+    word = first[1].lower() if first else ""
     return True if word in _YES else False if word in _NO else None
 
 
@@ -151,13 +153,14 @@ def _mend(root: _Schema, schema: _Schema, value: Json) -> Json:
         named = _renamed(fields, cast("dict[str, Json]", value))
         return {k: _mend(root, fields[k], v) if k in fields else v for k, v in named.items()}
     if form.get("type") == "array" and isinstance(form.get("items"), Mapping):
-        items: list[Json] = value if isinstance(value, list) else [value]
-        items = [] if value is None else items
+        items: list[Json] = [] if value is None else [value]
+        if isinstance(value, list):
+            items = value  # pyright: ignore[reportUnknownVariableType]
         return [_mend(root, form["items"], each) for each in items]
     if isinstance(choices := form.get("enum"), list) and isinstance(value, str):
         if value in choices:
             return value
-        names = [str(each) for each in choices]
+        names = [str(each) for each in choices]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         found = [each for each in names if _alike(each) == _alike(value)]
         return found[0] if len(found) == 1 else named_in(value, names) or value
     return _plain(form.get("type"), value)

@@ -28,8 +28,11 @@ from crewlog.model import Json
 
 LONGEST_SCANNED = 200_000
 """Characters of a text in which JSON is looked for that is not all of it: its end."""
-_MOST_STARTS = 200
+_MOST_WORK = 2_000_000
+"""Characters that are looked at for JSON inside a text, those that are looked at again included."""
 _MOST_FAULTS = 5
+END = "end"
+"""Among the names that a decision may have: nobody."""
 _LONGEST_FAULT = 300
 _FENCE = re.compile(r"```[a-zA-Z]{0,10}[ \t]*\r?\n?(.*?)```", re.DOTALL)
 _START = re.compile(r"[{\[]")
@@ -67,6 +70,7 @@ class Form:
         # Sorted, where nobody wrote an order: that of keys is lost in stores that keep JSON.
         among = reply.among or tuple(sorted(others))
         who = {name: each.description or "" for name, each in crew.agents.items()}
+        who.setdefault(END, "nobody; nothing is left to do")
         return cls(reply, among, {name: who[name] for name in among if who.get(name)})
 
     @cached_property
@@ -87,7 +91,7 @@ class Form:
 
     def _named(self, part: Any) -> Any:
         if isinstance(part, list):
-            return [self._named(each) for each in part]
+            return [self._named(each) for each in part]  # pyright: ignore[reportUnknownVariableType]
         if not isinstance(part, dict):
             return part
         found = {key: self._named(each) for key, each in cast("dict[str, Any]", part).items()}
@@ -202,7 +206,7 @@ def _few(faults: list[str]) -> tuple[str, ...]:
 def _shown(schema: Any) -> Any:
     """A schema without titles and marks of ours; names of fields are never taken for such."""
     if isinstance(schema, list):
-        return [_shown(each) for each in schema]
+        return [_shown(each) for each in schema]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(schema, dict):
         return schema
     out: dict[str, Any] = {}
@@ -239,17 +243,19 @@ def _parsed(text: str) -> tuple[Json] | None:
 
 
 def _inside(text: str) -> Iterator[Json]:
-    at = 0
-    for _ in range(_MOST_STARTS):
-        start = _START.search(text, at)
-        if start is None:
-            return
+    at, left = 0, _MOST_WORK
+    while left > 0 and (start := _START.search(text, at)) is not None:
+        began, at = start.start(), start.end()
         try:
-            value, at = _DECODER.raw_decode(text, start.start())
+            value, at = _DECODER.raw_decode(text, began)
+        except json.JSONDecodeError as error:
+            seen = len(text) if error.msg.startswith("Unterminated") else error.pos
+            left -= 100 + seen - began
         except (ValueError, RecursionError):
-            at = start.end()
-            continue
-        yield value
+            left -= _MOST_WORK // 50
+        else:
+            left -= at - began
+            yield value
 
 
 def _finite(text: str) -> float:

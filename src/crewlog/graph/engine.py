@@ -227,7 +227,7 @@ class Engine(RunFacts):
             self.fail(f"{step}: {error}")
         elif policy == "continue":
             if kept:
-                self.maps.tell_failed(step, error)
+                self.maps.tell_failed(step, error_type)
             await self._complete(step, because=f"failed: {brief(error)}")
         else:
             self.ask(

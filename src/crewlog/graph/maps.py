@@ -20,9 +20,17 @@ from typing import Any
 from crewlog.graph.facts import RunFacts, switched_off
 from crewlog.graph.plan import ASK_HUMAN, NEXT, SKIP, PlanNode
 from crewlog.graph.pools import NO_ORDER, Order, order_of, ready
-from crewlog.ids import CREW, AgentName, NodeName, StepId, item_of, item_step, visit_of
+from crewlog.ids import (
+    CREW,
+    AgentName,
+    NodeName,
+    StepId,
+    item_of,
+    item_step,
+    private_log,
+    visit_of,
+)
 from crewlog.state import journal as j
-from crewlog.state.brief import brief
 from crewlog.state.model import FrontierEntry, Item, Mapped, Output
 from crewlog.state.shapes import Shape, shape_of, shapes_of
 
@@ -34,8 +42,6 @@ KEEPS_ERRORS = "keeps-errors-it-goes-on-without"
 """The patch of executions that keep the error of a step which they go on without."""
 ITEMS_WAIT = "items-wait-for-items"
 """The patch of executions in which items may wait for each other whatever their phase says."""
-TOLD = 500
-"""Characters of it that are told."""
 
 Completed = Callable[..., Awaitable[None]]
 """Completes a step as `Engine` does."""
@@ -130,8 +136,8 @@ class Maps:
         """
         if visit.leaving:
             return
-        while (number := self._next(visit.step)) is not None:
-            if not self._room(visit.step, node) or not self._may_start(visit.step, visit.node):
+        while self._room(visit.step, node) and (number := self._next(visit.step)) is not None:
+            if not self._may_start(visit.step, visit.node):
                 return
             await self._start(item_step(visit.step, number), number, node)
 
@@ -185,15 +191,18 @@ class Maps:
         """What a fact says of a step that failed and that the run goes on without."""
         if agent is None or not self._run.patched(KEEPS_ERRORS):
             return {}
-        return {"agent": agent, "logs": self._run.shares_of(agent, step)}
+        return {"agent": agent, "logs": (private_log(agent),)}
 
-    def tell_failed(self, step: StepId, error: str) -> None:
-        """Tells those who read what an agent writes that a step of it failed."""
+    def tell_failed(self, step: StepId, error_type: str) -> None:
+        """Tells those who read what an agent writes that a step of it failed.
+
+        Not with which words: these are of what the agent did, and may hold what only it may see.
+        """
         agent, number = self._run.agent_at(step), item_of(step)
         if agent is None:
             return
         what = f"{agent} failed on item {number}" if number else f"{agent} failed"
-        text, message = f"{what}: {brief(error, TOLD)}", f"{step}/failed"
+        text, message = f"{what}: {error_type}", f"{step}/failed"
         self._run.say(text, by=CREW, to=self._run.writes_of(agent, step), message_id=message)
 
     def item(self, step: StepId) -> Item | None:
@@ -237,9 +246,15 @@ def _done(mapped: Mapped) -> str:
     """How a visit ended, for people."""
     if mapped.done < mapped.of:
         return f"{mapped.done} of {mapped.of} items are done, and its node is gone"
-    if mapped.failed:
-        return f"{mapped.of} items: {mapped.of - mapped.failed} done, {mapped.failed} failed"
+    if mapped.failed or mapped.skipped:
+        counts = {"failed": mapped.failed, "skipped": mapped.skipped}
+        rest = [f"{count} {what}" for what, count in counts.items() if count]
+        return f"{mapped.of} items: {', '.join([f'{_well(mapped)} done', *rest])}"
     return f"all {mapped.of} items are done"
+
+
+def _well(mapped: Mapped) -> int:
+    return mapped.done - mapped.failed - mapped.skipped
 
 
 def shapes_in(output: Output, count: int, by: str) -> tuple[Shape, ...]:

@@ -337,6 +337,11 @@ class MergeConflicted(Fact):
     because: str = ""
     """Why the two do not fit, for people."""
 
+    @property
+    def words(self) -> str:
+        """The conflict, for people: `verdict stays ship, not wait: the two are not the same`."""
+        return f"{self.key} stays {self.kept}, not {self.refused}: {self.because}"
+
 
 class ConditionMet(Fact):
     """A waiting step's requirement came true, or people waived it: it is ready."""
@@ -554,6 +559,20 @@ class OutputSet(Fact):
     """For a value that is added: the step of an item, whose place in the list it takes."""
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see it: those that its agent writes to; empty: `public`."""
+
+
+class HandoffMissed(Fact):
+    """An item that is for whom it names reaches nobody: it names nobody that there is."""
+
+    kind: Literal["HandoffMissed"] = "HandoffMissed"
+    step: StepId
+    agent: AgentName
+    key: str
+    """The output."""
+    item: int
+    """Which one, from 1."""
+    whom: str = ""
+    """Whom it names, for people."""
 
 
 class OperationsApplied(Fact):
@@ -1036,6 +1055,7 @@ JournalEntry = Annotated[
     | QuotaGiven
     | FlagSet
     | OutputSet
+    | HandoffMissed
     | MergeConflicted
     | OperationsApplied
     | OperationsSettled
