@@ -23,6 +23,7 @@ from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
 from crewlog.state.calls import INLINE_BYTES, OutputValue, ReadReply
+from crewlog.state.handoffs import apart
 from crewlog.state.hashing import canonical, hash_json
 
 LONG = 20_000
@@ -59,12 +60,13 @@ def _read(form: Form, text: str) -> Reading:
     bodies: dict[ContentHash, Json] = {}
     for key, given in form.fields(read.value).items():
         value = redacted_json(scrubbed(given))
-        if len(canonical(value)) <= INLINE_BYTES:
+        if tag := form.reply.tagged.get(key):
+            outputs += apart(key, value, tag)
+        elif len(canonical(value)) <= INLINE_BYTES:
             outputs.append(OutputValue(key=key, value=value))
-            continue
-        large = hash_json(value)
-        bodies[large] = value
-        outputs.append(OutputValue(key=key, body=large, content=value))
+        else:
+            outputs.append(OutputValue(key=key, body=hash_json(value), content=value))
+    bodies |= {each.body: each.content for each in outputs if each.body is not None}
     return Reading(ReadReply(how=read.how, outputs=tuple(outputs)), bodies=bodies)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from crewlog.content import canonical
 from crewlog.definition import decisions
 from crewlog.definition.decisions import AgentIn, Decision, decision, find_decision
+from crewlog.definition.expand import expand
 from crewlog.definition.lenient import named_in
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.reading import Form
@@ -367,3 +368,16 @@ def test_json_behind_many_braces_is_found() -> None:
 @pytest.mark.parametrize("text", ["No problem, proceed.", "Not bad at all", "none the worse"])
 def test_a_word_that_begins_with_no_is_no_no(text: str) -> None:
     assert form("reflection").read(text).faults
+
+
+def test_a_builder_fills_in_what_an_agent_says_of_the_same_decision() -> None:
+    def expanded(reply: Any) -> Any:
+        agents = {"router": {"prompt": "R.", "reply": reply}, "a": {"prompt": "A."}}
+        flow = [{"use": "hub", "with": {"router": "router", "agents": ["a"]}}]
+        made = {"crew": "c", "model": "scripted:x", "agents": agents, "flow": flow}
+        return expand(CrewDefinition.model_validate(made)).definition.agents["router"].reply
+
+    found = expanded({"decision": "route", "tries": 7})
+    assert (found.among, found.tries) == (expanded(None).among, 7)
+    assert expanded({"decision": "route", "among": ["router"]}).among == ("router",)
+    assert expanded("replan").decision == "replan"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -11,12 +13,28 @@ from hypothesis import strategies as st
 from crewlog.cli.timeline import Timeline
 from crewlog.definition.model import CrewDefinition
 from crewlog.graph.dry_run import dry_run
+from crewlog.graph.engine import Order
 from crewlog.graph.lower import lower
-from crewlog.graph.plan import GraphPlan
+from crewlog.graph.plan import GraphPlan, ReplyRules
 from crewlog.state import journal as j
 from crewlog.state.calls import ModelResult, OutputValue, ReadReply
+from crewlog.state.hashing import hash_json
+from crewlog.state.model import CrewState
 from crewlog.state.trace import trace_of
-from graph.simulation import Failure, Replies, Simulation, returns, says
+from graph.other_plans import other_plan
+from graph.simulation import (
+    Failure,
+    Outcome,
+    RandomScript,
+    Replies,
+    Simulation,
+    as_json,
+    dice,
+    folded,
+    random_plan,
+    returns,
+    says,
+)
 
 GOOD = ReadReply(
     outputs=(
@@ -260,3 +278,61 @@ async def test_the_timeline_and_the_trace_tell_of_tries() -> None:
     assert [(call.call, call.ok) for call in step.calls] == [(1, False), (2, False)]
     assert step.calls[0].errors == ["'next' is missing"]
     assert step.sets["router.next"] == "billing"
+
+
+class Speaking(RandomScript):
+    """Outcomes at random, where final messages are read, are not, or come of no reader at all."""
+
+    def __call__(self, order: Order) -> Outcome:
+        made = super().__call__(order)
+        if not isinstance(made, ModelResult) or made.tools:
+            return made
+        rng = dice(f"{self.seed}/{order.step}/{order.call.call}/{order.call.attempt}/said")
+        if rng.random() < 0.5:
+            return made.model_copy(update={"faults": ("it is nothing",) * rng.randint(0, 3)})
+        large = OutputValue(key="list", body=hash_json(LARGE), content=LARGE)
+        fields = rng.sample([OutputValue(key="score", value=rng.choice([0, 0.5, None])), large], 1)
+        return made.model_copy(update={"reply": ReadReply(how="lenient", outputs=tuple(fields))})
+
+
+LARGE = ["x" * 100] * 3
+
+
+def with_forms(rng: random.Random, crew: GraphPlan) -> GraphPlan:
+    """A plan whose agents mostly have forms, and may be capped."""
+    agents = {}
+    for name, rules in crew.agents.items():
+        fallback = rng.choice([None, {"score": 1, "list": LARGE}])
+        form = ReplyRules(tries=rng.randint(1, 3), fields=("score", "list"), fallback=fallback)
+        update = {
+            "reply": form if rng.random() < 0.8 else None,
+            "on_cap": rng.choice(["end", "end", "fail"]),
+            "max_calls": rng.choice([1, 2, 25]),
+            "ask_below": rng.choice([None, None, 0.5]),
+        }
+        agents[name] = rules.model_copy(update=update)
+    return crew.model_copy(update={"agents": agents})
+
+
+async def test_forms_hold_in_crews_at_random_with_people_and_changes() -> None:
+    kinds: Counter[str] = Counter()
+    for seed in range(40):
+        rng = dice(f"forms {seed}")
+        crew = with_forms(rng, random_plan(rng))
+        sim = await Simulation.begin(
+            crew,
+            Speaking(crew, seed),
+            seed=seed,
+            people=True,
+            other=lambda r, p: other_plan(r, with_forms(r, p)),
+            restore_at=lambda drain: drain % 2 == 0,
+        )
+        await sim.run()
+        assert sim.state.closed
+        assert as_json(folded(sim.journal)) == as_json(sim.state)
+        assert CrewState.from_json(sim.state.to_json()) == sim.state
+        kinds.update(entry["kind"] for entry in sim.journal)
+        kinds.update(entry.get("how", "json") for entry in sim.facts("ReplyTaken"))
+        kinds.update(entry.get("error_type", "") for entry in sim.facts("StepFailed"))
+    wanted = {"ReplyTaken", "ReplyRefused", "TurnCapped", "lenient", "fallback", "ReplyInvalid"}
+    assert min(kinds[kind] for kind in {*wanted, "GraphSwapped"}) >= 5, kinds

@@ -183,6 +183,9 @@ class Timeline:
                 # A reply's whole text is told where its step ends.
                 told = entry.key == RESPONSE and entry.body is not None
                 return [] if told else self._row(entry, entry.agent, "=", text, "dim")
+            case j.HandoffMissed():
+                text = f"item {entry.item} of {entry.key} names {entry.whom}: it reaches nobody"
+                return self._row(entry, node_of(entry.step), "!", text, "yellow")
             case j.MergeConflicted():
                 node = node_of(entry.step) if entry.step else entry.by
                 text = f"{entry.key} stays {entry.kept}, not {entry.refused}: {entry.because}"

@@ -79,6 +79,8 @@ def _output(
         say = f"agent {name!r} is to be shown {each.from_}, and {maker!r} has no output {key!r}"
         remedy = did_you_mean(key, known, f"Add it to {maker}: outputs: [{key}].")
         yield Finding(path, say, remedy, word=each.from_)
+    elif agent.reply is not None and key in agent.reply.tagged:
+        return  # each item says whom it is for
     elif not _is_given(audiences, maker, key, name):
         logs = audiences.writes(maker) if key == TEXT else audiences.shares(maker)
         to = f"is for who reads {listed(logs, 'or')}" if logs else f"is for {maker!r} alone"

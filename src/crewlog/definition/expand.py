@@ -289,8 +289,18 @@ class _Expansion:
         outputs = tuple(dict.fromkeys((*agent.outputs, *self.outputs.get(name, ()))))
         flags = tuple(dict.fromkeys((*agent.writes_flags, *self.flags.get(name, ()))))
         update: dict[str, Any] = {"pattern": None, "outputs": outputs, "writes_flags": flags}
-        update["reply"] = agent.reply or self.replies.get(name)
+        update["reply"] = _reply(agent.reply, self.replies.get(name))
         return agent.model_copy(update=update)
+
+
+def _reply(own: Reply | None, brought: Reply | None) -> Reply | None:
+    """An agent's form; of the decision that a builder needs it has the names and the fallback."""
+    if own is None or brought is None or own.decision != brought.decision:
+        return own or brought
+    more: dict[str, Any] = {"among": own.among or brought.among}
+    if own.fallback is None:
+        more["fallback"] = brought.fallback
+    return own.model_copy(update=more)
 
 
 def _names(phase: Phase, inner: Sequence[Phase], *, head: bool) -> dict[str, str]:

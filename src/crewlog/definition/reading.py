@@ -31,6 +31,8 @@ LONGEST_SCANNED = 200_000
 _MOST_WORK = 2_000_000
 """Characters that are looked at for JSON inside a text, those that are looked at again included."""
 _MOST_FAULTS = 5
+END = "end"
+"""Among the names that a decision may have: nobody."""
 _LONGEST_FAULT = 300
 _FENCE = re.compile(r"```[a-zA-Z]{0,10}[ \t]*\r?\n?(.*?)```", re.DOTALL)
 _START = re.compile(r"[{\[]")
@@ -68,6 +70,7 @@ class Form:
         # Sorted, where nobody wrote an order: that of keys is lost in stores that keep JSON.
         among = reply.among or tuple(sorted(others))
         who = {name: each.description or "" for name, each in crew.agents.items()}
+        who.setdefault(END, "nobody; nothing is left to do")
         return cls(reply, among, {name: who[name] for name in among if who.get(name)})
 
     @cached_property

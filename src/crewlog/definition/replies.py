@@ -41,6 +41,11 @@ class Reply(Model):
     """How often the model is asked in all, where what it says cannot be read; it is told why."""
     fallback: Json = None
     """What counts where no try was any good, e.g. `{next: general}`; by default the step fails."""
+    tagged: dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]] = Field(
+        default_factory=dict[str, str]
+    )
+    """Fields that are lists of objects, each with the key of an object that names whom it is for:
+    an agent, several, `group:G`, or `all`. Nobody else is shown it."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

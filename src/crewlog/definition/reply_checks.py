@@ -10,12 +10,11 @@ from crewlog.definition.decisions import DecisionKind, find_decision, reply_fiel
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.json_schemas import unusable
 from crewlog.definition.model import AgentDefinition, CrewDefinition
-from crewlog.definition.reading import Form
+from crewlog.definition.reading import END, Form
 from crewlog.definition.replies import VALUE, Reply
 
 _LARGEST_FALLBACK = 2_000
 """Bytes of a fallback's JSON: every execution carries it."""
-_END = "end"
 
 
 def reply_findings(definition: CrewDefinition, places: Collection[str] = ()) -> Iterator[Finding]:
@@ -41,7 +40,7 @@ def _reply(
 ) -> Iterator[Finding]:
     faults = list(_form(name, reply, path))
     yield from faults
-    known = {*definition.agents, *places, _END}
+    known = {*definition.agents, *places, END}
     for i, each in enumerate(reply.among):
         if each not in known:
             say = f"agent {name!r} may decide for {each!r}, which is no agent and no phase"
@@ -54,6 +53,7 @@ def _reply(
     if "text" in reply_fields(reply):
         say = f"the reply of agent {name!r} has a field 'text', which is always its final message"
         yield Finding(path, say, "Choose another name for the field.")
+    yield from _tagged(name, agent, reply, (*path, "tagged"))
     if reply.fallback is not None and not faults:
         yield from _fallback(definition, name, reply, (*path, "fallback"))
 
@@ -96,6 +96,18 @@ def _form(name: str, reply: Reply, path: Path) -> Iterator[Finding]:
                 remedy = "A name is a letter and then at most 63 letters, digits, '_' or '-'."
                 place = (*path, "schema", "properties", str(key))  # pyright: ignore[reportUnknownArgumentType]
                 yield Finding(place, say, remedy, at="key", severity="warning")
+
+
+def _tagged(name: str, agent: AgentDefinition, reply: Reply, path: Path) -> Iterator[Finding]:
+    fields = reply_fields(reply)
+    for key in reply.tagged:
+        if key not in fields:
+            say = f"the reply of agent {name!r} has no field {key!r} to hand on"
+            yield Finding((*path, key), say, did_you_mean(key, fields, "Add it to its schema."))
+    if reply.tagged and agent.writes:
+        say = f"what {name!r} says has all items in it, and goes to {listed(agent.writes)}"
+        remedy = "Let it write to nobody: writes: []. What it hands on reaches others as inputs."
+        yield Finding(path, say, remedy, at="key", severity="warning")
 
 
 def _fallback(definition: CrewDefinition, name: str, reply: Reply, path: Path) -> Iterator[Finding]:

@@ -265,6 +265,7 @@ def _reply_rules(name: str, definition: CrewDefinition) -> ReplyRules | None:
         decision=reply.decision or "",
         tries=reply.tries,
         fields=reply_fields(reply),
+        tagged=reply.tagged,
         fallback=fallback,
     )
 

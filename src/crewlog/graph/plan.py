@@ -178,6 +178,8 @@ class ReplyRules(Model):
     """How often the model is asked in all."""
     fields: tuple[str, ...] = ()
     """The outputs that a reply sets, besides `response`."""
+    tagged: dict[str, str] = Field(default_factory=dict[str, str])
+    """Those whose items are for whom they name, with the key at which they do."""
     fallback: dict[str, Json] | None = None
     """The outputs where no try was any good, in full; none: the step fails."""
 

@@ -8,19 +8,21 @@ Every try is in the journal, and counts as the model call that it is.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.definition.replies import CAPPED, RESPONSE
 from crewlog.graph.facts import RunFacts
+from crewlog.graph.handoffs import hand_on
 from crewlog.graph.merging import output_set, put
 from crewlog.graph.plan import ReplyRules
-from crewlog.ids import AgentName, ContentHash, LogName, StepId, working_log
+from crewlog.ids import AgentName, ContentHash, LogName, StepId, private_log, working_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief, brief_of
 from crewlog.state.calls import INLINE_BYTES, ModelResult, OutputValue
+from crewlog.state.handoffs import apart
 from crewlog.state.hashing import canonical, hash_json
 
 _UNREAD = ("its form has been asked for only since then",)
@@ -51,7 +53,7 @@ class Replies:
         """Sets what a final message says."""
         rules = self._run.rules_of(agent, step)
         if rules.reply is not None and result.reply is not None:
-            found = {output.key: output for output in result.reply.outputs}
+            found = _by_key(result.reply.outputs)
             entry = self._run.state.frontier[step]
             tried = entry.turn.refused if entry.turn is not None else 0
             self._taken(step, call, agent, rules.reply, found, result.reply.how, tried + 1)
@@ -149,7 +151,15 @@ class Replies:
     def _fall_back(
         self, step: StepId, call: int, agent: AgentName, rules: ReplyRules, attempt: int
     ) -> None:
-        found = {key: _output(key, value) for key, value in (rules.fallback or {}).items()}
+        found = _by_key(
+            each
+            for key, value in (rules.fallback or {}).items()
+            for each in (
+                apart(key, value, rules.tagged[key])
+                if key in rules.tagged
+                else [_output(key, value)]
+            )
+        )
         self._taken(step, call, agent, rules, found, "fallback", attempt)
         # Nobody has stored what is large in it.
         self._set(step, agent, rules, found, stored=False)
@@ -160,7 +170,7 @@ class Replies:
         call: int,
         agent: AgentName,
         rules: ReplyRules,
-        found: Mapping[str, OutputValue],
+        found: Found,
         how: str,
         attempt: int,
     ) -> None:
@@ -176,11 +186,9 @@ class Replies:
             confidence=self._confidence(agent, step, found),
         )
 
-    def _confidence(
-        self, agent: AgentName, step: StepId, found: Mapping[str, OutputValue]
-    ) -> float | None:
+    def _confidence(self, agent: AgentName, step: StepId, found: Found) -> float | None:
         """How sure the agent says by a field that it is, where that is asked for."""
-        said = found.get(CONFIDENCE)
+        said = next(iter(found.get(CONFIDENCE, ())), None)
         if said is None or self._run.rules_of(agent, step).ask_below is None:
             return None
         number = isinstance(said.value, int | float) and not isinstance(said.value, bool)
@@ -191,15 +199,17 @@ class Replies:
         step: StepId,
         agent: AgentName,
         rules: ReplyRules,
-        found: Mapping[str, OutputValue],
+        found: Found,
         *,
         stored: bool,
     ) -> None:
         """Sets the fields; one that a reply leaves out is not what an earlier one said."""
         for key in rules.fields:
-            output = found.get(key)
-            if output is not None:
-                self._output(step, agent, output, stored=stored)
+            said = found.get(key, ())
+            if key in rules.tagged and said:
+                hand_on(self._run, step, agent, key, said, stored=stored)
+            elif said:
+                self._output(step, agent, said[0], stored=stored)
             elif self._known(agent, key) and not self._run.appends(f"{agent}.{key}"):
                 self._output(step, agent, OutputValue(key=key), stored=True)
 
@@ -214,13 +224,28 @@ class Replies:
         self, step: StepId, agent: AgentName, rules: ReplyRules, body: ContentHash
     ) -> None:
         """The whole text, by the message that has it."""
-        if RESPONSE not in rules.fields:
-            self._output(step, agent, OutputValue(key=RESPONSE, body=body), stored=True)
+        if RESPONSE in rules.fields:
+            return
+        fact = output_set(self._run, step, agent, OutputValue(key=RESPONSE, body=body), stored=True)
+        if rules.tagged:  # it has all items
+            fact = fact.model_copy(update={"logs": (private_log(agent),)})
+        put(self._run, fact, step)
 
     def _capped(self, step: StepId, agent: AgentName, *, capped: bool) -> None:
         known = self._run.state.agent_outputs.get(agent, {}).get(CAPPED)
         if capped or (known is not None and known.value is True):
             self._output(step, agent, OutputValue(key=CAPPED, value=capped), stored=True)
+
+
+Found = Mapping[str, Sequence[OutputValue]]
+"""What a reply says, by field: one value, or the items of a field that hands them on."""
+
+
+def _by_key(outputs: Iterable[OutputValue]) -> Found:
+    found: dict[str, list[OutputValue]] = {}
+    for output in outputs:
+        found.setdefault(output.key, []).append(output)
+    return found
 
 
 def _output(key: str, value: Json) -> OutputValue:
@@ -229,11 +254,12 @@ def _output(key: str, value: Json) -> OutputValue:
     return OutputValue(key=key, body=hash_json(value), content=value)
 
 
-def _brief(found: Mapping[str, OutputValue]) -> str:
+def _brief(found: Found) -> str:
     """`next = billing, instructions = refund it`: what a reply says, for people."""
     said = [
         f"{key} = {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
-        for key, output in found.items()
+        for key, outputs in found.items()
+        for output in outputs
         if (value := output.value if output.body is None else output.content) not in (None, "", [])
     ]
     return brief(", ".join(each[:500] for each in said))

@@ -257,6 +257,8 @@ class OutputValue(Model):
     body: ContentHash | None = None
     content: Json = None
     """The large value itself, once, for the history."""
+    whom: tuple[str, ...] | None = None
+    """Of an item that is for somebody: whom it names. None: it is no such item."""
 
 
 class ReadReply(Model):

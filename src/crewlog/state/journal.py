@@ -556,6 +556,20 @@ class OutputSet(Fact):
     """The logs whose readers may see it: those that its agent writes to; empty: `public`."""
 
 
+class HandoffMissed(Fact):
+    """An item that is for whom it names reaches nobody: it names nobody that there is."""
+
+    kind: Literal["HandoffMissed"] = "HandoffMissed"
+    step: StepId
+    agent: AgentName
+    key: str
+    """The output."""
+    item: int
+    """Which one, from 1."""
+    whom: str = ""
+    """Whom it names, for people."""
+
+
 class OperationsApplied(Fact):
     """A tool's operations were added to an artifact's log; those that do not apply change nothing.
 
@@ -1036,6 +1050,7 @@ JournalEntry = Annotated[
     | QuotaGiven
     | FlagSet
     | OutputSet
+    | HandoffMissed
     | MergeConflicted
     | OperationsApplied
     | OperationsSettled

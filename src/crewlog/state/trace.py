@@ -185,6 +185,7 @@ MARKS: tuple[type[j.Fact], ...] = (
     j.TurnBegan,
     j.TurnEnded,
     j.RouteRefused,
+    j.HandoffMissed,
     j.CommandRejected,
     j.ContinuedAsNew,
     j.ChangeAccepted,

@@ -1,0 +1,116 @@
+"""Hand-offs: each item of a tagged list reaches whom it names, by the rules of all audiences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewlog.definition.load import load_data
+from crewlog.definition.validate import check, warnings
+from crewlog.graph.engine import Engine
+from crewlog.graph.inputs import inputs_of
+from crewlog.graph.lower import lower
+from crewlog.ids import AgentName, RunId, StepId
+from crewlog.state.calls import ModelResult, ReadReply
+from crewlog.state.handoffs import apart
+from crewlog.state.journal import entry_from_json
+from crewlog.state.reduce import fold
+from crewlog.store.projection import inline_bodies
+
+SCHEMA = {"type": "object", "properties": {"context": {"type": "array"}, "found": {}}}
+AGENTS: dict[str, Any] = {
+    "finder": {
+        "prompt": "Find.",
+        "writes": [],
+        "shares": ["public"],
+        "reply": {"schema": SCHEMA, "tagged": {"context": "for"}},
+    },
+    **{
+        name: {"prompt": "Work.", "reads": reads, "inputs": ["finder.context", "finder.found"]}
+        for name, reads in {"ann": [], "bob": [], "cid": ["public", "group:g"]}.items()
+    },
+}
+CREW = {"crew": "t", "model": "scripted:x", "agents": AGENTS, "groups": {"g": ["cid", "finder"]}}
+
+
+async def handed_on(items: Any, **changes: Any) -> Engine:
+    """A run whose finder has just replied."""
+    engine = await Engine.begin(
+        lower(load_data({**CREW, **changes})), RunId("r"), input_text="go", by="eve", at=1
+    )
+    await engine.settle(set())
+    body = {"type": "ai", "content": "all of it", "name": "finder", "id": "finder#1/1"}
+    outputs = (*apart("context", items, "for"), *apart("found", "x", "-"))
+    outputs = tuple(
+        each.model_copy(update={"whom": None}) if each.key == "found" else each for each in outputs
+    )
+    result = ModelResult.model_validate({"body": body, "reply": ReadReply(outputs=outputs)})
+    await engine.turns.model_replied(StepId("finder#1"), 1, result)
+    return engine
+
+
+def seen(engine: Engine, agent: str) -> list[Any]:
+    """What an agent is given of the list."""
+    given = inputs_of(engine, AgentName(agent), StepId(f"{agent}#1"))
+    (found,) = [each for each in given if each.source == "finder.context"]
+    return [part.value for part in found.parts]
+
+
+ITEMS: list[dict[str, Any]] = [
+    {"n": 1, "for": "ann"},
+    {"n": 2, "for": ["bob", "ann"]},
+    {"n": 3, "for": "BOB"},
+    {"n": 4, "for": "all"},
+    {"n": 5, "for": "group:g"},
+    {"n": 6, "for": "nobody"},
+    {"n": 7},
+    {"n": 8, "for": ["ann", "who"]},
+]
+
+
+async def test_each_item_reaches_whom_it_names_and_nobody_else() -> None:
+    engine = await handed_on(ITEMS)
+    numbers = {who: [item["n"] for item in seen(engine, who)] for who in ("ann", "bob", "cid")}
+    assert numbers == {"ann": [1, 2, 4], "bob": [2, 3, 4], "cid": [4, 5]}
+    facts = [e for _, e in engine.ledger.page(0, 100) if e["kind"] == "HandoffMissed"]
+    assert [(each["item"], each["whom"]) for each in facts] == [
+        (6, "'nobody'"),
+        (7, "nobody"),
+        (8, "'ann' and 'who'"),
+    ]
+    own = inputs_of(engine, AgentName("finder"), StepId("finder#1"))
+    assert own == ()
+
+
+async def test_the_whole_text_is_for_nobody_else_and_plain_fields_are_as_ever() -> None:
+    engine = await handed_on(ITEMS)
+    outputs = engine.state.agent_outputs[AgentName("finder")]
+    assert outputs["response"].logs == outputs["text"].logs == ("private:finder",)
+    assert outputs["found"].logs == (), "public"
+
+
+async def test_another_reply_hands_on_anew_and_large_items_are_bodies() -> None:
+    large = {"n": "long " * 100, "for": "ann"}
+    engine = await handed_on([large, {"n": 2, "for": "bob"}])
+    (part,) = inputs_of(engine, AgentName("ann"), StepId("ann#1"))[0].parts
+    (value,) = apart("context", [large], "for")
+    assert part.body == value.body
+    facts = [e for _, e in engine.ledger.page(0, 100)]
+    journal = [entry_from_json(each) for each in facts]
+    assert not [b for each in journal for b in inline_bodies(each) if b == part.body], (
+        "it is stored"
+    )
+    assert fold(RunId("r"), journal) == engine.state
+
+
+def test_what_is_wrong_with_a_hand_off() -> None:
+    def crew(**finder: Any) -> Any:
+        return load_data({**CREW, "agents": {**AGENTS, "finder": {**AGENTS["finder"], **finder}}})
+
+    assert not check(crew())
+    assert not [w for w in warnings(crew()) if "all items" in w.message]
+    (warned,) = [w for w in warnings(crew(writes=["public"])) if "all items" in w.message]
+    assert "writes: []" in warned.remedy
+    with pytest.raises(Exception, match="no field 'contxt' to hand on"):
+        crew(reply={"schema": SCHEMA, "tagged": {"contxt": "for"}})
