@@ -20,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.brief import fenced
     from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.model import CrewState, FrontierEntry, Interrupt
+    from crewlog.state.pools import named_agent
     from crewlog.wire import (
         CheckpointPage,
         CheckpointView,
@@ -63,6 +64,7 @@ def run_view(
             due=entry.due if entry.status == "waiting" else 0,
             doing=tuple(_doing(entry, flights)),
             lacks=_lacks(entry, flights),
+            agent=named_agent(state, entry.step) or "",
         )
         for entry in state.frontier.values()
     )
@@ -178,6 +180,7 @@ def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> Interrupt
         rule=interrupt.rule,
         risk=interrupt.risk,
         quotas=interrupt.quotas,
+        shows=interrupt.shows,
         shortened=approvals.is_shortened(interrupt),
         action_requests=(request,),
         review_configs=(review,),

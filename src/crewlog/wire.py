@@ -505,6 +505,8 @@ class StepView(Model):
     """That a call of it waits for a worker that has a tool, for a server of tools, or for a person
     who approves one, with what was lacking and what to do about it: the call is made again until
     that is there. Empty: none does."""
+    agent: str = ""
+    """The agent that its item names; empty: it is its node's."""
 
 
 class RunView(Model):
@@ -566,6 +568,9 @@ class InterruptView(Model):
     """Of a call: `high`, where its tool may do harm."""
     quotas: tuple[AskedQuota, ...] = ()
     """Of a call: the quotas over runs in which it is counted before it begins."""
+    shows: ContentHash | None = None
+    """The body that holds what is shown with it, where that is large. Clients put it into `detail`.
+    """
     used_up: str = ""
     """Of a call: that a quota lets nothing through now, whatever is answered. Clients say it."""
     shortened: bool = False

@@ -15,6 +15,7 @@ from crewlog.client import Client, Run
 from crewlog.client.events import OUTSIDE, outside
 from crewlog.client.gateway import STATUS_NAMES
 from crewlog.client.places import place_of
+from crewlog.client.showing import with_shown
 from crewlog.client.stalled import Stalled, stalled
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunFailed, RunNotFound, StoreIncomplete, WorkerMissing
@@ -27,6 +28,7 @@ from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CLOSED, CrewState, Interrupt, PromptState
+from crewlog.state.pools import named_agent
 from crewlog.state.reduce import fold
 from crewlog.store.missing import RowsMissing
 from crewlog.store.protocol import Store
@@ -249,6 +251,7 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
             waiting = f"{first.id}: {first.question}"
         elif until := waiting_for(state):
             shown, waiting = "waiting", until
+    asked = [question_of(i, state.prompt, definition) for i in state.interrupts.values()]
     return Sight(
         run=run.id,
         state=state,
@@ -257,9 +260,7 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
         live=closed,
         waiting_for=waiting,
         ended=ended,
-        questions=[question_of(i, state.prompt, definition) for i in state.interrupts.values()]
-        if open_
-        else [],
+        questions=await with_shown(client.store, asked) if open_ else [],
         queue=queue,
     )
 
@@ -304,6 +305,7 @@ def question_of(
         rule=interrupt.rule,
         risk=interrupt.risk,
         quotas=interrupt.quotas,
+        shows=interrupt.shows,
         shortened=approvals.is_shortened(interrupt),
         action_requests=(request,),
         review_configs=(review,),
@@ -337,6 +339,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
                 "leaving": entry.leaving,
                 "doing": list((sight.doing or {}).get(entry.step, ())),
                 "lacks": sight.lacks.get(entry.step, ""),
+                "agent": named_agent(state, entry.step) or "",
             }
             for entry in state.frontier.values()
         ],

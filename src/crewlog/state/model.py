@@ -137,6 +137,8 @@ class Mapped(Model):
     """Where items wait for others: those that are not started."""
     failed: int = 0
     """Items whose steps failed, though the run goes on without them."""
+    skipped: int = 0
+    """Items whose steps were skipped."""
 
     def agent(self, number: int) -> AgentName | None:
         """The agent of an item's step, where items have agents of their own."""
@@ -403,6 +405,8 @@ class Interrupt(Model):
     """Of a call: what its tool may do; empty: nothing out of the way."""
     quotas: tuple[AskedQuota, ...] = ()
     """Of a call: where it is counted before it begins; whether that is used up the store knows."""
+    shows: ContentHash | None = None
+    """The body that holds what people are shown with it, where that is large."""
 
     @property
     def refusal(self) -> str:
