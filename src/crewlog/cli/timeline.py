@@ -211,10 +211,8 @@ class Timeline:
                 return self._by_hand(entry)
             case j.PromptReceived() | j.PromptRead() | j.PromptCompiled() | j.DefinitionEdited():
                 return self._prompt(entry)
-            case j.MessageQueued() | j.TurnBegan() | j.TurnEnded():
-                return self._talked(entry)
             case _:
-                return self._run(entry)
+                return self._talked(entry) or self._run(entry)
 
     # -- steps --------------------------------------------------------------------------------
 
@@ -463,7 +461,7 @@ class Timeline:
             case _:
                 return []
 
-    def _talked(self, entry: j.MessageQueued | j.TurnBegan | j.TurnEnded) -> list[Row]:
+    def _talked(self, entry: j.JournalEntry) -> list[Row]:
         """A conversation: where a turn begins and ends, and what waits for one."""
         match entry:
             case j.MessageQueued():
