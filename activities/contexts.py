@@ -66,15 +66,16 @@ class Contexts:
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
-        found = await self._windowed(task, crew, agent, model)
+        found = await self.windowed(task, crew, agent, model)
         if (given := block_of(await self._inputs.values(task, agent), crew)) is None:
             return found
         shown = before_turn(found.transcript, given, task.step, task.view.was)
         return replace(found, transcript=shown)
 
-    async def _windowed(
+    async def windowed(
         self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition, model: str
     ) -> Context:
+        """The same without its inputs."""
         window = window_of(crew, agent)
         if window is None:
             return Context(await self._sight.transcript(task))

@@ -126,7 +126,9 @@ def _value(given: Given, bodies: Mapping[ContentHash, Json]) -> tuple[Json, bool
     def of(value: Json, body: ContentHash | None) -> Json:
         if body is None:
             return value
-        return message_from_json(bodies[body]).text if said else bodies[body]
+        # People may have put a text there that nobody said as a message.
+        is_message = said and isinstance(bodies[body], dict)
+        return message_from_json(bodies[body]).text if is_message else bodies[body]
 
     if given.parts:
         return [of(each.value, each.body) for each in given.parts], True

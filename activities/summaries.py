@@ -96,10 +96,10 @@ class Summaries:
 
     Args:
         store: Where they are.
-        models: The worker's chat models.
+        models: The worker's chat models; none: only those that were made are found.
     """
 
-    def __init__(self, store: Store, models: ModelFactory) -> None:
+    def __init__(self, store: Store, models: ModelFactory | None) -> None:
         self._store = store
         self._models = models
         self._known: Recent[_Key, _Kept] = Recent(1024)
@@ -149,6 +149,8 @@ class Summaries:
     async def _make(
         self, task: CallModel, covered: Covered, model: str, settings: Mapping[str, Json]
     ) -> _Kept:
+        if self._models is None:
+            raise ModelRefused("nobody here makes summaries")
         key = (covered.head, model)
         caller = _caller(task)
         for number in range(1, TRIES + 1):
@@ -186,6 +188,7 @@ class Summaries:
         so_far, since = await self._before(task.run, covered, model)
         said = covered.said(since, covered.length)
         asked = [SystemMessage(_SYSTEM), HumanMessage(_question(so_far, said))]
+        assert self._models is not None  # noqa: S101 - see `_make`
         chat: Any = await self._models.ready(model, settings, SUMMING)
         metadata = {"agent": SPEAKER, "run": task.run, "step": task.step, "call": task.call}
         async with asyncio.timeout(SUMMING):

@@ -25,28 +25,43 @@ from crewlog.state.model import Usage
 
 from .harness import Site, calls, tool
 
+VERDICT = {
+    "type": "object",
+    "properties": {"fine": {"type": "boolean"}, "why": {"type": "string"}},
+    "required": ["fine", "why"],
+}
+
 
 def whole(site: Site) -> dict[str, Any]:
-    """A crew with groups, items, tools, a loop and large outputs."""
+    """A crew with groups, items, inputs, windows, replies of a form, artifacts and a loop."""
     found = calls(("set_output", {"key": "finds", "value": ["one", "two " * 100]}))
+    adds = {"artifact": "page", "op": "add", "path": "/title", "value": "Two"}
     crew = site.crew(
         {
             "scout": [calls(("echo", {"text": "work"})), found, {"text": "I found two."}],
             "helper": [{"text": "helped"}],
             "writer": [
+                calls(("change", {"operations": [adds], "after": ""})),
                 {"text": "draft 1"},
                 calls(("set_flag", {"flag": "good", "value": True})),
                 {"text": "draft 2"},
             ],
-            "critic": [{"text": "not yet"}],
+            "critic": [{"text": 'I say: {"fine": false, "why": "no end"}'}],
         },
         rules={
             "scout": {"writes": ["group:g"], "outputs": ["finds"]},
-            "helper": {"writes": ["group:g"]},
-            "writer": {"writes_flags": ["good"]},
+            "helper": {"writes": ["group:g"], "inputs": ["scout.finds", "input"]},
+            "writer": {
+                "writes_flags": ["good"],
+                "window": {"last": 1, "summary": "extract"},
+                "inputs": ["critic.why", "flag:good", "artifact:page"],
+            },
+            "critic": {"reply": {"schema": VERDICT}, "reads": [], "inputs": ["writer.text"]},
         },
-        tools={"echo": tool("echo")},
+        tools={"echo": tool("echo"), "change": {**tool("change"), "run": "building:change"}},
         groups={"g": ["scout", "helper"]},
+        artifacts={"page": {"initial": {"parts": []}, "writers": ["writer"]}},
+        flags={"good": False},
     )
     crew["flow"] = [
         "scout",
@@ -69,11 +84,11 @@ def told(messages: list[dict[str, Any]]) -> list[tuple[str, str, Any]]:
 
 
 def shown(site: Site, run: Run, step: str) -> list[tuple[str, str, Any]]:
-    """What the first call of a step was shown, without its system message."""
+    """What the first call of a step was shown of what was said."""
     first = next(p for p in site.prompted(run) if p["step"] == step and p["call"] == 1)
-    messages = first["messages"][1:]
-    turn = messages[-1]["content"].startswith("It is your turn")
-    return told(messages[:-1] if turn else messages)
+    besides = ("It is your turn", "Your item (", "What you are given:")
+    said = [m for m in first["messages"][1:] if not m["content"].startswith(besides)]
+    return told(said)
 
 
 @covers("C91")
@@ -90,9 +105,25 @@ async def test_a_case_has_what_its_stage_was_shown_and_what_it_made(crews: Site)
     scout = by_step["scout#1"]
     assert scout.output.fields == {"finds": ["one", "two " * 100]}
     assert (scout.output.text, scout.usage.calls, scout.usage.tool_calls) == ("I found two.", 3, 2)
-    assert by_step["writer#2"].output.flags == {"good": True}
-    writer = [m["content"] for m in by_step["writer#2"].input.messages]
+    first, second = by_step["writer#1"], by_step["writer#2"]
+    assert second.output.flags == {"good": True}
+    writer = [m["content"] for m in second.input.messages]
     assert not any("found" in each or "helped" in each for each in writer), "it is for the group"
+    page = {"parts": [], "title": "Two"}
+    assert first.input.artifacts == {"page": {"parts": []}}
+    assert first.output.artifacts == second.input.artifacts == {"page": page}
+    assert [each["path"] for each in first.output.operations or ()] == ["/title"]
+    assert second.input.inputs == {
+        "critic.why": "no end",
+        "flag:good": False,
+        "artifact:page": page,
+    }
+    critic = by_step["critic#1"]
+    assert critic.output.fields == {"fine": False, "why": "no end"}
+    assert (critic.input.messages, critic.input.inputs) == ((), {"writer.text": "draft 1"})
+    item = by_step["helper#1.2"].input
+    assert item.item == f"Your item (2 of 2): {'two ' * 100}"
+    assert item.inputs == {"scout.finds": ["one", "two " * 100], "input": "go"}
     again = Case.from_json(scout.to_json())
     assert again == scout
     assert [c.step for c in await dataset(crews.client(), run.id, ["critic"])] == ["critic#1"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from covers import covers
+
 from .harness import LIMIT, Site, tool, until
 
 
@@ -39,6 +41,33 @@ async def test_a_call_that_waits_for_a_yes_or_fails_asks_people(crews: Site) -> 
     await run.respond(asked.id, "skip")
     assert (await run.result(LIMIT)).status == "completed"
     assert [e["tool"] for e in crews.ledger(run, "start")] == ["echo", "raises"]
+
+
+@covers("C58")
+async def test_a_report_tells_what_came_of_a_run_while_it_goes_on_and_in_the_end(
+    crews: Site,
+) -> None:
+    tools = {"done": tool("done"), "raises": tool("raises")}
+    crew = doing(crews, "done", tools=tools, outputs=["items"])
+    crew["agents"]["b"] |= {"does": [{"tool": "raises", "args": {"kind": "value"}}]}
+    run = await crews.start(crew, "Count the loaves.")
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    found = await run.report()
+    assert (found.status, found.open) == (
+        "running",
+        ("b#1 failed: raises: ValueError: the oven is cold",),
+    )
+    (asked,) = await run.interrupts()
+    await run.respond(asked.id, "skip", by="ana", reason="bread is bought")
+    await run.result(LIMIT)
+    found = await run.report()
+    assert (found.status, found.input.plain) == ("completed", "Count the loaves.")
+    assert found.summary.plain == '{"done": true, "items": [1, 2, 3]}'
+    assert found.outputs["a"]["items"].plain == [1, 2, 3]
+    assert [(e.step, e.type) for e in found.errors] == [("b#1", "CallFailed")]
+    (decided,) = found.decisions
+    assert (decided.who, decided.why) == ("ana", "bread is bought")
+    assert (await run.report(found.position - 4)).status == "running"
 
 
 async def test_a_killed_worker_leaves_one_turn_with_one_effect(site: Site) -> None:

@@ -46,7 +46,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("ps", "show", "watch", "log"),
         *("inbox", "answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
-        *("diff", "trace", "checkpoints", "tag", "delete"),
+        *("diff", "trace", "report", "checkpoints", "tag", "delete"),
         *("artifact", "dataset", "eval"),
         *("audit", "permissions", "why", "allow", "deny", "inherit"),
         *("disable-tool", "enable-tool"),

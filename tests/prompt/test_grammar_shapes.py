@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from crewlog.prompt.compile import compile_prompt
 from crewlog.prompt.grammar import read
 from crewlog.prompt.registry import Registry
 
@@ -203,6 +204,27 @@ def test_windows_and_conversations(text: str, made: dict[str, Any]) -> None:
 )
 def test_bounds_apologies_and_artifacts(text: str, made: dict[str, Any]) -> None:
     assert said(f"There are two agents: a scout and a clerk. {text}")[1:] == [made]
+
+
+DUTIES = "Billing answers questions about invoices. The technician answers technical ones."
+ROUTED = "The router sends each message to billing or the technician."
+
+
+@pytest.mark.parametrize("text", [f"{DUTIES} {ROUTED}", f"{ROUTED} {DUTIES}"])
+def test_what_agents_of_a_hub_do_is_what_the_router_chooses_by(text: str) -> None:
+    made = compile_prompt(text, REGISTRY).definition
+    assert made is not None
+    assert [type(item).__name__ for item in made.flow] == ["BuilderPhase"]
+    assert made.agents["billing"].description == "Answers questions about invoices."
+    assert made.agents["technician"].description == "Answers technical ones."
+    assert made.conversation is not None
+
+
+def test_who_works_after_a_shape_has_a_phase_of_its_own() -> None:
+    made = compile_prompt(f"{PLAN} The coder writes code. Then the coder tidies up.", REGISTRY)
+    assert made.definition is not None
+    flow = [getattr(item, "phase", None) or item for item in made.definition.flow[1:]]
+    assert flow == ["coder_2"]
 
 
 def test_what_belongs_to_a_shape_needs_one() -> None:

@@ -32,6 +32,7 @@ COMMANDS = (
     "differing",
     "artifacts",
     "tracing",
+    "reporting",
     "permitting",
     "auditing",
     "evaluating",

@@ -30,6 +30,7 @@ from crewlog.client.matrix import matrix_of
 from crewlog.client.past import state_at
 from crewlog.client.quotas import with_used_up
 from crewlog.client.rebuild import Rebuild, RebuildReport
+from crewlog.client.reporting import report_on
 from crewlog.client.talking import Talking
 from crewlog.client.tokens import Growth, TokenCursor, TokenEvent, with_tokens, written
 from crewlog.definition.model import CrewDefinition
@@ -56,6 +57,7 @@ from crewlog.model import Json, Model
 from crewlog.state.commands import DETAIL, seems_older
 from crewlog.state.journal import ChangeAccepted, GraphSwapped, SwapFailed
 from crewlog.state.model import CLOSED, CommandOutcome, CrewState
+from crewlog.state.report import Report
 from crewlog.store.commands import find_command
 from crewlog.wire import (
     Accepted,
@@ -218,6 +220,19 @@ class Run(ByHand, Authority, Talking):
             StoreIncomplete: older entries are needed, and the store lacks them.
         """
         return (await self._reader.read(after, _limit(limit))).page
+
+    async def report(self, at: int | str | None = None) -> Report:
+        """What was planned, done, decided, set and spent, and what went wrong.
+
+        Args:
+            at: A position or a tag, as of which it is told; by default as of now.
+
+        Raises:
+            StoreUnavailable: older entries are needed, and the store is away. Where only values
+                are, the report is without them.
+        """
+        last = None if at is None else await self.position_of(at)
+        return await report_on(self, self._client.store, last)
 
     @override
     async def _matrix(self, asked: PermissionsQuery) -> PermissionsPage:

@@ -26,9 +26,24 @@ class StageInput(Model):
     """What a stage was given besides its definition."""
 
     messages: tuple[dict[str, Json], ...] = ()
-    """The messages that it was shown, as it was shown them: what it may read, and nothing else."""
+    """The messages that it was shown, as it was shown them: what it may read, and of that what its
+    window left."""
+    item: str = ""
+    """What it was shown of the item that the step was for, where it was for one."""
     inputs: dict[str, Json] = Field(default_factory=dict[str, Json])
-    """The values of its declared inputs, by where they come from: `discovery.found`."""
+    """The values of its declared inputs, by where they come from: `discovery.found`, `flag:ok`,
+    `input`."""
+    artifacts: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """The artifacts that it sees, by name, as they were."""
+
+    def same(self, other: StageInput) -> bool:
+        """Whether a stage was shown the same, in whichever runs and steps."""
+        return self._shown() == other._shown()
+
+    def _shown(self) -> list[Json]:
+        said = [{k: v for k, v in body.items() if k != "id"} for body in self.messages]
+        item = [{"type": "human", "content": self.item}] if self.item else []
+        return [[*said, *item], self.inputs, self.artifacts]
 
 
 class StageOutput(Model):
@@ -38,6 +53,11 @@ class StageOutput(Model):
     """Its outputs by key; those of a structured reply among them."""
     flags: dict[str, Json] | None = None
     """The flags that it set."""
+    artifacts: dict[str, Json] | None = None
+    """The artifacts that it changed, by name, as they are after the step."""
+    operations: tuple[dict[str, Json], ...] | None = None
+    """What its tools did to artifacts, in order. It is for people, and not compared: many ways lead
+    to one artifact."""
     text: str | None = None
     """Its final message."""
 

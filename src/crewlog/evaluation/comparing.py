@@ -41,13 +41,12 @@ def exact(case: Case, got: StageOutput) -> Verdict:
     a model says besides its results is never the same twice.
     """
     wanted = case.wanted
-    spoken = case.expected is not None or (wanted.fields is None and wanted.flags is None)
-    pairs: list[tuple[str, Json, Json]] = []
-    if wanted.fields is not None:
-        pairs.append(("fields", wanted.fields, got.fields or {}))
-    if wanted.flags is not None:
-        pairs.append(("flags", wanted.flags, got.flags or {}))
-    if wanted.text is not None and spoken:
+    parts = {"fields": wanted.fields, "flags": wanted.flags, "artifacts": wanted.artifacts}
+    made = {"fields": got.fields, "flags": got.flags, "artifacts": got.artifacts}
+    pairs: list[tuple[str, Json, Json]] = [
+        (name, part, made[name] or {}) for name, part in parts.items() if part is not None
+    ]
+    if wanted.text is not None and (case.expected is not None or not pairs):
         pairs.append(("text", _words(wanted.text), _words(got.text or "")))
     leaves = [leaf for path, one, other in pairs for leaf in _leaves(path, one, other)]
     differs = [said for said in leaves if said]

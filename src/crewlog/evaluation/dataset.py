@@ -8,26 +8,33 @@ itself could see and nothing else, and a stage that is tried on it is shown the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from langchain_core.messages import BaseMessage
-
-from crewlog.activities.definitions import Definitions
-from crewlog.activities.render import with_item
+from crewlog.activities.contexts import Contexts
+from crewlog.activities.definitions import Definitions, agent_of
+from crewlog.activities.inputs import Inputs
 from crewlog.activities.sight import Sight
+from crewlog.activities.summaries import Summaries
 from crewlog.activities.views import Hydrator
 from crewlog.client import Client, Run
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.replies import RESPONSE
 from crewlog.errors import UsageError
 from crewlog.evaluation.cases import Case, StageInput, StageOutput
 from crewlog.graph.facts import RunFacts
+from crewlog.graph.inputs import inputs_of
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, RunId, StepId, item_of, node_of, visit_of
 from crewlog.model import Json
 from crewlog.state.calls import CallModel
-from crewlog.state.journal import JournalEntry, entry_from_json
+from crewlog.state.journal import (
+    JournalEntry,
+    OperationsApplied,
+    OutputSet,
+    entry_from_json,
+)
 from crewlog.state.ledger import Ledger
 from crewlog.state.messages import message_from_json, message_to_json
 from crewlog.state.model import CrewState, Item
@@ -57,20 +64,33 @@ async def dataset(client: Client, run: str, stages: Sequence[str] = ()) -> list[
     known = dict.fromkeys(str(step.agent) for step in turns)
     if unknown := [stage for stage in stages if stage not in known]:
         raise _no_stage(run, unknown[0], known)
-    wanted = {
-        step.began: (step, AgentName(str(step.agent)))
+    wanted = [
+        (step, AgentName(str(step.agent)))
         for step in turns
         if step.fate == "completed" and step.calls and (not stages or step.agent in stages)
-    }
-    reader = _Reader(await client.store(), RunId(run))
-    found: list[Case] = []
-    state = CrewState(run=RunId(run))
+    ]
+    places = {at for step, _ in wanted for at in (step.began, step.checkpoint)}
+    states = _states(RunId(run), entries, places)
+    reader = _Reader(await client.store(), RunId(run), entries)
+    return [
+        await reader.case(states[step.began or 0], states[step.checkpoint or 0], step, agent)
+        for step, agent in sorted(wanted, key=lambda each: each[0].began or 0)
+    ]
+
+
+Entries = Sequence[tuple[int, JournalEntry]]
+
+
+def _states(run: RunId, entries: Entries, places: Collection[int | None]) -> dict[int, CrewState]:
+    """The states at some positions: what is the same in them is there once."""
+    found: dict[int, CrewState] = {}
+    state = CrewState(run=run)
     for position, entry in entries:
         if not state.position:  # a fork's journal begins after its base
             state = state.model_copy(update={"position": position - 1})
         state = reduce(state, entry)
-        if position in wanted:
-            found.append(await reader.case(state, *wanted[position]))
+        if position in places:
+            found[position] = state
     return found
 
 
@@ -98,51 +118,69 @@ class _Reader:
     Args:
         store: Where bodies, logs and definitions are.
         run: The run.
+        entries: Its journal.
     """
 
-    def __init__(self, store: Store, run: RunId) -> None:
+    def __init__(self, store: Store, run: RunId, entries: Entries) -> None:
         self._store = store
         self._run = run
+        self._entries = entries
         self._definitions = Definitions(store)
         self._sight = Sight(store, self._definitions, Hydrator(store))
+        self._inputs = Inputs(store, self._definitions, self._sight)
+        # Summaries that no call has made are not made now.
+        self._contexts = Contexts(self._sight, self._inputs, Summaries(store, None))
         self._plans: dict[ContentHash, GraphPlan] = {}
 
-    async def case(self, state: CrewState, step: StepTrace, agent: AgentName) -> Case:
+    async def case(
+        self, before: CrewState, after: CrewState, step: StepTrace, agent: AgentName
+    ) -> Case:
         """A step as a case.
 
         Args:
-            state: The run's state at the step's beginning.
+            before: The run's state at the step's beginning.
+            after: And at its end.
             step: The step.
             agent: Whose it is.
         """
         models = [call for call in step.calls if call.tool is None and call.body is not None]
-        task = await self._task(state, step.step, agent)
+        task = await self._task(before, step.step, agent)
         return Case(
             run=self._run,
             step=step.step,
             stage=agent,
             phase=node_of(step.step),
-            crew=state.crew,
+            crew=before.crew,
             definition=task.definition,
-            input=StageInput(messages=await self._messages(task)),
-            output=await self._output(step),
+            input=await self._input(task),
+            output=await self._output(step, agent, await self._task(after, step.step, agent)),
             model=models[-1].model if models else "",
             usage=step.usage,
             ms=(step.ended or 0) - (step.started or 0),
         )
 
-    async def _messages(self, task: CallModel) -> tuple[dict[str, Json], ...]:
+    async def _input(self, task: CallModel) -> StageInput:
         """What the stage was shown."""
-        shown: list[BaseMessage] = await self._sight.transcript(task)
-        if (item := await self._sight.item(task)) is not None:
-            shown = with_item(shown, item, task.step, task.view.was)
-        return tuple(message_to_json(each) for each in shown)
+        crew = await self._definitions.get(task.definition)
+        agent = agent_of(crew, task.agent)
+        model = agent.model or crew.model or ""
+        shown = (await self._contexts.windowed(task, crew, agent, model)).transcript
+        values: dict[str, Json] = {}
+        for declared, value in await self._inputs.values(task, agent):
+            values[declared.from_] = _together(values.get(declared.from_), value)
+        artifacts = await self._sight.artifacts(task)
+        return StageInput(
+            messages=tuple(message_to_json(each) for each in shown),
+            item=await self._sight.item(task) or "",
+            inputs=values,
+            artifacts={name: content.value for name, content in artifacts.items()},
+        )
 
     async def _task(self, state: CrewState, step: StepId, agent: AgentName) -> CallModel:
-        """A step's first model call, as the run made it."""
+        """A step's model call, as the run would make it in a state."""
         visit = state.frontier.get(visit_of(step))
-        definition = (visit.definition if visit else "") or state.definition
-        facts = RunFacts(await self._plan(ContentHash(definition)), Ledger(state))
+        definition = ContentHash((visit.definition if visit else "") or state.definition)
+        facts = RunFacts(await self._plan(definition), Ledger(state))
         item: Item | None = None
         if item_of(step) and visit is not None and visit.mapped is not None:
             item = facts.sees(agent, visit.mapped.item(item_of(step)), step)
@@ -150,8 +188,9 @@ class _Reader:
             run=self._run,
             step=step,
             agent=agent,
-            definition=ContentHash(definition),
+            definition=definition,
             view=facts.view(agent, step),
+            inputs=inputs_of(facts, agent, step),
             item=item,
         )
 
@@ -162,16 +201,66 @@ class _Reader:
             found = self._plans[definition] = lower(CrewDefinition.from_json(data))
         return found
 
-    async def _output(self, step: StepTrace) -> StageOutput:
-        """What a step set, and what it said at last."""
-        large = {value["body"] for value in step.sets.values() if _is_body(value)}
+    async def _output(self, step: StepTrace, agent: AgentName, task: CallModel) -> StageOutput:
+        """What a step set and did, and what it said at last."""
+        facts = self._facts(step)
+        sets = {k: v for k, v in step.sets.items() if k != f"{agent}.{RESPONSE}"}
+        for fact in facts:  # what is added to a list is all of this step's own
+            if isinstance(fact, OutputSet) and fact.agent == agent and fact.append:
+                if fact.step not in (None, step.step):
+                    continue
+                value = fact.value if fact.body is None else {"body": fact.body}
+                name = f"{agent}.{fact.key}"
+                before = sets[name] if isinstance(sets.get(name), _Added) else _Added()
+                sets[name] = _Added([*before, value])
+        applied = [f for f in facts if isinstance(f, OperationsApplied) and f.step == step.step]
         said = next((c.body for c in reversed(step.calls) if c.tool is None and c.body), None)
-        bodies = await self._store.get_bodies({*large, *([said] if said else [])})
-        found = {k: bodies[v["body"]] if _is_body(v) else v for k, v in step.sets.items()}
-        fields = {k.partition(".")[2]: v for k, v in found.items() if "." in k}
-        flags = {k: v for k, v in found.items() if "." not in k}
-        text = message_from_json(bodies[said]).text if said else None
-        return StageOutput(fields=fields or None, flags=flags or None, text=text)
+        wanted = {v["body"] for value in sets.values() for v in _values(value) if _is_body(v)}
+        wanted |= {fact.ref.body for fact in applied} | ({said} if said else set())
+        bodies = await self._store.get_bodies(wanted)
+
+        def read(value: Json) -> Json:
+            if isinstance(value, _Added):
+                return [*map(read, value)]
+            return bodies[value["body"]] if _is_body(value) else value
+
+        artifacts: dict[str, Json] = {}
+        operations: list[dict[str, Json]] = []
+        if applied:
+            changed = {fact.artifact for fact in applied}
+            there = await self._sight.artifacts(task)
+            artifacts = {name: there[name].value for name in there if name in changed}
+            for fact in applied:
+                each: list[dict[str, Json]] = bodies[fact.ref.body].get("operations", [])
+                operations += ({"artifact": fact.artifact, **operation} for operation in each)
+        return StageOutput(
+            fields={k.partition(".")[2]: read(v) for k, v in sets.items() if "." in k} or None,
+            flags={k: read(v) for k, v in sets.items() if "." not in k} or None,
+            artifacts=artifacts or None,
+            operations=tuple(operations) or None,
+            text=message_from_json(bodies[said]).text if said else None,
+        )
+
+    def _facts(self, step: StepTrace) -> list[JournalEntry]:
+        """What happened while a step was at work; not all of it is its own."""
+        base = self._entries[0][0]
+        first, last = step.began or 0, step.checkpoint or 0
+        return [entry for _, entry in self._entries[first - base + 1 : last - base + 1]]
+
+
+class _Added(list[Json]):
+    """Values that a step adds to a list."""
+
+
+def _values(value: Json) -> list[Json]:
+    return value if isinstance(value, _Added) else [value]
+
+
+def _together(one: Json, other: Json) -> Json:
+    """What two inputs of one source are given of it."""
+    if not isinstance(one, list) or not isinstance(other, list):
+        return other
+    return [*one, *(each for each in other if each not in one)]  # pyright: ignore[reportUnknownVariableType]
 
 
 def _is_body(value: Json) -> bool:

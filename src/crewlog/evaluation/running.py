@@ -72,7 +72,7 @@ async def trials(client: Client, plan: Plan) -> AsyncIterator[Trial]:
     """
     free = asyncio.Semaphore(plan.at_once)
     asked = [
-        (number, case, choice, alone(plan.crew, case.stage, case.phase, model=model))
+        (number, case, choice, _alone(plan.crew, case, model))
         for number, case in plan.cases.items()
         for choice, model in enumerate(plan.models)
     ]
@@ -89,6 +89,10 @@ async def trials(client: Client, plan: Plan) -> AsyncIterator[Trial]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _alone(crew: CrewDefinition, case: Case, model: str | None) -> CrewDefinition:
+    return alone(crew, case.stage, case.phase, model=model, artifacts=case.input.artifacts)
 
 
 async def _tried(
@@ -109,7 +113,7 @@ async def _tried(
         crew,
         id=trial.run,
         existing="attach",
-        given=given(case),
+        given=given(crew, case),
         execution_timeout=timedelta(seconds=plan.timeout + GRACE),
     )
     error = await _trouble(run, plan.timeout)
@@ -125,7 +129,7 @@ async def _tried(
             "outcome": "passed" if verdict.passed else "failed",
             "score": verdict.score,
             "differs": verdict.differs,
-            "same": got.input == case.input,
+            "same": got.input.same(case.input),
             "output": got.output,
             "usage": got.usage,
             "ms": got.ms,

@@ -8,18 +8,20 @@ crew's name, by which memories and quotas go.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from crewlog.definition.conditions import parse_condition
+from crewlog.definition.context import ARTIFACT, FLAG, WHOLE
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.errors import InvalidDefinition, UsageError
 from crewlog.evaluation.cases import Case
-from crewlog.ids import AgentName, private_log
+from crewlog.ids import AgentName, NodeName, private_log, step_id
 from crewlog.model import Json
-from crewlog.state.edited import OUTPUTS
+from crewlog.state.edited import FLAGS, OUTPUTS
 from crewlog.state.given import Given, GivenMessage
 
 SUFFIX = "-eval"
@@ -40,7 +42,12 @@ def written_out(crew: CrewDefinition) -> CrewDefinition:
 
 
 def alone(
-    crew: CrewDefinition, stage: str, phase: str = "", *, model: str | None = None
+    crew: CrewDefinition,
+    stage: str,
+    phase: str = "",
+    *,
+    model: str | None = None,
+    artifacts: Mapping[str, Json] | None = None,
 ) -> CrewDefinition:
     """The crew of one phase, in which a stage works alone.
 
@@ -50,6 +57,7 @@ def alone(
         phase: Its phase, whose task it has; by default, and where there is none of that name, its
             first one.
         model: Another model for it.
+        artifacts: What artifacts are when it begins, by name.
 
     Raises:
         UsageError: the crew has no such agent.
@@ -60,14 +68,14 @@ def alone(
             remedy=did_you_mean(stage, crew.agents, f"Its agents: {', '.join(crew.agents)}."),
             place="crewlog eval",
         )
-    own = [
-        (each.name, each.item)
-        for each in phases(crew)
-        if isinstance(each.item, AgentPhase) and stage in each.item.agents
-    ]
-    found = next((each for each in own if each[0] == phase), own[0] if own else None)
-    name, item = found or (stage, AgentPhase(agent=stage))
-    changes: dict[str, Any] = {"on_error": "fail", "ask_below": None, "enabled": True}
+    name, task = _phase_of(crew, stage, phase)
+    # What its window left of the transcript is what it is given: nothing is to be cut again.
+    changes: dict[str, Any] = {
+        "on_error": "fail",
+        "ask_below": None,
+        "enabled": True,
+        "window": None,
+    }
     agent = crew.agents[stage]
     agent = agent.model_copy(update=changes | ({"model": model} if model else {}))
     asked = {
@@ -86,12 +94,31 @@ def alone(
         "agents": {**crew.agents, stage: agent},
         # An agent is in the flow: the others stay, as what it is told may name them, and are
         # passed over.
-        "flow": (AgentPhase(agent=stage, phase=name, task=item.task), *others),
+        "flow": (AgentPhase(agent=stage, phase=name, task=task), *others),
         "conversation": None,
+        "window": None,
+        "artifacts": {
+            name: each.model_copy(update={"initial": artifacts[name]})
+            if artifacts and name in artifacts
+            else each
+            for name, each in crew.artifacts.items()
+        },
         # Rules may look at what people would have said.
         "flags": {**asked, **crew.flags, never: False},
     }
     return crew.model_copy(update=whole)
+
+
+def _phase_of(crew: CrewDefinition, stage: str, wanted: str) -> tuple[str, str | None]:
+    """The phase that a stage works in, and what it is to do there."""
+    own = {
+        each.name: each.item.task
+        for each in phases(crew)
+        if isinstance(each.item, AgentPhase) and stage in each.item.agents
+    }
+    if wanted in own:
+        return wanted, own[wanted]
+    return next(iter(own.items()), (stage, None))
 
 
 def _unused(crew: CrewDefinition) -> str:
@@ -102,14 +129,37 @@ def _unused(crew: CrewDefinition) -> str:
     return name
 
 
-def given(case: Case) -> Given:
-    """What the run of a case begins with: what the stage was shown, in a log of its own."""
+def given(crew: CrewDefinition, case: Case) -> Given:
+    """What the run of a case begins with: what the stage was shown, in a log of its own.
+
+    Args:
+        crew: The crew of the stage alone.
+        case: The case.
+    """
     log = private_log(AgentName(case.stage))
+    messages = [GivenMessage(body=_nameless(each), log=log) for each in case.input.messages]
+    if case.input.item:
+        # By its id it is of the step itself, before which the inputs are shown.
+        step = step_id(NodeName(phases(crew)[0].name), 1)
+        body = {"type": "human", "content": case.input.item, "id": f"{step}/0"}
+        messages.append(GivenMessage(body=body, log=log))
     values: dict[str, Json] = {}
     for name, value in case.input.inputs.items():
-        values[f"{OUTPUTS}.{name}"] = value
-    messages = tuple(GivenMessage(body=body, log=log) for body in case.input.messages)
-    return Given(messages=messages, values=values)
+        if name.startswith(FLAG):
+            values[f"{FLAGS}.{name.removeprefix(FLAG)}"] = value
+        elif name != WHOLE and not name.startswith(ARTIFACT):
+            values[f"{OUTPUTS}.{name}"] = value
+    return Given(
+        messages=tuple(messages),
+        request=str(case.input.inputs.get(WHOLE, "")),
+        values=values,
+        logs=(log,),
+    )
+
+
+def _nameless(body: dict[str, Json]) -> dict[str, Json]:
+    """A message without its id, which names a step and a call of the run that it is from."""
+    return {key: value for key, value in body.items() if key != "id"}
 
 
 def acts_on_the_world(crew: CrewDefinition, stage: str) -> list[str]:

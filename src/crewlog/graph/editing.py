@@ -17,7 +17,7 @@ from crewlog.errors import CommandRejected
 from crewlog.faults import called
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.kinds import kind_of, kinds_at
-from crewlog.ids import AgentName
+from crewlog.ids import AgentName, LogName
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
@@ -39,6 +39,7 @@ def edit_state(
     by: str = "",
     reason: str = "",
     command: str | None = None,
+    logs: tuple[LogName, ...] = (),
 ) -> str:
     """Puts values into the state, and takes others away; what was done, for people.
 
@@ -49,6 +50,7 @@ def edit_state(
         by: Who edits.
         reason: Why, for the journal.
         command: The command's id.
+        logs: The logs whose readers may see the outputs; by default those of who makes them.
 
     Raises:
         CommandRejected: a path is not known, or cannot take its value; nothing is changed.
@@ -60,7 +62,7 @@ def edit_state(
             "; ".join(message for message, _ in faults),
             remedy=" ".join(dict.fromkeys(remedy for _, remedy in faults if remedy)),
         )
-    edits = [_edit(run, path, value) for path, value in set_.items()]
+    edits = [_edit(run, path, value, logs) for path, value in set_.items()]
     edits += [j.Edit(path=path, delete=True) for path in taken]
     run.record(j.StateEdited, edits=tuple(edits), by=by, reason=reason, command=command)
     said = [f"{path} = {brief(json.dumps(v, ensure_ascii=False), 60)}" for path, v in set_.items()]
@@ -178,13 +180,13 @@ def _of_another_kind(run: RunFacts, path: str, value: Json) -> Fault | None:
     return f"{path!r} must be {kinds.words}, not {called(value)}: {kinds.because}", remedy
 
 
-def _edit(run: RunFacts, path: str, value: Json) -> j.Edit:
+def _edit(run: RunFacts, path: str, value: Json, logs: tuple[LogName, ...]) -> j.Edit:
     kind, agent, key = split_path(path)
     if kind != OUTPUTS:
         return j.Edit(path=path, value=value)
     name = f"{agent}.{key}"
     rules = run.plan.agents.get(AgentName(agent))
-    logs = rules.shares if rules is not None else ()
+    logs = logs or (rules.shares if rules is not None else ())
     if run.appends(name):
         return j.Edit(path=path, value=value, append=True, logs=logs)
     if is_small(value):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from crewlog.errors import CommandRejected, InternalError, UsageError
 from crewlog.graph.editing import edit_state
-from crewlog.graph.facts import RunFacts
+from crewlog.graph.facts import RunFacts, message_body
+from crewlog.ids import LogName
 from crewlog.state import journal as j
 from crewlog.state.given import Given
 from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_from_json
+
+NOBODYS = LogName("private:#request")
+"""A log that no agent reads: none has such a name."""
 
 
 def give(run: RunFacts, given: Given, *, by: str) -> None:
@@ -32,9 +36,13 @@ def give(run: RunFacts, given: Given, *, by: str) -> None:
             ) from error
         ref = j.MessageRef(body=hash_json(message.body), logs=(message.log,), inline=message.body)
         run.record(j.MessageAdded, ref=ref, by=by)
+    if given.request:
+        body = message_body(given.request, by=by, message_id="request")
+        ref = j.MessageRef(body=hash_json(body), logs=(NOBODYS,), inline=body)
+        run.record(j.MessageAdded, ref=ref, by=by, asks=True)
     if not given.values:
         return
     try:
-        edit_state(run, given.values, (), by=by)
+        edit_state(run, given.values, (), by=by, logs=given.logs)
     except CommandRejected as error:
         raise UsageError(f"given.values: {error.message}", remedy=error.remedy) from error

@@ -31,6 +31,8 @@ ASSUMED_ROUNDS = 3
 """How often a loop goes back whose prompt says no bound."""
 HELD = ("ask_human", "skip")
 """What happens in the place of a step besides another phase."""
+SHAPES = ("hub", "stages", "team")
+"""Builders of whole crews: what is said of their agents before is their part in it."""
 OF_AGENT = "@"
 """The mark of a source that is an agent's phase, still to be found."""
 
@@ -175,7 +177,7 @@ class Assembly:
         """Whether a step only says more of what its agents are doing anyway."""
         plain = all(ast.Part(agent=part.agent, task=part.task) == part for part in said.parts)
         rules = (said.again, said.after, said.ready, said.start)
-        working = [node.agent for node in self.last]
+        working = [name for node in self.last for name in _at_work(node)]
         return (
             plain
             and not any(rules)
@@ -186,11 +188,13 @@ class Assembly:
 
     def _add(self, part: ast.Part, words: tuple[Words, ...]) -> None:
         """Adds to the task of an agent that is at work; it is now the one spoken of last."""
-        node = next(node for node in self.last if node.agent == part.agent)
+        node = next(node for node in self.last if part.agent in _at_work(node))
         self.last = [*(other for other in self.last if other is not node), node]
         if part.task:
-            node.task = f"{node.task} {part.task}".strip()
+            if node.kind == "agent":
+                node.task = f"{node.task} {part.task}".strip()
             self.members[part.agent].tasks.append(part.task)
+            self._describe(part.agent, part.task, node.fields.get("use"))
         node.words = (*node.words, *words)
 
     def _decided(self, said: ast.Step) -> bool:
@@ -632,6 +636,7 @@ class Assembly:
             return
         for name in said.agents:
             self.member(name, said.words)
+        self._take_in(said)
         self._blocks += 1
         count = sum(node.fields.get("use") == said.use for node in self.nodes)
         name = said.use if not count else f"{said.use}_{count + 1}"
@@ -647,6 +652,25 @@ class Assembly:
         )
         self.before, self.last = self.workers(), [node]
         self._put(node)
+
+    def _take_in(self, said: ast.Use) -> None:
+        """Takes what agents do who were spoken of before a shape as their part in it.
+
+        `Billing answers questions about invoices. … The router sends each message to billing or …`
+        """
+        shapes = said.use in SHAPES and bool(self.nodes)
+        if not shapes or not all(_plain(node) and node.agent in said.agents for node in self.nodes):
+            return
+        for node in self.nodes:
+            self._describe(node.agent, node.task, said.use)
+        self.nodes.clear()
+        self.last, self.before, self.tail = [], [], Sources()
+
+    def _describe(self, agent: str, task: str, use: Any) -> None:
+        """Says what an agent is for where a router chooses by it."""
+        fields = self.members[agent].fields
+        if use == "hub" and task and "description" not in fields:
+            fields["description"] = phrases.sentence(task)
 
     def _on_error(self, said: ast.OnError) -> None:
         for name in said.agents or list(self.members):
@@ -776,6 +800,19 @@ def _same(said: ast.Cond, when: c.Condition) -> bool:
             return len(said.of) == len(when.of) and all(map(_same, said.of, when.of))
         case _:
             return False
+
+
+def _plain(node: Node) -> bool:
+    """Whether a phase is a turn that nothing else is said of."""
+    bare = Node(node.name, "agent", node.sources, node.words, node.block)
+    bare.agent, bare.agents, bare.task = node.agent, node.agents, node.task
+    bare.named = node.named
+    return node == bare
+
+
+def _at_work(node: Node) -> tuple[str, ...]:
+    """The agents of whom more may be said while a phase is the last: of a part, all that it has."""
+    return node.agents if node.kind == "use" else (node.agent,)
 
 
 def agents_of(node: Node) -> Iterator[str]:

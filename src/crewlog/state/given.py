@@ -27,5 +27,11 @@ class Given(Model):
 
     messages: tuple[GivenMessage, ...] = ()
     """Messages, in order; they come after the input."""
+    request: str = ""
+    """What people asked for, for agents that have it as an input; by default the run's input. It is
+    in no log that an agent reads."""
     values: dict[str, Json] = Field(default_factory=dict[str, Json])
     """Values by path, as of `edit_state`: `flags.NAME`, `outputs.AGENT.KEY`."""
+    logs: tuple[LogName, ...] = ()
+    """The logs whose readers may see the outputs among these; by default those of who makes them.
+    """

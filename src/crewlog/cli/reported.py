@@ -1,0 +1,308 @@
+"""The page of `crewlog report`, for a terminal and as Markdown.
+
+What models, tools and people said is shown beside what the run says: on a terminal without control
+characters, in Markdown in code, where nothing of it is rendered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plain
+from crewlog.ids import ContentHash
+from crewlog.model import Json
+from crewlog.state.brief import brief, fenced
+from crewlog.state.model import Usage
+from crewlog.state.report import DecisionReport, PlanReport, Report, StepReport, Value
+
+_FATES = {
+    "completed": ("✓", "green"),
+    "skipped": ("∅", "dim"),
+    "cancelled": ("■", "yellow"),
+    "undone": ("↶", "yellow"),
+    "running": ("●", "cyan"),
+}
+_KINDS = {
+    "reply": ("◆", ""),
+    "refused": ("✗", "red"),
+    "route": ("→", "magenta"),
+    "person": ("?", "green"),
+    "denied": ("⊘", "red"),
+    "conflict": ("≠", "yellow"),
+    "change": ("✎", "yellow"),
+}
+_OURS = re.compile(r"[✓∅■↶●◌◆✗→?⊘≠✎]|[\d:.]+( s)?")
+"""Signs and times, in which nothing could be rendered."""
+_ITEMS = 12
+"""Items of a step that are shown one by one."""
+_LONGEST = 1200
+"""Characters of a text that are shown."""
+_CELL = 160
+"""Characters of a value in a row."""
+
+
+def show_report(screen: Screen, found: Report) -> None:
+    """A run's report, for a terminal."""
+    screen.line(
+        ("  crew ", "dim"),
+        plain(found.crew or "?"),
+        (" · run ", "dim"),
+        (plain(found.run), "bold"),
+        (f" · {_head(found)}", "dim"),
+    )
+    if found.error:
+        screen.line(("  ✗ ", "red"), (plain(brief(found.error, _CELL)), "red"), crop=True)
+    _text(screen, "asked for", found.input)
+    _text(screen, f"result, by {plain(found.summarized_by)}", found.summary)
+    for plan in found.plans:
+        _part(screen, f"plan {plan.source} · {plan.step} · {_counts(plan)}", _planned(plan))
+    _part(screen, "steps", _steps(found))
+    _part(screen, "decisions", _decisions(found))
+    _part(screen, "agents", _agents(found))
+    _part(screen, "results", _results(found))
+    _part(screen, "artifacts", _artifacts(found))
+    _part(screen, "errors", _errors(found))
+    _part(screen, "still open", [[("? ", "yellow"), plain(each)] for each in found.open])
+
+
+def _part(screen: Screen, title: str, rows: Iterable[list[Part]]) -> None:
+    listed = list(rows)
+    if not listed:
+        return
+    screen.line("")
+    screen.line((f"  {title}", "bold"))
+    width = max(len(row) for row in listed)
+    screen.rows([""] * width, [[*row, *[""] * (width - len(row))] for row in listed])
+
+
+def _text(screen: Screen, title: str, value: Value) -> None:
+    if (text := _said(value)) == "":
+        return
+    screen.line("")
+    screen.line((f"  {title}", "bold"))
+    screen.paragraph(text, indent=4)
+
+
+def _said(value: Value) -> str:
+    """A value as a text; what nobody has got is named by its hash."""
+    plainly = value.plain
+    if plainly is None:
+        return f"(body {value.body})" if value.body else ""
+    text = plainly if isinstance(plainly, str) else _json(plainly)
+    return brief_lines(text, _LONGEST)
+
+
+def brief_lines(text: str, most: int) -> str:
+    """The start of a text with its lines; how much there is more is said."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+def _head(found: Report) -> str:
+    took = lasted(found.started, found.ended or None)
+    done = sum(step.started > 0 for step in found.steps)
+    return " · ".join(filter(None, [found.status, took, counted(done, "step"), _used(found.usage)]))
+
+
+def _used(used: Usage) -> str:
+    said = [counted(used.calls, "model call"), counted(used.tool_calls, "tool call")]
+    if tokens := used.input_tokens + used.output_tokens:
+        said.append(counted(tokens, "token"))
+    return " · ".join([*said, *filter(None, [money(used.cost)])])
+
+
+def _counts(plan: PlanReport) -> str:
+    done = sum(fate == "completed" for fate in plan.fates)
+    return f"{done} of {plan.of} done"
+
+
+def _planned(plan: PlanReport) -> Iterator[list[Part]]:
+    items = _items(plan)
+    for number, fate in enumerate(plan.fates, 1):
+        item = items[number - 1] if number <= len(items) else None
+        name, who, what = _item(item)
+        yield [
+            _glyph(fate),
+            (plain(name or f"{plan.step}.{number}"), "bold"),
+            (plain(who), "cyan"),
+            plain(brief(what, _CELL)),
+        ]
+
+
+def _items(plan: PlanReport) -> list[Json]:
+    found = plan.items.plain
+    return found if isinstance(found, list) else []  # pyright: ignore[reportUnknownVariableType]
+
+
+def _item(item: Json) -> tuple[str, str, str]:
+    """The id, the agent and the task of an item, as far as it says them."""
+    if not isinstance(item, dict):
+        return "", "", "" if item is None else _line(item)
+    pairs = cast("dict[str, Json]", item)
+    who = next((pairs[key] for key in ("agent", "target") if isinstance(pairs.get(key), str)), "")
+    keys = ("task", "directive", "what", "title")
+    what = next((pairs[key] for key in keys if isinstance(pairs.get(key), str)), None)
+    name = pairs.get("id")
+    return str(name or ""), who, _line(pairs) if what is None else what
+
+
+def _glyph(fate: str) -> Part:
+    glyph, style = _FATES.get(fate, ("◌", "yellow"))
+    return (f"{glyph} ", style)
+
+
+def _steps(found: Report) -> Iterator[list[Part]]:
+    for step in found.steps:
+        yield _step(found, step, "")
+        for item in step.items[:_ITEMS]:
+            yield _step(found, item, "  ")
+        if (more := len(step.items) - _ITEMS) > 0:
+            yield ["", "", (f"  and {counted(more, 'more item')}", "dim")]
+
+
+def _step(found: Report, step: StepReport, pad: str) -> list[Part]:
+    sets = ", ".join(f"{key} = {_short(value)}" for key, value in step.sets.items())
+    notes = filter(None, [step.because, "; ".join(step.errors), ", ".join(step.tools), sets])
+    return [
+        (clock(step.started - found.started) if step.started else "", "dim"),
+        _glyph(step.fate),
+        (f"{pad}{plain(step.step)}", "bold" if not pad else ""),
+        (plain(step.agent) if step.agent and str(step.agent) != step.node else "", "cyan"),
+        (lasted(0, step.ms) if step.ms else "", "dim"),
+        plain(brief(" · ".join(notes), _CELL)),
+    ]
+
+
+def _decisions(found: Report) -> Iterator[list[Part]]:
+    for each in found.decisions:
+        glyph, style = _KINDS[each.kind]
+        yield [
+            (clock(each.at - found.started), "dim"),
+            (f"{glyph} ", style),
+            (plain(each.who), "cyan"),
+            plain(_decided(each)),
+        ]
+
+
+def _decided(each: DecisionReport) -> str:
+    return f"{each.what}{f' ({each.why})' if each.why else ''}"
+
+
+def _agents(found: Report) -> Iterator[list[Part]]:
+    for name, agent in found.agents.items():
+        sets = ", ".join(f"{key} = {_short(value)}" for key, value in agent.sets.items())
+        made = ", ".join(
+            f"{counted(count, 'operation')} on {key}" for key, count in agent.artifacts.items()
+        )
+        wrong = counted(agent.errors, "error") if agent.errors else ""
+        yield [
+            (plain(name), "cyan"),
+            counted(agent.steps, "step"),
+            (_used(agent.usage), "dim"),
+            (wrong, "red"),
+            plain(brief("; ".join(filter(None, [made, sets])), _CELL)),
+        ]
+
+
+def _results(found: Report) -> Iterator[list[Part]]:
+    for name, outputs in found.outputs.items():
+        for key, value in outputs.items():
+            yield [(plain(f"{name}.{key}"), "cyan"), plain(_short(value))]
+    for flag, value in found.flags.items():
+        yield [(plain(flag), "yellow"), plain(brief(_line(value), _CELL))]
+
+
+def _artifacts(found: Report) -> Iterator[list[Part]]:
+    for name, made in found.artifacts.items():
+        refused = f", {made.refused} refused" if made.refused else ""
+        yield [
+            (plain(name), "cyan"),
+            counted(made.versions, "change"),
+            f"{counted(made.operations, 'operation')}{refused}",
+            (plain(", ".join(made.agents)), "dim"),
+        ]
+
+
+def _errors(found: Report) -> Iterator[list[Part]]:
+    for each in found.errors:
+        yield [
+            ("✗ ", "red"),
+            (plain(each.step or "run"), "bold"),
+            (plain(each.type), "dim"),
+            plain(brief(each.error, _CELL)),
+        ]
+
+
+def _short(value: Value) -> str:
+    if value.plain is None and value.body is not None:
+        return f"(body {ContentHash(value.body)[:8]}…)"
+    return brief(_line(value.plain), _CELL)
+
+
+def _line(value: Any) -> str:
+    return value if isinstance(value, str) else _json(value)
+
+
+def _json(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+# -- Markdown -------------------------------------------------------------------------------------
+
+
+def in_markdown(found: Report) -> Iterator[str]:
+    """The report as Markdown, line by line."""
+    yield f"# Report: {fenced(found.crew or 'crew')}, run {fenced(found.run)}"
+    yield ""
+    yield f"{_head(found)}."
+    if found.error:
+        yield from ["", f"**It failed:** {fenced(brief(found.error, _LONGEST))}"]
+    yield from _quoted("Asked for", found.input)
+    by = f"Result, by {fenced(found.summarized_by)}" if found.summarized_by else "Result"
+    yield from _quoted(by, found.summary)
+    for plan in found.plans:
+        title = f"Plan {fenced(plan.source)}: {_counts(plan)}"
+        yield from _table(title, ("", "step", "agent", "task"), _planned(plan))
+    yield from _table("Steps", ("at", "", "step", "agent", "took", ""), _steps(found))
+    yield from _table("Decisions", ("at", "", "who", "what"), _decisions(found))
+    header = ("agent", "steps", "usage", "errors", "what it set")
+    yield from _table("Agents", header, _agents(found))
+    yield from _table("Results", ("what", "value"), _results(found))
+    yield from _table("Artifacts", ("artifact", "changes", "operations", "by"), _artifacts(found))
+    yield from _table("Errors", ("", "step", "type", "error"), _errors(found))
+    yield from _table("Still open", ("", "question"), [["?", plain(q)] for q in found.open])
+
+
+def _quoted(title: str, value: Value) -> Iterator[str]:
+    text = _said(value)
+    if not text:
+        return
+    longest = max(
+        (len(run) for run in text.replace("`", " `").split(" ") if set(run) == {"`"}), default=0
+    )
+    fence = "`" * max(3, longest + 1)
+    while fence in text:
+        fence += "`"
+    yield from ["", f"## {title}", "", f"{fence}text", *plain_text(text).split("\n"), fence]
+
+
+def plain_text(text: str) -> str:
+    """A text with its lines, and without control characters."""
+    return "\n".join(plain(line) for line in text.splitlines())
+
+
+def _table(title: str, header: tuple[str, ...], rows: Iterable[list[Part]]) -> Iterator[str]:
+    listed = [[_cell(part) for part in row] for row in rows]
+    if not listed:
+        return
+    yield from ["", f"## {title}", "", f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
+    for row in listed:
+        cells = [*row, *[""] * (len(header) - len(row))]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _cell(part: Part) -> str:
+    text = (part if isinstance(part, str) else part[0]).strip()
+    return text if _OURS.fullmatch(text) else fenced(text).replace("|", "\\|")

@@ -1,0 +1,69 @@
+"""The report of a run: its journal, folded, with the values that the store has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from crewlog.errors import StoreIncomplete, StoreUnavailable
+from crewlog.ids import ContentHash
+from crewlog.model import Json
+from crewlog.state.journal import JournalEntry, entry_from_json
+from crewlog.state.report import Report, filled, report_of
+
+if TYPE_CHECKING:
+    from crewlog.store.protocol import Store
+    from crewlog.wire import JournalPage
+
+_PAGE = 1000
+_AT_ONCE = 500
+"""Bodies that are asked for at a time."""
+
+
+class Told(Protocol):
+    """What of a run is needed: `crewlog.client.Run` is one."""
+
+    async def journal(self, after: int = 0, limit: int = 200) -> JournalPage:
+        """A part of its journal."""
+        ...
+
+
+async def report_on(
+    run: Told, store: Callable[[], Coroutine[Any, Any, Store]], last: int | None = None
+) -> Report:
+    """The report of a run.
+
+    Args:
+        run: The run.
+        store: Opens the store.
+        last: The position that it is about; by default the last there is.
+    """
+    entries: list[tuple[int, JournalEntry]] = []
+    after = 0
+    while True:
+        page = await run.journal(after, _PAGE)
+        entries += ((item.position, entry_from_json(item.entry)) for item in page.entries)
+        if not page.entries or entries[-1][0] >= (last or page.position):
+            break
+        after = entries[-1][0]
+    found = report_of([each for each in entries if last is None or each[0] <= last])
+    return filled(found, await _bodies(store, found.bodies))
+
+
+async def _bodies(
+    store: Callable[[], Coroutine[Any, Any, Store]], wanted: tuple[ContentHash, ...]
+) -> dict[ContentHash, Json]:
+    """Those of some bodies that the store has; where it is away, none."""
+    found: dict[ContentHash, Json] = {}
+    with suppress(StoreUnavailable):
+        opened = await store()
+        for at in range(0, len(wanted), _AT_ONCE):
+            some = wanted[at : at + _AT_ONCE]
+            try:
+                found |= await opened.get_bodies(some)
+            except StoreIncomplete:  # of a run that is under way, some are not stored yet
+                for each in some:
+                    with suppress(StoreIncomplete):
+                        found |= await opened.get_bodies([each])
+    return found

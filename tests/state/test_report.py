@@ -1,0 +1,91 @@
+"""The report of a run follows from its journal alone."""
+
+from __future__ import annotations
+
+from crewlog.cli.reported import in_markdown
+from crewlog.ids import AgentName, ContentHash, FlagName
+from crewlog.model import Json
+from crewlog.state.calls import OutputValue
+from crewlog.state.journal import entry_from_json
+from crewlog.state.report import Report, filled, report_of
+from graph.crews import plan_of
+from graph.simulation import Failure, Replies, Simulation, crew_run, returns, run, says
+
+TOOLS = {"plan": {"run": "m:f"}, "work": {"run": "m:f"}}
+ITEMS = [{"id": "cart", "agent": "w", "task": "Build the cart"}, {"id": "api", "task": "a | b"}]
+
+
+def report_on(sim: Simulation) -> Report:
+    return report_of(enumerate(map(entry_from_json, sim.journal), 1))
+
+
+async def finished() -> Simulation:
+    plan = plan_of(
+        [
+            "p",
+            {"ask": "Build it so?", "phase": "gate", "sets": "ok"},
+            {"agent": "w", "for_each": "p.steps"},
+            {"if": "not ok", "go": "p", "at_most": 2},
+            "last",
+        ],
+        {"p": {"outputs": ["steps"], "tools": ["plan"]}, "w": {"on_error": "continue"}},
+        tools=TOOLS,
+    )
+    script = Replies(
+        {"p#1": [says("", "plan"), says("Two steps.")], "w#1.2": [Failure("no luck")]},
+        {"plan": returns(outputs=(OutputValue(key="steps", value=ITEMS),))},
+    )
+    sim = await run(plan, script)
+    await sim.respond("approve", by="ana")
+    return await sim.run()
+
+
+async def test_it_tells_the_plan_who_decided_and_what_came_of_it() -> None:
+    sim = await finished()
+    found = report_on(sim)
+    assert (found.status, found.run, found.crew) == ("completed", "sim", "t")
+    (plan,) = found.plans
+    assert (plan.source, plan.of, plan.items.plain) == ("p.steps", 2, ITEMS)
+    assert plan.fates == ("completed", "completed")
+    told = [(each.kind, each.who, each.what) for each in found.decisions]
+    assert ("person", "ana", "Build it so? approve") in told
+    (wrong,) = found.errors
+    assert (wrong.step, wrong.agent, wrong.error) == ("w#1.2", "w", "no luck")
+    assert (found.agents[AgentName("w")].steps, found.agents[AgentName("w")].errors) == (2, 1)
+    assert found.agents[AgentName("p")].tools == {"plan": 1}
+    assert found.outputs[AgentName("p")]["steps"].plain == ITEMS
+    assert found.flags[FlagName("ok")] is True
+    assert found.summarized_by == "last"
+    assert found.usage == sum(sim.state.usage.values(), type(found.usage)())
+
+
+async def test_values_in_bodies_are_named_and_put_in() -> None:
+    found = report_on(await finished())
+    body = found.summary.body
+    assert body in found.bodies
+    bodies: dict[ContentHash, Json] = {ContentHash(str(body)): {"type": "ai", "content": "Done."}}
+    assert filled(found, bodies).summary.plain == "Done."
+    assert report_of([]).status == "running"
+
+
+async def test_in_markdown_nothing_that_was_said_is_rendered() -> None:
+    found = report_on(await finished())
+    ill = found.model_copy(
+        update={"summary": found.summary.model_copy(update={"value": "```\n# x"})}
+    )
+    page = "\n".join(in_markdown(ill))
+    assert "| ✓ | cart | w | Build the cart |" in page
+    assert "`a \\| b`" in page
+    assert "````text\n```\n# x\n````" in page
+
+
+async def test_of_any_run_it_is_made_and_is_what_the_state_says() -> None:
+    for seed in range(12):
+        sim = await crew_run(seed)
+        found = report_on(sim)
+        assert Report.model_validate_json(found.model_dump_json()) == found
+        assert (found.status, found.position) == (sim.state.status, sim.state.position)
+        assert {step.step for step in found.steps} >= set(sim.state.frontier) - {
+            item.step for step in found.steps for item in step.items
+        }
+        assert list(in_markdown(found))
