@@ -20,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.brief import fenced
     from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.model import CrewState, FrontierEntry, Interrupt
+    from crewlog.state.pools import named_agent
     from crewlog.wire import (
         CheckpointPage,
         CheckpointView,
@@ -63,6 +64,7 @@ def run_view(
             due=entry.due if entry.status == "waiting" else 0,
             doing=tuple(_doing(entry, flights)),
             lacks=_lacks(entry, flights),
+            agent=named_agent(state, entry.step) or "",
         )
         for entry in state.frontier.values()
     )

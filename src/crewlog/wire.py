@@ -505,6 +505,8 @@ class StepView(Model):
     """That a call of it waits for a worker that has a tool, for a server of tools, or for a person
     who approves one, with what was lacking and what to do about it: the call is made again until
     that is there. Empty: none does."""
+    agent: str = ""
+    """The agent that its item names; empty: it is its node's."""
 
 
 class RunView(Model):

@@ -271,3 +271,23 @@ def test_an_edited_call_is_told_with_what_was_edited() -> None:
         {"kind": "InterruptAnswered", "interrupt": "i1", **given},
     )
     assert row == "✓ i1 answered by ana: edit (euros = 15 (was 20))"
+
+
+def test_a_pool_says_who_works_on_what_and_how_it_ended() -> None:
+    mapped = {"kind": "StepMapped", "step": "work#1", "agent": "maker", "key": "list", "of": 2}
+    rows = shown(
+        {**mapped, "agents": ["web"], "whose": [0, 0]},
+        {"kind": "StepStarted", "step": "work#1.1", "agent": "web"},
+        {"kind": "StepCompleted", "step": "work#1", "because": "2 items: 1 done, 1 failed"},
+    )
+    assert "about item 1 (web)" in rows[1]
+    assert "2 items: 1 done, 1 failed" in rows[2]
+
+
+def test_lists_and_values_that_do_not_fit_are_told() -> None:
+    refused = {"kind": "ItemsRefused", "step": "work#1", "agent": "maker", "key": "list"}
+    (row,) = shown({**refused, "faults": ["item 1 ('x') waits for itself"]})
+    assert "maker.list cannot be worked on: item 1 ('x') waits for itself" in row
+    conflict = {"kind": "MergeConflicted", "key": "verdict", "how": "agree", "step": "b#1"}
+    (row,) = shown({**conflict, "by": "b", "kept": "ship", "refused": "wait", "because": "no"})
+    assert "verdict stays ship, not wait: no" in row

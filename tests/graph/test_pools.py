@@ -326,6 +326,9 @@ async def test_items_of_an_agent_that_is_switched_off_or_lacks_a_tool_are_skippe
     sim = await made(items, pool(agents=off))
     skipped = {e["step"]: e["because"] for e in sim.facts("StepCompleted") if e.get("skipped")}
     assert skipped == {"work#1.1": "a is switched off"}
+    assert [e["because"] for e in sim.facts("StepCompleted") if e["step"] == "work#1"] == [
+        "2 items: 1 done, 1 skipped"
+    ]
     lacks = {"a": {"tools": ["t"]}, "b": {"tools": []}}
     plan = pool({"needs": ["t"]}, agents=lacks, tools={"t": {"run": "m:f"}})
     sim = await made(items, plan)
@@ -377,3 +380,17 @@ async def test_items_that_several_steps_made_name_their_agents() -> None:
     )
     sim = await run(pool(merge={"maker.list": "append"}), script)
     assert who(sim) == {"1": "b", "2": "a"}
+
+
+async def test_a_long_plan_costs_no_more_for_each_item_than_a_short_one() -> None:
+    sim = await begun(
+        [
+            {"id": f"i{n}", "agent": "a", "after": [f"i{n - 1}"] if n % 50 else []}
+            for n in range(2000)
+        ],
+        pool({"at_once": 8}),
+    )
+    await sim.finish("maker#1", "maker#1", "maker#1")
+    mapped = sim.state.frontier[StepId("work#1")].mapped
+    assert mapped is not None
+    assert len(json.dumps(mapped.to_json())) < 40_000

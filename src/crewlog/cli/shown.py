@@ -23,6 +23,7 @@ from crewlog.model import Json
 from crewlog.state.brief import shortened
 from crewlog.state.model import CrewState, Output
 from crewlog.state.model import Part as OutputPart
+from crewlog.state.pools import items_words, named_agent
 from crewlog.wire import JournalItem
 
 STYLES = {"completed": "bold green", "running": "bold cyan", "failed": "bold red"}
@@ -127,7 +128,11 @@ def show_frontier(screen: Screen, sight: Sight) -> None:
             what = plain(lacks).partition(": ")[0]
         if entry.leaving:
             what = f"{what}{', ' if what else ''}its node is gone: its turn ends, nothing follows"
-        rows.append([plain(entry.step), (entry.status, "cyan"), (what, "dim")])
+        if entry.mapped is not None and not what:
+            what = items_words(entry.mapped)
+        agent = named_agent(sight.state, entry.step)
+        name = plain(f"{entry.step} ({agent})" if agent else entry.step)
+        rows.append([name, (entry.status, "cyan"), (what, "dim")])
     rows += [
         [plain(step), ("kept aside", "yellow"), ("its node is gone", "dim")]
         for step in sight.state.parked

@@ -27,6 +27,7 @@ from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CLOSED, CrewState, Interrupt, PromptState
+from crewlog.state.pools import named_agent
 from crewlog.state.reduce import fold
 from crewlog.store.missing import RowsMissing
 from crewlog.store.protocol import Store
@@ -337,6 +338,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
                 "leaving": entry.leaving,
                 "doing": list((sight.doing or {}).get(entry.step, ())),
                 "lacks": sight.lacks.get(entry.step, ""),
+                "agent": named_agent(state, entry.step) or "",
             }
             for entry in state.frontier.values()
         ],

@@ -188,8 +188,7 @@ class Timeline:
                 return self._row(entry, node_of(entry.step), "!", text, "yellow")
             case j.MergeConflicted():
                 node = node_of(entry.step) if entry.step else entry.by
-                text = f"{entry.key} stays {entry.kept}, not {entry.refused}: {entry.because}"
-                return self._row(entry, node, "≠", text, "red")
+                return self._row(entry, node, "≠", entry.words, "red")
             case j.OperationsApplied() | j.OperationsSettled():
                 return self._row(entry, entry.agent, "±", operations_words(entry), "dim")
             case (
@@ -272,7 +271,7 @@ class Timeline:
             joint = " " if why != entry.because else ": "
             text = f"skipped{joint}{why}" if why else "skipped"
             return self._row(entry, node, "∅", text, "dim")
-        if not said and entry.because.endswith(" failed"):
+        if not said and " items: " in entry.because:
             said = entry.because  # a visit whose items did not all end well
         # Decisions say what they decided where they route.
         return self._row(entry, node, "✓", said or "done", "green") if said else []

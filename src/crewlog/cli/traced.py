@@ -104,7 +104,15 @@ def _mark(screen: Screen, trace: Trace, mark: Mark) -> None:
 # -- a step -----------------------------------------------------------------------------------
 
 
-def _step(screen: Screen, found: Traced, step: StepTrace, *, depth: int, full: bool) -> None:
+def _step(
+    screen: Screen,
+    found: Traced,
+    step: StepTrace,
+    *,
+    depth: int,
+    full: bool,
+    pooled: bool = False,
+) -> None:
     start = found.trace.started
     glyph, style = _FATES[step.fate]
     pad = "  " * depth
@@ -115,7 +123,7 @@ def _step(screen: Screen, found: Traced, step: StepTrace, *, depth: int, full: b
         pad,
         (f"{glyph} ", style),
         (plain(step.step), "bold"),
-        *_about(step),
+        *_about(step, pooled=pooled),
         (f"  {took}" if took else "", ""),
         (f"  {_reads(step)}" if step.reads else "", "dim"),
         (f"  @{step.checkpoint}" if step.checkpoint else "", "dim"),
@@ -126,17 +134,19 @@ def _step(screen: Screen, found: Traced, step: StepTrace, *, depth: int, full: b
     if full:
         _contents(screen, found, step, pad)
     shown = step.items if full else step.items[:_ITEMS]
+    pooled = len({item.agent for item in step.items}) > 1
     for item in shown:
-        _step(screen, found, item, depth=depth + 1, full=full)
+        _step(screen, found, item, depth=depth + 1, full=full, pooled=pooled)
     if len(step.items) > len(shown):
         more = counted(len(step.items) - len(shown), "more item")
         screen.line("         ", pad, ("  " + f"… {more}: --full shows them", "dim"))
     _changes(screen, found, step, full=full)
 
 
-def _about(step: StepTrace) -> Iterator[Part]:
-    if step.agent is not None and str(step.agent) != step.node and not item_of(step.step):
-        yield f"  {plain(step.agent)}"
+def _about(step: StepTrace, *, pooled: bool) -> Iterator[Part]:
+    other = step.agent is not None and str(step.agent) != step.node
+    if other and (pooled or not item_of(step.step)):
+        yield f"  {plain(str(step.agent))}"
     if step.of:
         yield f"  {counted(step.of, 'item')}"
     if step.retries:

@@ -45,6 +45,7 @@ from crewlog.state.combining import CONFLICTING, LISTS
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, Interrupt, Item
+from crewlog.state.pools import named_agent
 from crewlog.state.rulings import last_mutation, ruling_mutation
 from crewlog.state.shapes import Shape, shapes_of
 
@@ -176,14 +177,7 @@ class RunFacts:
 
         None for a decision, a question or a wait, and for a visit whose items all name their own.
         """
-        node = self.plan.node_at(step)
-        number = item_of(step)
-        if not number:
-            return node.agent
-        visit = visit_of(step)
-        found = self.state.frontier.get(visit) or self.state.parked.get(visit)
-        mapped = found.mapped if found is not None else None
-        return (mapped.agent(number) if mapped is not None else None) or node.agent
+        return named_agent(self.state, step) or self.plan.node_at(step).agent
 
     def appends(self, key: str) -> bool:
         """Whether what steps set of a flag, or of `agent.output`, makes a list."""

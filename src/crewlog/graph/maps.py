@@ -136,8 +136,8 @@ class Maps:
         """
         if visit.leaving:
             return
-        while (number := self._next(visit.step)) is not None:
-            if not self._room(visit.step, node) or not self._may_start(visit.step, visit.node):
+        while self._room(visit.step, node) and (number := self._next(visit.step)) is not None:
+            if not self._may_start(visit.step, visit.node):
                 return
             await self._start(item_step(visit.step, number), number, node)
 
@@ -246,9 +246,15 @@ def _done(mapped: Mapped) -> str:
     """How a visit ended, for people."""
     if mapped.done < mapped.of:
         return f"{mapped.done} of {mapped.of} items are done, and its node is gone"
-    if mapped.failed:
-        return f"{mapped.of} items: {mapped.of - mapped.failed} done, {mapped.failed} failed"
+    if mapped.failed or mapped.skipped:
+        counts = {"failed": mapped.failed, "skipped": mapped.skipped}
+        rest = [f"{count} {what}" for what, count in counts.items() if count]
+        return f"{mapped.of} items: {', '.join([f'{_well(mapped)} done', *rest])}"
     return f"all {mapped.of} items are done"
+
+
+def _well(mapped: Mapped) -> int:
+    return mapped.done - mapped.failed - mapped.skipped
 
 
 def shapes_in(output: Output, count: int, by: str) -> tuple[Shape, ...]:

@@ -337,6 +337,11 @@ class MergeConflicted(Fact):
     because: str = ""
     """Why the two do not fit, for people."""
 
+    @property
+    def words(self) -> str:
+        """The conflict, for people: `verdict stays ship, not wait: the two are not the same`."""
+        return f"{self.key} stays {self.kept}, not {self.refused}: {self.because}"
+
 
 class ConditionMet(Fact):
     """A waiting step's requirement came true, or people waived it: it is ready."""

@@ -137,6 +137,8 @@ class Mapped(Model):
     """Where items wait for others: those that are not started."""
     failed: int = 0
     """Items whose steps failed, though the run goes on without them."""
+    skipped: int = 0
+    """Items whose steps were skipped."""
 
     def agent(self, number: int) -> AgentName | None:
         """The agent of an item's step, where items have agents of their own."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crewlog.ids import StepId, item_of, visit_of
+from crewlog.ids import AgentName, StepId, item_of, visit_of
 from crewlog.state.brief import brief
 from crewlog.state.journal import StepFailed
 from crewlog.state.merging import place_of, with_part
-from crewlog.state.model import CrewState, FrontierEntry, Output, Part, StepError
+from crewlog.state.model import CrewState, FrontierEntry, Mapped, Output, Part, StepError
 
 ERROR = "error"
 """The output of an agent that has the error of a step that the run goes on without."""
@@ -17,6 +17,22 @@ ERRORS_KEPT = 20
 """Errors that the state tells of, at most; the journal has them all."""
 LONGEST_ERROR = 200
 """Characters of such an error: it is an output that conditions look at."""
+
+
+def named_agent(state: CrewState, step: StepId) -> AgentName | None:
+    """The agent that the item of a step names; none where it names none, or there is no item."""
+    number = item_of(step)
+    if not number:
+        return None
+    visit = visit_of(step)
+    found = state.frontier.get(visit) or state.parked.get(visit)
+    return found.mapped.agent(number) if found is not None and found.mapped is not None else None
+
+
+def items_words(mapped: Mapped) -> str:
+    """How far a visit is with its items, for people: `4 of 12 items are done, 1 of them failed`."""
+    failed = f", {mapped.failed} of them failed" if mapped.failed else ""
+    return f"{mapped.done} of {mapped.of} items are done{failed}"
 
 
 def item_begun(state: CrewState, step: StepId, number: int) -> dict[str, Any]:

@@ -579,8 +579,8 @@ def _step_completed(state: CrewState, entry: j.StepCompleted, position: int) -> 
     visit = state.frontier.get(visit_of(entry.step))
     if changes and item_of(entry.step) and visit is not None and visit.mapped is not None:
         goto = tuple(dict.fromkeys((*visit.mapped.goto, *entry.goto)))
-        done = visit.mapped.done + 1
-        changes["frontier"] = _mapped(changes["frontier"], entry.step, done=done, goto=goto)
+        counts = {"done": visit.mapped.done + 1, "skipped": visit.mapped.skipped + entry.skipped}
+        changes["frontier"] = _mapped(changes["frontier"], entry.step, goto=goto, **counts)
     return changes
 
 

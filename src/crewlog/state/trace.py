@@ -32,6 +32,7 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.difference import Change, StateDifference, difference
 from crewlog.state.model import Call, CrewState, Interrupt, Usage
+from crewlog.state.pools import named_agent
 from crewlog.state.reduce import reduce
 
 Entries = Iterable[tuple[int, j.JournalEntry]]
@@ -285,7 +286,7 @@ class _Tracer:
             again = self._add(step, position, at)
             if found.status == "running" or found.turn is not None:
                 again.fate, again.started, again.began = "running", at, position
-                again.agent = self._agents.get(again.node)
+                again.agent = named_agent(state, step) or self._agents.get(again.node)
             again.waited_for = found.requirement
             again.of = found.mapped.of if found.mapped else 0
             calls = found.turn.calls if found.turn else ()
@@ -335,7 +336,7 @@ class _Tracer:
                 self._started(position, entry)
             case j.StepCompleted() | j.StepCancelled():
                 self._ended(position, entry)
-            case j.StepMapped() | j.StepFailed() | j.StepRetried():
+            case j.StepMapped() | j.StepFailed() | j.StepRetried() | j.ItemsRefused():
                 self._changed(position, entry)
             case j.InterruptRaised():
                 self._raised[entry.interrupt.id] = entry.at
@@ -355,13 +356,18 @@ class _Tracer:
             found.reads = self._readable(entry.step, entry.agent)
             found.calls.append(CallTrace(1, None, entry.at))
 
-    def _changed(self, position: int, entry: j.StepMapped | j.StepFailed | j.StepRetried) -> None:
+    def _changed(
+        self, position: int, entry: j.StepMapped | j.StepFailed | j.StepRetried | j.ItemsRefused
+    ) -> None:
         found = self._open.get(entry.step)
         if found is None:
             return
         if isinstance(entry, j.StepMapped):
             found.fate, found.started, found.of = "running", entry.at, entry.of
             found.began = position
+            return
+        if isinstance(entry, j.ItemsRefused):
+            found.errors += entry.faults
             return
         calls = [call for call in found.calls if call.call == entry.call]
         if isinstance(entry, j.StepFailed):
@@ -428,15 +434,24 @@ class _Tracer:
                 if found := self._open.get(entry.step):
                     for call in (c for c in found.calls if c.call == entry.call):
                         call.denied = entry.reason
-            case j.FlagSet():
-                if self._setting is not None and entry.by == self._setting.agent:
-                    self._setting.sets[entry.flag] = entry.value
-            case j.OutputSet():
-                if self._setting is not None and entry.agent == self._setting.agent:
-                    value = entry.value if entry.body is None else {"body": entry.body}
-                    self._setting.sets[f"{entry.agent}.{entry.key}"] = value
+            case j.FlagSet() | j.OutputSet() | j.MergeConflicted():
+                self._set(entry)
             case _:
                 pass
+
+    def _set(self, entry: j.FlagSet | j.OutputSet | j.MergeConflicted) -> None:
+        """What a step sets, or would have set, after the call that does."""
+        by = entry.agent if isinstance(entry, j.OutputSet) else entry.by
+        if self._setting is None or by != self._setting.agent:
+            return
+        match entry:
+            case j.FlagSet():
+                self._setting.sets[entry.flag] = entry.value
+            case j.OutputSet():
+                value = entry.value if entry.body is None else {"body": entry.body}
+                self._setting.sets[f"{entry.agent}.{entry.key}"] = value
+            case j.MergeConflicted():
+                self._setting.errors.append(entry.words)
 
     def _replied(self, found: StepTrace, entry: j.ModelReplied) -> None:
         if entry.composed and entry.calls:  # what the definition says: nobody was asked
