@@ -20,13 +20,14 @@ from crewlog.authority.audiences import may_be_given
 from crewlog.definition.context import Input
 from crewlog.definition.context_checks import TEXT
 from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.definition.replies import RESPONSE
 from crewlog.ids import AgentName, ContentHash, LogName
 from crewlog.model import Json
 from crewlog.state.calls import StepCall
 from crewlog.state.context import Given
 from crewlog.state.journal import Batch
 from crewlog.state.logs import message_of
-from crewlog.state.messages import message_from_json
+from crewlog.state.messages import is_message, message_from_json
 from crewlog.store.protocol import Store
 
 Values = list[tuple[Input, Json]]
@@ -121,14 +122,14 @@ def _bodies(given: Given) -> Iterator[ContentHash]:
 
 def _value(given: Given, bodies: Mapping[ContentHash, Json]) -> tuple[Json, bool]:
     """The value of an input, and whether it has one."""
-    said = given.source == "input" or given.source.endswith(f".{TEXT}")
+    said = given.source == "input" or given.source.endswith((f".{TEXT}", f".{RESPONSE}"))
 
     def of(value: Json, body: ContentHash | None) -> Json:
         if body is None:
             return value
+        held = bodies[body]
         # People may have put a text there that nobody said as a message.
-        is_message = said and isinstance(bodies[body], dict)
-        return message_from_json(bodies[body]).text if is_message else bodies[body]
+        return message_from_json(held).text if said and is_message(held) else held
 
     if given.parts:
         return [of(each.value, each.body) for each in given.parts], True
