@@ -20,6 +20,7 @@ from crewlog.activities.recent import Recent
 from crewlog.activities.scratch_tools import scratch_tool
 from crewlog.activities.tools import Tool, make_tool
 from crewlog.definition.artifacts import SCRATCH_TOOLS, Scratch
+from crewlog.definition.audiences import Audiences
 from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition
 from crewlog.ids import AgentName, ToolName
 from crewlog.model import Json
@@ -62,7 +63,7 @@ class BuiltIn:
             return None if self._memory is None else self._memory.tool(name, crew, who)
         agent = crew.agents[who]
         if name in SCRATCH_TOOLS:
-            return None if agent.scratch is None else self._scratch(name, who, agent.scratch)
+            return self._scratch(name, crew, who)
         names = {SET_FLAG: agent.writes_flags, SET_OUTPUT: agent.outputs}.get(name, ())
         if not names:
             return None
@@ -70,10 +71,14 @@ class BuiltIn:
         make = _set_flag if name == SET_FLAG else _set_output
         return self._tools.get(key) or self._tools.put(key, make_tool(make(names)))
 
-    def _scratch(self, name: ToolName, who: AgentName, bounds: Scratch) -> Tool:
-        key = (name, (who, str(bounds.most), str(bounds.longest)))
+    def _scratch(self, name: ToolName, crew: CrewDefinition, who: AgentName) -> Tool | None:
+        bounds, seen = crew.agents[who].scratch, Audiences(crew).notes_seen(who)
+        if not seen or (bounds is None and name == "note"):
+            return None
+        bounds = bounds or Scratch()
+        key = (name, (who, str(bounds.most), str(bounds.longest), *seen))
         found = self._tools.get(key)
-        return found or self._tools.put(key, make_tool(scratch_tool(name, who, bounds)))
+        return found or self._tools.put(key, make_tool(scratch_tool(name, who, bounds, seen)))
 
 
 def _set_flag(flags: Sequence[str]) -> StructuredTool:

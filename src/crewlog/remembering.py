@@ -49,7 +49,11 @@ async def recall(
     if policy.embedding is not None and query.strip():
         embedded = await embedding.embedded(policy.embedding, [query])
     wanted = Wanted(
-        words=tuple(words_of(query)), language=policy.language, embedded=embedded, limit=limit
+        words=tuple(words_of(query)),
+        language=policy.language,
+        embedded=embedded,
+        limit=limit,
+        half_life=int((policy.half_life or 0) * 1000),
     )
     return await memories.search(crew, scopes, wanted, now=now, since=since_of(policy, now))
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+import yaml
 
 from covers import covers
 from crewlog.client import ArtifactView, Run
@@ -249,8 +251,8 @@ async def test_scratch_notes_are_bounded_and_shown_to_who_made_them_alone(crews:
     a = prompts(crews, run, "a")
     assert "Noted: 1 of at most 2 notes." in a[1]
     assert "at most 20 characters" in a[3]
-    assert a[4].endswith('oldest first:\\n1. (a) two\\n2. (a) three", "name": "notes"}]')
-    assert "You have made no notes" in prompts(crews, run, "b")[1]
+    assert r'oldest first:\n1. a: \"two\"\n2. a: \"three\""' in a[4]
+    assert "Your notes: there are none" in prompts(crews, run, "b")[1]
     refused = prompts(crews, run, "c")[1]
     assert "'c' sees no artifact 'a.notes'" in refused
     assert "You may not use" in refused or "Refused" in refused
@@ -258,3 +260,30 @@ async def test_scratch_notes_are_bounded_and_shown_to_who_made_them_alone(crews:
     assert MARK not in json.dumps(others)
     kept = (await run.artifact("a.notes")).content
     assert [each["text"] for each in kept] == ["three", "four"]
+
+
+@covers("C44")
+async def test_a_curator_makes_memories_of_notes_as_the_documentation_has_it(crews: Site) -> None:
+    page = (Path(__file__).parents[2] / "docs/authority/memory.md").read_text()
+    text = page[page.index("## A curator") :].partition("```yaml\n")[2].partition("```")[0]
+    remembers = {"artifacts": [{"text": "Refunds take 14 days.", "key": "refunds"}]}
+    agents: dict[str, Any] = {
+        "researcher": [calls(("note", {"text": f"refunds: 14 days {MARK}"})), {"text": "found"}],
+        "author": [calls(("memory_read", {}), ("notes", {})), {"text": "written"}],
+        "curator": [
+            calls(("notes", {"of": "researcher"}), ("memory_read", {"query": "refunds"})),
+            calls(("memory_write", remembers)),
+            {"text": "kept"},
+        ],
+    }
+    crew_ = {**yaml.safe_load(text), "crew": f"curated-{secrets.token_hex(4)}"}
+    crew_["model"] = crews.script(agents)
+    first, result = await crews.finish(crew_)
+    assert result.status == "completed"
+    assert MARK in prompts(crews, first, "curator")[1]
+    assert MARK not in "".join(prompts(crews, first, "author"))
+    second, _ = await crews.finish(crew_)
+    assert "Nothing is remembered" in prompts(crews, first, "author")[1]
+    assert "Refunds take 14 days." in prompts(crews, second, "author")[1]
+    found = await crews.client().memory.read(crew_["crew"], "public", "refunds")
+    assert [each.key for each in found.memories] == ["refunds"]

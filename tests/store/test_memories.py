@@ -60,6 +60,29 @@ async def keys(
     return [each.key for each in found.memories]
 
 
+async def test_memories_fade_behind_newer_ones_and_then_go(store: Store, crew: CrewName) -> None:
+    day = 86_400_000
+    await put(store, note(crew, "old", "green tea assam", at=day))
+    await put(store, note(crew, "new", "green coffee", at=20 * day))
+    policy = MemoryPolicy(half_life=10 * 86_400)
+    wanted = {"words": ("green", "tea", "assam"), "half_life": 10 * day}
+
+    async def found(now: int, **more: Any) -> list[str]:
+        rows = await store.memories.search(
+            crew, ["public"], Wanted(**(wanted | more)), now=now, since=since_of(policy, now)
+        )
+        return [each.key for each in rows.memories]
+
+    assert await found(21 * day, half_life=0) == ["old", "new"]
+    assert await found(2 * day) == ["old", "new"]
+    assert await found(21 * day) == ["new", "old"]  # a quarter of three words is less than one
+    assert await found(60 * day) == ["new", "old"]
+    assert await found(61 * day) == ["new"]
+    assert since_of(policy, 61 * day) == 1 * day
+    short = MemoryPolicy(half_life=10 * 86_400, retention=86_400)
+    assert since_of(short, 61 * day) == 60 * day
+
+
 async def test_a_memory_comes_back_exactly(store: Store, crew: CrewName) -> None:
     memory = note(crew, HOSTILE, HOSTILE, metadata={HOSTILE: [HOSTILE, 1.0, None]}, expires=10**15)
     assert await put(store, memory)
@@ -286,7 +309,8 @@ async def test_both_stores_find_the_same(postgres: PostgresStore, steps: list[An
                 outcomes.append(await memories.write(rows, terms))
             elif step[0] == "search":
                 _, scopes, text, since = step
-                wanted = Wanted(words=tuple(words_of(text)), limit=4)
+                half_life = since % 3 * 7  # none fades, or they fade fast
+                wanted = Wanted(words=tuple(words_of(text)), limit=4, half_life=half_life)
                 outcomes.append(
                     await memories.search(crew, sorted(scopes), wanted, now=now, since=since)
                 )
@@ -304,10 +328,12 @@ async def test_both_stores_order_vectors_alike(postgres: PostgresStore, crew: Cr
     rows = [note(crew, f"k{n}", "x") for n in range(20)]
     vectors = [tuple(rng.uniform(-1, 1) for _ in range(8)) for _ in rows]
     for store in pair:
-        await put(store, *rows, embedded=embedded(*vectors))
+        await put(store, *rows[:10], embedded=embedded(*vectors[:10]))
+        await put(store, *rows[10:], embedded=embedded(*vectors[10:]), now=50)
     for _ in range(20):
         vector = tuple(rng.uniform(-1, 1) for _ in range(8))
-        wanted = Wanted(embedded=embedded(vector), limit=10)
+        half_life = rng.choice([0, 40])
+        wanted = Wanted(embedded=embedded(vector), limit=10, half_life=half_life)
         one, other = [await s.memories.search(crew, ["public"], wanted, now=99) for s in pair]
         assert one == other
 

@@ -88,7 +88,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "window": "free",
         "inputs": "own",
         "shares": "own",
-        "scratch": "free",  # notes of its own, in this run
+        "scratch": "same",  # who else may look at its notes
     },
     ToolDefinition: {
         "run": "same",
@@ -144,6 +144,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "ask": "flow",
         "options": "flow",
         "sets": "flow",
+        "shows": "flow",
         "words": "flow",
         "only_if": "flow",
         "phase": "flow",

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crewlog.content import DEEPEST, canonical, check_depth
-from crewlog.definition.artifacts import LARGEST_INITIAL, SCRATCH_TOOLS, ArtifactDefinition
+from crewlog.definition.artifacts import (
+    LARGEST_INITIAL,
+    SCRATCH_TOOLS,
+    ArtifactDefinition,
+    notes_of,
+)
 from crewlog.definition.audiences import GROUP, Audiences
 from crewlog.definition.findings import Finding, Path, did_you_mean
 from crewlog.definition.json_schemas import unusable
@@ -23,6 +28,10 @@ def artifact_findings(definition: CrewDefinition) -> Iterator[Finding]:
             for i, each in enumerate(named or ()):
                 yield from _named(definition, name, each, (*path, key, i))
         yield from _parents(definition, name, path)
+    for name, agent in definition.agents.items():
+        path = ("agents", name, "scratch", "readers")
+        for i, each in enumerate(agent.scratch.readers if agent.scratch is not None else ()):
+            yield from _named(definition, notes_of(name), each, (*path, i))
     yield from _scratch(definition)
 
 

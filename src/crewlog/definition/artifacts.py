@@ -25,12 +25,15 @@ class ArtifactDefinition(Model):
 
 
 class Scratch(Model):
-    """Short-term notes of an agent, by the tools `note` and `notes`: of one run, and its alone."""
+    """Short-term notes of an agent, by the tools `note` and `notes`: of one run, and for itself."""
 
     most: int = Field(default=20, ge=1, le=1_000)
     """How many are kept; beyond, the oldest go."""
     longest: int = Field(default=500, ge=1, le=8_000)
     """Characters of one note."""
+    readers: tuple[str, ...] = ()
+    """Agents, or `group:G`, that may look at them too, by `notes`: one that makes memories of
+    them, say. By default nobody else."""
 
 
 SCRATCH_TOOLS = ("note", "notes")
@@ -44,6 +47,6 @@ def notes_of(agent: str) -> str:
     return f"{agent}{NOTES}"
 
 
-def notes_artifact(agent: str) -> ArtifactDefinition:
+def notes_artifact(agent: str, scratch: Scratch) -> ArtifactDefinition:
     """What is said of it."""
-    return ArtifactDefinition(initial=[], readers=(agent,), writers=(agent,))
+    return ArtifactDefinition(initial=[], readers=(agent, *scratch.readers), writers=(agent,))

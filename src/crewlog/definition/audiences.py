@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from crewlog.definition.artifacts import ArtifactDefinition
+from crewlog.definition.artifacts import SCRATCH_TOOLS, ArtifactDefinition, Scratch
 from crewlog.definition.findings import listed
 from crewlog.definition.model import AgentDefinition, CrewDefinition, LogDefinition
 from crewlog.ids import READERS, named_readers
@@ -76,6 +76,15 @@ class Audiences:
     def artifact_writers(self, name: str) -> tuple[str, ...]:
         """The agents that may change an artifact."""
         return self._of_artifact(self._crew.every_artifact[name].writers)
+
+    def notes_seen(self, agent: str) -> tuple[str, ...]:
+        """The agents whose scratch notes an agent sees, itself among them where it makes some."""
+        return tuple(
+            name
+            for name, said in self._crew.agents.items()
+            if said.scratch is not None
+            and (name == agent or agent in self.members(said.scratch.readers))
+        )
 
     def _of_artifact(self, named: tuple[str, ...] | None) -> tuple[str, ...]:
         every = tuple(self._crew.agents)
@@ -149,6 +158,13 @@ class Audiences:
         return tuple(agent for agent in self._crew.agents if not self.no_reader(agent, log))
 
 
+def scratch_tools(crew: CrewDefinition, audiences: Audiences, agent: str) -> tuple[str, ...]:
+    """The tools of scratch notes that an agent has: who only looks at others' makes none."""
+    if crew.agents[agent].scratch is not None:
+        return SCRATCH_TOOLS
+    return SCRATCH_TOOLS[1:] if audiences.notes_seen(agent) else ()
+
+
 def without_member(crew: CrewDefinition, name: str) -> dict[str, Any]:
     """The groups, logs and artifacts of a crew that an agent leaves."""
 
@@ -175,11 +191,19 @@ def without_reader(agents: Mapping[str, AgentDefinition], name: str) -> dict[str
                 "reads": tuple(_without(agent.reads, name)),
                 "writes": tuple(_without(agent.writes, name)),
                 "shares": None if agent.shares is None else tuple(_without(agent.shares, name)),
+                "scratch": agent.scratch and _unread(agent.scratch, name),
                 "inputs": tuple(i for i in agent.inputs if (i.output or ("",))[0] != name),
             }
         )
         for each, agent in agents.items()
     }
+
+
+def _unread(scratch: Scratch, name: str) -> Scratch:
+    readers = tuple(each for each in scratch.readers if each != name)
+    return (
+        scratch if readers == scratch.readers else scratch.model_copy(update={"readers": readers})
+    )
 
 
 def _without(logs: Iterable[str], name: str) -> Iterator[str]:

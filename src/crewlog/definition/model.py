@@ -470,6 +470,8 @@ class AskPhase(Model):
     """A flag that takes the answer: true for the first option, false for the last, else text."""
     words: bool = False
     """Whether any other words are an answer too, for `sets` to take."""
+    shows: Annotated[str, Field(pattern=FOR_EACH_PATTERN)] | None = None
+    """`agent.output`: what people are shown with the question, e.g. the plan that they approve."""
     only_if: ConditionText | None = None
     """It is asked only where this holds at its time; else the run goes on."""
     phase: PhaseName | None = None
@@ -732,6 +734,9 @@ class MemoryPolicy(Model):
     """Who may write into which scope. Null: every agent that may write to its log."""
     retention: Seconds | None = None
     """How long a memory is kept, e.g. `30d`; by default until somebody deletes it."""
+    half_life: Seconds | None = None
+    """After how long a memory counts half where they are ranked, e.g. `14d`: older ones fade behind
+    newer ones that fit less well. After six half-lives it is gone. By default none fades."""
     max: int = Field(default=1_000, ge=1, le=100_000)
     """Memories of one scope; beyond, the oldest go."""
     longest: int = Field(default=8_000, ge=1, le=100_000)
@@ -832,7 +837,7 @@ class CrewDefinition(Model):
     def every_artifact(self) -> dict[str, ArtifactDefinition]:
         """The artifacts that it defines, and those that its agents' scratch notes are."""
         own = {
-            notes_of(name): notes_artifact(name)
+            notes_of(name): notes_artifact(name, agent.scratch)
             for name, agent in self.agents.items()
             if agent.scratch is not None
         }

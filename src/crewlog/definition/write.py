@@ -43,7 +43,18 @@ _TAKEN = re.compile(
 )
 """What some reader takes for a number, a date, true, false or nothing."""
 _SECONDS = frozenset(
-    {"timeout", "heartbeat", "first", "longest", "wait", "within", "wall", "expires", "valid"}
+    {
+        "timeout",
+        "heartbeat",
+        "first",
+        "longest",
+        "half_life",
+        "wait",
+        "within",
+        "wall",
+        "expires",
+        "valid",
+    }
 )
 _FREE = frozenset({"model_settings", "with", "flags", "schema", "initial"})
 """Keys below which data is people's own: numbers there stay as they are."""

@@ -15,7 +15,7 @@ from crewlog.authority.rules import rule_words
 from crewlog.authority.rules import rules_of as call_rules
 from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.artifacts import SCRATCH_TOOLS
-from crewlog.definition.audiences import Audiences
+from crewlog.definition.audiences import Audiences, scratch_tools
 from crewlog.definition.conditions import (
     AllOf,
     AnyOf,
@@ -191,7 +191,13 @@ def _node(phase: Phase) -> PlanNode:
             return PlanNode(kind="decide", join=join, entry=phase.entry, decide=decide)
         case AskPhase() as item:
             sets = FlagName(item.sets) if item.sets else None
-            ask = Ask(question=item.ask, options=item.options, sets=sets, words=item.words)
+            ask = Ask(
+                question=item.ask,
+                options=item.options,
+                sets=sets,
+                words=item.words,
+                shows=item.shows or "",
+            )
             return PlanNode(kind="ask", join=join, entry=phase.entry, only_if=item.only_if, ask=ask)
         case WaitPhase() as item:
             wait = Wait(seconds=item.wait or 0, until=item.wait_until or "")
@@ -224,8 +230,7 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         tools.append("set_flag")
     if agent.outputs:
         tools.append("set_output")
-    if agent.scratch is not None:
-        tools += SCRATCH_TOOLS
+    tools += scratch_tools(definition, audiences, name)
     if definition.memory is not None:
         tools += [
             f"memory_{way}" for way in WAYS if memory_scopes(definition, AgentName(name), way)
@@ -248,7 +253,7 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         ask_below=agent.ask_below,
         inputs=tuple(dict.fromkeys(each.from_ for each in agent.inputs)),
         enabled=agent.enabled,
-        scratch=agent.scratch is not None,
+        scratch=bool({*tools} & {*SCRATCH_TOOLS}),
         within=tuple(AgentName(each) for each in ancestors(definition, name)),
         does=agent.does,
         in_order=agent.in_order,

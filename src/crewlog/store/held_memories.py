@@ -17,6 +17,7 @@ from crewlog.store.memories import (
     Wanted,
     cosine,
     searched,
+    weight_of,
     where,
     words_of,
 )
@@ -87,7 +88,7 @@ class InMemoryMemories:
         if wanted.embedded is not None:
             model, vector = wanted.embedded.model, wanted.embedded.vectors[0]
             near = [
-                (-cosine(held.vector, vector), *_newest(memory), memory)
+                (-_likeness(held, vector, wanted, now), *_newest(memory), memory)
                 for held, memory in found
                 if held.embedder == model and len(held.vector) == len(vector)
             ]
@@ -96,7 +97,11 @@ class InMemoryMemories:
         if len(alike) == limit or (alike and not words):
             return FoundMemories(memories=tuple(alike), by="meaning")
         ranked = [
-            (-len(words & held.words), *_newest(memory), memory)
+            (
+                -round(len(words & held.words) * weight_of(memory.at, now, wanted.half_life), 9),
+                *_newest(memory),
+                memory,
+            )
             for held, memory in found
             if words & held.words or not words
         ]
@@ -135,6 +140,11 @@ class InMemoryMemories:
 
     def _all(self) -> Iterator[Memory]:
         return (held.memory for held in self._held.values())
+
+
+def _likeness(held: _Held, vector: Sequence[float], wanted: Wanted, now: int) -> float:
+    """How like a query a memory is, from 0 to 1, as far as it has not faded."""
+    return (1 + cosine(held.vector, vector)) / 2 * weight_of(held.kept.at, now, wanted.half_life)
 
 
 def _over(memory: Memory, now: int, since: int) -> bool:

@@ -28,6 +28,8 @@ MOST_AT_ONCE = 20
 """Memories that one call writes."""
 MOST_FOUND = 50
 """Memories that one search gives."""
+HALF_LIVES = 6
+"""After so many half-lives a memory is gone: it counts less than two hundredths of a new one."""
 LONGEST_KEY = 200
 LONGEST_QUERY = 2_000
 LONGEST_METADATA = 4_096
@@ -125,6 +127,8 @@ class Wanted:
     embedded: Embedded | None = None
     """The query's vector."""
     limit: int = 5
+    half_life: int = 0
+    """Milliseconds after which a memory counts half; 0: none fades."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,8 +228,18 @@ def query_of(text: str) -> str:
 
 
 def since_of(policy: MemoryPolicy, now: int) -> int:
-    """The time at which, or before which, something was written that is over by now."""
-    return 0 if policy.retention is None else max(0, now - int(policy.retention * 1000))
+    """The time at which, or before which, something was written that is over by now.
+
+    It is over by the crew's retention, or since it has faded.
+    """
+    faded = None if policy.half_life is None else policy.half_life * HALF_LIVES
+    longest = min((s for s in (policy.retention, faded) if s is not None), default=None)
+    return 0 if longest is None else max(0, now - int(longest * 1000))
+
+
+def weight_of(at: int, now: int, half_life: int) -> float:
+    """What a memory counts that was written at a time: 1 when it is new, then less and less."""
+    return 2.0 ** (-max(now - at, 0) / half_life) if half_life > 0 else 1.0
 
 
 def terms_of(

@@ -97,14 +97,24 @@ class PostgresMemories:
             else:
                 sql = self._sql["compare_memories"].replace("@schema", schema)
                 rows = await self._pool.fetch(
-                    sql, *place, wanted.embedded.model, list(wanted.embedded.vectors[0]), limit
+                    sql,
+                    *place,
+                    wanted.embedded.model,
+                    list(wanted.embedded.vectors[0]),
+                    limit,
+                    wanted.half_life,
                 )
                 alike = self._in_order(rows)[:limit]
         words = self._seal.all_words(wanted.words[:MOST_WORDS])
         if len(alike) == limit or (alike and not words):
             return FoundMemories(memories=tuple(alike), by="meaning")
         rows = await self._fetch(
-            "find_memories", *place, words, self._dictionary(wanted.language), limit
+            "find_memories",
+            *place,
+            words,
+            self._dictionary(wanted.language),
+            limit,
+            wanted.half_life,
         )
         found = self._in_order(rows)
         return merged(alike, found[:limit], limit, words=bool(words), note=note)

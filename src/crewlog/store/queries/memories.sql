@@ -56,8 +56,14 @@ RETURNING key
 -- name: find_memories
 -- How many of the words that are looked for a memory has, each as it is or as its stem. `place` is
 -- shared by those that only their keys put in an order, which may be encrypted: see `_in_order`.
+-- $8 is the half-life of memories in milliseconds; 0: none fades.
 SELECT * FROM (
-    SELECT found.*, rank() OVER (ORDER BY matched DESC, at DESC, scope) AS place FROM (
+    SELECT found.*, rank() OVER (ORDER BY
+        CASE WHEN $8::float8 > 0
+        THEN round((matched * power(2.0::float8, -greatest($3 - at, 0) / $8))::numeric, 9)
+        ELSE matched END DESC,
+        at DESC, scope
+    ) AS place FROM (
         SELECT m.*, (
             SELECT count(*) FROM unnest($5::text[]) AS word
             WHERE m.words @@ (
@@ -79,7 +85,12 @@ ORDER BY place, key
 SELECT * FROM (
     SELECT m.*, rank() OVER (ORDER BY
         CASE WHEN cardinality(m.embedding) = cardinality($6::real[])
-        THEN m.embedding::@schema.vector OPERATOR(@schema.<=>) $6::real[]::@schema.vector END,
+        THEN CASE WHEN $8::float8 > 0
+            -- From 1, the same, to 0, the opposite; a fading memory is less and less like anything.
+            THEN -(2 - (m.embedding::@schema.vector OPERATOR(@schema.<=>) $6::real[]::@schema.vector))
+                / 2 * power(2.0::float8, -greatest($3 - at, 0) / $8)
+            ELSE m.embedding::@schema.vector OPERATOR(@schema.<=>) $6::real[]::@schema.vector
+        END END,
         at DESC, scope
     ) AS place
     FROM crewlog.memories AS m
