@@ -213,7 +213,7 @@ class Timeline:
             case j.PromptReceived() | j.PromptRead() | j.PromptCompiled() | j.DefinitionEdited():
                 return self._prompt(entry)
             case _:
-                return self._run(entry)
+                return self._talked(entry) or self._run(entry)
 
     # -- steps --------------------------------------------------------------------------------
 
@@ -459,6 +459,22 @@ class Timeline:
             case j.DefinitionEdited():
                 text = f"the crew was changed{_by(entry.by)}"
                 return self._row(entry, "", "✓", text, "yellow")
+            case _:
+                return []
+
+    def _talked(self, entry: j.JournalEntry) -> list[Row]:
+        """A conversation: where a turn begins and ends, and what waits for one."""
+        match entry:
+            case j.MessageQueued():
+                said = entry.ref.inline.get("content", "") if entry.ref.inline else ""
+                text = f"{entry.by or 'people'}: {said} (it waits for its turn)"
+                return self._row(entry, "", "»", text)
+            case j.TurnBegan() if entry.turn > 1:
+                return self._row(entry, "", "◆", f"turn {entry.turn}", "dim")
+            case j.TurnEnded() if entry.turn:
+                who = f"{entry.agent} answers" if entry.agent else "no agent answers"
+                why = f": {_first(entry.error)}" if entry.error else ""
+                return self._row(entry, "", "◇", f"turn {entry.turn} is over, {who}{why}", "dim")
             case _:
                 return []
 
