@@ -6,7 +6,7 @@ from crewlog.activities.writing import append
 from crewlog.model import Json
 from crewlog.state.calls import CloseRun, CloseRunResult
 from crewlog.state.journal import Batch
-from crewlog.state.messages import MESSAGE_TYPES, message_from_json
+from crewlog.state.messages import is_message, message_from_json
 from crewlog.store.protocol import Snapshot, Store
 
 LONGEST_OUTPUT = 64 * 1024
@@ -27,9 +27,7 @@ async def close_run(
 
 
 def _shown(body: Json) -> Json:
-    fields: dict[str, Json] = dict(body) if isinstance(body, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
-    is_message = fields.get("type") in MESSAGE_TYPES
-    value = str(message_from_json(fields).text) if is_message else body  # pyright: ignore[reportUnknownVariableType]
+    value = str(message_from_json(body).text) if is_message(body) else body
     if isinstance(value, str) and len(value) > LONGEST_OUTPUT:
         return f"{value[:LONGEST_OUTPUT]}… ({len(value)} characters; the store has them all)"
-    return value  # pyright: ignore[reportUnknownVariableType]
+    return value

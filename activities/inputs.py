@@ -19,14 +19,15 @@ from crewlog.activities.sight import Sight
 from crewlog.authority.audiences import may_be_given
 from crewlog.definition.context import Input
 from crewlog.definition.context_checks import TEXT
-from crewlog.definition.model import AgentDefinition
+from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.definition.replies import RESPONSE
 from crewlog.ids import AgentName, ContentHash, LogName
 from crewlog.model import Json
 from crewlog.state.calls import StepCall
 from crewlog.state.context import Given
 from crewlog.state.journal import Batch
 from crewlog.state.logs import message_of
-from crewlog.state.messages import message_from_json
+from crewlog.state.messages import is_message, message_from_json
 from crewlog.store.protocol import Store
 
 Values = list[tuple[Input, Json]]
@@ -121,14 +122,14 @@ def _bodies(given: Given) -> Iterator[ContentHash]:
 
 def _value(given: Given, bodies: Mapping[ContentHash, Json]) -> tuple[Json, bool]:
     """The value of an input, and whether it has one."""
-    said = given.source == "input" or given.source.endswith(f".{TEXT}")
+    said = given.source == "input" or given.source.endswith((f".{TEXT}", f".{RESPONSE}"))
 
     def of(value: Json, body: ContentHash | None) -> Json:
         if body is None:
             return value
+        held = bodies[body]
         # People may have put a text there that nobody said as a message.
-        is_message = said and isinstance(bodies[body], dict)
-        return message_from_json(bodies[body]).text if is_message else bodies[body]
+        return message_from_json(held).text if said and is_message(held) else held
 
     if given.parts:
         return [of(each.value, each.body) for each in given.parts], True
@@ -154,19 +155,28 @@ def _where(wanted: Input, value: Json) -> tuple[Json, bool]:
 # -- how they are shown --------------------------------------------------------------------------
 
 
-def block_of(values: Values) -> BaseMessage | None:
+def block_of(values: Values, crew: CrewDefinition) -> BaseMessage | None:
     """The inputs as an agent is shown them; none where it has none."""
     if not values:
         return None
-    parts = [f"{each.as_ or each.from_}:\n{_shown(each, value)}" for each, value in values]
+    parts = [
+        f"{each.as_ or each.from_}:\n{_shown(value, _same(each, crew))}" for each, value in values
+    ]
     return shortened(HumanMessage("\n\n".join([INTRODUCTION, *parts])))
 
 
-def _shown(wanted: Input, value: Json) -> str:
+def _same(wanted: Input, crew: CrewDefinition) -> Collection[str]:
+    """Keys of items that say nothing to who is shown them: what was asked for, and for whom."""
+    maker, key = wanted.output or ("", "")
+    agent = crew.agents.get(maker)
+    tagged = agent.reply.tagged if agent is not None and agent.reply is not None else {}
+    asked = {key for key, want in wanted.where.items() if not isinstance(want, tuple)}
+    return asked | ({tagged[key]} if key in tagged else set())
+
+
+def _shown(value: Json, hidden: Collection[str]) -> str:
     if isinstance(value, list):
         items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
-        # What is asked for is the same in all of them, and said by the name.
-        hidden = {key for key, want in wanted.where.items() if not isinstance(want, tuple)}
         return "\n".join(f"- {_item(item, hidden)}" for item in items) or "none"
     return _text(value)
 

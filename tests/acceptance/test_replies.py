@@ -24,6 +24,7 @@ def hub(site: Site, *replies: dict[str, Any], **reply: Any) -> dict[str, Any]:
     }
     rules = {
         "router": {"reply": {**ROUTE, **reply}},
+        "general": {"inputs": ["router.response", "router.next"]},
         "billing": {"description": "Invoices and refunds"},
     }
     flow = ["router", *({"agent": a, "only_if": f"router.next == '{a}'"} for a in list(agents)[1:])]
@@ -62,6 +63,8 @@ async def test_garbage_three_times_takes_the_fallback(crews: Site) -> None:
     assert len(await crews.entries(run, "ReplyRefused")) == 3
     (taken,) = await crews.entries(run, "ReplyTaken")
     assert (taken.how, taken.brief) == ("fallback", "next = general")
+    shown = crews.prompted(run)[-1]["messages"][-1]["content"]
+    assert "router.response:\n{\n\nrouter.next:\ngeneral" in shown
 
 
 @covers("C40")

@@ -116,6 +116,35 @@ def test_models_are_tried_side_by_side_and_the_failing_stage_is_named(
 @covers("C90")
 @pytest.mark.server
 @pytest.mark.timeout(400)
+def test_a_judge_says_whether_it_is_as_good(crewlog: Cli, built: Path) -> None:
+    """It is asked again where its reply is none, and what it took is counted."""
+    script = """\
+agents:
+  judge:
+    - {when: 'mail', text: '{"passed": false, "score": 0.4, "reason": "it mails instead"}'}
+    - {text: "I like it."}
+    - {text: '{"passed": true, "score": 0.9, "reason": "the same"}'}
+"""
+    (built / "judge.script.yaml").write_text(script)
+    asked = ("eval", "builders.yaml", "builder", "-d", "all.jsonl", "--compare", "judge")
+    judge = ("--judge", "scripted:judge.script.yaml", "--rubric", "Are the nodes the right ones?")
+    good = crewlog(*asked, *judge, "--json")
+    assert good.code == 0, good.err
+    (row,) = good.records[0]["rows"]
+    assert (row["passed"], row["quality"], row["judged"]["calls"]) == (2, 0.9, 4)
+    bad = crewlog(*asked, *judge, "--model", "scripted:bad.script.yaml")
+    assert bad.code == 7, bad.err
+    assert "it mails instead" in bad.out
+    assert "the judge took" in bad.out
+    nobody = crewlog(*asked, "--judge", "two.yaml")
+    assert (nobody.code, "is no judge" in nobody.err) == (2, True)
+    mute = crewlog(*asked, "--judge", "scripted:mute.script.yaml")
+    assert (mute.code, "the judge came to nothing" in mute.out) == (1, True)
+
+
+@covers("C90")
+@pytest.mark.server
+@pytest.mark.timeout(400)
 def test_what_cannot_be_tried_is_told(crewlog: Cli, built: Path) -> None:
     mute = crewlog(
         "eval", "builders.yaml", "-d", "all.jsonl", "finder", "-m", "scripted:mute.script.yaml"

@@ -16,9 +16,10 @@ from crewlog.definition.decisions import AgentIn, Decision, decision, find_decis
 from crewlog.definition.expand import expand
 from crewlog.definition.lenient import named_in
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.operations import RemoveAgent, apply_operations
 from crewlog.definition.reading import Form
 from crewlog.definition.validate import all_findings
-from crewlog.errors import UsageError
+from crewlog.errors import InvalidDefinition, UsageError
 from crewlog.model import Json
 
 NAMES = ("billing", "technician", "tech-support", "general")
@@ -333,6 +334,7 @@ def test_a_name_that_is_near_is_offered() -> None:
         ({"schema": {"$ref": "http://x/y"}}, {}, "never fetched"),
         ({"schema": {"properties": {"a": {"pattern": "(?=a)"}}}}, {}, "the pattern '(?=a)'"),
         ({"schema": {"properties": {"text": {}}}}, {}, "a field 'text'"),
+        ({"schema": {"properties": {f"a{n}": {} for n in range(65)}}}, {}, "has 65 fields"),
         ({"schema": {"properties": {"a b": {}}}}, {}, "'a b' of the reply of agent 'router'"),
         ({"schema": {}, "among": ["billing"]}, {}, "'among' has no effect"),
         ({"decision": "plan", "tries": 5}, {"max_calls": 3}, "never asked 5 times"),
@@ -381,3 +383,13 @@ def test_a_builder_fills_in_what_an_agent_says_of_the_same_decision() -> None:
     assert (found.among, found.tries) == (expanded(None).among, 7)
     assert expanded({"decision": "route", "among": ["router"]}).among == ("router",)
     assert expanded("replan").decision == "replan"
+
+
+def test_an_agent_that_leaves_is_named_no_more() -> None:
+    made = crew({"decision": "route", "among": ["billing", "general"]})
+    left = apply_operations(made, [RemoveAgent(name="billing")])
+    reply = left.agents["router"].reply
+    assert reply is not None
+    assert reply.among == ("general",)
+    with pytest.raises(InvalidDefinition, match="'general', which is no agent"):
+        apply_operations(left, [RemoveAgent(name="general")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import time
 from collections.abc import Sequence
@@ -16,12 +17,14 @@ from crewlog.cli.files import is_file, load_crew
 from crewlog.cli.following import Start, assign_for, definition_of_start, ready
 from crewlog.cli.hands import hand
 from crewlog.cli.screen import Part, Screen, counted, lasted, money, plain
+from crewlog.client import Client
 from crewlog.client.client import checked
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import UsageError
 from crewlog.evaluation.cases import Case, StageOutput, read
 from crewlog.evaluation.comparing import Verdict, check_schema, exact, of_schema
+from crewlog.evaluation.judging import Judge, check_judge, judge_of
 from crewlog.evaluation.report import Report, Row, Trial, report_of
 from crewlog.evaluation.running import Compare, Plan, trials
 from crewlog.evaluation.stage import acts_on_the_world, alone, written_out
@@ -33,6 +36,8 @@ PATIENCE = 15.0
 """Seconds between two lines about a long evaluation where there is no terminal."""
 TOLD = 10
 """Cases that do not pass which are told of a stage; the rest is counted."""
+_MODEL = re.compile(r"[a-z][a-z0-9_-]*:")
+"""How the name of a model begins."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
 
@@ -44,8 +49,10 @@ class Wanted:
     stages: tuple[str, ...]
     data: Path
     models: tuple[str | None, ...]
-    compare: Literal["exact", "schema"]
+    compare: Literal["exact", "schema", "judge"]
     schema: Path | None
+    judge: str | None
+    rubric: str
     at_least: float | None
     at_once: int
     timeout: float
@@ -58,7 +65,6 @@ async def evaluated(wanted: Wanted, *, as_json: bool) -> int:
     """Tries the cases and tells the report; the exit code."""
     screen = Screen(as_json=as_json)
     cases = _cases(wanted)
-    compare = _comparison(wanted, [*cases.values()])
     given: CrewDefinition | str = wanted.crew
     directory = Path.cwd()
     file: Path | None = None
@@ -85,7 +91,7 @@ async def evaluated(wanted: Wanted, *, as_json: bool) -> int:
             crew=crew,
             cases=cases,
             models=wanted.models,
-            compare=compare,
+            compare=_comparison(client, crew, [*cases.values()], wanted),
             at_once=wanted.at_once,
             timeout=wanted.timeout,
         )
@@ -163,32 +169,68 @@ def _check_stages(crew: CrewDefinition, cases: Sequence[Case], wanted: Wanted) -
             )
 
 
-def _comparison(wanted: Wanted, cases: Sequence[Case]) -> Compare:
+def _comparison(
+    client: Client, crew: CrewDefinition, cases: Sequence[Case], wanted: Wanted
+) -> Compare:
     """How outputs are compared.
 
     Raises:
-        UsageError: a schema is missing, or is none.
+        UsageError: a schema is missing, or is none; or nobody is there to judge.
     """
-    if wanted.compare == "exact":
+    if wanted.compare == "judge":
+        return _judge(client, crew, wanted)
+    if wanted.compare == "schema":
+        return _fitting(crew, cases, wanted)
 
-        async def by_value(case: Case, got: StageOutput, _run: str) -> tuple[Verdict, Usage]:
-            return exact(case, got), Usage()
+    async def by_value(case: Case, got: StageOutput, _run: str) -> tuple[Verdict, Usage]:
+        return exact(case, got), Usage()
 
-        return by_value
+    return by_value
+
+
+def _fitting(crew: CrewDefinition, cases: Sequence[Case], wanted: Wanted) -> Compare:
+    """Whether outputs fit a schema: the case's, else the given one, else that of the reply."""
     common = _schema(wanted.schema) if wanted.schema else None
+
+    def schema_of(case: Case) -> Json:
+        reply = crew.agents[case.stage].reply
+        found = case.schema_ if case.schema_ is not None else common
+        return found if found is not None or reply is None else reply.schema_
+
     for case in cases:
-        if case.schema_ is None and common is None:
+        if (schema := schema_of(case)) is None:
             raise UsageError(
                 f"the case {case.name} has no schema to fit",
-                remedy="Give all of them one with --schema FILE, or the case its own, as `schema`.",
+                remedy="Give all of them one with --schema FILE, the case its own, as `schema`, or "
+                "the agent a reply with one.",
                 place=str(wanted.data),
             )
-        check_schema(case.schema_ if case.schema_ is not None else common, case.name)
+        check_schema(schema, case.name)
 
     async def by_schema(case: Case, got: StageOutput, _run: str) -> tuple[Verdict, Usage]:
-        return of_schema(case.schema_ if case.schema_ is not None else common, got), Usage()
+        return of_schema(schema_of(case), got), Usage()
 
     return by_schema
+
+
+def _judge(client: Client, crew: CrewDefinition, wanted: Wanted) -> Judge:
+    """The judge that is asked.
+
+    Raises:
+        UsageError: there is none, or a crew that cannot be one.
+    """
+    if wanted.judge is not None and not _MODEL.match(wanted.judge):
+        judge = load_crew(wanted.judge)
+        check_judge(judge)
+    elif (model := wanted.judge or crew.model) is not None:
+        judge = judge_of(model)
+    else:
+        raise UsageError(
+            "nobody is there to judge: the crew names no model",
+            remedy="Name one: --judge openai:gpt-5-mini.",
+            place=PLACE,
+        )
+    return Judge(client, judge, crew, rubric=wanted.rubric, timeout=wanted.timeout)
 
 
 def _schema(file: Path) -> Json:
@@ -278,6 +320,11 @@ def show(screen: Screen, report: Report) -> None:
             f"{counted(other, 'stage')} saw something else than what was recorded: a window, an "
             "input or an artifact of the crew is another one by now",
         )
+    if (judged := sum((row.judged for row in report.totals), Usage())).calls:
+        tokens = counted(judged.input_tokens + judged.output_tokens, "token")
+        cost = f" · {money(judged.cost)}" if judged.cost else ""
+        screen.line("")
+        screen.line((f"  the judge took {tokens}{cost} besides", "dim"))
     screen.line("")
     if report.outcome == "passed":
         screen.line(("  ✓ ", "green"), f"all {counted(len(report.trials), 'case')} passed")

@@ -149,10 +149,11 @@ def evaluate(
         ),
     ] = None,
     compare: Annotated[
-        Literal["exact", "schema"],
+        Literal["exact", "schema", "judge"],
         typer.Option(
             "--compare",
-            help="exact: the outputs are those of the case; schema: they fit a JSON Schema.",
+            help="exact: the outputs are those of the case; schema: they fit a JSON Schema; judge: "
+            "an agent says that they are as good.",
         ),
     ] = "exact",
     schema: Annotated[
@@ -164,6 +165,25 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge",
+            metavar="MODEL|FILE",
+            help="The judge's model, or a crew's file: one of its agents answers with passed, "
+            "score and reason. Default: the crew's model.",
+            show_default=False,
+        ),
+    ] = None,
+    rubric: Annotated[
+        str,
+        typer.Option(
+            "--rubric",
+            metavar="TEXT",
+            help="What the judge is to look at above all.",
+            show_default=False,
+        ),
+    ] = "",
     at_least: Annotated[
         str | None,
         typer.Option(
@@ -217,6 +237,8 @@ def evaluate(
         models=tuple(model or (None,)),
         compare=compare,
         schema=schema,
+        judge=judge,
+        rubric=rubric,
         at_least=None if at_least is None else _share(at_least),
         at_once=at_once,
         timeout=timeout,

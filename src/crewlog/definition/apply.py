@@ -526,7 +526,11 @@ def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
             splice.faults += _left_without(part, name)
             _without_agent(part, crew, name, splice.faults)
     without = _spliced(crew, splice, own)
-    agents = {who: agent for who, agent in without.agents.items() if who != name}
+    agents = {
+        who: agent.model_copy(update={"reply": agent.reply and agent.reply.without(name)})
+        for who, agent in without.agents.items()
+        if who != name
+    }
     permissions = {
         tool: who and tuple(each for each in who if each != name)
         for tool, who in without.permissions.items()

@@ -53,6 +53,11 @@ class Reply(Model):
             raise ValueError("exactly one of `decision` and `schema` is needed")
         return self
 
+    def without(self, agent: str) -> Reply:
+        """The form where an agent has left; where it was the only name, it is left for people."""
+        left = tuple(each for each in self.among if each != agent)
+        return self.model_copy(update={"among": left}) if left else self
+
 
 def _decision_of(value: Any) -> Any:
     """`route` for `{decision: route}`."""

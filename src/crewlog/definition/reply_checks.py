@@ -13,6 +13,8 @@ from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.reading import END, Form
 from crewlog.definition.replies import VALUE, Reply
 
+_MOST_FIELDS = 64
+"""Outputs of a reply: each is an entry of the journal, and part of what executions carry."""
 _LARGEST_FALLBACK = 2_000
 """Bytes of a fallback's JSON: every execution carries it."""
 
@@ -50,6 +52,9 @@ def _reply(
         say = f"agent {name!r} is never asked {reply.tries} times: max_calls is {agent.max_calls}"
         remedy = "Every try is a model call: raise max_calls, or lower tries."
         yield Finding((*path, "tries"), say, remedy, severity="warning")
+    if (count := len(reply_fields(reply))) > _MOST_FIELDS:
+        say = f"the reply of agent {name!r} has {count} fields; there can be {_MOST_FIELDS}"
+        yield Finding(path, say, "Put them into an object: it is one field.")
     if "text" in reply_fields(reply):
         say = f"the reply of agent {name!r} has a field 'text', which is always its final message"
         yield Finding(path, say, "Choose another name for the field.")

@@ -9,12 +9,14 @@ the store when somebody asks: runs pay nothing for it.
 from crewlog.evaluation.cases import Case, StageInput, StageOutput
 from crewlog.evaluation.comparing import Verdict, exact, of_schema
 from crewlog.evaluation.dataset import dataset
+from crewlog.evaluation.judging import Judge, judge_of
 from crewlog.evaluation.report import Report, Row, Trial
 from crewlog.evaluation.running import Plan, evaluate, trials
 from crewlog.evaluation.stage import alone, given, written_out
 
 __all__ = [
     "Case",
+    "Judge",
     "Plan",
     "Report",
     "Row",
@@ -27,6 +29,7 @@ __all__ = [
     "evaluate",
     "exact",
     "given",
+    "judge_of",
     "of_schema",
     "trials",
     "written_out",

@@ -62,6 +62,8 @@ class Row(Model):
     quality: float
     """The mean of the scores; a case without an output has none of it."""
     usage: Usage
+    judged: Usage
+    """What the judge used."""
     ms: int
     """The mean time of a case, in milliseconds, of those that have an output."""
 
@@ -125,6 +127,7 @@ def _row(stage: str, trials: Sequence[Trial]) -> Row:
         errors=_count(trials, "error"),
         quality=sum(trial.score for trial in trials) / len(trials),
         usage=sum((trial.usage for trial in trials), Usage()),
+        judged=sum((trial.judged for trial in trials), Usage()),
         ms=sum(trial.ms for trial in ended) // max(len(ended), 1),
     )
 

@@ -12,24 +12,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from datetime import timedelta
 
-from crewlog.client import Client, Run
+from crewlog.client import Client
 from crewlog.content import hash_json
 from crewlog.definition.model import CrewDefinition
-from crewlog.errors import CrewlogError, RunFailed
+from crewlog.errors import RunFailed
 from crewlog.evaluation.cases import Case, StageOutput
 from crewlog.evaluation.comparing import Verdict
 from crewlog.evaluation.dataset import dataset
 from crewlog.evaluation.report import Report, Trial, report_of
 from crewlog.evaluation.stage import alone, given
+from crewlog.evaluation.waiting import GRACE, trouble
 from crewlog.state.model import Usage
 
-LOOK = 1.0
-"""Seconds between two looks at whether a run asks people: nobody answers an evaluation."""
-GRACE = 60.0
-"""Seconds that a run may take to end once it was stopped."""
-
 Compare = Callable[[Case, StageOutput, str], Awaitable[tuple[Verdict, Usage]]]
-"""Compares an output with its case, in an evaluation's run of that id; what that used, too."""
+"""Compares an output with its case, made in the run of that id; what that used, too. It raises
+`RunFailed` where it cannot."""
 
 
 @dataclass(frozen=True)
@@ -116,52 +113,30 @@ async def _tried(
         given=given(crew, case),
         execution_timeout=timedelta(seconds=plan.timeout + GRACE),
     )
-    error = await _trouble(run, plan.timeout)
+    error = await trouble(run, plan.timeout)
     found = [each for each in await dataset(client, run.id) if each.stage == case.stage]
     if error or not found:
         used = (await run.state()).total_usage
         error = error or "the stage did not come to its end"
         return trial.model_copy(update={"error": error, "usage": used})
     got = found[-1]
-    verdict, judged = await plan.compare(case, got.output, trial.run)
+    trial = trial.model_copy(
+        update={
+            "same": got.input.same(case.input),
+            "output": got.output,
+            "usage": got.usage,
+            "ms": got.ms,
+        }
+    )
+    try:
+        verdict, judged = await plan.compare(case, got.output, trial.run)
+    except RunFailed as failed:
+        return trial.model_copy(update={"error": failed.message})
     return trial.model_copy(
         update={
             "outcome": "passed" if verdict.passed else "failed",
             "score": verdict.score,
             "differs": verdict.differs,
-            "same": got.input.same(case.input),
-            "output": got.output,
-            "usage": got.usage,
-            "ms": got.ms,
             "judged": judged,
         }
     )
-
-
-async def _trouble(run: Run, timeout: float) -> str:
-    """Waits for a run's end; why it did not end well, or nothing."""
-    ending = asyncio.ensure_future(run.result(timeout))
-    try:
-        while not ending.done():
-            await asyncio.wait({ending}, timeout=LOOK)
-            if not ending.done() and (asked := await _question(run)):
-                await run.stop("nobody answers the questions of an evaluation")
-                await run.result(GRACE)
-                return f"it asks people: {asked}"
-        status = ending.result().status
-    except RunFailed as error:
-        return error.message
-    except TimeoutError:
-        await run.terminate("it took too long for an evaluation")
-        return f"it did not come to its end within {timeout:g} s"
-    finally:
-        ending.cancel()
-    return "" if status == "completed" else f"it was {status}"
-
-
-async def _question(run: Run) -> str:
-    try:
-        asked = await run.interrupts()
-    except CrewlogError:
-        return ""  # looked at again
-    return asked[0].question if asked else ""

@@ -73,6 +73,11 @@ def _total(usage: Mapping[str, Json]) -> int:
     return (usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0)
 
 
+def is_message(body: Json) -> bool:
+    """Whether a body is a message, and not a value."""
+    return isinstance(body, dict) and body.get("type") in MESSAGE_TYPES  # pyright: ignore[reportUnknownMemberType]
+
+
 def message_from_json(body: Mapping[str, Json]) -> BaseMessage:
     """The message of a body.
 

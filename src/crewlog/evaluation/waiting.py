@@ -1,0 +1,42 @@
+"""Waiting for runs that nobody looks after: they end, ask people in vain, or take too long."""
+
+from __future__ import annotations
+
+import asyncio
+
+from crewlog.client import Run
+from crewlog.errors import CrewlogError, RunFailed
+
+LOOK = 1.0
+"""Seconds between two looks at whether a run asks people: nobody answers an evaluation."""
+GRACE = 60.0
+"""Seconds that a run may take to end once it was stopped."""
+
+
+async def trouble(run: Run, timeout: float) -> str:
+    """Waits for a run's end; why it did not end well, or nothing."""
+    ending = asyncio.ensure_future(run.result(timeout))
+    try:
+        while not ending.done():
+            await asyncio.wait({ending}, timeout=LOOK)
+            if not ending.done() and (asked := await _question(run)):
+                await run.stop("nobody answers the questions of an evaluation")
+                await run.result(GRACE)
+                return f"it asks people: {asked}"
+        status = ending.result().status
+    except RunFailed as error:
+        return error.message
+    except TimeoutError:
+        await run.terminate("it took too long for an evaluation")
+        return f"it did not come to its end within {timeout:g} s"
+    finally:
+        ending.cancel()
+    return "" if status == "completed" else f"it was {status}"
+
+
+async def _question(run: Run) -> str:
+    try:
+        asked = await run.interrupts()
+    except CrewlogError:
+        return ""  # looked at again
+    return asked[0].question if asked else ""
