@@ -13,6 +13,8 @@ from crewlog.authority.permissions import Decision, bounded, check_tool
 from crewlog.authority.rules import rule_words, rules_of
 from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import render_condition
+from crewlog.definition.context import EXTRACT, OFF
+from crewlog.definition.context_checks import window_of
 from crewlog.definition.decisions import reply_fields
 from crewlog.definition.doing import DoneCall
 from crewlog.definition.expand import expand
@@ -267,7 +269,7 @@ def _agent(
             for rule in rules_of(definition)
             if rule.agents is None or name in rule.agents
         ),
-        "bounded": tuple(_bounded(agent)),
+        "bounded": (*_bounded(agent), *_shown(definition, agent)),
         "flags": rules.flags,
         "outputs": rules.outputs,
         "limits": {
@@ -305,6 +307,20 @@ def _bounded(agent: AgentDefinition) -> Iterator[str]:
         yield f"its turn ends with what is there after {agent.max_calls} model calls"
     if agent.ask_below is not None:
         yield f"people are asked where its confidence is below {agent.ask_below:g}"
+
+
+def _shown(definition: CrewDefinition, agent: AgentDefinition) -> Iterator[str]:
+    """What an agent is shown of the run, and who is shown its outputs."""
+    if (window := window_of(definition, agent)) is not None:
+        most = [f"its last {window.last} messages"] if window.last is not None else []
+        most += [f"{window.tokens:,} tokens"] if window.tokens is not None else []
+        rest = {OFF: "", EXTRACT: ", and the beginnings of others"}
+        summed = rest.get(window.summary, f", and a summary of others by {window.summary}")
+        yield f"of what was said before its turn it is shown {' and '.join(most)} at most{summed}"
+    if agent.inputs:
+        yield f"it is shown {listed(each.as_ or each.from_ for each in agent.inputs)} by name"
+    if agent.shares is not None:
+        yield f"its outputs are for who reads {listed(agent.shares, 'or') or 'nothing'}"
 
 
 def _tools(
