@@ -67,7 +67,7 @@ class Contexts:
             StoreIncomplete: where what is missing is not in the store.
         """
         found = await self.windowed(task, crew, agent, model)
-        if (given := block_of(await self._inputs.values(task, agent))) is None:
+        if (given := block_of(await self._inputs.values(task, agent), crew)) is None:
             return found
         shown = before_turn(found.transcript, given, task.step, task.view.was)
         return replace(found, transcript=shown)

@@ -19,7 +19,7 @@ from crewlog.activities.sight import Sight
 from crewlog.authority.audiences import may_be_given
 from crewlog.definition.context import Input
 from crewlog.definition.context_checks import TEXT
-from crewlog.definition.model import AgentDefinition
+from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.replies import RESPONSE
 from crewlog.ids import AgentName, ContentHash, LogName
 from crewlog.model import Json
@@ -155,19 +155,28 @@ def _where(wanted: Input, value: Json) -> tuple[Json, bool]:
 # -- how they are shown --------------------------------------------------------------------------
 
 
-def block_of(values: Values) -> BaseMessage | None:
+def block_of(values: Values, crew: CrewDefinition) -> BaseMessage | None:
     """The inputs as an agent is shown them; none where it has none."""
     if not values:
         return None
-    parts = [f"{each.as_ or each.from_}:\n{_shown(each, value)}" for each, value in values]
+    parts = [
+        f"{each.as_ or each.from_}:\n{_shown(value, _same(each, crew))}" for each, value in values
+    ]
     return shortened(HumanMessage("\n\n".join([INTRODUCTION, *parts])))
 
 
-def _shown(wanted: Input, value: Json) -> str:
+def _same(wanted: Input, crew: CrewDefinition) -> Collection[str]:
+    """Keys of items that say nothing to who is shown them: what was asked for, and for whom."""
+    maker, key = wanted.output or ("", "")
+    agent = crew.agents.get(maker)
+    tagged = agent.reply.tagged if agent is not None and agent.reply is not None else {}
+    asked = {key for key, want in wanted.where.items() if not isinstance(want, tuple)}
+    return asked | ({tagged[key]} if key in tagged else set())
+
+
+def _shown(value: Json, hidden: Collection[str]) -> str:
     if isinstance(value, list):
         items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
-        # What is asked for is the same in all of them, and said by the name.
-        hidden = {key for key, want in wanted.where.items() if not isinstance(want, tuple)}
         return "\n".join(f"- {_item(item, hidden)}" for item in items) or "none"
     return _text(value)
 

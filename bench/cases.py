@@ -26,6 +26,7 @@ CASES: dict[str, str] = {
     "pickup": "bench.pickup",
     "codec": "bench.codec",
     "stages": "bench.stages",
+    "hub": "bench.talking",
 }
 """The module of each case; its `run` measures it."""
 

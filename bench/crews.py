@@ -84,6 +84,19 @@ def together(naps: Sequence[float]) -> Crew:
     return {"crew": "together", "agents": {"agent0": one}, "flow": ["agent0"], "tools": tools}
 
 
+def session(spokes: int = 3) -> Crew:
+    """A hub that is talked to: its agents are shown the last five messages."""
+    agents: Crew = {"router": agent("bench:route-spoke0")}
+    agents |= {f"spoke{number}": agent() for number in range(spokes)}
+    return {
+        "crew": "session",
+        "agents": agents,
+        "flow": [{"use": "hub", "with": {"router": "router"}}],
+        "conversation": {},
+        "window": {"last": 5},
+    }
+
+
 def waiting() -> Crew:
     """One step, then a question that nobody answers."""
     return {

@@ -306,6 +306,8 @@ class Execution:
             state = self.engine.state
             if not (self.closing or state.closed or state.changing):
                 await self._go_on()
+            if isinstance(self.engine, Engine):
+                self.answers.look(self.engine)  # before the words of the next turn are noted
             self._set_timer()
             self._cancel_flights()
             if not self._flights and not self._landed:

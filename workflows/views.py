@@ -180,6 +180,7 @@ def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> Interrupt
         rule=interrupt.rule,
         risk=interrupt.risk,
         quotas=interrupt.quotas,
+        shows=interrupt.shows,
         shortened=approvals.is_shortened(interrupt),
         action_requests=(request,),
         review_configs=(review,),

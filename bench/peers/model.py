@@ -9,11 +9,13 @@ What it does is told by its name and by the last message, so it costs the same a
 - `bench:naps-1.2+0.6` calls the tool `nap` twice in one reply, then says it;
 - `bench:plan-3` sets the output `items`, a list that names the agents `worker0`, `worker1` and
   `worker2`, then says it;
+- `bench:route-spoke1` names the agent `spoke1`, as a router does;
 - `bench:lookup-20` calls the tool `lookup` twenty times, one after the other, then says it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
@@ -63,6 +65,8 @@ class BenchModel(BaseChatModel):
         done = _calls_just_made(messages)
         if verb == "new":
             return AIMessage(f"{uuid4().hex} {TEXT}"[: len(TEXT)])
+        if verb == "route":
+            return AIMessage(json.dumps({"next": value}))
         if verb == "large":
             return AIMessage("x" * int(value))
         if verb == "nap" and not done:

@@ -568,6 +568,9 @@ class InterruptView(Model):
     """Of a call: `high`, where its tool may do harm."""
     quotas: tuple[AskedQuota, ...] = ()
     """Of a call: the quotas over runs in which it is counted before it begins."""
+    shows: ContentHash | None = None
+    """The body that holds what is shown with it, where that is large. Clients put it into `detail`.
+    """
     used_up: str = ""
     """Of a call: that a quota lets nothing through now, whatever is answered. Clients say it."""
     shortened: bool = False

@@ -52,6 +52,17 @@ async def seen(run: Run, holds: Callable[[ConversationView], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
+async def test_the_words_of_an_answer_are_kept_where_nobody_waited_for_it(crews: Site) -> None:
+    run = await crews.start(hub(crews), "my bill")
+    for turn in (2, 3):
+        await run.wait_until(lambda view: view.waiting_for == "the next message", LIMIT)
+        await run.message("the bill again")
+        await rests(run, turn) if turn == 3 else await crews.spoken(run, "billing")
+    last = (await run.conversation()).last
+    assert last is not None
+    assert (last.turn, last.text) == (3, "Paid again.")
+
+
 @covers("C61", "C68")
 async def test_a_session_of_several_turns(crews: Site) -> None:
     run = await crews.start(hub(crews), "my bill")

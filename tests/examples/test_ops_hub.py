@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from covers import covers
 from crewlog.client import Client
+from crewlog.testing import scripted
 from shared import LIMIT, Lab
 
 from .conftest import EXAMPLES, Inside
@@ -147,4 +148,20 @@ async def test_a_registration_in_a_conversation_waits_for_a_persons_yes(lab: Lab
         assert not await lab.client.catalog.crews()
         faults = await run.send("Check this crew: {crew: bad, agents: {a: {}}}", timeout=LIMIT)
         assert faults.text.startswith("It has faults: ")
+        await run.stop()
+
+
+@covers("C63", "C73")
+@pytest.mark.usefixtures("at_home")
+async def test_a_new_specialist_is_a_few_lines(lab: Lab) -> None:
+    script: dict[str, Any] = YAML(typ="safe").load(EXAMPLES / "ops_hub" / "ops.script.yaml")
+    script["agents"]["poet"] = [{"when": ".*", "text": "Roses are red."}]
+    chosen = {"when": "(?i)poem", "text": '{"next": "poet"}'}
+    script["agents"]["router"].insert(0, chosen)
+    found = crew()
+    found["agents"]["poet"] = {"description": "Rhymes", "prompt": "You rhyme.", "tools": []}
+    async with lab.worker():
+        run = await lab.start({**found, "model": scripted(script)}, "Write a poem.")
+        reply = await run.send("A poem, please.", timeout=LIMIT)
+        assert (reply.turn, reply.agent, reply.text) == (2, "poet", "Roses are red.")
         await run.stop()

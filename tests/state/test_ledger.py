@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.ids import ContentHash, LogName
+from crewlog.ids import CommandId, ContentHash, LogName
 from crewlog.state import journal as j
 from crewlog.state.hashing import chain, hash_json
 from crewlog.state.ledger import Ledger
@@ -166,3 +166,13 @@ def test_what_is_stored_leaves_the_batch_and_its_size() -> None:
     assert ledger.batch() == j.Batch.EMPTY
     assert ledger.unstored_bytes == 0
     assert len(ledger.entries) == 3
+
+
+def test_a_message_that_waits_for_its_turn_is_in_no_log_yet() -> None:
+    ledger = entries(1)
+    ref = j.MessageRef(body=ContentHash("b"), logs=(LogName("public"),))
+    ledger.record(j.MessageQueued(ref=ref, command=CommandId("c1")))
+    ledger.record(j.MessageAdded(ref=ref))
+    links = list(links_of(ledger.state.run, ledger.whole()))
+    assert [link.position for link in links] == [ledger.state.position]
+    assert links[0].head == ledger.state.messages[LogName("public")].head

@@ -144,6 +144,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "ask": "flow",
         "options": "flow",
         "sets": "flow",
+        "shows": "flow",
         "words": "flow",
         "only_if": "flow",
         "phase": "flow",

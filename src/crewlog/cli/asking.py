@@ -167,6 +167,9 @@ def _waits(screen: Screen, run: str, questions: Sequence[InterruptView]) -> None
 def _tell(screen: Screen, result: RunResult, definition: CrewDefinition | None) -> None:
     from crewlog.cli.screen import plain, plain_lines, write  # noqa: PLC0415
 
+    if result.reply is not None:  # a conversation, which goes on
+        write(plain_lines(result.reply.text))
+        return
     answers = _answers(result, definition)
     for agent, said in answers.items():
         if len(answers) > 1:

@@ -25,7 +25,7 @@ from crewlog.cli.hearing import fits, heard
 from crewlog.cli.lacking import Lacking
 from crewlog.cli.presence import Find, Look, Server, Stalls, Worker
 from crewlog.cli.questions import Prompt, answer_line, show_question
-from crewlog.cli.screen import Part, Screen, plain, text_of
+from crewlog.cli.screen import Part, Screen, plain, plain_lines, text_of
 from crewlog.cli.shown import tell_lack
 from crewlog.cli.stating import Stated, States
 from crewlog.cli.timeline import WHOLE, Row, Timeline, sentences
@@ -34,6 +34,7 @@ from crewlog.cli.topology import Plans, graph_after
 from crewlog.cli.writing import Writing
 from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.events import event_of
+from crewlog.client.talking import reply_of
 from crewlog.errors import (
     InterruptNotOpen,
     NotPermitted,
@@ -75,6 +76,8 @@ class Manner:
     """Answers given in advance: each question takes the first that fits it."""
     state: bool = False
     """Whether it is told what each checkpoint changed in the state."""
+    rests: bool = False
+    """Whether to leave where a conversation waits for its next message."""
 
 
 class Follower:
@@ -219,7 +222,25 @@ class Follower:
         await self._redraw(event, version)
         if self._prompt is not None and inbox.empty():
             self._prompt.draw()
+        if isinstance(event.entry, j.TurnEnded) and self._manner.rests and inbox.empty():
+            return await self._rested(event.entry)
         return None
+
+    async def _rested(self, entry: j.TurnEnded) -> int:
+        """Tells the answer of a conversation, which waits for the next message, and leaves."""
+        self._still()
+        reply = await self.run.whole(reply_of(entry))
+        if self.screen.as_json:
+            found = {"event": "answer", "run": self.run.id, **reply.model_dump(mode="json")}
+            self.screen.record(found)
+        elif entry.turn:
+            self.screen.line("")
+            for line in plain_lines(reply.text).splitlines():
+                self.screen.paragraph(line)
+        self.screen.line("")
+        self.screen.line(("  Go on    ", "dim"), f"crewlog chat {self.run.id}")
+        self.screen.line(("  End      ", "dim"), f"crewlog stop {self.run.id}")
+        return exits.OK
 
     def _take(self, event: Event) -> None:
         self.position = event.position

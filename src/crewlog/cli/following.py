@@ -244,9 +244,15 @@ async def _follow(
 
 
 def left(
-    screen: Screen, run: Run, assignment: Assignment, lent: Hand | None, *, alone: bool = False
+    screen: Screen,
+    run: Run,
+    assignment: Assignment,
+    lent: Hand | None,
+    *,
+    alone: bool = False,
+    again: str = "watch",
 ) -> None:
-    """What goes on after Ctrl-C or SIGTERM, and how to return."""
+    """What goes on after Ctrl-C or SIGTERM, and how to return: by `watch`, or another command."""
     if screen.as_json:
         screen.record(
             {
@@ -283,7 +289,7 @@ def left(
             f" goes on with the workers of the task queue '{plain(assignment.queue)}'.",
         )
     brings = "     (brings a worker; it goes on where it was)" if lent is not None else ""
-    screen.line(("  Return   ", "dim"), f"crewlog watch {run.id}", (brings, "dim"))
+    screen.line(("  Return   ", "dim"), f"crewlog {again} {run.id}", (brings, "dim"))
     screen.line(("  End      ", "dim"), f"crewlog stop {run.id}")
 
 

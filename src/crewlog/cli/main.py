@@ -23,6 +23,7 @@ COMMANDS = (
     "memories",
     "run",
     "asking",
+    "chatting",
     "look",
     "talk",
     "inboxing",

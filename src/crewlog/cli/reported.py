@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import Any
 
 from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plain
+from crewlog.definition.replies import RESPONSE
 from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.state.brief import brief, fenced
 from crewlog.state.model import Usage
+from crewlog.state.planned import planned
 from crewlog.state.report import DecisionReport, PlanReport, Report, StepReport, Value
 
 _FATES = {
@@ -122,30 +124,18 @@ def _planned(plan: PlanReport) -> Iterator[list[Part]]:
     items = _items(plan)
     for number, fate in enumerate(plan.fates, 1):
         item = items[number - 1] if number <= len(items) else None
-        name, who, what = _item(item)
+        said = planned(item)
         yield [
             _glyph(fate),
-            (plain(name or f"{plan.step}.{number}"), "bold"),
-            (plain(who), "cyan"),
-            plain(brief(what, _CELL)),
+            (plain(said.id or f"{plan.step}.{number}"), "bold"),
+            (plain(said.who), "cyan"),
+            plain(brief(said.what, _CELL)),
         ]
 
 
 def _items(plan: PlanReport) -> list[Json]:
     found = plan.items.plain
     return found if isinstance(found, list) else []  # pyright: ignore[reportUnknownVariableType]
-
-
-def _item(item: Json) -> tuple[str, str, str]:
-    """The id, the agent and the task of an item, as far as it says them."""
-    if not isinstance(item, dict):
-        return "", "", "" if item is None else _line(item)
-    pairs = cast("dict[str, Json]", item)
-    who = next((pairs[key] for key in ("agent", "target") if isinstance(pairs.get(key), str)), "")
-    keys = ("task", "directive", "what", "title")
-    what = next((pairs[key] for key in keys if isinstance(pairs.get(key), str)), None)
-    name = pairs.get("id")
-    return str(name or ""), who, _line(pairs) if what is None else what
 
 
 def _glyph(fate: str) -> Part:
@@ -209,7 +199,8 @@ def _agents(found: Report) -> Iterator[list[Part]]:
 def _results(found: Report) -> Iterator[list[Part]]:
     for name, outputs in found.outputs.items():
         for key, value in outputs.items():
-            yield [(plain(f"{name}.{key}"), "cyan"), plain(_short(value))]
+            if key != RESPONSE:  # its fields say the same
+                yield [(plain(f"{name}.{key}"), "cyan"), plain(_short(value))]
     for flag, value in found.flags.items():
         yield [(plain(flag), "yellow"), plain(brief(_line(value), _CELL))]
 

@@ -15,6 +15,7 @@ from crewlog.client import Client, Run
 from crewlog.client.events import OUTSIDE, outside
 from crewlog.client.gateway import STATUS_NAMES
 from crewlog.client.places import place_of
+from crewlog.client.showing import with_shown
 from crewlog.client.stalled import Stalled, stalled
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunFailed, RunNotFound, StoreIncomplete, WorkerMissing
@@ -250,6 +251,7 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
             waiting = f"{first.id}: {first.question}"
         elif until := waiting_for(state):
             shown, waiting = "waiting", until
+    asked = [question_of(i, state.prompt, definition) for i in state.interrupts.values()]
     return Sight(
         run=run.id,
         state=state,
@@ -258,9 +260,7 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
         live=closed,
         waiting_for=waiting,
         ended=ended,
-        questions=[question_of(i, state.prompt, definition) for i in state.interrupts.values()]
-        if open_
-        else [],
+        questions=await with_shown(client.store, asked) if open_ else [],
         queue=queue,
     )
 
@@ -305,6 +305,7 @@ def question_of(
         rule=interrupt.rule,
         risk=interrupt.risk,
         quotas=interrupt.quotas,
+        shows=interrupt.shows,
         shortened=approvals.is_shortened(interrupt),
         action_requests=(request,),
         review_configs=(review,),

@@ -103,6 +103,8 @@ class Timeline:
         """Visits whose items name their agents."""
         self._starts: Row | None = None
         self._stopping = False
+        self._reads = ""
+        """The agent whose reply was looked at last."""
         self._denied: set[tuple[StepId, int]] = set()
         """Calls that were refused, where the model has not been told so yet."""
         self._failed: tuple[StepId, int] | None = None
@@ -180,9 +182,8 @@ class Timeline:
                 return self._row(entry, entry.by if known else "", "⚑", text, "yellow")
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
-                # A reply's whole text is told where its step ends.
-                told = entry.key == RESPONSE and entry.body is not None
-                return [] if told else self._row(entry, entry.agent, "=", text, "dim")
+                quiet = entry.agent == self._reads and _says_nothing(entry)
+                return [] if quiet else self._row(entry, entry.agent, "=", text, "dim")
             case j.HandoffMissed():
                 text = f"item {entry.item} of {entry.key} names {entry.whom}: it reaches nobody"
                 return self._row(entry, node_of(entry.step), "!", text, "yellow")
@@ -212,7 +213,7 @@ class Timeline:
             case j.PromptReceived() | j.PromptRead() | j.PromptCompiled() | j.DefinitionEdited():
                 return self._prompt(entry)
             case _:
-                return self._run(entry)
+                return self._talked(entry) or self._run(entry)
 
     # -- steps --------------------------------------------------------------------------------
 
@@ -351,7 +352,7 @@ class Timeline:
 
     def _read(self, entry: j.ReplyTaken | j.ReplyRefused | j.TurnCapped) -> list[Row]:
         """What became of a final message that must be of a form."""
-        node = node_of(entry.step)
+        node, self._reads = node_of(entry.step), entry.agent
         match entry:
             case j.ReplyTaken(how="lenient"):
                 return self._row(entry, node, "≈", f"taken to mean {entry.brief}", "dim")
@@ -458,6 +459,22 @@ class Timeline:
             case j.DefinitionEdited():
                 text = f"the crew was changed{_by(entry.by)}"
                 return self._row(entry, "", "✓", text, "yellow")
+            case _:
+                return []
+
+    def _talked(self, entry: j.JournalEntry) -> list[Row]:
+        """A conversation: where a turn begins and ends, and what waits for one."""
+        match entry:
+            case j.MessageQueued():
+                said = entry.ref.inline.get("content", "") if entry.ref.inline else ""
+                text = f"{entry.by or 'people'}: {said} (it waits for its turn)"
+                return self._row(entry, "", "»", text)
+            case j.TurnBegan() if entry.turn > 1:
+                return self._row(entry, "", "◆", f"turn {entry.turn}", "dim")
+            case j.TurnEnded() if entry.turn:
+                who = f"{entry.agent} answers" if entry.agent else "no agent answers"
+                why = f": {_first(entry.error)}" if entry.error else ""
+                return self._row(entry, "", "◇", f"turn {entry.turn} is over, {who}{why}", "dim")
             case _:
                 return []
 
@@ -600,6 +617,13 @@ class Timeline:
                 found += [" · " if found else "", (plain(name), self.color(name))]
                 found.append((f" waits until {until}", "dim"))
         return found
+
+
+def _says_nothing(entry: j.OutputSet) -> bool:
+    """Whether a reply's field is empty, or the whole text, which the end of its step tells."""
+    if entry.body is not None:
+        return entry.key == RESPONSE
+    return entry.value is None or entry.value == ""
 
 
 def shortly(question: str, detail: str) -> str:

@@ -31,6 +31,7 @@ from crewlog.client.past import state_at
 from crewlog.client.quotas import with_used_up
 from crewlog.client.rebuild import Rebuild, RebuildReport
 from crewlog.client.reporting import report_on
+from crewlog.client.showing import with_shown
 from crewlog.client.talking import Talking
 from crewlog.client.tokens import Growth, TokenCursor, TokenEvent, with_tokens, written
 from crewlog.definition.model import CrewDefinition
@@ -207,7 +208,8 @@ class Run(ByHand, Authority, Talking):
         """The open questions, oldest first."""
         answer = await self._gateway.query(self.id, "interrupts")
         asked = [InterruptView.model_validate(item, extra="ignore") for item in answer]
-        return await with_used_up(self._client.store, asked)
+        shown = await with_shown(self._client.store, asked)
+        return await with_used_up(self._client.store, shown)
 
     @override
     async def journal(self, after: int = 0, limit: int = 200) -> JournalPage:

@@ -94,7 +94,7 @@ class Talking(ABC):
         command = self._made(AskRun, by, id, text=text)
         try:
             async with asyncio.timeout(timeout):
-                return await self._whole(await self._sent(command))
+                return await self.whole(await self._sent(command))
         except TimeoutError as error:
             raise NotInTime(
                 f"the run {self.id!r} did not answer within {timeout or 0:g} s; its turn goes on",
@@ -138,7 +138,7 @@ class Talking(ABC):
                     case Event(entry=j.TurnBegan() as began) if began.said == message:
                         turn = began.turn
                     case Event(entry=j.TurnEnded() as ended) if turn and ended.turn == turn:
-                        return await self._whole(reply_of(ended, message))
+                        return await self.whole(reply_of(ended, message))
                     case _:
                         pass
         raise RunFailed(
@@ -147,7 +147,7 @@ class Talking(ABC):
             place=f"run {self.id!r}",
         )
 
-    async def _whole(self, reply: Reply) -> Reply:
+    async def whole(self, reply: Reply) -> Reply:
         """An answer with its words, which may be in the store only."""
         if reply.text or reply.response is None:
             return reply
@@ -158,7 +158,7 @@ class Talking(ABC):
         return reply.model_copy(update={"text": str(message_from_json(body).text)})
 
 
-def reply_of(entry: j.TurnEnded, message: str) -> Reply:
+def reply_of(entry: j.TurnEnded, message: str = "") -> Reply:
     """The answer of a turn; its words are the store's."""
     return Reply(
         turn=entry.turn,

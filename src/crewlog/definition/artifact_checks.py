@@ -13,9 +13,10 @@ from crewlog.definition.artifacts import (
 )
 from crewlog.definition.audiences import GROUP, Audiences
 from crewlog.definition.findings import Finding, Path, did_you_mean
-from crewlog.definition.json_schemas import unusable
+from crewlog.definition.json_schemas import schema_faults, unusable
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.parent_checks import ancestors
+from crewlog.model import Json
 
 
 def artifact_findings(definition: CrewDefinition) -> Iterator[Finding]:
@@ -33,6 +34,21 @@ def artifact_findings(definition: CrewDefinition) -> Iterator[Finding]:
         for i, each in enumerate(agent.scratch.readers if agent.scratch is not None else ()):
             yield from _named(definition, notes_of(name), each, (*path, i))
     yield from _scratch(definition)
+
+
+def schema_kept(artifact: ArtifactDefinition, value: Json) -> tuple[bool | None, list[str]]:
+    """Whether a content keeps its artifact's schema, and how it does not.
+
+    None where the artifact has no schema, or where looking takes too long.
+    """
+    if artifact.schema_ is None:
+        return None, []
+    faults = schema_faults(artifact.schema_, value, called="its schema")
+    return (None if faults == [UNKNOWN] else not faults), faults
+
+
+UNKNOWN = "all: to hold them against its schema takes too long"
+"""The fault of what is too large to be looked at."""
 
 
 def _shape(name: str, artifact: ArtifactDefinition, path: Path) -> Iterator[Finding]:

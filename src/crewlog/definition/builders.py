@@ -68,6 +68,9 @@ class Built:
     """The phase that what follows waits for, where it is not the last item."""
     replies: Mapping[str, Reply] = field(default_factory=dict[str, Reply])
     """The forms of agents' replies that it needs, by agent; one that an agent has is kept."""
+    fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """Other fields of agents that it needs, by agent. One that an agent has given another value
+    than its default is kept; `inputs` are added to its own."""
 
 
 Expand = Callable[[Any, Place], "Built | Sequence[FlowItem]"]
@@ -153,7 +156,7 @@ def find_builder(name: str) -> Builder:
 
 
 def _load() -> None:
-    for built_in in ("hubs", "patterns", "team"):
+    for built_in in ("hubs", "patterns", "stages", "team"):
         import_module(f"crewlog.definition.{built_in}")  # registers its builders
 
     for entry in entry_points(group=GROUP):

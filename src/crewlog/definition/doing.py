@@ -6,7 +6,7 @@ and retries as those that a model asks for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -88,13 +88,16 @@ def reference(value: Json) -> str | None:
 
 
 def doing_faults(
-    agents: Mapping[str, AgentDefinition], known: Mapping[str, Any] | tuple[str, ...]
+    agents: Mapping[str, AgentDefinition],
+    known: Mapping[str, Any] | tuple[str, ...],
+    outputs: Callable[[AgentDefinition], Collection[str]],
 ) -> Iterator[Finding]:
     """What is wrong with the calls of agents without a model.
 
     Args:
         agents: The crew's agents.
         known: The tools that there are.
+        outputs: The outputs that an agent may set.
     """
     for name, agent in agents.items():
         path: Path = ("agents", name, "does")
@@ -116,7 +119,7 @@ def doing_faults(
             yield Finding(path, say, "Put them into a file that the tool reads.")
         for i, call in enumerate(agent.does):
             yield from _call_faults(name, agent, call, (*path, i, "tool"), known)
-            yield from _reference_faults(call, agents, (*path, i, "args"))
+            yield from _reference_faults(call, agents, (*path, i, "args"), outputs)
 
 
 def _call_faults(
@@ -141,7 +144,10 @@ def _call_faults(
 
 
 def _reference_faults(
-    call: DoneCall, agents: Mapping[str, AgentDefinition], path: Path
+    call: DoneCall,
+    agents: Mapping[str, AgentDefinition],
+    path: Path,
+    outputs: Callable[[AgentDefinition], Collection[str]],
 ) -> Iterator[Finding]:
     for said in references(call.args):
         whose, dot, key = said.partition(".")
@@ -151,7 +157,7 @@ def _reference_faults(
             say = f"{{from: {said}}} is neither an item nor an output of an agent."
             near = did_you_mean(whose, agents, "Write {from: agent.output} or {from: item}.")
             yield Finding(path, say, near)
-        elif key not in agents[whose].outputs:
-            declared = listed(agents[whose].outputs) or "none"
+        elif key not in (having := outputs(agents[whose])):
+            declared = listed(having) or "none"
             say = f"{{from: {said}}}: agent {whose!r} declares no output {key!r}"
             yield Finding(path, say, f"It declares: {declared}.")

@@ -153,6 +153,7 @@ class _Expansion:
         self.outputs: dict[str, list[str]] = {}
         self.flags: dict[str, list[str]] = {}
         self.replies: dict[str, Reply] = {}
+        self.fields: dict[str, Mapping[str, Any]] = {}
 
     def run(self) -> Expanded:
         top = phases(self.definition)
@@ -179,6 +180,8 @@ class _Expansion:
             for agent, names in more.items():
                 mine.setdefault(agent, []).extend(names)
         self.replies.update(built.replies)
+        for name, fields in built.fields.items():
+            self.fields[name] = {**fields, **self.fields.get(name, {})}
         inner, last = self.part(phase, use, built)
         if last not in {part.name for part in inner}:
             say = f"{use.called} has no phase {last!r}, which it names as its last"
@@ -283,14 +286,28 @@ class _Expansion:
 
     def agent(self, name: str, agent: AgentDefinition) -> AgentDefinition:
         if agent.pattern is None and not any(
-            name in more for more in (self.outputs, self.flags, self.replies)
+            name in more for more in (self.outputs, self.flags, self.replies, self.fields)
         ):
             return agent
         outputs = tuple(dict.fromkeys((*agent.outputs, *self.outputs.get(name, ()))))
         flags = tuple(dict.fromkeys((*agent.writes_flags, *self.flags.get(name, ()))))
         update: dict[str, Any] = {"pattern": None, "outputs": outputs, "writes_flags": flags}
         update["reply"] = _reply(agent.reply, self.replies.get(name))
-        return agent.model_copy(update=update)
+        brought = _brought(agent, self.fields.get(name, {}))
+        return agent.model_copy(update={**update, **brought})
+
+
+def _brought(agent: AgentDefinition, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What a builder brings of an agent's fields, where the agent says nothing else."""
+    found: dict[str, Any] = {}
+    for key, value in fields.items():
+        own = getattr(agent, key)
+        if key == "inputs":
+            there = {each.from_ for each in own}
+            found[key] = (*(each for each in value if each.from_ not in there), *own)
+        elif own == AgentDefinition.model_fields[key].get_default(call_default_factory=True):
+            found[key] = value
+    return found
 
 
 def _reply(own: Reply | None, brought: Reply | None) -> Reply | None:

@@ -470,6 +470,8 @@ class AskPhase(Model):
     """A flag that takes the answer: true for the first option, false for the last, else text."""
     words: bool = False
     """Whether any other words are an answer too, for `sets` to take."""
+    shows: Annotated[str, Field(pattern=FOR_EACH_PATTERN)] | None = None
+    """`agent.output`: what people are shown with the question, e.g. the plan that they approve."""
     only_if: ConditionText | None = None
     """It is asked only where this holds at its time; else the run goes on."""
     phase: PhaseName | None = None

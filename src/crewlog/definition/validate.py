@@ -156,7 +156,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *part_findings(definition.agents, definition.tools),
         *_phase_names(found, definition),
         *_models(definition),
-        *doing_faults(definition.agents, definition.callable_tools),
+        *doing_faults(definition.agents, definition.callable_tools, outputs_of),
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
         *rule_findings(definition),
@@ -358,6 +358,8 @@ def _phases(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]
     """What a phase needs besides its agent: tools, and the list that it has a step for each of."""
     for phase in found:
         item = phase.item
+        if isinstance(item, AskPhase) and item.shows is not None:
+            yield from _shown(definition, phase, item.shows)
         if not isinstance(item, AgentPhase):
             continue
         for i, tool in enumerate(item.needs):
@@ -379,6 +381,16 @@ def _phases(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]
             say = f"agent {maker!r} has no output {key!r}, the list of {phase.name!r}"
             remedy = did_you_mean(key, outputs_of(agent), f"Add it: outputs: [{key}].")
             yield Finding(path, say, remedy, word=item.for_each)
+
+
+def _shown(definition: CrewDefinition, phase: Phase, shows: str) -> Iterator[Finding]:
+    maker, _, key = shows.partition(".")
+    agent = definition.agents.get(maker)
+    outputs = (*outputs_of(agent), "text") if agent is not None else ()
+    if key not in outputs:
+        say = f"{phase.name!r} shows {shows!r}, and there is no such output"
+        near = did_you_mean(key, outputs) or did_you_mean(maker, definition.agents)
+        yield Finding((*phase.path, "shows"), say, near or "Write agent.output.", word=shows)
 
 
 def _conditions(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:

@@ -37,6 +37,7 @@ from crewlog.graph.routing import (
     sent_nowhere,
     unfilled,
 )
+from crewlog.graph.showing import shown
 from crewlog.graph.talks import Talks
 from crewlog.graph.turns import Turns, calls_of
 from crewlog.graph.waits import Waits
@@ -326,6 +327,7 @@ class Engine(RunFacts):
             options=asks.options,
             flag=asks.sets,
             words=asks.words,
+            **(shown(asks.shows, self.state.agent_outputs) if asks.shows else {}),
         )
 
     async def _ask_again(self, entry: FrontierEntry, node: PlanNode) -> None:

@@ -191,7 +191,13 @@ def _node(phase: Phase) -> PlanNode:
             return PlanNode(kind="decide", join=join, entry=phase.entry, decide=decide)
         case AskPhase() as item:
             sets = FlagName(item.sets) if item.sets else None
-            ask = Ask(question=item.ask, options=item.options, sets=sets, words=item.words)
+            ask = Ask(
+                question=item.ask,
+                options=item.options,
+                sets=sets,
+                words=item.words,
+                shows=item.shows or "",
+            )
             return PlanNode(kind="ask", join=join, entry=phase.entry, only_if=item.only_if, ask=ask)
         case WaitPhase() as item:
             wait = Wait(seconds=item.wait or 0, until=item.wait_until or "")

@@ -114,6 +114,8 @@ class Ask(Model):
     """The flag that takes the answer."""
     words: bool = False
     """Whether other words are an answer too."""
+    shows: str = ""
+    """`agent.output`, which people are shown with it."""
 
 
 class Wait(Model):

@@ -12,6 +12,8 @@ from crewlog.state.journal import Batch, JournalEntry, entry_from_json
 
 _REWINDS = frozenset({"RolledBack", "Forked", "Reopened"})
 """Entries after which the logs stand where the state says that they hold."""
+_WAITING = frozenset({"MessageQueued"})
+"""Entries with a message that is in no log yet."""
 
 
 class Link(NamedTuple):
@@ -110,5 +112,7 @@ def message_of(entry: Mapping[str, Json]) -> Mapping[str, Json]:
 
     Read from the JSON itself: links are made several times for an entry, models take long.
     """
+    if entry["kind"] in _WAITING:
+        return {}
     found: Mapping[str, Json] = entry.get("ref") or {}
     return found

@@ -405,6 +405,8 @@ class Interrupt(Model):
     """Of a call: what its tool may do; empty: nothing out of the way."""
     quotas: tuple[AskedQuota, ...] = ()
     """Of a call: where it is counted before it begins; whether that is used up the store knows."""
+    shows: ContentHash | None = None
+    """The body that holds what people are shown with it, where that is large."""
 
     @property
     def refusal(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from pydantic import Field
 
-from crewlog.ids import AgentName, ContentHash, FlagName, NodeName, RunId, StepId
+from crewlog.ids import AgentName, ContentHash, FlagName, NodeName, RunId, StepId, item_of
 from crewlog.model import Json, Model
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
@@ -400,7 +400,7 @@ def _step(step: StepTrace) -> StepReport:
         retries=step.retries,
         sets={key: _set(value) for key, value in step.sets.items()},
         usage=step.usage,
-        items=tuple(_step(item) for item in step.items),
+        items=tuple(map(_step, sorted(step.items, key=lambda item: item_of(item.step)))),
     )
 
 
