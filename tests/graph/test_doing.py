@@ -43,6 +43,7 @@ async def test_no_model_is_asked_and_the_results_make_the_final_message() -> Non
         ("lint", {"path": "src"}),
     ]
     assert said["content"] == "test: 2 failed\n\nlint: clean"
+    assert [e.get("composed") for e in sim.facts("StepStarted")] == [True, None]
     usage = sim.state.usage[AgentName("a")]
     assert (usage.calls, usage.tool_calls) == (0, 2)
 
