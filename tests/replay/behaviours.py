@@ -532,11 +532,12 @@ async def replies(site: Site) -> Run:
 @behaviour
 async def artifacts(site: Site) -> Run:
     """Operations that are held, left out, settled by the next reply and refused; notes; a result."""
-    changes = ({"op": "add", "path": "/a", "value": {}}, {"op": "add", "path": "/a/b", "value": 1})
+    new = {"op": "add", "path": "/a", "value": {}}
+    inner = {"op": "add", "path": "/a/b", "value": 1}
     none = {"op": "remove", "path": "/none"}
     batch = calls(
-        ("change", {"operations": [changes[0]], "after": "g"}),
-        ("change", {"operations": [changes[1], none]}),
+        ("change", {"operations": [new], "after": "g"}),
+        ("change", {"operations": [inner, none]}),
         ("note", {"text": "look again"}),
     )
     again = calls(("change", {"operations": [{"op": "merge", "path": "/a", "value": {"c": 2}}]}))
