@@ -531,7 +531,7 @@ async def replies(site: Site) -> Run:
 
 @behaviour
 async def artifacts(site: Site) -> Run:
-    """Operations that are held, left out, settled by the next reply and refused; notes; a result."""
+    """Operations that are held, left out, settled by the next reply and refused; and notes."""
     new = {"op": "add", "path": "/a", "value": {}}
     inner = {"op": "add", "path": "/a/b", "value": 1}
     none = {"op": "remove", "path": "/none"}
