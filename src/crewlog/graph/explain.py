@@ -11,6 +11,7 @@ from pydantic import Field
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.authority.permissions import Decision, bounded, check_tool
 from crewlog.authority.rules import rule_words, rules_of
+from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.context import EXTRACT, OFF
 from crewlog.definition.context_checks import window_of
@@ -108,6 +109,10 @@ class Explanation(Model):
     """Logs it may read."""
     writes: tuple[LogName, ...] = ()
     """Logs that its final messages go to."""
+    sees: tuple[str, ...] = ()
+    """Artifacts that it sees; `AGENT.notes` are scratch notes."""
+    changes: tuple[str, ...] = ()
+    """Artifacts that its tools may change."""
     tools: tuple[ToolAccess, ...] = ()
     """Every tool of the crew: first those that it may call."""
     groups: tuple[str, ...] = ()
@@ -255,6 +260,8 @@ def _agent(
         "pattern": agent.pattern.use if agent.pattern else None,
         "reads": (*rules.reads, private_log(name)),
         "writes": rules.writes,
+        "sees": tuple(n for n, a in plan.artifacts.items() if _among(name, a.readers)),
+        "changes": tuple(n for n, a in plan.artifacts.items() if _among(name, a.writers)),
         "tools": tuple(_tools(definition, plan, name, rules)),
         "groups": tuple(g for g, members in definition.groups.items() if name in members),
         "rules": tuple(
@@ -335,12 +342,21 @@ def _tools(
         )
     yield from sorted(found, key=lambda each: not each.allowed)
     yield from _memory_tools(definition, plan, name, rules)
+    if rules.scratch:
+        for tool in SCRATCH_TOOLS:
+            if tool in rules.tools:
+                why = "it makes notes" if tool == "note" else "it sees notes"
+                yield ToolAccess(tool=ToolName(tool), allowed=True, why=why, effects="state")
     for built_in in BUILT_IN_TOOLS:
         if built_in in rules.tools:
             sets = rules.flags if built_in == "set_flag" else rules.outputs
             yield ToolAccess(
                 tool=built_in, allowed=True, why=f"it declares {listed(sets)}", effects="state"
             )
+
+
+def _among(agent: AgentName, named: tuple[AgentName, ...] | None) -> bool:
+    return named is None or agent in named
 
 
 def _decided(definition: CrewDefinition, plan: GraphPlan, agent: AgentName, tool: str) -> Decision:
