@@ -8,6 +8,7 @@ than a cache, and it is bounded by what the remembered contents weigh.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
@@ -18,8 +19,8 @@ from crewlog.activities.recent import Recent
 from crewlog.activities.views import Hydrator, LogAt
 from crewlog.authority.artifacts import check_artifact
 from crewlog.content import canonical, check_depth, hash_json, scrubbed, scrubbed_text
+from crewlog.definition.artifact_checks import schema_kept
 from crewlog.definition.audiences import Audiences
-from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ToolFailed
 from crewlog.ids import ContentHash, LogName, RunId, artifact_log
@@ -207,9 +208,10 @@ def _operation(tool: str, number: int, given: Any) -> dict[str, Json]:
     if "value" not in said:
         raise _no_operations(tool, f"number {number} has no value")
     try:
-        check_depth(said["value"])
-        made["value"] = redacted_json(scrubbed(said["value"]))
-        canonical(made["value"])
+        # There and back: a tuple becomes the list, and a number the key, that it will be anyhow.
+        plain = json.loads(json.dumps(scrubbed(said["value"]), allow_nan=False))
+        check_depth(plain)
+        made["value"] = redacted_json(plain)
     except (TypeError, ValueError, RecursionError) as exc:
         raise _no_operations(tool, f"the value of number {number} is not JSON ({exc})") from exc
     return made
@@ -330,15 +332,14 @@ async def built(
 
 
 def _result(crew: CrewDefinition, name: str, content: Content) -> ArtifactResult:
-    schema = crew.artifacts[name].schema_
-    faults = [] if schema is None else schema_faults(schema, content.value, called="its schema")
+    kept, faults = schema_kept(crew.artifacts[name], content.value)
     return ArtifactResult(
         content=content.value if content.size <= LARGEST_SHOWN else None,
         size=content.size,
         calls=content.calls,
         applied=content.applied,
         missed=content.missed,
-        valid=None if schema is None else not faults,
+        valid=kept,
         faults=tuple(faults),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -32,6 +32,7 @@ from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.content import check_depth
 from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.definition.reading import Form
 from crewlog.errors import ModelError, ModelRefused
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
@@ -42,6 +43,17 @@ from crewlog.store.protocol import Store
 
 QUICK_SECONDS = 0.05
 """How long what led to a call may wait to be stored together with the reply."""
+
+
+class _Reply(NamedTuple):
+    """What a model said, with all that is needed once it is paid for."""
+
+    model: str
+    message: AIMessage
+    context: Context
+    """What it was shown."""
+    form: Form | None
+    """What a final message must be."""
 
 
 class ModelCalls:
@@ -97,13 +109,12 @@ class ModelCalls:
         except BaseException:
             await _ended(asking)
             raise
-        name, message, context = reply
+        name, message, context, form = reply
         self._quick.put(name, quick)
         told = kept(message, task.agent, task.step, task.call, model=name)
         body = cast("dict[str, Json]", redacted_json(message_to_json(told)))
         _check_depth(body, name)
         hash_ = hash_json(body)
-        form = await self._definitions.form(task.definition, task.agent)
         final = not told.tool_calls and not told.invalid_tool_calls
         read = await read_by(form, told) if form is not None and final else Reading()
         bodies = {hash_: body, **read.bodies}
@@ -132,10 +143,8 @@ class ModelCalls:
             return ()
         return settled(task.step, task.unsettled, await self._sight.artifacts(task))
 
-    async def _reply(
-        self, task: CallModel, before: Before, effect: Effect, pulse: Pulse
-    ) -> tuple[str, AIMessage, Context]:
-        """The model's name, its reply, and what it was shown."""
+    async def _reply(self, task: CallModel, before: Before, effect: Effect, pulse: Pulse) -> _Reply:
+        """Asks the model."""
         crew = await self._definitions.get(task.definition)
         agent = agent_of(crew, task.agent)
         name = _model_name(crew, agent, task)
@@ -165,9 +174,9 @@ class ModelCalls:
                 if not self._formats.refused(name, exc):
                     raise
             else:
-                return name, counted(reply, said), context
+                return _Reply(name, counted(reply, said), context, form)
         reply = await self._ask(model, said, name, agent, task, pulse, config)
-        return name, counted(reply, said), context
+        return _Reply(name, counted(reply, said), context, form)
 
     async def _ask(
         self,

@@ -22,7 +22,7 @@ from checking import (
 from langgraph.types import Command
 
 from crewlog import artifact_update, current_call
-from crewlog.operations import add, expect, merge, remove
+from crewlog.operations import expect, merge, remove
 
 ARTIFACT = "workflow"
 FOUND = "discovery.found"
@@ -102,7 +102,9 @@ def add_node(name: str, node_type: str) -> Command[Any]:
             f"{', '.join(each.type for each in found)}"
         )
     node = {"type": node_type, "parameters": {}}
-    return artifact_update(add(_path("nodes", name), node), said=f"Added {name!r}. {known.ports}.")
+    return artifact_update(
+        merge("", {"nodes": {name: node}}), said=f"Added {name!r}. {known.ports}."
+    )
 
 
 def connect_nodes(
@@ -120,11 +122,12 @@ def connect_nodes(
     _check_port(nodes, source, "outputs", output)
     _check_port(nodes, target, "inputs", input)
     connection = {"from": source, "output": output, "to": target, "input": input}
-    path = _path("connections", key_of(source, output, target, input))
+    key = key_of(source, output, target, input)
     later = [each for each in (source, target) if each not in nodes]
     note = f" {' and '.join(map(repr, later))} must be added, too." if later else ""
     return artifact_update(
-        add(path, connection), said=f"Connected {source!r} with {target!r}.{note}"
+        merge("", {"connections": {key: connection}}),
+        said=f"Connected {source!r} with {target!r}.{note}",
     )
 
 

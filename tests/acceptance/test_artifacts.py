@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
+import sys
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 import yaml
+from temporalio.api.enums.v1 import EventType
 
 from covers import covers
 from crewlog.client import ArtifactView, Run
@@ -17,14 +20,15 @@ from crewlog.definition.operations import EditCrew
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import artifact_log
 from crewlog.state.artifacts import fold
+from crewlog.state.calls import CALL_TOOL
 
-from .harness import LIMIT, RUN_LIMIT, Site, calls
+from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls
 from .test_deleting import gone, until_true
 from .test_rebuild import QUEUE, assert_same, db, dump, is_whole, lose  # noqa: F401 - the fixture
 
 TOOLS = {
     name: {"run": f"building:{name}", "effects": "read", "heartbeat": 1}
-    for name in ("change", "attach", "look")
+    for name in ("change", "attach", "look", "grow")
 }
 SCHEMA = {"type": "object", "required": ["nodes"], "properties": {"nodes": {"type": "object"}}}
 MARK = "m4rked-value"
@@ -287,3 +291,64 @@ async def test_a_curator_makes_memories_of_notes_as_the_documentation_has_it(cre
     assert "Refunds take 14 days." in prompts(crews, second, "author")[1]
     found = await crews.client().memory.read(crew_["crew"], "public", "refunds")
     assert [each.key for each in found.memories] == ["refunds"]
+
+
+@covers("C85")
+async def test_the_command_shows_an_artifact_and_what_was_changed(crews: Site) -> None:
+    run, (after_a, after_b) = await built(crews)
+
+    async def shown(*arguments: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "crewlog.cli.main", "artifact", run.id, *arguments),
+            cwd=crews.project,
+            env=crews.environ(SHARED),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await process.communicate()
+        assert process.returncode == 0, out.decode()
+        return out.decode()
+
+    first, second = str(after_a.position), str(after_b.position)
+    outs = await asyncio.gather(
+        shown(),
+        shown("workflow", "--at", first, "--json"),
+        shown("--diff", first, second),
+    )
+    assert "3 operations of 2 calls" in outs[0]
+    assert "✓ valid" in outs[0]
+    assert json.loads(outs[1]) == after_a.model_dump(mode="json")
+    assert f'− /nodes/a   "{MARK}"' in outs[2]  # noqa: RUF001
+    assert "+ /nodes/b   [1]" in outs[2]
+
+
+async def test_one_operation_costs_the_same_however_large_the_artifact_is(crews: Site) -> None:
+    rounds = 12
+
+    async def measured(kb: int) -> tuple[float, float]:
+        """History bytes of a tool call and what follows of it, and its milliseconds at best."""
+        turns = [calls(("grow", {"path": f"/nodes/big{n}", "kb": kb})) for n in range(4)]
+        turns += [calls(change(add(f"/nodes/n{n:02}", n))) for n in range(rounds)]
+        run, result = await crews.finish(crew(crews, {"builder": [*turns, {"text": "built"}]}))
+        assert result.artifacts["workflow"].applied == rounds + 4
+        assert result.artifacts["workflow"].size > 4000 * kb
+        handle = crews.temporal.get_workflow_handle(run.id)
+        events = [event async for event in handle.fetch_history_events()]
+        names = {
+            n: event.activity_task_scheduled_event_attributes.activity_type.name
+            for n, event in enumerate(events)
+            if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
+        }
+        begun = [n for n, name in names.items() if name == CALL_TOOL][-rounds:]
+        sizes = sum(event.ByteSize() for event in events[begun[0] : begun[-1]])
+        after = [next(m for m in names if m > n) for n in begun]
+        took = [
+            (events[m].event_time.ToMicroseconds() - events[n].event_time.ToMicroseconds()) / 1000
+            for n, m in zip(begun, after, strict=True)
+        ]
+        return sizes / (rounds - 1), min(took)
+
+    small, small_ms = await measured(0)
+    large, large_ms = await measured(250)
+    assert abs(large - small) < 20, "times and ids are a few bytes longer or shorter"
+    assert large_ms < small_ms + 15

@@ -34,6 +34,7 @@ from crewlog.encryption.keys import KEYS, KeyFile, new_key, write_keys
 from crewlog.encryption.rows import PREFIX
 from crewlog.errors import CrewlogError
 from crewlog.ids import ContentHash
+from crewlog.operations import add
 from crewlog.payloads import data_converter
 from crewlog.state.journal import entry_to_json
 from crewlog.store import PostgresStore, open_store
@@ -117,6 +118,8 @@ def crew_of(site: Site) -> dict[str, Any]:
                     ("quick", {"text": mark("local")}),
                     ("memory_write", {"artifacts": [remembers], "scope": "public"}),
                     ("memory_read", {"query": mark("search")}),
+                    ("builds", {"operations": [add(f"/{mark('path')}", mark("built"))]}),
+                    ("note", {"text": mark("scratch")}),
                     text=mark("aside"),
                 ),
                 calls(("leak", {"how": "raise"}), ("tells", {"text": mark("beat"), "name": "g"})),
@@ -124,7 +127,8 @@ def crew_of(site: Site) -> dict[str, Any]:
             ],
             "b": [calls(("risky", {"text": mark("risky")})), {"text": mark("later")}],
         },
-        rules={"a": {"prompt": f"You are {mark('prompt')}."}},
+        rules={"a": {"prompt": f"You are {mark('prompt')}.", "scratch": {}}},
+        artifacts={"doc": {"initial": {mark("initial"): {}}}},
         script={"pace": 200},
         tools={
             "leak": tool("leak", secrets={"CANARY": "env:CANARY_TOKEN"}),
@@ -132,6 +136,7 @@ def crew_of(site: Site) -> dict[str, Any]:
             "quick": tool("echo", placed="local"),
             "quick_raise": tool("raises", placed="local"),
             "tells": tool("tells"),
+            "builds": {"run": "building:change", "effects": "read", "heartbeat": 1},
             "risky": tool("echo", "never", effects="external", risk="high"),
         },
         memory={},

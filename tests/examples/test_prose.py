@@ -10,7 +10,9 @@ from crewlog.client.catalog import registry_of
 from .conftest import EXAMPLES
 
 
-@pytest.mark.parametrize(("example", "builder"), [("ops_hub", "hub")])
+@pytest.mark.parametrize(
+    ("example", "builder"), [("ops_hub", "hub"), ("workflow_builder", "stages")]
+)
 def test_a_prompt_is_understood_as_a_whole(example: str, builder: str) -> None:
     folder = EXAMPLES / example
     registry: Registry = registry_of(folder / "registry.yaml")

@@ -11,6 +11,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from covers import covers
+from crewlog import compile_prompt
+from crewlog.client.catalog import registry_of
 from crewlog.state.journal import OperationsApplied, PermissionDenied
 from shared import LIMIT, Lab
 
@@ -80,6 +82,17 @@ async def test_each_stage_sees_what_is_its_own(
     tools = {call["agent"]: set(call["tools"]) for call in calls}
     assert tools["builder"] == {"discovered_details", "add_node", "connect_nodes", "remove_node"}
     assert tools["responder"] == set()
+
+
+async def test_the_crew_of_the_prompt_builds_the_same(lab: Lab, checking: ModuleType) -> None:
+    folder = EXAMPLES / "workflow_builder"
+    registry = registry_of(folder / "registry.yaml")
+    found = compile_prompt((folder / "prompt.md").read_text(), registry)
+    assert found.definition is not None
+    told, result, _ = await built(lab, found.definition.to_json())
+    ours, *_ = await built(lab, crew())
+    assert told == ours
+    assert "OpenWeather" in result.outputs["responder"]["text"]
 
 
 @covers("C94")

@@ -103,6 +103,8 @@ class Timeline:
         """Visits whose items name their agents."""
         self._starts: Row | None = None
         self._stopping = False
+        self._reads = ""
+        """The agent whose reply was looked at last."""
         self._denied: set[tuple[StepId, int]] = set()
         """Calls that were refused, where the model has not been told so yet."""
         self._failed: tuple[StepId, int] | None = None
@@ -180,9 +182,8 @@ class Timeline:
                 return self._row(entry, entry.by if known else "", "⚑", text, "yellow")
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
-                # A reply's whole text is told where its step ends.
-                told = entry.key == RESPONSE and entry.body is not None
-                return [] if told else self._row(entry, entry.agent, "=", text, "dim")
+                quiet = entry.agent == self._reads and _says_nothing(entry)
+                return [] if quiet else self._row(entry, entry.agent, "=", text, "dim")
             case j.HandoffMissed():
                 text = f"item {entry.item} of {entry.key} names {entry.whom}: it reaches nobody"
                 return self._row(entry, node_of(entry.step), "!", text, "yellow")
@@ -309,6 +310,13 @@ class Timeline:
                 self._waits[reached.node] = row
         return rows
 
+    def _without_summary(self, entry: j.ModelReplied) -> list[Row]:
+        """That a model did not sum up what its window leaves out."""
+        if entry.window is None or not entry.window.fault:
+            return []
+        text = f"no summary of {entry.window.left_out} messages: {entry.window.fault}"
+        return self._row(entry, node_of(entry.step), "!", text, "yellow")
+
     # -- calls --------------------------------------------------------------------------------
 
     def _call(self, entry: j.Fact) -> list[Row]:
@@ -319,7 +327,7 @@ class Timeline:
                 running.since = entry.at
                 if not entry.calls and not entry.refused:
                     self._said[entry.step] = plain(entry.brief) or "done"
-                rows: list[Row] = []
+                rows = self._without_summary(entry)
                 for call in entry.calls:
                     if call.tool in BUILT_IN_TOOLS:
                         continue  # its effect is a row of its own
@@ -351,7 +359,7 @@ class Timeline:
 
     def _read(self, entry: j.ReplyTaken | j.ReplyRefused | j.TurnCapped) -> list[Row]:
         """What became of a final message that must be of a form."""
-        node = node_of(entry.step)
+        node, self._reads = node_of(entry.step), entry.agent
         match entry:
             case j.ReplyTaken(how="lenient"):
                 return self._row(entry, node, "≈", f"taken to mean {entry.brief}", "dim")
@@ -616,6 +624,13 @@ class Timeline:
                 found += [" · " if found else "", (plain(name), self.color(name))]
                 found.append((f" waits until {until}", "dim"))
         return found
+
+
+def _says_nothing(entry: j.OutputSet) -> bool:
+    """Whether a reply's field is empty, or the whole text, which the end of its step tells."""
+    if entry.body is not None:
+        return entry.key == RESPONSE
+    return entry.value is None or entry.value == ""
 
 
 def shortly(question: str, detail: str) -> str:

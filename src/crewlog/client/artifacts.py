@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from crewlog.definition.artifact_checks import schema_kept
 from crewlog.definition.artifacts import NOTES, ArtifactDefinition
-from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, artifact_log, is_artifact
@@ -103,10 +103,7 @@ async def artifacts_of(
 
 
 def _view(name: str, position: int, content: Content, defined: _Defined) -> ArtifactView:
-    schema = defined[name].schema_ if name in defined else None
-    faults = (
-        () if schema is None else tuple(schema_faults(schema, content.value, called="its schema"))
-    )
+    kept, faults = schema_kept(defined[name], content.value) if name in defined else (None, [])
     return ArtifactView(
         name=name,
         position=position,
@@ -116,8 +113,8 @@ def _view(name: str, position: int, content: Content, defined: _Defined) -> Arti
         applied=content.applied,
         missed=content.missed,
         left_out=tuple(f"{each.id} {each}" for each in content.left_out),
-        valid=None if schema is None else not faults,
-        faults=faults,
+        valid=kept,
+        faults=tuple(faults),
     )
 
 

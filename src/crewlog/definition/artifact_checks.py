@@ -13,9 +13,10 @@ from crewlog.definition.artifacts import (
 )
 from crewlog.definition.audiences import GROUP, Audiences
 from crewlog.definition.findings import Finding, Path, did_you_mean
-from crewlog.definition.json_schemas import unusable
+from crewlog.definition.json_schemas import schema_faults, unusable
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.parent_checks import ancestors
+from crewlog.model import Json
 
 
 def artifact_findings(definition: CrewDefinition) -> Iterator[Finding]:
@@ -32,7 +33,23 @@ def artifact_findings(definition: CrewDefinition) -> Iterator[Finding]:
         path = ("agents", name, "scratch", "readers")
         for i, each in enumerate(agent.scratch.readers if agent.scratch is not None else ()):
             yield from _named(definition, notes_of(name), each, (*path, i))
+        yield from _notes(definition, name)
     yield from _scratch(definition)
+
+
+def schema_kept(artifact: ArtifactDefinition, value: Json) -> tuple[bool | None, list[str]]:
+    """Whether a content keeps its artifact's schema, and how it does not.
+
+    None where the artifact has no schema, or where looking takes too long.
+    """
+    if artifact.schema_ is None:
+        return None, []
+    faults = schema_faults(artifact.schema_, value, called="its schema")
+    return (None if faults == [UNKNOWN] else not faults), faults
+
+
+UNKNOWN = "all: to hold them against its schema takes too long"
+"""The fault of what is too large to be looked at."""
 
 
 def _shape(name: str, artifact: ArtifactDefinition, path: Path) -> Iterator[Finding]:
@@ -86,6 +103,22 @@ def _parents(definition: CrewDefinition, name: str, path: Path) -> Iterator[Find
                     remedy = f"Name {parent!r} there too, or leave {agent!r} out."
                     yield Finding((*path, key), f"{say} for whom it works", remedy)
                     break
+
+
+def _notes(definition: CrewDefinition, name: str) -> Iterator[Finding]:
+    """Agents that see another one's notes, and work for one that does not."""
+    scratch = definition.agents[name].scratch
+    seen = (
+        {name, *Audiences(definition).members(scratch.readers)} if scratch is not None else {name}
+    )
+    for agent in sorted(seen - {name}):
+        for parent in ancestors(definition, agent) if agent in definition.agents else ():
+            if parent not in seen:
+                say = f"{agent!r} may see the notes of {name!r}, and {parent!r} may not, for whom"
+                remedy = f"Name {parent!r} there too, or leave {agent!r} out."
+                path: Path = ("agents", name, "scratch", "readers")
+                yield Finding(path, f"{say} it works", remedy)
+                break
 
 
 def _scratch(definition: CrewDefinition) -> Iterator[Finding]:

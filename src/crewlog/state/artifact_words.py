@@ -13,6 +13,4 @@ def operations_words(entry: j.OperationsApplied | j.OperationsSettled) -> str:
     if isinstance(entry, j.OperationsSettled):
         return f"{entry.artifact}: of call {entry.call}, {left}"
     count = f"{entry.count} {'operation' if entry.count == 1 else 'operations'}"
-    if entry.moved:
-        left = "on what others had changed meanwhile"
     return f"{entry.artifact}: {count}" + (f", {left}" if left else "")

@@ -9,6 +9,7 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
 from crewlog import artifact_update, current_call
+from crewlog.operations import add as operation_add
 
 
 async def change(operations: list[dict[str, Any]], after: str = "") -> Command[Any]:
@@ -32,3 +33,9 @@ def look(artifact: str, path: str = "") -> str:
     if isinstance(value, dict):
         value["spoiled"] = True
     return f"it is {said}"
+
+
+def grow(path: str, kb: int) -> Command[Any]:
+    """Puts many kilobytes into an artifact, of which no message says a word."""
+    parts = {f"p{n}": "x" * 1000 for n in range(kb)}
+    return artifact_update(operation_add(path, parts), said="It has grown.")

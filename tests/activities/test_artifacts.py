@@ -1,0 +1,163 @@
+"""What tools return as operations: kept, or told as the mistake that it is; and who sees what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+
+from crewlog.activities.artifacts import (
+    NoOperations,
+    changes_of,
+    denied,
+    operations_of,
+    settled,
+    with_left_out,
+)
+from crewlog.definition.load import load_data
+from crewlog.errors import ToolFailed, UsageError
+from crewlog.ids import AgentName, CallKey, ContentHash, RunId, StepId, ToolName
+from crewlog.operations import add, artifact_update, expect, merge, remove, replace
+from crewlog.state.artifacts import LARGEST_CALL, MOST, after, begin, body_of
+from crewlog.state.calls import CallTool, View
+from crewlog.state.hashing import log_root
+from crewlog.tool_call import ToolCall, calling
+
+CREW = load_data(
+    {
+        "crew": "t",
+        "model": "scripted:x",
+        "agents": {"a": {"prompt": "A", "scratch": {}}, "b": {"prompt": "B"}},
+        "artifacts": {"doc": {"writers": ["a"], "initial": {"n": []}}},
+    }
+)
+
+
+def task(agent: str = "a", **more: Any) -> CallTool:
+    return CallTool(
+        run=RunId("r"),
+        step=StepId(f"{agent}#1"),
+        call=2,
+        agent=AgentName(agent),
+        definition=ContentHash("d"),
+        tool=ToolName("t"),
+        id="c",
+        message=ContentHash("m"),
+        **more,
+    )
+
+
+def deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"op": "add"}, "they are a dict, and no list"),
+        ([1], "number 1 is a int"),
+        ([{"op": "move", "from": "/a", "path": "/b"}], "number 1 has from"),
+        ([{"op": "copy", "path": "/b"}], "is 'copy', none of add"),
+        ([{"op": "add", "path": 3, "value": 1}], "a path or an artifact that is no text"),
+        ([{"op": "add", "path": "/a"}], "number 1 has no value"),
+        ([{"op": "add", "path": "/a", "value": float("nan")}], "is not JSON"),
+        ([{"op": "add", "path": "/a", "value": object()}], "is not JSON"),
+        ([{"op": "add", "path": "/a", "value": deep(150)}], "nested deeper than 100"),
+        ([{"op": "remove", "path": "/a"}] * (MOST + 1), "1,000 are the most"),
+        ([{"op": "add", "path": "/a", "value": "x" * LARGEST_CALL}], "bytes"),
+    ],
+)
+def test_what_is_no_operation_is_told_and_nothing_of_it_is_kept(given: Any, why: str) -> None:
+    with pytest.raises(NoOperations, match="the tool 't' ran, but its operations") as caught:
+        operations_of("t", given)
+    assert why in caught.value.message
+
+
+def test_operations_are_kept_as_they_were_said_without_what_cannot_be() -> None:
+    given = [add("/a\ud800", {"b": ("x", 1)}), remove("/a", artifact="doc")]
+    assert operations_of("t", given) == [
+        {"op": "add", "path": "/a\ufffd", "value": {"b": ["x", 1]}},
+        {"op": "remove", "path": "/a", "artifact": "doc"},
+    ]
+
+
+def test_operations_are_tried_on_what_the_agent_sees_and_on_nothing_else() -> None:
+    given = operations_of("t", [add("/n/-", 1), remove("/x"), expect("/n", []), merge("/y", {})])
+    seen = {"doc": begin({"n": []})}
+    (change,) = changes_of(task(), CREW, given, seen)
+    assert (change.count, change.refused) == (4, 3)
+    assert change.base == log_root(RunId("r"), "artifact:doc")  # type: ignore[arg-type]
+    assert change.content["initial"] == {"n": []}
+    blind = task(view=View(heads={}))
+    (change,) = changes_of(blind, CREW, given, {})
+    assert (change.base, change.refused, change.why) == ("", 0, ())
+    head = ContentHash("h" * 27)
+    later = task(view=View(heads={"artifact:doc": head}))  # type: ignore[dict-item]
+    (change,) = changes_of(later, CREW, given, seen)
+    assert change.base == head
+    assert "initial" not in change.content
+
+
+def test_who_may_not_change_it_is_told_before_the_run_says_so() -> None:
+    changes = changes_of(task("b"), CREW, operations_of("t", [replace("", {})]), {})
+    assert denied(CREW, "b", changes) == ["'b' may not change the artifact 'doc'"]
+    notes = operations_of("t", [add("/-", 1, artifact="a.notes"), add("/x", 1, artifact="c.notes")])
+    assert denied(CREW, "b", changes_of(task("b"), CREW, notes, {})) == [
+        "'b' may not change the artifact 'a.notes'",
+        "there is no artifact 'c.notes'",
+    ]
+    assert denied(CREW, "a", changes_of(task("a"), CREW, notes[:1], {})) == []
+
+
+def test_an_operation_that_names_no_artifact_needs_a_crew_with_just_one() -> None:
+    two = CREW.model_copy(update={"artifacts": {**CREW.artifacts, "other": CREW.artifacts["doc"]}})
+    with pytest.raises(NoOperations, match="doc, other, and it names none"):
+        changes_of(task(), two, operations_of("t", [remove("/a")]), {})
+
+
+def test_a_model_is_told_by_its_own_call_alone_and_nothing_is_changed() -> None:
+    ops = [{"op": "remove", "path": f"/{n}"} for n in range(7)]
+    seen = {"doc": after(begin({}), body_of("a#1/2", "a", ops))}
+    mine = ToolMessage("Done.", tool_call_id="c", id="a#1/2")
+    blocks = ToolMessage([{"type": "text", "text": "x"}], tool_call_id="c", id="a#1/2")
+    other = ToolMessage("Done.", tool_call_id="c", id="a#1/3")
+    said = AIMessage("hello", id="a#1/2")
+    found = with_left_out([mine, other, said, blocks], seen)
+    assert found[1:3] == [other, said]
+    assert mine.content == "Done."
+    assert "- 1: remove '/0': there is no '0'" in str(found[0].content)
+    assert "- and 2 more" in str(found[0].content)
+    assert len(found[3].content) == 2
+    (one,) = settled("a#1", [2, 3], seen)
+    assert (one.call, one.refused, len(one.why)) == (2, 7, 5)
+
+
+def test_a_tool_sees_a_copy_of_what_its_agent_sees(tmp_path: Any) -> None:
+    call = ToolCall(
+        run=RunId("r"),
+        step=StepId("a#1"),
+        call=2,
+        key=CallKey("k"),
+        id="c",
+        agent=AgentName("a"),
+        tool=ToolName("t"),
+        workspace=tmp_path,
+        artifacts={"doc": {"n": [{"x": 1}]}},
+    )
+    found = call.artifact("doc", "/n/0")
+    found["x"] = 2
+    assert call.artifact("doc") == {"n": [{"x": 1}]}
+    with pytest.raises(ToolFailed, match="sees no artifact 'other'"):
+        call.artifact("other")
+    with pytest.raises(ToolFailed, match="has nothing at '/n/7'"):
+        call.artifact("doc", "/n/7")
+    with calling(call):
+        command = artifact_update(add("/a", 1), said="Yes.", flags={"ok": True})
+    assert command.update["operations"] == [{"op": "add", "path": "/a", "value": 1}]  # type: ignore[index]
+    assert command.update["flags"] == {"ok": True}  # type: ignore[index]
+    with pytest.raises(UsageError):
+        artifact_update()
