@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -25,9 +26,24 @@ from crewlog.state.model import Usage
 
 from .harness import Site, calls, tool
 
+SAID = {
+    "fine": False,
+    "why": "no end",
+    "notes": [{"to": "writer", "text": "shorter"}, {"to": "scout", "text": "look again"}],
+}
 VERDICT = {
     "type": "object",
-    "properties": {"fine": {"type": "boolean"}, "why": {"type": "string"}},
+    "properties": {
+        "fine": {"type": "boolean"},
+        "why": {"type": "string"},
+        "notes": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"to": {"type": "string"}, "text": {"type": "string"}},
+            },
+        },
+    },
     "required": ["fine", "why"],
 }
 
@@ -46,7 +62,7 @@ def whole(site: Site) -> dict[str, Any]:
                 calls(("set_flag", {"flag": "good", "value": True})),
                 {"text": "draft 2"},
             ],
-            "critic": [{"text": 'I say: {"fine": false, "why": "no end"}'}],
+            "critic": [{"text": f"I say: {json.dumps(SAID)}"}],
         },
         rules={
             "scout": {"writes": ["group:g"], "outputs": ["finds"]},
@@ -54,9 +70,15 @@ def whole(site: Site) -> dict[str, Any]:
             "writer": {
                 "writes_flags": ["good"],
                 "window": {"last": 1, "summary": "extract"},
-                "inputs": ["critic.why", "flag:good", "artifact:page"],
+                "inputs": ["critic.why", "critic.notes", "flag:good", "artifact:page"],
             },
-            "critic": {"reply": {"schema": VERDICT}, "reads": [], "inputs": ["writer.text"]},
+            "critic": {
+                "reply": {"schema": VERDICT, "tagged": {"notes": "to"}},
+                "reads": [],
+                "writes": [],
+                "shares": ["readers:writer"],
+                "inputs": ["writer.text"],
+            },
         },
         tools={"echo": tool("echo"), "change": {**tool("change"), "run": "building:change"}},
         groups={"g": ["scout", "helper"]},
@@ -115,11 +137,12 @@ async def test_a_case_has_what_its_stage_was_shown_and_what_it_made(crews: Site)
     assert [each["path"] for each in first.output.operations or ()] == ["/title"]
     assert second.input.inputs == {
         "critic.why": "no end",
+        "critic.notes": [{"to": "writer", "text": "shorter"}],
         "flag:good": False,
         "artifact:page": page,
     }
     critic = by_step["critic#1"]
-    assert critic.output.fields == {"fine": False, "why": "no end"}
+    assert critic.output.fields == SAID
     assert (critic.input.messages, critic.input.inputs) == ((), {"writer.text": "draft 1"})
     item = by_step["helper#1.2"].input
     assert item.item == f"Your item (2 of 2): {'two ' * 100}"

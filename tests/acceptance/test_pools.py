@@ -99,14 +99,17 @@ async def test_a_plan_that_cannot_be_worked_on_is_told_and_can_be_corrected(crew
     assert "item 2 ('y') names the agent 'c', which is none of its phase: it may be a or b" in (
         asked.question
     )
-    await run.edit_state({"outputs.planner.steps": [{**items[0], "agent": "a"}, items[1]]})
+    circle = [items[0], {**items[1], "agent": "b"}]
+    await run.edit_state({"outputs.planner.steps": circle})
+    (asked,) = await run.interrupts()
+    assert "items wait for each other in a circle: 'x' after 'y' after 'x'" in asked.question
     good = [{"id": "x", "agent": "a", "after": ["y"]}, {"id": "y", "agent": "b"}]
     await run.edit_state({"outputs.planner.steps": good})
     result = await run.result(LIMIT)
     assert result.status == "completed"
     assert [e.agent for e in await started(crews, run)] == ["b", "a"]
-    (refused,) = await crews.entries(run, "ItemsRefused")
-    assert len(refused.faults) == 1
+    refused = await crews.entries(run, "ItemsRefused")
+    assert [len(each.faults) for each in refused] == [1, 1]
 
 
 @covers("C49", "C50")

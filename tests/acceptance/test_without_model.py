@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from covers import covers
@@ -83,3 +84,59 @@ async def test_a_killed_worker_leaves_one_turn_with_one_effect(site: Site) -> No
     site.end_workers("without-model")
     assert result.outputs["a"]["text"] == "paid 5"
     assert [e["event"] for e in site.ledger(run)] == ["start", "paid", "start", "known"]
+
+
+HANGS = """
+import os, subprocess, time
+
+def test_hangs():
+    away = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    open("pids", "a").write(f"{os.getpid()} {away.pid}\\n")
+    while not os.path.exists("go"):
+        time.sleep(0.05)
+"""
+
+
+@covers("C52", "C53")
+async def test_an_evaluator_that_hangs_is_a_signal_and_leaves_nothing(site: Site) -> None:
+    definition = {"run": "crewlog.evaluators:run_pytest", "effects": "write", "retry": "safe"}
+    crew = doing(
+        site,
+        {"tool": "run_pytest", "args": {"timeout": 5, "owners": {"b": ["test_it.py"]}}},
+        tools={"run_pytest": definition | {"timeout": 60, "heartbeat": 1}},
+        outputs=["signals", "passed"],
+    )
+    folder = site.root / "workspace" / "hangs"
+    folder.mkdir(parents=True)
+    (folder / "test_it.py").write_text(HANGS)
+    victim = await site.start_worker("hanging")
+    run = await site.start(crew, queue="hanging", id="hangs")
+    await until(lambda: pids(folder), "the test")
+    victim.kill()  # while it runs: the guard sees that, and the next worker runs it again
+    await until(lambda: not any(map(alive, pids(folder))), "the end of what was begun")
+    await site.start_worker("hanging")
+    result = await run.result(LIMIT)
+    site.end_workers("hanging")
+    (signal,) = result.outputs["a"]["signals"]
+    assert (signal["type"], signal["severity"]) == ("test_failure", "error")
+    assert signal["detail"].startswith("pytest did not end within 5 s, and was ended")
+    assert (result.status, result.outputs["a"]["passed"]) == ("completed", False)
+    assert "did not end within 5 s" in result.outputs["a"]["text"]
+    assert len(pids(folder)) == 4
+    await until(lambda: not any(map(alive, pids(folder))), "the end of all of it")
+
+
+def pids(folder: Path) -> list[int]:
+    """The processes that the tests have started, whole lines of them."""
+    file = folder / "pids"
+    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+    return [int(pid) for line in lines if line.endswith("\n") for pid in line.split()]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there, and no zombie."""
+    try:
+        said = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return said.rpartition(")")[2].split()[0] != "Z"

@@ -174,3 +174,8 @@ async def slow_async() -> str:
         noticed.set()
         raise
     return "woke"
+
+
+def asks(name: str) -> str:
+    """Says what an input of its agent is."""
+    return json.dumps(current_call().input(name))

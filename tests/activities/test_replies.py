@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from activity_kit import crew, with_info
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 from pydantic import BaseModel
 from temporalio.exceptions import ApplicationError
 
 from crewlog.activities.models import register
+from crewlog.activities.render import Transcript
+from crewlog.ids import AgentName, ContentHash
 from crewlog.model import Json
 from crewlog.redaction import remember
 from crewlog.state.calls import ModelResult
@@ -244,3 +246,13 @@ async def test_another_try_is_without_the_form(model_call, log, service, env):
     with_info(env, attempt=2)
     await model_call(routing("openai:m", **WHOLE), log)
     assert "response_format" not in service.asked[0]
+
+
+def test_the_last_word_of_a_capped_turn_is_shown_once_to_who_said_it():
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+    said = AIMessage("So far.", name="a", id="a#1/1", tool_calls=[call])
+    answer = ToolMessage("seen", tool_call_id="c1")
+    transcript = Transcript(AgentName("a"))
+    for position, (message, body) in enumerate([(said, "h1"), (answer, "h2"), (said, "h1")], 1):
+        transcript.add(message, ContentHash(body), position)
+    assert transcript.complete() == [said, answer]

@@ -251,3 +251,28 @@ policy: {mode: open}
         "open: whoever reaches the server commands",
     ):
         assert words in out
+
+
+@covers("C60")
+def test_a_crew_is_chosen_for_runs_that_name_none_and_removed(
+    crews: Cli, name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "script.yaml").write_text('agents: {"*": [{text: Noted.}]}')
+    crew = f"crew: {name}\nmodel: scripted:script.yaml\nagents: {{writer: {{prompt: Write.}}}}\n"
+    (tmp_path / "crew.yaml").write_text(crew)
+    unset = crews("run", "--input", "x")
+    assert (unset.code, "there is no default crew" in unset.err) == (2, True)
+    assert crews("crews", "add", "crew.yaml").code == 0
+    assert "is the default crew" in crews("crews", "default", name).out
+    assert json.loads(crews("crews", "default", "--json").out) == {"default": name}
+    ran = crews("run", "--input", "x", "--id", f"{name}-run")
+    assert ran.code == 0, ran.err
+    report = crews("report", f"{name}-run", "--md")
+    assert f"# Report: {name}, run `{name}-run`" in report.out
+    assert "Noted." in report.out
+    assert json.loads(crews("report", f"{name}-run", "--json").out)["summary"]["value"] == "Noted."
+    assert "result, by writer" in crews("report", f"{name}-run").out
+    assert "is removed: 1 version" in crews("crews", "remove", name).out
+    assert json.loads(crews("crews", "default", "--json").out) == {"default": None}
+    assert f"no crew '{name}'" in crews("crews", "remove", name).err
+    assert crews("show", f"{name}-run").code == 0

@@ -80,6 +80,8 @@ def test_conflicts_are_counted_only_where_values_may_conflict() -> None:
     crew(condition="conflicts > 0", how="union")
     with pytest.raises(InvalidDefinition, match="nobody writes the flag 'conflicts'"):
         crew(condition="conflicts > 0", how="append")
+    with pytest.raises(InvalidDefinition, match="the crew has one of its own"):
+        crew(b=", writes_flags: [conflicts]", condition="conflicts", how="sum")
 
 
 def test_an_error_is_an_output_only_of_agents_that_go_on() -> None:

@@ -103,6 +103,7 @@ async def test_a_budget_that_is_used_up_asks_people() -> None:
 async def test_people_approve_the_plan_first() -> None:
     sim = await ran(Script(), approve=True)
     assert sim.asked().question == "Carry out the plan of planner?"
+    assert "write it" in sim.asked().detail, "people see what they approve"
     await sim.respond("reject")
     await sim.run()
     assert not any("work" in step for step in sim.ran())

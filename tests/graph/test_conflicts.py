@@ -25,7 +25,7 @@ def _output(value: Json) -> OutputValue:
 
 
 async def put_together(
-    how: str, values: list[Json], order: tuple[int, ...] = (), flag: Json = None
+    how: str, values: list[Json], order: tuple[int, ...] = (), edit: Json = None
 ) -> Simulation:
     """A phase whose items' steps set a flag and an output each; they end in that order."""
     steps = [f"each#1.{n}" for n in range(1, len(values) + 1)]
@@ -49,11 +49,13 @@ async def put_together(
             "each": {"outputs": ["made"], "writes_flags": ["sum"], "tools": ["t"]},
         },
         tools={"t": {"run": "m:f"}},
-        flags={"sum": flag},
+        flags={"sum": None},
         merge={"each.made": how, "sum": how},
     )
     sim = await Simulation.begin(plan, Script(replies))
     await sim.finish("maker#1", "maker#1", "maker#1")
+    if edit is not None:
+        await sim.command("edit_state", set={"outputs.each.made": edit})
     for number in order or range(len(values)):
         await sim.finish(steps[number], steps[number], steps[number])
     await sim.run()
@@ -122,6 +124,15 @@ async def test_what_does_not_fit_is_a_conflict_and_the_first_stays(
     assert set(conflicts) == {"sum", "each.made"}
     assert {e["because"] for e in conflicts.values()} == {why}
     assert sim.state.flags["conflicts"] == 2  # type: ignore[index]
+
+
+async def test_a_value_that_people_set_is_put_together_with_what_steps_set() -> None:
+    large = {"x": "y" * 300}
+    assert made(await put_together("update", [{"a": 1}], edit=large)).value == {**large, "a": 1}
+    sim = await put_together("union", [["a"]], edit=["b", "a"])
+    assert made(sim).value == ["b", "a"]
+    sim = await put_together("update", [{"a": 1}], edit={"x": "y" * MOST})
+    assert [e["key"] for e in sim.facts("MergeConflicted")] == ["each.made"]
 
 
 async def test_what_is_put_together_is_bounded() -> None:

@@ -166,6 +166,18 @@ async def test_confidence_in_a_reply_counts() -> None:
     assert "sure by 0.3" in sim.asked().question
 
 
+async def test_thinking_once_more_begins_the_tries_anew() -> None:
+    form = {"decision": "terminate", "among": [], "tries": 2}
+    unsure = says("{}", reply=ReadReply(outputs=(OutputValue(key="confidence", value=0.3),)))
+    sure = says("{}", reply=ReadReply(outputs=(OutputValue(key="confidence", value=1),)))
+    crew = plan(form, only_if="router.done", ask_below=0.5)
+    sim = await run(crew, bad(), unsure, bad(), sure)
+    await sim.respond("again")
+    await sim.run()
+    assert sim.state.status == "completed"
+    assert tried(sim) == [(1, 2), (1, 2)]
+
+
 # -- turns that are capped --------------------------------------------------------------------
 
 

@@ -244,6 +244,34 @@ async def for_each(site: Site) -> Run:
 
 
 @behaviour
+async def pool(site: Site) -> Run:
+    """Items that name their agents and wait for each other, two at a time; one of them fails."""
+    items = [
+        {"id": "page", "agent": "web", "after": ["api", "db"], "task": "x" * 300},
+        {"id": "api", "agent": "back", "after": "db"},
+        {"id": "db", "agent": "back"},
+        {"id": "logo", "agent": "art"},
+        {"id": "news", "agent": "web"},
+    ]
+    plan = calls(("set_output", {"key": "list", "value": items}))
+    nap = [calls(("nap", {"seconds": 0.05})), {"text": "built"}]
+    said = {"back": nap, "web": nap, "art": [{"fail": "refused"}]}
+    crew = site.crew(
+        {"a": [plan, {"text": "A"}], **said, "c": [{"text": "C"}]},
+        rules={"a": {"outputs": ["list"]}, "art": {"on_error": "continue"}},
+        tools={"nap": tool("nap")},
+        limits={"events": 50},
+        merge={"back.text": "append"},
+        flow=[
+            "a",
+            {"phase": "work", "for_each": "a.list", "by": "agent", "among": [*said], "at_once": 2},
+            "c",
+        ],
+    )
+    return await _to_the_end(site, "pool", crew)
+
+
+@behaviour
 async def tool_approval(site: Site) -> Run:
     """Two calls of a tool that needs a yes: one is approved, one refused; a third is held."""
     batch = calls(("risky", {"text": "x"}), ("risky", {"text": "y"}), ("echo", {"text": "z"}))

@@ -108,6 +108,29 @@ async def test_definitions(store: Store) -> None:
         await store.get_definition(ContentHash("nope"))
 
 
+async def test_crews_are_removed_and_their_versions_go_on(store: Store, run: RunId) -> None:
+    name = CrewName(f"gone-{run}-{HOSTILE}")
+    other = CrewName(f"kept-{run}")
+    for version in (1, 2):
+        await store.register_crew(name, {"v": version}, 10)
+    kept = await store.register_crew(other, {"v": 1}, 10)
+    await store.set_default_crew(name)
+    assert await store.default_crew() == name
+    assert (await store.remove_crew(name), await store.remove_crew(name)) == (2, 0)
+    assert (await store.get_crew(name), await store.get_crew(name, 1)) == (None, None)
+    assert await store.default_crew() is None
+    assert [row for row in await store.list_crews() if row.name in (name, other)] == [kept]
+    again = await store.register_crew(name, {"v": 2}, 11)
+    assert (again.version, await store.get_crew(name)) == (3, again)
+    every = await store.list_crews(all_versions=True)
+    assert [row for row in every if row.name == name] == [again]
+    await store.set_default_crew(other)
+    await store.set_default_crew(name)
+    assert await store.default_crew() == name
+    await store.set_default_crew(None)
+    assert await store.default_crew() is None
+
+
 async def test_crews_get_versions(store: Store, run: RunId) -> None:
     name = CrewName(f"crew-{run}-{HOSTILE}")
     assert await store.get_crew(name) is None

@@ -140,6 +140,67 @@ async def _add(file: Path, *, as_json: bool) -> int:
 
 
 @crews.command()
+def remove(
+    name: Annotated[str, typer.Argument(help="The crew's name.", show_default=False)],
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Take a crew from the list, in all its versions; runs that have it go on."""
+    return go(_remove(name, as_json=as_json), debug=debug)
+
+
+async def _remove(name: str, *, as_json: bool) -> int:
+    from crewlog.cli.screen import Screen, counted, plain  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    async with connected(screen, both=True) as client:
+        gone = await client.catalog.remove_crew(name)
+    if as_json:
+        screen.document({"crew": name, "versions": gone})
+    screen.line(("✓ ", "green"), f"{plain(name)} is removed: {counted(gone, 'version')}")
+    return exits.OK
+
+
+@crews.command()
+def default(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="The crew; without it, say which it is.", show_default=False),
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="No crew is the default any more.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Say or choose the crew that `crewlog run` runs where none is named."""
+    if none and name is not None:
+        raise UsageError(
+            "--none does not go with a crew's name",
+            remedy="Leave one of the two out.",
+            place="crewlog crews default",
+        )
+    return go(_default(name, none=none, as_json=as_json), debug=debug)
+
+
+async def _default(name: str | None, *, none: bool, as_json: bool) -> int:
+    from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    async with connected(screen, both=True) as client:
+        if name is not None or none:
+            await client.catalog.set_default_crew(name)
+        chosen = await client.catalog.default_crew()
+    if as_json:
+        screen.document({"default": chosen})
+    elif chosen is None:
+        screen.line("No crew is the default. ", ("Choose one: crewlog crews default NAME", "dim"))
+    else:
+        screen.line(plain(chosen), (" is the default crew", "dim"))
+    return exits.OK
+
+
+@crews.command()
 def diff(
     old: Annotated[
         str, typer.Argument(metavar="A", help=f"A file; or {_NAME}.", show_default=False)

@@ -78,6 +78,8 @@ def show_explanation(
     screen.line("")
     _rows(screen, "reads", [", ".join(found.reads)])
     _rows(screen, "writes", [", ".join((*found.writes, f"private:{found.agent}"))])
+    _rows(screen, "sees", [", ".join(found.sees)] if found.sees else [])
+    _rows(screen, "changes", [", ".join(found.changes)] if found.changes else [])
     _rows(screen, "groups", [", ".join(found.groups)] if found.groups else [])
     _rows(screen, "rules", found.rules)
     _rows(screen, "bounded", found.bounded)

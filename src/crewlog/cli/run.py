@@ -63,13 +63,14 @@ Answers = Annotated[
 @app.command(rich_help_panel=CREWS)
 def run(
     crew: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="FILE|PROMPT|CREW",
-            help="A crew's file, a prompt (.md, .txt, or prose in quotes), or a registered crew.",
+            help="A crew's file, a prompt (.md, .txt, or prose in quotes), or a registered crew. "
+            "Left out: the default crew.",
             show_default=False,
         ),
-    ],
+    ] = None,
     input: Annotated[
         str,
         typer.Option(
@@ -133,6 +134,7 @@ def run(
             remedy="Answer a detached run's questions with `crewlog answer RUN`.",
             place="crewlog run",
         )
+    crew = _default_crew(as_json=as_json, debug=debug) if crew is None else crew
     found: CrewDefinition | str = crew
     directory = Path.cwd()
     file: Path | None = None
@@ -170,6 +172,23 @@ def run(
         as_json=as_json,
         debug=debug,
     )
+
+
+def _default_crew(*, as_json: bool, debug: bool) -> str:
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+
+    found: list[str] = []
+
+    async def look() -> int:
+        async with connected(Screen(as_json=as_json), both=True) as client:
+            found.append(await client.catalog.chosen_crew())
+        return exits.OK
+
+    code = go(look(), debug=debug)
+    if not found:
+        raise typer.Exit(code)
+    return found[0]
 
 
 def _existing(text: str) -> Existing:

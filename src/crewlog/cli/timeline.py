@@ -310,6 +310,13 @@ class Timeline:
                 self._waits[reached.node] = row
         return rows
 
+    def _without_summary(self, entry: j.ModelReplied) -> list[Row]:
+        """That a model did not sum up what its window leaves out."""
+        if entry.window is None or not entry.window.fault:
+            return []
+        text = f"no summary of {entry.window.left_out} messages: {entry.window.fault}"
+        return self._row(entry, node_of(entry.step), "!", text, "yellow")
+
     # -- calls --------------------------------------------------------------------------------
 
     def _call(self, entry: j.Fact) -> list[Row]:
@@ -320,7 +327,7 @@ class Timeline:
                 running.since = entry.at
                 if not entry.calls and not entry.refused:
                     self._said[entry.step] = plain(entry.brief) or "done"
-                rows: list[Row] = []
+                rows = self._without_summary(entry)
                 for call in entry.calls:
                     if call.tool in BUILT_IN_TOOLS:
                         continue  # its effect is a row of its own

@@ -126,6 +126,48 @@ class Catalog:
             raise no_crew(name, [each.name for each in await store.list_crews()])
         return await self._crew(row)
 
+    async def remove_crew(self, name: str) -> int:
+        """Takes a crew from the list, in all its versions; returns how many these were.
+
+        Runs that have it go on with it. Where it was the default crew, there is none then.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        store = await self._store()
+        gone = await store.remove_crew(CrewName(name))
+        if not gone:
+            raise no_crew(name, [each.name for each in await store.list_crews()])
+        return gone
+
+    async def default_crew(self) -> str | None:
+        """The crew of runs that name none; none where nobody chose one."""
+        return await (await self._store()).default_crew()
+
+    async def set_default_crew(self, name: str | None) -> None:
+        """Chooses the crew of runs that name none; none: there is no such crew any more.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        if name is not None:
+            await self.crew(name)
+        await (await self._store()).set_default_crew(None if name is None else CrewName(name))
+
+    async def chosen_crew(self) -> str:
+        """The default crew.
+
+        Raises:
+            UsageError: nobody chose one.
+        """
+        name = await self.default_crew()
+        if name is None:
+            raise UsageError(
+                "no crew is named, and there is no default crew",
+                remedy="Name one, or choose it for good: crewlog crews default NAME.",
+            )
+        return name
+
     async def _crew(self, row: CrewRow) -> RegisteredCrew:
         data = await (await self._store()).get_definition(row.definition)
         return RegisteredCrew(row, CrewDefinition.from_json(data))

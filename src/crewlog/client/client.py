@@ -241,7 +241,7 @@ class Client:
 
     async def start(
         self,
-        crew: Crew,
+        crew: Crew | None = None,
         input: Json = "",
         *,
         id: str | None = None,
@@ -259,7 +259,7 @@ class Client:
             crew: A registered name; a file (a path, or a text that ends in `.yaml`, `.yml` or
                 `.json`, or is an existing file); a definition, as data or as a model; or a prompt:
                 a text that has a space and so is no name. What a prompt makes runs once it is
-                approved (`Run.interrupts`, `Run.respond`).
+                approved (`Run.interrupts`, `Run.respond`). Left out: the default crew.
             input: What the crew is asked to do: a text, or JSON data.
             id: The run's id; by default the crew's name and four characters.
             by: Who starts it; by default the system's user.
@@ -279,6 +279,7 @@ class Client:
             NotPermitted: the policy of the crew, or of a run to be replaced, does not let it.
             TemporalUnavailable: the server is away.
         """
+        crew = await self.catalog.chosen_crew() if crew is None else crew
         name, content = await self._resolve(crew)
         who = self.user if by is None else by
         payload = StartRun(

@@ -33,6 +33,7 @@ def artifact_findings(definition: CrewDefinition) -> Iterator[Finding]:
         path = ("agents", name, "scratch", "readers")
         for i, each in enumerate(agent.scratch.readers if agent.scratch is not None else ()):
             yield from _named(definition, notes_of(name), each, (*path, i))
+        yield from _notes(definition, name)
     yield from _scratch(definition)
 
 
@@ -102,6 +103,22 @@ def _parents(definition: CrewDefinition, name: str, path: Path) -> Iterator[Find
                     remedy = f"Name {parent!r} there too, or leave {agent!r} out."
                     yield Finding((*path, key), f"{say} for whom it works", remedy)
                     break
+
+
+def _notes(definition: CrewDefinition, name: str) -> Iterator[Finding]:
+    """Agents that see another one's notes, and work for one that does not."""
+    scratch = definition.agents[name].scratch
+    seen = (
+        {name, *Audiences(definition).members(scratch.readers)} if scratch is not None else {name}
+    )
+    for agent in sorted(seen - {name}):
+        for parent in ancestors(definition, agent) if agent in definition.agents else ():
+            if parent not in seen:
+                say = f"{agent!r} may see the notes of {name!r}, and {parent!r} may not, for whom"
+                remedy = f"Name {parent!r} there too, or leave {agent!r} out."
+                path: Path = ("agents", name, "scratch", "readers")
+                yield Finding(path, f"{say} it works", remedy)
+                break
 
 
 def _scratch(definition: CrewDefinition) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from crewlog.definition.audiences import CHANNEL, GROUP, PRIVATE, PUBLIC, Audien
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed, suggestion
 from crewlog.definition.model import NAME_PATTERN, AgentDefinition, AgentPhase, CrewDefinition
 from crewlog.definition.phases import Phase
-from crewlog.ids import READERS, named_readers
+from crewlog.ids import READERS, is_artifact, named_readers
 
 _NAME = NAME_PATTERN.strip("^$")
 _LOG = re.compile(rf"public|(group|channel|private):{_NAME}|{READERS}{_NAME}(\+{_NAME})*")
@@ -29,6 +29,8 @@ def log_findings(agents: Mapping[str, AgentDefinition]) -> Iterator[Finding]:
                 if not _LOG.fullmatch(log):
                     say = f"agent {name!r} {key} {log!r}, which is not a log"
                     remedy = "A log is public, group:NAME, channel:NAME or readers:NAME+NAME."
+                    if is_artifact(log):
+                        remedy = "Who sees and changes an artifact is said under 'artifacts:'."
                     yield Finding(path, say, did_you_mean(log, [PUBLIC], remedy))
                 elif log.startswith(PRIVATE) and log != f"{PRIVATE}{name}":
                     say = f"agent {name!r} {key} {log!r}, which only {log[8:]!r} may"

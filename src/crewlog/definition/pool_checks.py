@@ -50,6 +50,18 @@ def pattern_findings(item: AgentPhase, crew: CrewDefinition, path: Path) -> Iter
             yield Finding((*path, "by"), say, remedy, at="key")
 
 
+def counter_findings(crew: CrewDefinition) -> Iterator[Finding]:
+    """A flag of the crew's own that has the name of the one that counts conflicts."""
+    for name in counted_conflicts(crew):
+        say = f"the flag {name!r} counts values that did not fit; the crew has one of its own"
+        if name in crew.flags:
+            yield Finding(("flags", name), say, "Choose another name.", at="key")
+        for who, agent in crew.agents.items():
+            if name in agent.writes_flags:
+                at = ("agents", who, "writes_flags", agent.writes_flags.index(name))
+                yield Finding(at, say, "Choose another name.")
+
+
 def counted_conflicts(crew: CrewDefinition) -> Iterator[str]:
     """The flag that counts conflicts, where values may not fit."""
     if any(how not in ("last", "append") for how in crew.merge.values()):

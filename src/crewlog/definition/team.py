@@ -52,7 +52,8 @@ def team(options: Team, place: Place) -> Built:
     items: list[FlowItem] = [AgentPhase(agent=planner, phase=planner)]
     if options.approve:
         question = f"Carry out the plan of {planner}?"
-        items.append(AskPhase(ask=question, phase=f"{place.phase}.approve"))
+        gate = f"{place.phase}.approve"
+        items.append(AskPhase(ask=question, phase=gate, shows=f"{planner}.steps"))
     steps = AgentPhase(
         phase=work, for_each=f"{planner}.steps", by="agent", among=workers, at_once=once
     )

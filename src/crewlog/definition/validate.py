@@ -36,7 +36,7 @@ from crewlog.definition.model import (
 from crewlog.definition.order import Order, order_of
 from crewlog.definition.parent_checks import parent_findings
 from crewlog.definition.phases import Phase, phases
-from crewlog.definition.pool_checks import counted_conflicts, pool_findings
+from crewlog.definition.pool_checks import counted_conflicts, counter_findings, pool_findings
 from crewlog.definition.prices import price_findings
 from crewlog.definition.reach_checks import reach_findings
 from crewlog.definition.reply_checks import reply_findings
@@ -181,6 +181,7 @@ def _findings(
         *_phases(definition, found),
         *flow_findings(found, order, definition.agents),
         *_conditions(definition, found),
+        *counter_findings(definition),
         *conversation_findings(definition, found),
     ]
 

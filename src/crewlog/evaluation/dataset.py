@@ -33,6 +33,10 @@ from crewlog.state.journal import (
     JournalEntry,
     OperationsApplied,
     OutputSet,
+    ReplyRefused,
+    ReplyTaken,
+    ToolReturned,
+    TurnCapped,
     entry_from_json,
 )
 from crewlog.state.ledger import Ledger
@@ -43,6 +47,8 @@ from crewlog.state.trace import StepTrace, trace_of
 from crewlog.store.protocol import Store
 
 PAGE = 1000
+SETTING = (ReplyTaken, ReplyRefused, TurnCapped, ToolReturned)
+"""What flags and outputs follow that a step sets."""
 
 
 async def dataset(client: Client, run: str, stages: Sequence[str] = ()) -> list[Case]:
@@ -205,10 +211,12 @@ class _Reader:
         """What a step set and did, and what it said at last."""
         facts = self._facts(step)
         sets = {k: v for k, v in step.sets.items() if k != f"{agent}.{RESPONSE}"}
-        for fact in facts:  # what is added to a list is all of this step's own
-            if isinstance(fact, OutputSet) and fact.agent == agent and fact.append:
-                if fact.step not in (None, step.step):
-                    continue
+        own = False
+        for fact in facts:
+            if isinstance(fact, SETTING):
+                own = fact.step == step.step
+            elif own and isinstance(fact, OutputSet) and fact.agent == agent and fact.append:
+                # All that it adds to a list is its own, and not the last of it alone.
                 value = fact.value if fact.body is None else {"body": fact.body}
                 name = f"{agent}.{fact.key}"
                 before = sets[name] if isinstance(sets.get(name), _Added) else _Added()

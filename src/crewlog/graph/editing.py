@@ -17,6 +17,7 @@ from crewlog.errors import CommandRejected
 from crewlog.faults import called
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.kinds import kind_of, kinds_at
+from crewlog.graph.merging import whole_value
 from crewlog.ids import AgentName, LogName
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -189,7 +190,7 @@ def _edit(run: RunFacts, path: str, value: Json, logs: tuple[LogName, ...]) -> j
     logs = logs or (rules.shares if rules is not None else ())
     if run.appends(name):
         return j.Edit(path=path, value=value, append=True, logs=logs)
-    if is_small(value):
+    if is_small(value) or whole_value(run, name, value):
         return j.Edit(path=path, value=value, logs=logs)
     listed = run.listed(name, value, small=False, step=False)
     return j.Edit(path=path, body=hash_json(value), inline=value, logs=logs, **listed)

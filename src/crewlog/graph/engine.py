@@ -291,7 +291,9 @@ class Engine(RunFacts):
             await self._ask_again(entry, node)
         elif entry.mapped is not None and entry.status == "running":
             await self.maps.start_items(entry, node)
-        elif entry.status == "asking" and entry.mapped is None and self.maps.begins(node):
+        elif (
+            entry.status == "asking" and entry.mapped is None and self.maps.begins(entry.step, node)
+        ):
             self.withdraw(entry.step, "requirement")
 
     async def _start(self, entry: FrontierEntry, node: PlanNode) -> None:

@@ -11,7 +11,10 @@ from pydantic import Field
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.authority.permissions import Decision, bounded, check_tool
 from crewlog.authority.rules import rule_words, rules_of
+from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import render_condition
+from crewlog.definition.context import EXTRACT, OFF
+from crewlog.definition.context_checks import window_of
 from crewlog.definition.decisions import reply_fields
 from crewlog.definition.doing import DoneCall
 from crewlog.definition.expand import expand
@@ -106,6 +109,10 @@ class Explanation(Model):
     """Logs it may read."""
     writes: tuple[LogName, ...] = ()
     """Logs that its final messages go to."""
+    sees: tuple[str, ...] = ()
+    """Artifacts that it sees; `AGENT.notes` are scratch notes."""
+    changes: tuple[str, ...] = ()
+    """Artifacts that its tools may change."""
     tools: tuple[ToolAccess, ...] = ()
     """Every tool of the crew: first those that it may call."""
     groups: tuple[str, ...] = ()
@@ -253,6 +260,8 @@ def _agent(
         "pattern": agent.pattern.use if agent.pattern else None,
         "reads": (*rules.reads, private_log(name)),
         "writes": rules.writes,
+        "sees": tuple(n for n, a in plan.artifacts.items() if _among(name, a.readers)),
+        "changes": tuple(n for n, a in plan.artifacts.items() if _among(name, a.writers)),
         "tools": tuple(_tools(definition, plan, name, rules)),
         "groups": tuple(g for g, members in definition.groups.items() if name in members),
         "rules": tuple(
@@ -260,7 +269,7 @@ def _agent(
             for rule in rules_of(definition)
             if rule.agents is None or name in rule.agents
         ),
-        "bounded": tuple(_bounded(agent)),
+        "bounded": (*_bounded(agent), *_shown(definition, agent)),
         "flags": rules.flags,
         "outputs": rules.outputs,
         "limits": {
@@ -300,6 +309,20 @@ def _bounded(agent: AgentDefinition) -> Iterator[str]:
         yield f"people are asked where its confidence is below {agent.ask_below:g}"
 
 
+def _shown(definition: CrewDefinition, agent: AgentDefinition) -> Iterator[str]:
+    """What an agent is shown of the run, and who is shown its outputs."""
+    if (window := window_of(definition, agent)) is not None:
+        most = [f"its last {window.last} messages"] if window.last is not None else []
+        most += [f"{window.tokens:,} tokens"] if window.tokens is not None else []
+        rest = {OFF: "", EXTRACT: ", and the beginnings of others"}
+        summed = rest.get(window.summary, f", and a summary of others by {window.summary}")
+        yield f"of what was said before its turn it is shown {' and '.join(most)} at most{summed}"
+    if agent.inputs:
+        yield f"it is shown {listed(each.as_ or each.from_ for each in agent.inputs)} by name"
+    if agent.shares is not None:
+        yield f"its outputs are for who reads {listed(agent.shares, 'or') or 'nothing'}"
+
+
 def _tools(
     definition: CrewDefinition, plan: GraphPlan, name: AgentName, rules: AgentRules
 ) -> Iterator[ToolAccess]:
@@ -319,12 +342,21 @@ def _tools(
         )
     yield from sorted(found, key=lambda each: not each.allowed)
     yield from _memory_tools(definition, plan, name, rules)
+    if rules.scratch:
+        for tool in SCRATCH_TOOLS:
+            if tool in rules.tools:
+                why = "it makes notes" if tool == "note" else "it sees notes"
+                yield ToolAccess(tool=ToolName(tool), allowed=True, why=why, effects="state")
     for built_in in BUILT_IN_TOOLS:
         if built_in in rules.tools:
             sets = rules.flags if built_in == "set_flag" else rules.outputs
             yield ToolAccess(
                 tool=built_in, allowed=True, why=f"it declares {listed(sets)}", effects="state"
             )
+
+
+def _among(agent: AgentName, named: tuple[AgentName, ...] | None) -> bool:
+    return named is None or agent in named
 
 
 def _decided(definition: CrewDefinition, plan: GraphPlan, agent: AgentName, tool: str) -> Decision:

@@ -77,7 +77,7 @@ class Maps:
             return
         order = self._order(node, count)
         if order.faults:
-            said = f"The list {name} cannot be worked on: {'; '.join(order.faults)}."
+            said = _unworkable(name, order)
             self._run.record(
                 j.ItemsRefused, step=step, agent=AgentName(agent), key=key, faults=order.faults
             )
@@ -113,12 +113,19 @@ class Maps:
             detail=node.for_each or "",
         )
 
-    def begins(self, node: PlanNode) -> bool:
-        """Whether there is a list now, for a visit that asks people about it."""
+    def begins(self, step: StepId, node: PlanNode) -> bool:
+        """Whether a visit that asks people about its list looks at it again.
+
+        It does where there is one now, and where something else is wrong with it than was asked.
+        """
         if node.for_each is None:
             return False
         count, fault = self._count(node.for_each)
-        return not fault and not (count and self._order(node, count).faults)
+        if fault or not count:
+            return not fault
+        order = self._order(node, count)
+        asked = [q.question for q in self._run.state.interrupts.values() if q.step == step]
+        return not order.faults or _unworkable(node.for_each, order) not in asked
 
     def _order(self, node: PlanNode, count: int) -> Order:
         """Who works on the items of the list that is there, and in which order."""
@@ -251,6 +258,11 @@ def _done(mapped: Mapped) -> str:
         rest = [f"{count} {what}" for what, count in counts.items() if count]
         return f"{mapped.of} items: {', '.join([f'{_well(mapped)} done', *rest])}"
     return f"all {mapped.of} items are done"
+
+
+def _unworkable(name: str, order: Order) -> str:
+    """What is wrong with a list, for people."""
+    return f"The list {name} cannot be worked on: {'; '.join(order.faults)}."
 
 
 def _well(mapped: Mapped) -> int:

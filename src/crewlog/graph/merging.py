@@ -115,7 +115,7 @@ def _why(how: str, there: Output | None, value: Json, body: str | None) -> str:
         return "" if same else "the two are not the same"
     if how == "agree":
         return ""
-    if body is not None:
+    if body is not None or (there is not None and there.body is not None):
         return f"it has more than {MOST:,} bytes of JSON, which is the most that is put together"
     return conflict(how, there.value if there is not None else None, value)
 

@@ -142,6 +142,9 @@ class InMemoryStore:
     def __init__(self) -> None:
         self._definitions: dict[ContentHash, str] = {}
         self._crews: dict[CrewName, list[CrewRow]] = {}
+        self._removed: dict[CrewName, int] = {}
+        """How many versions of a crew are taken away: the first ones."""
+        self._default_crew: CrewName | None = None
         self._registered: dict[tuple[Kind, str], list[RegisteredRow]] = {}
         self._bodies: dict[ContentHash, str] = {}
         self._claims: dict[str, str] = {}
@@ -188,22 +191,41 @@ class InMemoryStore:
         """See `Store`."""
         hash_ = await self.put_definition(definition)
         versions = self._crews.setdefault(name, [])
-        if not versions or versions[-1].definition != hash_:
+        left = self._left(name)
+        if not left or left[-1].definition != hash_:
             row = CrewRow(name=name, version=len(versions) + 1, definition=hash_, at=at)
             versions.append(row)
         return versions[-1]
 
     async def get_crew(self, name: CrewName, version: int | None = None) -> CrewRow | None:
         """See `Store`."""
-        versions = self._crews.get(name, [])
-        if version is None:
-            return versions[-1] if versions else None
-        return versions[version - 1] if 0 < version <= len(versions) else None
+        left = [row for row in self._left(name) if version in (None, row.version)]
+        return left[-1] if left else None
+
+    async def remove_crew(self, name: CrewName) -> int:
+        """See `Store`."""
+        gone = self._left(name)
+        self._removed[name] = len(self._crews.get(name, []))
+        if self._default_crew == name:
+            self._default_crew = None
+        return len(gone)
+
+    async def default_crew(self) -> CrewName | None:
+        """See `Store`."""
+        return self._default_crew
+
+    async def set_default_crew(self, name: CrewName | None) -> None:
+        """See `Store`."""
+        self._default_crew = name
 
     async def list_crews(self, *, all_versions: bool = False) -> list[CrewRow]:
         """See `Store`."""
-        by_name = [versions for _, versions in sorted(self._crews.items())]
+        by_name = [self._left(name) for name in sorted(self._crews)]
         return [row for rows in by_name for row in (rows if all_versions else rows[-1:])]
+
+    def _left(self, name: CrewName) -> list[CrewRow]:
+        """The versions of a crew that are not taken away."""
+        return self._crews.get(name, [])[self._removed.get(name, 0) :]
 
     async def register(
         self, contents: Mapping[tuple[Kind, str], Mapping[str, Json]], at: int

@@ -171,6 +171,22 @@ class PostgresStore:
         rows = await self._fetch("get_crew", pack(name), version)
         return _crew(rows[0]) if rows else None
 
+    async def remove_crew(self, name: CrewName) -> int:
+        """See `Store`."""
+        return int((await self._fetch("remove_crew", pack(name)))[0]["versions"])
+
+    async def default_crew(self) -> CrewName | None:
+        """See `Store`."""
+        rows = await self._fetch("default_crew")
+        return CrewName(unpack(rows[0]["name"])) if rows else None
+
+    async def set_default_crew(self, name: CrewName | None) -> None:
+        """See `Store`."""
+        if name is None:
+            await self._fetch("unset_default_crew")
+        else:
+            await self._fetch("set_default_crew", pack(name))
+
     async def list_crews(self, *, all_versions: bool = False) -> list[CrewRow]:
         """See `Store`."""
         name = "list_crew_versions" if all_versions else "list_crews"

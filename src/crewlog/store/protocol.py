@@ -223,6 +223,21 @@ class Store(Protocol):
         """A registered crew, by default its newest version."""
         ...
 
+    async def remove_crew(self, name: CrewName) -> int:
+        """Takes a crew from the list, in all of its versions; returns how many these were.
+
+        Runs that have it keep it. One that is registered under its name later has the next version.
+        """
+        ...
+
+    async def default_crew(self) -> CrewName | None:
+        """The crew of runs that name none, if there is one."""
+        ...
+
+    async def set_default_crew(self, name: CrewName | None) -> None:
+        """Says which it is; none: there is no such crew."""
+        ...
+
     async def list_crews(self, *, all_versions: bool = False) -> list[CrewRow]:
         """The newest version of every crew by name, or all versions, the oldest of each first."""
         ...

@@ -10,15 +10,34 @@ RETURNING name, version, definition, at
 
 -- name: get_crew
 SELECT name, version, definition, at FROM crewlog.crews
-WHERE name = $1 AND ($2::integer IS NULL OR version = $2)
+WHERE name = $1 AND NOT removed AND ($2::integer IS NULL OR version = $2)
 ORDER BY version DESC LIMIT 1
 
 -- name: list_crews
 SELECT DISTINCT ON (name) name, version, definition, at FROM crewlog.crews
-ORDER BY name, version DESC
+WHERE NOT removed ORDER BY name, version DESC
 
 -- name: list_crew_versions
-SELECT name, version, definition, at FROM crewlog.crews ORDER BY name, version
+SELECT name, version, definition, at FROM crewlog.crews
+WHERE NOT removed ORDER BY name, version
+
+-- name: remove_crew
+WITH gone AS (
+    UPDATE crewlog.crews SET removed = true WHERE name = $1 AND NOT removed RETURNING name
+), unset AS (
+    DELETE FROM crewlog.default_crew WHERE name = $1
+)
+SELECT count(*) AS versions FROM gone
+
+-- name: default_crew
+SELECT name FROM crewlog.default_crew
+
+-- name: set_default_crew
+INSERT INTO crewlog.default_crew (name) VALUES ($1)
+ON CONFLICT (one) DO UPDATE SET name = excluded.name
+
+-- name: unset_default_crew
+DELETE FROM crewlog.default_crew
 
 -- name: lock_registered
 -- One lock for all names: what is registered together overlaps in any order, and it is rare.

@@ -1,0 +1,108 @@
+"""Inputs at work: what a model and its tools are given, and how it is put."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from activity_kit import Log, crew
+
+from crewlog.definition.context import Input
+from crewlog.ids import LogName
+from crewlog.state.context import Given, GivenPart
+from crewlog.state.hashing import hash_json
+from crewlog.testing.scripted import recorded_prompts, scripted
+
+
+def made(*inputs: Any, script: Any = None, **more: Any) -> Any:
+    script = script or {"agents": {"backend": [{"text": "done"}]}}
+    return crew(scripted(script), backend={"inputs": [*inputs], **more})
+
+
+async def block(model_call: Any, definition: Any, *given: Given, log: Log | None = None) -> str:
+    log = log or Log()
+    log.says("go")
+    await model_call(definition, log, inputs=given)
+    messages = recorded_prompts(definition.model)[-1].messages
+    return str(messages[-1]["content"]) if len(messages) == 3 else ""
+
+
+async def test_values_are_put_as_people_would_and_only_there(model_call: Any, store: Any) -> None:
+    found = [{"node": "mail", "why": "it sends", "for": "x"}, {"node": "y", "why": "z", "for": "q"}]
+    large = {"type": "ai", "content": "what was written " * 30, "name": "writer"}
+    await store.put_bodies({hash_json(large): large})
+    definition = made(
+        {"from": "writer.found", "where": {"for": "x"}, "as": "Nodes"},
+        "flag:ready",
+        "writer.text",
+        "input",
+    )
+    text = await block(
+        model_call,
+        definition,
+        Given(source="flag:ready", value=True),
+        Given(source="writer.text", body=hash_json(large)),
+        Given(source="writer.found", value=found),
+    )
+    assert text == (
+        "What you are given:\n\nNodes:\n- node: mail; why: it sends\n\nflag:ready:\ntrue\n\n"
+        f"writer.text:\n{large['content']}"
+    )
+
+
+async def test_what_is_not_declared_or_not_for_the_agent_is_not_shown(model_call: Any) -> None:
+    definition = made("writer.a", "writer.b", "writer.c")
+    group = (LogName("group:secret"),)
+    text = await block(
+        model_call,
+        definition,
+        Given(source="writer.a", value="secret", logs=group),
+        Given(
+            source="writer.b",
+            parts=(
+                GivenPart(value="mine", logs=(LogName("readers:backend"),)),
+                GivenPart(value="secret", logs=(LogName("readers:writer"),)),
+            ),
+        ),
+        Given(source="writer.undeclared", value="secret"),
+    )
+    assert text == "What you are given:\n\nwriter.b:\n- mine"
+
+
+async def test_without_inputs_prompts_are_as_ever(model_call: Any) -> None:
+    assert await block(model_call, made()) == ""
+    nothing = made({"from": "writer.found", "where": {"for": "x"}})
+    given = Given(source="writer.found", value=[{"for": "y"}])
+    assert await block(model_call, nothing, given) == ""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "item", "taken"),
+    [
+        ({"for": "x"}, {"for": "x", "n": 1}, True),
+        ({"for": ["x", "y"]}, {"for": "y"}, True),
+        ({"n": 1}, {"n": True}, False),
+        ({"n": None}, {}, False),
+        ({"for": "x"}, "x", False),
+        ({}, "x", True),
+    ],
+)
+def test_which_items_are_asked_for(wanted: Any, item: Any, taken: bool) -> None:
+    assert Input.model_validate({"from": "a.b", "where": wanted}).takes(item) is taken
+
+
+async def test_a_tool_sees_its_agents_inputs(tool_call: Any) -> None:
+    tools = {"asks": {"run": "crew_tools:asks", "effects": "read"}}
+    definition = made({"from": "writer.found", "as": "Nodes"}, "writer.other", tools=None)
+    definition = definition.model_copy(
+        update={"tools": {**definition.tools, **crew(tools=tools).tools}}
+    )
+    given = (Given(source="writer.found", value=[1, 2]),)
+    result = await tool_call("asks", {"name": "Nodes"}, crew=definition, inputs=given)
+    assert result.body["content"] == "[1, 2]"
+    result = await tool_call("asks", {"name": "writer.found"}, crew=definition, inputs=given)
+    assert result.body["content"] == "[1, 2]"
+    result = await tool_call("asks", {"name": "writer.other"}, crew=definition, inputs=given)
+    assert result.body["content"] == "null"
+    result = await tool_call("asks", {"name": "writer.more"}, crew=definition, inputs=given)
+    assert "declares no input 'writer.more'" in result.body["content"]
