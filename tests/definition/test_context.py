@@ -75,6 +75,16 @@ def test_what_is_shared_by_name_can_be_given() -> None:
     assert crew(a={"outputs": ["x"]}, **given)
 
 
+def test_who_works_for_another_shares_with_nobody_else() -> None:
+    boss = {"reads": ["public", "group:g"], "writes": ["group:g"], "outputs": ["x"]}
+    child = {**boss, "parent": "a"}
+    assert crew(a=boss, b=child)
+    assert crew(a=boss, b={**child, "shares": ["readers:a"]})
+    assert crew(a={**boss, "shares": ["public"]}, b={**child, "shares": ["public"]})
+    with pytest.raises(InvalidDefinition, match="shares its outputs with 'public'"):
+        crew(a=boss, b={**child, "shares": ["public"]})
+
+
 def test_a_summary_of_a_window_that_leaves_nothing_out_is_a_warning() -> None:
     (warned,) = [w for w in warnings(crew({"summary": "extract"})) if "window" in w.message]
     assert "leaves nothing out" in warned.message

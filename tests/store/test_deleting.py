@@ -188,6 +188,18 @@ async def test_what_may_be_on_its_way_waits(store: Store, run: RunId) -> None:
         await store.get_bodies([one])
 
 
+async def test_a_body_that_is_claimed_for_a_run_goes_with_it(store: Store, run: RunId) -> None:
+    body = {"summary": f"{run} in short"}
+    hash_ = hash_json(body)
+    await talk(store, run, f"{run} one")
+    await store.put_bodies({hash_: body})
+    assert await store.claim(f"{run}/summary:{hash_}/0/0", hash_) == hash_
+    await store.delete([run], NOW, grace=0)
+    assert await store.claimed(f"{run}/summary:{hash_}/0/0") is None
+    with pytest.raises(StoreIncomplete):
+        await store.get_bodies([hash_])
+
+
 async def test_claims_of_runs_with_alike_names(store: Store, run: RunId) -> None:
     await talk(store, run)
     keys = [f"{run}/b/a#1/1/1", f"{run}0/a#1/1/1", f"{run}-b/a#1/1/1"]

@@ -55,6 +55,13 @@ def _logs(audiences: Audiences, name: str, parent: str, path: Path) -> Iterator[
             which = listed([repr(log) for log in more])
             say = f"agent {name!r} {way}s {which}, which {parent!r}, whom it works for, does not"
             yield Finding(path, say, f"Take it from {name!r}, or let {parent!r} {way} it too.")
+    theirs = (*audiences.writes(parent), *audiences.shares(parent))
+    shared = [x for x in audiences.shares(name) if x not in theirs and not x.startswith(READERS)]
+    if shared and shared != [x for x in audiences.writes(name) if x in shared]:
+        which = listed([repr(log) for log in shared])
+        say = f"agent {name!r} shares its outputs with {which}, which {parent!r}, whom it works for"
+        remedy = f"Take it from its 'shares', or let {parent!r} write to it or share with it."
+        yield Finding(path, f"{say}, does not", remedy)
 
 
 def _scopes(definition: CrewDefinition, name: str, parent: str) -> Iterator[Finding]:
