@@ -47,6 +47,8 @@ from crewlog.wire import ArtifactResult
 
 STATES_KEPT = 16
 """Contents of one log that are remembered: calls of agents that work side by side see others."""
+LOGS_KEPT = 256
+"""Logs of which contents are remembered."""
 BYTES_KEPT = 64 * 1024 * 1024
 """What the remembered artifacts may have in all, each counted once."""
 BODIES_KEPT = 256
@@ -140,8 +142,11 @@ class Artifacts:
         states = self._known.setdefault((run, log), [])
         states.append(folded)
         del states[:-STATES_KEPT]
+        # What contents share is not known: of a large one, fewer are kept.
+        while len(states) > 2 and sum(each.content.size for each in states) > BYTES_KEPT:
+            del states[0]
         self._known.move_to_end((run, log))
-        while len(self._known) > 1 and self.weight > BYTES_KEPT:
+        while len(self._known) > 1 and (len(self._known) > LOGS_KEPT or self.weight > BYTES_KEPT):
             self._known.popitem(last=False)
 
     @property

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from activity_kit import crew
 from langchain_core.messages import AIMessage, ToolMessage
+from temporalio.exceptions import ApplicationError
 
 from crewlog.activities.artifacts import (
     NoOperations,
@@ -21,7 +23,7 @@ from crewlog.ids import AgentName, CallKey, ContentHash, RunId, StepId, ToolName
 from crewlog.operations import add, artifact_update, expect, merge, remove, replace
 from crewlog.state.artifacts import LARGEST_CALL, MOST, after, begin, body_of
 from crewlog.state.calls import CallTool, View
-from crewlog.state.hashing import log_root
+from crewlog.state.hashing import hash_json, log_root
 from crewlog.tool_call import ToolCall, calling
 
 CREW = load_data(
@@ -161,3 +163,28 @@ def test_a_tool_sees_a_copy_of_what_its_agent_sees(tmp_path: Any) -> None:
     assert command.update["flags"] == {"ok": True}  # type: ignore[index]
     with pytest.raises(UsageError):
         artifact_update()
+
+
+SUM = {"a": 1, "b": 2}
+
+
+async def test_a_view_with_an_artifact_that_may_not_be_seen_is_refused(tool_call: Any) -> None:
+    hidden = crew(artifacts={"doc": {"readers": ["writer"]}})
+    view = View.model_validate({"heads": {"artifact:doc": hash_json("head")}})
+    with pytest.raises(ApplicationError, match="may not see the artifact 'doc'") as caught:
+        await tool_call("add", SUM, crew=hidden, view=view)
+    assert caught.value.type == "LogRefused"
+    with pytest.raises(ApplicationError, match="there is no artifact 'doc'"):
+        await tool_call("add", SUM, view=view)
+    assert (await tool_call("add", SUM, crew=hidden)).ok
+
+
+@pytest.mark.parametrize("other", ["private:writer", "artifact:hidden"])
+async def test_a_head_of_another_log_is_no_artifact(tool_call: Any, log: Any, other: str) -> None:
+    log.says("a secret", other)
+    batch = log.batch()
+    seen = crew(artifacts={"doc": {}, "hidden": {"readers": []}})
+    view = View.model_validate({"heads": {"artifact:doc": log.heads[other]}})
+    with pytest.raises(ApplicationError, match=f"is one of '{other}'") as caught:
+        await tool_call("add", SUM, crew=seen, view=view, batch=batch)
+    assert caught.value.type == "LogRefused"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -393,3 +395,27 @@ def test_an_agent_that_leaves_is_named_no_more() -> None:
     assert reply.among == ("general",)
     with pytest.raises(InvalidDefinition, match="'general', which is no agent"):
         apply_operations(left, [RemoveAgent(name="general")])
+
+
+def test_packages_bring_decisions_and_a_broken_one_harms_nobody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "triage_kit.py").write_text(
+        "import crewlog\n\n\n@crewlog.decision('urgency')\nclass Urgency(crewlog.Decision):\n"
+        "    '''How urgent it is.'''\n\n    urgent: bool\n"
+    )
+    (tmp_path / "empty_kit.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    brought = [
+        EntryPoint(name, value, decisions.GROUP)
+        for name, value in [("u", "triage_kit"), ("lost", "no_such_kit"), ("none", "empty_kit")]
+    ]
+    monkeypatch.setattr(decisions, "entry_points", lambda **_: brought)
+    for table in ("_registered", "_broken"):
+        monkeypatch.setattr(decisions, table, {**getattr(decisions, table)})
+    monkeypatch.setattr(decisions, "_loaded", set())
+    assert form("urgency").read('{"urgent": "yes"}').value == {"urgent": True}
+    assert {"route", "urgency", "lost"} <= decisions.decisions().keys()
+    for name, why in (("lost", "importing it fails"), ("none", "makes no decision")):
+        (found,) = [each for each in all_findings(crew(name)) if "decision" in each.path]
+        assert why in found.message

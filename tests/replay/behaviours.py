@@ -527,3 +527,36 @@ async def replies(site: Site) -> Run:
     await run.respond(await _asked(run), "retry", by="ana", id="again")
     await run.result(LIMIT)
     return run
+
+
+@behaviour
+async def artifacts(site: Site) -> Run:
+    """Operations that are held, left out, settled by the next reply and refused; and notes."""
+    new = {"op": "add", "path": "/a", "value": {}}
+    inner = {"op": "add", "path": "/a/b", "value": 1}
+    none = {"op": "remove", "path": "/none"}
+    batch = calls(
+        ("change", {"operations": [new], "after": "g"}),
+        ("change", {"operations": [inner, none]}),
+        ("note", {"text": "look again"}),
+    )
+    again = calls(("change", {"operations": [{"op": "merge", "path": "/a", "value": {"c": 2}}]}))
+    crew = site.crew(
+        {"a": [batch, *[again] * 6, {"text": "A"}], "b": [again, {"text": "B"}]},
+        rules={"a": {"scratch": {"most": 3}}},
+        tools={"change": {"run": "building:change", "effects": "read", "heartbeat": 1}},
+        artifacts={"doc": {"writers": ["a"], "schema": {"required": ["a"]}}},
+        limits={"events": 50},
+    )
+    run = await _start(site, "artifacts", crew)
+
+    async def held() -> bool:
+        kinds = [item.entry["kind"] for item in (await run.journal()).entries]
+        return kinds.count("CallHeld") == 2
+
+    async with asyncio.timeout(LIMIT):
+        while not await held():  # noqa: ASYNC110 - a query tells
+            await asyncio.sleep(0.05)
+    site.open_gate(run, "g")
+    await run.result(LIMIT)
+    return run

@@ -173,7 +173,7 @@ async def _content(
     store: Store, state: CrewState, name: str, defined: _Defined, tails: _Tails
 ) -> Content:
     log = artifact_log(name)
-    initial = defined[name].initial if name in defined else {}
+    initial: Json = defined[name].initial if name in defined else {}
     at = state.messages.get(log)
     if at is None:
         return begin(initial)

@@ -165,10 +165,12 @@ class Maps:
         mapped = self._mapped(visit_of(step))
         agent = mapped.agent(number) if mapped is not None else None
         if agent is None:
-            self._run.record(j.StepStarted, step=step, agent=node.agent)
+            none = self._run.asks_none(node.agent)
+            self._run.record(j.StepStarted, step=step, agent=node.agent, **none)
             return
         why = self._cannot(agent, node)
-        self._run.record(j.StepStarted, step=step, agent=None if why else agent)
+        who = None if why else agent
+        self._run.record(j.StepStarted, step=step, agent=who, **self._run.asks_none(who))
         if why:
             await self._complete(step, because=why, skipped=True)
 

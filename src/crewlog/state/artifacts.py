@@ -42,6 +42,8 @@ KEPT = 100
 TOLD = 5
 """How many of those of one call are told with their reasons."""
 
+_SHOWN = 200
+"""Characters of a path that a content tells of."""
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 
@@ -126,7 +128,7 @@ def after(content: Content, body: Mapping[str, Json]) -> Content:
             if size + changed.grown > LARGEST and changed.grown > 0:
                 raise NotApplied(f"the artifact would have more than {LARGEST:,} bytes")
         except NotApplied as why:
-            missed.append(LeftOut(id_, number, op, path, str(why)))
+            missed.append(LeftOut(id_, number, op, path[:_SHOWN], str(why)))
             failed = failed or (brief(path, 100) or "the whole" if op == "test" else "")
             continue
         value, size, applied = changed.value, size + changed.grown, applied + 1
