@@ -63,7 +63,7 @@ async def test_the_words_of_an_answer_are_kept_where_nobody_waited_for_it(crews:
     assert (last.turn, last.text) == (3, "Paid again.")
 
 
-@covers("C61", "C68")
+@covers("C61", "C65", "C68", "C72")
 async def test_a_session_of_several_turns(crews: Site) -> None:
     run = await crews.start(hub(crews), "my bill")
     await rests(run, 1)
@@ -84,6 +84,7 @@ async def test_a_session_of_several_turns(crews: Site) -> None:
     assert (await run.result(LIMIT)).status == "stopped"
 
 
+@covers("C67", "C69")
 async def test_whatever_the_router_says_the_user_gets_an_answer(crews: Site) -> None:
     run = await crews.start(hub(crews), "")
     await rests(run, 0)

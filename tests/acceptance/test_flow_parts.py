@@ -161,3 +161,48 @@ async def test_the_state_has_all_of_a_run_in_one_place(crews: Site) -> None:
     told = next(p for p in crews.prompted(run) if p["agent"] == "b")
     assert [m["type"] for m in told["messages"]] == ["system", "human"]
     assert "A" not in told["messages"][1]["content"]
+
+
+@covers("C89")
+async def test_each_agent_has_its_prompt_tools_and_model(crews: Site) -> None:
+    small = crews.script({"b": [calls(("echo", {"text": "x"})), {"text": "B of the other model"}]})
+    crew = crews.crew(
+        {"a": [{"text": "A"}], "b": []},
+        rules={
+            "a": {"prompt": "You find.", "tools": [], "model_settings": {"temperature": 0}},
+            "b": {"prompt": "You build.", "tools": ["echo"], "model": small},
+        },
+        tools={"echo": tool("echo"), "gate": tool("gate")},
+        flow=["a", "b"],
+    )
+    run, result = await crews.finish(crew)
+    assert {agent: found["text"] for agent, found in result.outputs.items()} == {
+        "a": "A",
+        "b": "B of the other model",
+    }
+    first, second, _ = crews.prompted(run)
+    assert (first["agent"], first["tools"], second["tools"]) == ("a", [], ["echo"])
+    assert first["file"] != second["file"] == small.removeprefix("scripted:")
+    assert [p["messages"][0]["content"] for p in (first, second)] == ["You find.", "You build."]
+
+
+@covers("C70")
+async def test_the_answer_is_that_of_the_agent_with_priority(crews: Site) -> None:
+    crew = crews.crew(
+        {
+            "expert": [
+                {"when": "bill", "text": "It is paid."},
+                {"when": ".", "fail": "refused", "times": 99, "text": "never"},
+            ],
+            "clerk": [{"when": ".", "text": "Anything else?"}],
+        },
+        rules={"expert": {"on_error": "continue"}},
+        flow=["expert", "clerk"],
+        conversation={"respond": ["expert", "clerk"]},
+    )
+    run = await crews.start(crew, "")
+    reply = await run.send("my bill", timeout=LIMIT)
+    assert (reply.agent, reply.text) == ("expert", "It is paid.")
+    reply = await run.send("hello", timeout=LIMIT)
+    assert (reply.agent, reply.text) == ("clerk", "Anything else?")
+    await run.stop()

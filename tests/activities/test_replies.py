@@ -15,6 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMRe
 from pydantic import BaseModel
 from temporalio.exceptions import ApplicationError
 
+from covers import covers
 from crewlog.activities.models import register
 from crewlog.activities.render import Transcript
 from crewlog.ids import AgentName, ContentHash
@@ -144,6 +145,7 @@ class Raw:
         return self.reply
 
 
+@covers("C75")
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.parametrize("name", FORMS)
 async def test_any_form_of_a_reply_is_read(model_call, log, name, streams):
