@@ -217,7 +217,7 @@ class Hydrator:
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
-        merged = await self._hydrated(run, agent, view, batch, bodies, step, barred)
+        _, merged = await self._hydrated(run, agent, view, batch, bodies, step, barred)
         return merged.complete() if complete else merged.messages()
 
     async def windowed(
@@ -234,10 +234,10 @@ class Hydrator:
         What it leaves out is told with it: summaries are made of that, and take their time.
         """
         run, step = task.run, task.step
-        merged = await self._hydrated(run, task.agent, view, task.batch, None, step, barred)
+        known, merged = await self._hydrated(run, task.agent, view, task.batch, None, step, barred)
         logs = {log: Log(at.chain, at.length) for log, at in merged.taken.items()}
-        messages = self._remembered(run).messages
-        return cut(merged, logs, messages, window, step, script=task.agent if script else "")
+        # Not what is remembered of the run now: that may have been forgotten meanwhile.
+        return cut(merged, logs, known.messages, window, step, script=task.agent if script else "")
 
     async def _hydrated(
         self,
@@ -248,8 +248,11 @@ class Hydrator:
         bodies: Mapping[ContentHash, Json] | None,
         step: StepId | None,
         barred: Collection[LogName],
-    ) -> _Merged:
-        """The transcript of a view. Until its caller awaits something it is that of the view."""
+    ) -> tuple[_Run, _Merged]:
+        """The transcript of a view, and what it is made of.
+
+        Until its caller awaits something it is that of the view.
+        """
         step = step if step is not None and item_of(step) else None
         known = self._remembered(run)
         self._learn(known, batch)
@@ -266,7 +269,7 @@ class Hydrator:
         else:
             known.of_items.put(step, merged)
         self._count(known)
-        return merged
+        return known, merged
 
     async def chains(
         self, run: RunId, view: View, batch: Batch, *, barred: Collection[LogName] = ()

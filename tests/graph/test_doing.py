@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.errors import InvalidDefinition
+from crewlog.graph.dry_run import dry_run
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
 from crewlog.state.calls import OutputValue
@@ -43,6 +44,7 @@ async def test_no_model_is_asked_and_the_results_make_the_final_message() -> Non
         ("lint", {"path": "src"}),
     ]
     assert said["content"] == "test: 2 failed\n\nlint: clean"
+    assert [e.get("composed") for e in sim.facts("StepStarted")] == [True, None]
     usage = sim.state.usage[AgentName("a")]
     assert (usage.calls, usage.tool_calls) == (0, 2)
 
@@ -103,3 +105,8 @@ def test_what_cannot_be_is_said_with_a_remedy(agent: dict[str, Any], say: str) -
     with pytest.raises(InvalidDefinition) as raised:
         plan_of(["a", "b"], {"a": agent}, tools=TOOLS)
     assert any(say in fault.message for fault in raised.value.diagnostics)
+
+
+async def test_a_dry_run_calls_nothing_and_comes_to_its_end() -> None:
+    found = await dry_run(doing("test", "lint"))
+    assert (found.end, [step.node for step in found.steps]) == ("completed", ["a", "b"])

@@ -67,7 +67,7 @@ def show_report(screen: Screen, found: Report) -> None:
     _part(screen, "results", _results(found))
     _part(screen, "artifacts", _artifacts(found))
     _part(screen, "errors", _errors(found))
-    _part(screen, "still open", [[("? ", "yellow"), plain(each)] for each in found.open])
+    _part(screen, "still open", [[("?", "yellow"), plain(each)] for each in found.open])
 
 
 def _part(screen: Screen, title: str, rows: Iterable[list[Part]]) -> None:
@@ -140,7 +140,7 @@ def _items(plan: PlanReport) -> list[Json]:
 
 def _glyph(fate: str) -> Part:
     glyph, style = _FATES.get(fate, ("◌", "yellow"))
-    return (f"{glyph} ", style)
+    return (glyph, style)
 
 
 def _steps(found: Report) -> Iterator[list[Part]]:
@@ -170,7 +170,7 @@ def _decisions(found: Report) -> Iterator[list[Part]]:
         glyph, style = _KINDS[each.kind]
         yield [
             (clock(each.at - found.started), "dim"),
-            (f"{glyph} ", style),
+            (glyph, style),
             (plain(each.who), "cyan"),
             plain(_decided(each)),
         ]
@@ -219,7 +219,7 @@ def _artifacts(found: Report) -> Iterator[list[Part]]:
 def _errors(found: Report) -> Iterator[list[Part]]:
     for each in found.errors:
         yield [
-            ("✗ ", "red"),
+            ("✗", "red"),
             (plain(each.step or "run"), "bold"),
             (plain(each.type), "dim"),
             plain(brief(each.error, _CELL)),

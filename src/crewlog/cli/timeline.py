@@ -222,7 +222,8 @@ class Timeline:
             case j.StepStarted():
                 self.steps += 1
                 node = node_of(entry.step)
-                self.running[entry.step] = Running(entry.at, {0: "thinking"})
+                doing = "at work" if entry.composed else "thinking"
+                self.running[entry.step] = Running(entry.at, {0: doing})
                 self.waiting.pop(node, None)
                 if entry.agent is None:
                     return []
@@ -231,7 +232,7 @@ class Timeline:
                 item = f" about item {item_of(entry.step)}" if item_of(entry.step) else ""
                 if item and self._named.get(visit_of(entry.step)):
                     item += f" ({entry.agent})"
-                return self._row(entry, node, "●", f"thinking{item}{again}", "cyan")
+                return self._row(entry, node, "●", f"{doing}{item}{again}", "cyan")
             case j.StepMapped():
                 text = f"has a step for each of {entry.of} items of {entry.agent}.{entry.key}"
                 self._named[entry.step] = bool(entry.agents)

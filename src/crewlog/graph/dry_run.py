@@ -67,7 +67,10 @@ class _Drill:
     engine: Engine
 
     def __init__(self, plan: GraphPlan, flags: Mapping[str, Json], outputs: Outputs) -> None:
-        self.plan = plan.model_copy(update={"conversation": None})  # one turn of it
+        # One turn of a conversation; and the turns of agents that ask no model are over at once, as
+        # those of all others: nothing is called.
+        idle = {name: rules.model_copy(update={"does": ()}) for name, rules in plan.agents.items()}
+        self.plan = plan.model_copy(update={"conversation": None, "agents": idle})
         self.flags = flags
         self.outputs = outputs
         self._answered: set[tuple[NodeName | None, str]] = set()

@@ -319,7 +319,7 @@ class Engine(RunFacts):
             self.record(j.StepStarted, step=step)
             self._ask_people(step, node.ask)
         else:
-            self.record(j.StepStarted, step=step, agent=node.agent)
+            self.record(j.StepStarted, step=step, agent=node.agent, **self.asks_none(node.agent))
 
     def _ask_people(self, step: StepId, asks: Ask) -> None:
         self.ask(

@@ -282,6 +282,11 @@ class RunFacts:
         """The rules of an agent, in a step: one whose node is gone keeps those that it had."""
         return self.plan.agents[agent] if step is None else self.plan.rules_at(step, agent)
 
+    def asks_none(self, agent: AgentName | None) -> dict[str, bool]:
+        """What a step's beginning says of an agent that asks no model."""
+        rules = self.plan.agents.get(agent) if agent is not None else None
+        return {"composed": True} if rules is not None and rules.does else {}
+
     def tools_of(self, agent: AgentName, step: StepId | None = None) -> tuple[ToolName, ...]:
         """The tools that an agent may call now, in a step."""
         rules = self.rules_of(agent, step)

@@ -70,7 +70,9 @@ class Maps:
         count, fault = self._count(name)
         if fault:
             said = f"{step} has a step for each item of {name}, {fault}."
-            await self._refuse(entry, node, said, f"{name} is no list", free=node.when is None)
+            await self._refuse(
+                entry, node, said, f"there is no list {name}", free=node.when is None
+            )
             return
         if count == 0:
             await self._complete(step, because=f"{name} is empty", skipped=True)
@@ -163,10 +165,12 @@ class Maps:
         mapped = self._mapped(visit_of(step))
         agent = mapped.agent(number) if mapped is not None else None
         if agent is None:
-            self._run.record(j.StepStarted, step=step, agent=node.agent)
+            none = self._run.asks_none(node.agent)
+            self._run.record(j.StepStarted, step=step, agent=node.agent, **none)
             return
         why = self._cannot(agent, node)
-        self._run.record(j.StepStarted, step=step, agent=None if why else agent)
+        who = None if why else agent
+        self._run.record(j.StepStarted, step=step, agent=who, **self._run.asks_none(who))
         if why:
             await self._complete(step, because=why, skipped=True)
 

@@ -284,6 +284,8 @@ class StepStarted(Fact):
     step: StepId
     agent: AgentName | None = None
     """The agent whose turn it is; none for decisions and questions."""
+    composed: bool = False
+    """Whether that agent asks no model."""
 
 
 class StepMapped(Fact):

@@ -1,0 +1,5 @@
+"""The core of a small shop."""
+
+from shop.cart import Cart
+
+__all__ = ["Cart"]
