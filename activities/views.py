@@ -32,7 +32,7 @@ from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, is_artif
 from crewlog.model import Json
 from crewlog.state.calls import StepCall, View
 from crewlog.state.journal import Batch
-from crewlog.state.logs import heads_before, links_of, message_of, source_of
+from crewlog.state.logs import heads_before, links_of, said_in, source_of
 from crewlog.state.messages import message_from_json
 from crewlog.store.missing import rows_missing
 from crewlog.store.protocol import Store
@@ -217,7 +217,7 @@ class Hydrator:
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
-        merged = await self._hydrated(run, agent, view, batch, bodies, step, barred)
+        _, merged = await self._hydrated(run, agent, view, batch, bodies, step, barred)
         return merged.complete() if complete else merged.messages()
 
     async def windowed(
@@ -234,10 +234,10 @@ class Hydrator:
         What it leaves out is told with it: summaries are made of that, and take their time.
         """
         run, step = task.run, task.step
-        merged = await self._hydrated(run, task.agent, view, task.batch, None, step, barred)
+        known, merged = await self._hydrated(run, task.agent, view, task.batch, None, step, barred)
         logs = {log: Log(at.chain, at.length) for log, at in merged.taken.items()}
-        messages = self._remembered(run).messages
-        return cut(merged, logs, messages, window, step, script=task.agent if script else "")
+        # Not what is remembered of the run now: that may have been forgotten meanwhile.
+        return cut(merged, logs, known.messages, window, step, script=task.agent if script else "")
 
     async def _hydrated(
         self,
@@ -248,8 +248,11 @@ class Hydrator:
         bodies: Mapping[ContentHash, Json] | None,
         step: StepId | None,
         barred: Collection[LogName],
-    ) -> _Merged:
-        """The transcript of a view. Until its caller awaits something it is that of the view."""
+    ) -> tuple[_Run, _Merged]:
+        """The transcript of a view, and what it is made of.
+
+        Until its caller awaits something it is that of the view.
+        """
         step = step if step is not None and item_of(step) else None
         known = self._remembered(run)
         self._learn(known, batch)
@@ -266,7 +269,7 @@ class Hydrator:
         else:
             known.of_items.put(step, merged)
         self._count(known)
-        return merged
+        return known, merged
 
     async def chains(
         self, run: RunId, view: View, batch: Batch, *, barred: Collection[LogName] = ()
@@ -413,6 +416,6 @@ def _characters(message: BaseMessage) -> int:
 
 def _inline(batch: Batch) -> Iterator[tuple[ContentHash, Json]]:
     for entry in batch.entries:
-        ref = message_of(entry)
+        ref = said_in(entry)
         if "inline" in ref and not any(map(is_artifact, ref["logs"])):
             yield ref["body"], ref["inline"]

@@ -14,10 +14,12 @@ from temporalio.testing import ActivityEnvironment
 from crewlog.activities.crew import CrewActivities
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.windows import CHUNK
+from crewlog.definition.context import Window
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ModelUnavailable
 from crewlog.ids import AgentName, StepId
 from crewlog.state.calls import CallModel, ModelResult
+from crewlog.state.journal import Batch
 from crewlog.store.memory import InMemoryStore
 
 WINDOW = {"last": 2, "summary": "minutes:m"}
@@ -193,6 +195,28 @@ async def test_one_who_comes_late_has_all_of_it_summed_up_by_one_call(stage: Sta
     assert (found.usage.calls, len(stage.minutes.asked)) == (2, 1)
     assert len(stage.minutes.asked[0]) < 12_000
     assert "- [people] 1 was said" in stage.minutes.asked[0]
+
+
+async def test_a_run_that_is_forgotten_while_it_is_read_is_summed_up_all_the_same(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.say(2 + CHUNK)
+    await stage.call()
+    worker = stage.new_worker()
+    hydrator = worker._models._hydrator  # pyright: ignore[reportPrivateUsage]
+    read = stage.store.read_log
+
+    async def forgets(*args: Any) -> Any:
+        hydrator._runs.clear()  # pyright: ignore[reportPrivateUsage]
+        return await read(*args)
+
+    monkeypatch.setattr(stage.store, "read_log", forgets)
+    stage.crew = stage.crew.model_copy(update={"window": Window(last=2, summary="extract")})
+    stage.batch = Batch.EMPTY
+    found = await stage.call("writer", worker=worker)
+    assert found.window is not None
+    assert found.window.left_out == CHUNK
+    assert "- [people] 1 was said" in stage.minutes.shown[-1][1].text
 
 
 async def test_summaries_go_with_their_run(stage: Stage) -> None:
