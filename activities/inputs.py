@@ -26,7 +26,7 @@ from crewlog.model import Json
 from crewlog.state.calls import StepCall
 from crewlog.state.context import Given
 from crewlog.state.journal import Batch
-from crewlog.state.logs import message_of
+from crewlog.state.logs import said_in
 from crewlog.state.messages import is_message, message_from_json
 from crewlog.store.protocol import Store
 
@@ -94,7 +94,7 @@ class Inputs:
         wanted = dict.fromkeys(hashes)
         found = {hash_: body for hash_ in wanted if (body := self._bodies.get(hash_)) is not None}
         for entry in batch.entries:  # where the store was away, and may not have it yet
-            ref = message_of(entry)
+            ref = said_in(entry)
             for said in (entry, ref):
                 hash_ = ContentHash(str(said.get("body")))
                 if hash_ in wanted and "inline" in said:

@@ -32,7 +32,7 @@ from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, is_artif
 from crewlog.model import Json
 from crewlog.state.calls import StepCall, View
 from crewlog.state.journal import Batch
-from crewlog.state.logs import heads_before, links_of, message_of, source_of
+from crewlog.state.logs import heads_before, links_of, said_in, source_of
 from crewlog.state.messages import message_from_json
 from crewlog.store.missing import rows_missing
 from crewlog.store.protocol import Store
@@ -416,6 +416,6 @@ def _characters(message: BaseMessage) -> int:
 
 def _inline(batch: Batch) -> Iterator[tuple[ContentHash, Json]]:
     for entry in batch.entries:
-        ref = message_of(entry)
+        ref = said_in(entry)
         if "inline" in ref and not any(map(is_artifact, ref["logs"])):
             yield ref["body"], ref["inline"]

@@ -103,6 +103,7 @@ async def test_whatever_the_router_says_the_user_gets_an_answer(crews: Site) -> 
     assert (reply.text, (await run.state()).error) == ("Paid.", "")
 
 
+@covers("C71")
 async def test_an_unknown_name_goes_to_the_fallback(crews: Site) -> None:
     crew = hub(crews, route={"to": ["technician"], "else": "billing"})
     run = await crews.start(crew, "the weather")
@@ -114,11 +115,22 @@ async def test_an_unknown_name_goes_to_the_fallback(crews: Site) -> None:
     assert refused.goes == "billing"
 
 
+@covers("C70")
+async def test_the_answer_is_of_the_agent_that_is_to_respond(crews: Site) -> None:
+    agents = {name: [{"when": ".", "text": f"I am {name}."}] for name in ("one", "two")}
+    for respond, agent in (["one"], "one"), ([], "two"):
+        crew = crews.crew(agents, conversation={"respond": respond})
+        run = await crews.start(crew, "")
+        assert (await run.send("Who?", timeout=LIMIT)).text == f"I am {agent}."
+
+
 async def test_messages_during_a_turn_are_answered_in_order(crews: Site) -> None:
     slow = {"billing": [{"when": ".", "stall": 0.4, "text": "Paid."}]}
     run = await crews.start(hub(crews, agents=slow, conversation={"queue": 2}), "my bill")
     await run.wait_until(lambda view: bool(view.frontier), LIMIT)
-    asked = [asyncio.create_task(run.send(f"bill {n}", id=f"m{n}")) for n in (1, 2)]
+    asked = [asyncio.create_task(run.send("bill 1", id="m1"))]
+    await seen(run, lambda view: view.queued == 1)
+    asked.append(asyncio.create_task(run.send("bill 2", id="m2")))
     await seen(run, lambda view: view.queued == 2)
     with pytest.raises(ConversationBusy, match="2 messages wait"):
         await run.send("bill 3", timeout=LIMIT)
@@ -128,6 +140,10 @@ async def test_messages_during_a_turn_are_answered_in_order(crews: Site) -> None
     assert again == replies[1]
     began = await crews.entries(run, "TurnBegan")
     assert [each.said for each in began] == ["input", "m1", "m2"]
+    # What a message says that has waited is there for the first call of its turn.
+    history = await crews.temporal.get_workflow_handle(run.id).fetch_history()
+    begun = [each.activity_task_started_event_attributes for each in history.events]
+    assert max(each.attempt for each in begun) == 1
 
 
 async def test_a_session_over_many_executions_carries_no_more(crews: Site) -> None:
@@ -145,6 +161,7 @@ async def test_a_session_over_many_executions_carries_no_more(crews: Site) -> No
     assert sum(m["content"] == "Paid again." for m in last["messages"]) == 19
 
 
+@covers("C68")
 async def test_a_count_and_a_turn_hold_where_a_worker_is_killed(site: Site) -> None:
     queue = "talks"
     crew = hub(site, agents={"billing": [{"when": ".", "stall": 1.5, "text": "Paid."}]})
@@ -170,6 +187,12 @@ async def test_it_ends_in_silence_and_is_taken_up_again(crews: Site) -> None:
     reply = await run.send("the bill again", timeout=LIMIT)
     assert (reply.turn, reply.text) == (2, "Paid again.")
     assert (await run.result(LIMIT)).status == "completed"
+    run = await crews.start(hub(crews), "my bill")
+    await rests(run, 1)
+    await run.stop()
+    assert (await run.result(LIMIT)).status == "stopped"
+    await run.reopen()
+    assert (await run.send("the bill again", timeout=LIMIT)).turn == 2
 
 
 async def test_going_back_and_forking_a_session(crews: Site) -> None:
@@ -190,6 +213,7 @@ async def test_going_back_and_forking_a_session(crews: Site) -> None:
     assert not [text for text in said if "again" in text]
 
 
+@covers("C73")
 async def test_a_new_specialist_is_configuration_only(crews: Site) -> None:
     run = await crews.start(hub(crews), "the weather")
     await rests(run, 1)

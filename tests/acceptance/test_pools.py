@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -87,6 +88,35 @@ async def test_a_plan_goes_on_in_its_order_when_the_worker_is_killed(site: Site)
     (shown,) = [p for p in site.prompted(run) if (p["step"], p["call"]) == ("work#1.2", 1)]
     texts = [m["content"] for m in shown["messages"]]
     assert texts.count("[back] built") == 1
+
+
+@covers("C49")
+async def test_a_plan_that_a_model_replies_is_worked_on_as_it_says(crews: Site) -> None:
+    steps = [
+        {"id": "page", "agent": "web", "task": "the page", "after": ["api"]},
+        {"id": "api", "agent": "back", "task": "long " * 60},
+    ]
+    agents: dict[str, Any] = {
+        "planner": [{"text": json.dumps({"steps": steps, "rationale": "so"})}],
+        "web": [{"text": "W"}],
+        "back": [{"text": "B"}],
+    }
+    among = ["web", "back"]
+    crew = crews.crew(
+        agents,
+        rules={"planner": {"reply": {"decision": "plan", "among": among}}},
+        flow=[
+            "planner",
+            {"phase": "work", "for_each": "planner.steps", "by": "agent", "among": among},
+        ],
+    )
+    run, result = await crews.finish(crew)
+    assert result.status == "completed"
+    assert [(e.step, e.agent) for e in await started(crews, run)] == [
+        ("work#1.2", "back"), ("work#1.1", "web"),
+    ]  # fmt: skip
+    (shown,) = [p for p in crews.prompted(run) if p["agent"] == "web"]
+    assert "[back] B" in [m["content"] for m in shown["messages"]]
 
 
 async def test_a_plan_that_cannot_be_worked_on_is_told_and_can_be_corrected(crews: Site) -> None:

@@ -58,7 +58,7 @@ def fresh() -> str:
     return f"desk-{uuid4().hex[:6]}"
 
 
-@covers("C71")
+@covers("C61", "C74")
 def test_a_session_message_by_message(crewlog: Cli, desk: Path) -> None:
     run = fresh()
     first = crewlog("chat", str(desk), "my bill", "--id", run)

@@ -530,6 +530,26 @@ async def replies(site: Site) -> Run:
 
 
 @behaviour
+async def talks_over_executions(site: Site) -> Run:
+    """Turns, messages that wait for theirs, an answer by `ask`, and continuing as new between."""
+    bye = calls(("set_flag", {"flag": "bye", "value": True}))
+    agents = {"a": [{"when": "bye", "of": "people", **bye}, {"when": ".", "text": "A"}]}
+    crew = site.crew(
+        agents,
+        rules={"a": {"writes_flags": ["bye"]}},
+        conversation={"idle": "1h", "ends_on": ["bye"]},
+        limits={"events": 50},
+    )
+    run = await _start(site, "talks_over_executions", crew)
+    await run.wait_until(lambda view: view.waiting_for.startswith("the next"), LIMIT)
+    for number in range(3):
+        await asyncio.gather(*(run.send(f"{number}.{n}", id=f"m{number}{n}") for n in range(3)))
+    await run.message("bye")
+    await run.result(LIMIT)
+    return run
+
+
+@behaviour
 async def artifacts(site: Site) -> Run:
     """Operations that are held, left out, settled by the next reply and refused; and notes."""
     new = {"op": "add", "path": "/a", "value": {}}

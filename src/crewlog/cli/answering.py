@@ -94,7 +94,7 @@ async def answer_run(
                 client,
                 run_id,
                 after=sight.state.position,
-                manner=Manner(ask=screen.asks, leave=not wait),
+                manner=Manner(ask=screen.asks, leave=not wait, rests=not wait),
                 brought=Brought(assignment, lent),
             )
 

@@ -204,7 +204,7 @@ async def _rollback(
 def _manner(screen: Screen) -> Manner:
     from crewlog.cli.follow import Manner  # noqa: PLC0415
 
-    return Manner(ask=screen.asks, leave=True)
+    return Manner(ask=screen.asks, leave=True, rests=True)
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:

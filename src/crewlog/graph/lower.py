@@ -87,6 +87,8 @@ MERGED: dict[str, str] = {
     "agree": "must be the same",
 }
 """What becomes of the values that several steps set, by how they are merged."""
+TALKS = "each message begins the flow anew, and is answered at its end"
+"""The rule of a crew that is talked to."""
 ANY_WORDS = "any words"
 """What is said after the options of a question that takes words."""
 
@@ -133,6 +135,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
         rules=(
             *(rule for name, node in nodes.items() for rule in rules_of(name, node)),
             *_crew_rules(definition),
+            *([TALKS] if definition.conversation is not None else []),
         ),
         limits=definition.limits,
         conversation=definition.conversation,

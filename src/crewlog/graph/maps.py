@@ -70,7 +70,9 @@ class Maps:
         count, fault = self._count(name)
         if fault:
             said = f"{step} has a step for each item of {name}, {fault}."
-            await self._refuse(entry, node, said, f"{name} is no list", free=node.when is None)
+            await self._refuse(
+                entry, node, said, f"there is no list {name}", free=node.when is None
+            )
             return
         if count == 0:
             await self._complete(step, because=f"{name} is empty", skipped=True)

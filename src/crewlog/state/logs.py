@@ -116,3 +116,9 @@ def message_of(entry: Mapping[str, Json]) -> Mapping[str, Json]:
         return {}
     found: Mapping[str, Json] = entry.get("ref") or {}
     return found
+
+
+def said_in(entry: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The message that an entry has itself, also one that only waits to be added to logs."""
+    found: Mapping[str, Json] = entry.get("ref") or {}
+    return found

@@ -344,9 +344,10 @@ class CrewlogLocal:
                 lambda v: v.status in CLOSED or bool(v.waiting_for), timeout=timeout
             )
             if view.status not in CLOSED:
+                how = "answer with `respond`" if view.interrupts else "talk to it with `send`"
                 raise UsageError(
                     f"the run waits for people: {view.waiting_for}",
-                    remedy="Start it with `start`, and answer with `respond`.",
+                    remedy=f"Start it with `start`, and {how}.",
                     place=f"run {run.id!r}",
                 )
             return await self.finished(run, timeout=timeout)
