@@ -382,7 +382,7 @@ PLAIN_COLUMNS = {
     *("snapshots.run", "rulings.run", "tags.run", "tags.tag", "forks.source", "forks.fork"),
     *("forked.run", "shut.run", "shut.execution", "executions.run", "executions.execution"),
     *("claims.key", "claims.owner"),
-    *("crews.name", "crews.definition"),
+    *("crews.name", "crews.definition", "default_crew.name"),
     *("registered.kind", "registered.name", "registered.content"),
     *("reservations.quota", "reservations.call", "reservations.span"),
     *("quota_counts.quota", "quota_counts.span"),

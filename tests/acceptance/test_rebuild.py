@@ -55,7 +55,17 @@ TABLES = {
     "quota_counts": "quota",
 }
 NO_RUNS_TABLES = {
-    *("crews", "registered", "orphans", "forks", "forked", "lineage", "shut", "schema_migrations"),
+    *(
+        "crews",
+        "default_crew",
+        "registered",
+        "orphans",
+        "forks",
+        "forked",
+        "lineage",
+        "shut",
+        "schema_migrations",
+    ),
     *("memories", "reservations", "tool_approvals", "tool_proofs", "sealing", "executions"),
 }
 QUEUE = "rebuild"

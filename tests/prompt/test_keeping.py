@@ -44,11 +44,14 @@ OF_CREW: dict[str, Any] = {
     "interrupts": {"people": ["ana"], "approve_risk": "high", "expires": "2h"},
     "checkpoints": {"keep_last": 3},
     "window": {"last": 20, "summary": "extract"},
+    "conversation": {"idle": "1h", "respond": ["writer"], "apology": "Sorry."},
     "memory": {"read": {"public": ["editor"]}, "write": {}, "retention": "30d"},
     "approval": "required",
     "policy": {"mode": "signed", "principals": {"ada": {"key": KEY, "rights": ["grant"]}}},
 }
 OF_AGENT: dict[str, Any] = {
+    "does": [{"tool": "send", "args": {"to": "ana"}}],
+    "in_order": True,
     "prompt": "Write well.",
     "description": "Writes.",
     "model": "openai:z",
@@ -136,6 +139,23 @@ def test_a_field_of_the_crew_stands(key: str) -> None:
     )
     assert getattr(base, key) == getattr(CrewDefinition.from_json({**BARE, key: OF_CREW[key]}), key)
     assert getattr(changed(base), key) == getattr(base, key)
+
+
+def test_a_prompt_that_says_it_anew_is_heard() -> None:
+    talk = OF_CREW["conversation"]
+    base = crew_with(window=OF_CREW["window"], conversation=talk, artifacts=OF_CREW["artifacts"])
+    said = (
+        f"{PROMPT} Each agent sees the last 3 messages. A conversation ends after 5 minutes of "
+        "silence. The writer changes the artifact doc. The writer changes the artifact table."
+    )
+    found = changed(base, said)
+    assert found.window is not None
+    assert found.window.last == 3
+    assert found.conversation is not None
+    assert found.conversation.idle == 300
+    # Who may change what was there stays as it was: no prompt gives more.
+    assert found.artifacts["doc"] == base.artifacts["doc"]
+    assert found.artifacts["table"].writers == ("writer",)
 
 
 @pytest.mark.parametrize("key", sorted(set(AGENT) - {"prompt"}))

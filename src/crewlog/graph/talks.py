@@ -145,7 +145,9 @@ class Talks:
         said = {
             agent: text
             for agent, found in outputs.items()
-            if (text := found.get("text")) is not None and text.position > talk.began
+            if (text := found.get("text")) is not None
+            and text.position > talk.began
+            and text.value != ""  # it said nothing
         }
         rules = self._run.plan.conversation
         for name in rules.respond if rules is not None else ():

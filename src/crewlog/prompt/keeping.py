@@ -50,17 +50,20 @@ CREW: dict[str, How] = {
     "rules": "joined",
     "timezone": "kept",
     "logs": "joined",
-    "artifacts": "kept",
+    "artifacts": "joined",
     "merge": "joined",
     "limits": "stands",
     "interrupts": "joined",
     "checkpoints": "kept",
     "memory": "kept",
-    "window": "kept",
+    "conversation": "unless",
+    "window": "unless",
     "approval": "stands",
     "policy": "kept",
 }
 AGENT: dict[str, How] = {
+    "does": "unless",
+    "in_order": "unless",
     "prompt": "said",
     "description": "unless",
     "model": "unless",
@@ -142,15 +145,17 @@ def kept(
     found = fresh.model_copy(
         update={
             **{key: getattr(base, key) for key, how in CREW.items() if how == "kept"},
+            **{key: getattr(base, key) for key in _unless(fresh)},
             "agents": _agents(base, fresh, own=own),
             "flags": {**fresh.flags, **base.flags},
             "logs": _logs(base, fresh),
             "interrupts": asked(base.interrupts, fresh.interrupts),
             "tools": {name: _tool(name, base, tool) for name, tool in fresh.tools.items()},
             "memory": _memory(base, there),
-            "artifacts": _artifacts(base, there),
+            "artifacts": {**fresh.artifacts, **_artifacts(base, there)},
         }
     )
+    found = _answered(found)
     found = _with_tools(base, found) if own else found
     found = found.model_copy(
         update={
@@ -166,6 +171,20 @@ def kept(
     # Also those that nobody is left in: in a crew without groups, their logs are for everybody.
     empty: dict[str, tuple[str, ...]] = dict.fromkeys(base.groups, ())
     return found.model_copy(update={"groups": {**empty, **found.groups}})
+
+
+def _unless(fresh: CrewDefinition) -> Iterator[str]:
+    """What the prompt could have said of the crew, and did not."""
+    yield from (k for k, how in CREW.items() if how == "unless" and k not in fresh.model_fields_set)
+
+
+def _answered(crew: CrewDefinition) -> CrewDefinition:
+    """The crew, where nobody answers in its conversation who is not there any more."""
+    talk = crew.conversation
+    if talk is None or all(name in crew.agents for name in talk.respond):
+        return crew
+    left = tuple(name for name in talk.respond if name in crew.agents)
+    return crew.model_copy(update={"conversation": talk.model_copy(update={"respond": left})})
 
 
 def narrowed(
