@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -155,7 +155,8 @@ class Talking(ABC):
         body = (await store.get_bodies([reply.response]))[reply.response]
         if not isinstance(body, dict):
             return reply
-        return reply.model_copy(update={"text": str(message_from_json(body).text)})
+        said = message_from_json(cast("dict[str, Json]", body))
+        return reply.model_copy(update={"text": str(said.text)})
 
 
 def reply_of(entry: j.TurnEnded, message: str = "") -> Reply:

@@ -25,7 +25,6 @@ from crewlog.definition.model import (
     CrewDefinition,
     DecisionPhase,
     RoutePhase,
-    WaitPhase,
 )
 from crewlog.definition.phases import phases
 from crewlog.definition.rule_changes import needed_by_rules, without_agent, without_tool
@@ -604,8 +603,7 @@ def _without_agent(part: Part, crew: CrewDefinition, name: str, faults: list[Fin
         return said
 
     update: dict[str, Any] = {}
-    looks = AgentPhase | AskPhase | WaitPhase | RoutePhase
-    if isinstance(item, looks) and item.only_if is not None:
+    if not isinstance(item, DecisionPhase | BuilderPhase) and item.only_if is not None:
         update["only_if"] = _mapped(item.only_if, lambda said: fact(said, "only_if"))
     if isinstance(item, AgentPhase) and item.when is not None:
         update["when"] = _mapped(item.when, lambda said: fact(said, "when"))

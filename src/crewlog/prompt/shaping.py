@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from crewlog.definition.artifacts import ArtifactDefinition
-from crewlog.definition.context import Window
+from crewlog.definition.context import OFF, Window
 from crewlog.definition.findings import Path, listed
 from crewlog.definition.model import Conversation
 from crewlog.definition.times import duration_words
@@ -99,7 +99,7 @@ class Shaping:
 
 
 def _window(said: ast.Window) -> Window:
-    return Window(last=said.last, **({"summary": said.summary} if said.summary else {}))
+    return Window(last=said.last, summary=said.summary or OFF)
 
 
 def _window_words(said: ast.Window) -> str:

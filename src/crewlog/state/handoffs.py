@@ -20,7 +20,7 @@ def apart(key: str, value: Json, tag: str) -> list[OutputValue]:
 
 
 def _item(key: str, item: Json, tag: str) -> OutputValue:
-    named: Json = item.get(tag) if isinstance(item, dict) else None  # pyright: ignore[reportUnknownMemberType]
+    named: Json = item.get(tag) if isinstance(item, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     said = named if isinstance(named, list) else [named]  # pyright: ignore[reportUnknownVariableType]
     whom = tuple(each for each in said if isinstance(each, str))  # pyright: ignore[reportUnknownVariableType]
     if len(canonical(item)) <= INLINE_BYTES:

@@ -51,7 +51,7 @@ def shape_of(item: Json, keys: Collection[str]) -> Shape:
     }
     after: Json = fields.get("after")
     if after is None or after == "":
-        waits: Sequence[Any] = ()
+        waits: list[Any] = []
     else:
         waits = after if isinstance(after, list) else [after]  # pyright: ignore[reportUnknownVariableType]
     return Shape(
@@ -88,4 +88,5 @@ def _name(value: Json, what: str, faults: list[str], *, some: bool = False) -> s
 
 def _kind(value: Json) -> str:
     kinds = {str: "empty", bool: "a truth value", dict: "an object", list: "a list"}
-    return kinds.get(type(value), "null" if value is None else "a number")
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    return kinds.get(kind, "null" if value is None else "a number")

@@ -525,8 +525,8 @@ class Shapes(Reading):
 
 
 def _names(options: dict[str, Json], key: str) -> tuple[str, ...]:
-    found = options.get(key)
-    return tuple(str(name) for name in found) if isinstance(found, list) else ()
+    found: Any = options.get(key)
+    return tuple(str(name) for name in found) if isinstance(found, list) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
 def _all(agents: Sequence[str], options: dict[str, Json]) -> tuple[str, ...]:
