@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos bench test-size test-replay test-encrypted test-authority
 
 help:  ## What can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 26
 
 setup: .venv/.ready  ## The virtual environment, as the lock pins it
 

@@ -168,7 +168,8 @@ async def test_the_commands_of_the_documents(crews: Site, temporal: CommandLine)
         ],
     )
     await crews.client().register({**definition, "crew": "release-notes"})
-    lines = [line for line in documented() if not _changes(line)]
+    # desk-1 is a conversation, which tests/acceptance/test_conversations.py asks.
+    lines = [line for line in documented() if not _changes(line) and "desk-1" not in line]
     used: list[str] = []
 
     async def say(*words: str) -> None:

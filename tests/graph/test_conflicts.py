@@ -9,7 +9,7 @@ import pytest
 
 from crewlog.model import Json
 from crewlog.state.calls import OutputValue
-from crewlog.state.combining import MOST
+from crewlog.state.combining import MOST, conflict
 from crewlog.state.hashing import canonical, hash_json
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, says
@@ -167,3 +167,8 @@ async def test_a_decision_looks_at_conflicts() -> None:
     await sim.run()
     assert "judge#1" in sim.ran()
     assert "last#1" not in sim.ran()
+
+
+@pytest.mark.parametrize(("there", "value"), [(1e308, 1e308), (10**400, 0.5), (-1e308, -1.7e308)])
+def test_a_sum_that_is_no_number_is_a_conflict(there: float, value: float) -> None:
+    assert conflict("sum", there, value) == "together they are no number that can be kept"

@@ -394,3 +394,20 @@ async def test_a_long_plan_costs_no_more_for_each_item_than_a_short_one() -> Non
     mapped = sim.state.frontier[StepId("work#1")].mapped
     assert mapped is not None
     assert len(json.dumps(mapped.to_json())) < 40_000
+
+
+async def test_a_reply_that_is_none_is_tried_again_by_the_items_own_agent() -> None:
+    wanted = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    form = {"schema": wanted, "fallback": {"ok": False}}
+    plan = pool(
+        agents={"a": {"reply": {**form, "tries": 2}}, "b": {"reply": {**form, "tries": 3}}},
+        merge={"a.ok": "append", "b.ok": "append", "a.text": "append", "b.text": "append"},
+    )
+    bad = says("garbage", faults=("it is no JSON",))
+    items = [{"agent": "a"}, {"agent": "b"}]
+    sim = await made(items, plan, **{"work#1.1": [bad] * 2, "work#1.2": [bad] * 3})
+    tried = sorted((e["agent"], e["attempt"], e["of"]) for e in sim.facts("ReplyRefused"))
+    assert tried == [("a", 1, 2), ("a", 2, 2), ("b", 1, 3), ("b", 2, 3), ("b", 3, 3)]
+    assert sorted((e["agent"], e["how"]) for e in sim.facts("ReplyTaken")) == [
+        ("a", "fallback"), ("b", "fallback"),
+    ]  # fmt: skip

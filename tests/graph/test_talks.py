@@ -95,7 +95,7 @@ async def test_what_was_set_in_an_earlier_turn_sends_nobody() -> None:
     (refused,) = sim.facts("RouteRefused")
     assert refused["because"] == "router.next was not set"
     apology = sim.facts("TurnEnded")[-1]["ref"]["inline"]["content"]
-    assert apology == "Sorry, I have no answer to that. (router.next was not set)"
+    assert apology == "Sorry, I have no answer to that."
 
 
 async def test_an_agent_that_fails_still_gives_the_user_an_answer() -> None:
@@ -107,7 +107,8 @@ async def test_an_agent_that_fails_still_gives_the_user_an_answer() -> None:
     assert sim.state.error == "the desk is closed"
     (ended,) = sim.facts("TurnEnded")
     assert ended["error"] == "the desk is closed"
-    assert "the desk is closed" in ended["ref"]["inline"]["content"]
+    # Every agent reads the answer; what one failed with may be for that one alone.
+    assert ended["ref"]["inline"]["content"] == "Sorry, I have no answer to that."
     await say(sim)
     assert sim.state.error == ""
     assert turns(sim)[-1][2] == "general"

@@ -56,7 +56,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "limits": "inner",
         "interrupts": "same",
         "checkpoints": "free",
-        "conversation": "free",
+        "conversation": "same",  # in one, steps, time and loops are bounded for each message anew
         "memory": "same",
         "window": "free",  # of what its agents may read, how much they are shown
         "approval": "order",

@@ -188,7 +188,8 @@ def rotate(
     return exits.OK
 
 
-@encryption.command()
+# One id in 64 begins with a hyphen, and is no option.
+@encryption.command(context_settings={"ignore_unknown_options": True})
 def retire(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The key's id.", show_default=False)],
     unknown: Annotated[

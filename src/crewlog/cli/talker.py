@@ -195,4 +195,6 @@ class Talker(Follower):
             self.screen.line(("  ", ""), (who, style or "bold green"))
             for line in plain_lines(reply.text).splitlines():
                 self.screen.paragraph(line, style=style)
+            if reply.error:  # its agents are not told; the person at the terminal may be
+                self.screen.paragraph(plain(reply.error), style="dim")
             self.screen.line("")

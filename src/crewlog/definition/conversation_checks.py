@@ -14,7 +14,8 @@ def conversation_findings(definition: CrewDefinition, found: list[Phase]) -> Ite
     talk = definition.conversation
     if talk is None:
         return
-    at_work = {phase.item.agent for phase in found if isinstance(phase.item, AgentPhase)}
+    turns = (phase.item for phase in found if isinstance(phase.item, AgentPhase))
+    at_work = {agent for item in turns for agent in item.agents}
     for i, name in enumerate(talk.respond):
         path = ("conversation", "respond", i)
         if name not in definition.agents:

@@ -50,6 +50,9 @@ def exact(case: Case, got: StageOutput) -> Verdict:
         pairs.append(("text", _words(wanted.text), _words(got.text or "")))
     leaves = [leaf for path, one, other in pairs for leaf in _leaves(path, one, other)]
     differs = [said for said in leaves if said]
+    if not pairs:  # what compares nothing shows nothing
+        said = "the case says nothing that it should come to"
+        return Verdict(passed=False, score=0.0, differs=(said,))
     score = 1.0 if not leaves else (len(leaves) - len(differs)) / len(leaves)
     return Verdict(passed=not differs, score=score, differs=told(differs))
 

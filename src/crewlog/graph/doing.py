@@ -129,9 +129,12 @@ class Doing:
             large = found is not None and found.value is None and not found.withheld
         else:
             output = self._run.state.agent_outputs.get(AgentName(whose), {}).get(key)
-            reads, logs = self._run.reads_of(agent, entry.step), output.logs if output else ()
-            if not may_see(agent, logs, reads=reads, step=entry.step).allowed:
-                raise _MissingError(f"{agent} may not see {said}, which it is to pass on")
+            reads = self._run.reads_of(agent, entry.step)
+            # A list of parts has their audiences: who passes it on must be in all of them.
+            each = [part.logs for part in output.parts] if output and output.parts else []
+            for logs in each or [output.logs if output else ()]:
+                if not may_see(agent, logs, reads=reads, step=entry.step).allowed:
+                    raise _MissingError(f"{agent} may not see {said}, which it is to pass on")
             value = None if output is None else output.value
             large = output is not None and output.body is not None
         if value is None:

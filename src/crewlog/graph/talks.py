@@ -18,7 +18,6 @@ from crewlog.graph.facts import RunFacts, message_body
 from crewlog.ids import PUBLIC, AgentName, CommandId, ContentHash, FlagName
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.brief import brief
 from crewlog.state.combining import CONFLICTS
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Output
@@ -125,7 +124,7 @@ class Talks:
         if found is not None:
             more = {"agent": found[0], "response": found[1]}
         else:
-            body = self._apology(talk, error)
+            body = self._apology(talk)
             more = {"ref": j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)}
         run.record(j.TurnEnded, turn=talk.turn, error=error, due=self._due(), **more)
         rules = run.plan.conversation
@@ -164,11 +163,14 @@ class Talks:
         nodes = self._run.plan.nodes.values()
         return {node.route.by.partition(".")[0] for node in nodes if node.route is not None}
 
-    def _apology(self, talk: Talk, error: str) -> dict[str, Json]:
+    def _apology(self, talk: Talk) -> dict[str, Json]:
+        """What is answered where nobody said anything.
+
+        Not why: every agent reads it, and an error may hold what only the one that failed may see.
+        The fact of the turn's end has it, for people.
+        """
         rules = self._run.plan.conversation
-        sorry = rules.apology if rules is not None else ""
-        why = error or talk.warning
-        text = f"{sorry} ({brief(why, 300)})" if why else sorry
+        text = rules.apology if rules is not None else ""
         return {"type": "ai", "content": text, "id": f"turn-{talk.turn}-{self._run.state.position}"}
 
     # -- waiting -----------------------------------------------------------------------------

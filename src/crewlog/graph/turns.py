@@ -115,7 +115,7 @@ class Turns:
         self, step: StepId, number: int, result: ModelResult, faults: tuple[str, ...]
     ) -> None:
         """Has a model try again whose final message is not of its form, or does without."""
-        agent = self._run.plan.node_at(step).agent
+        agent = self._run.agent_at(step)
         if agent is None:
             return
         match self._replies.refuse(step, number, agent, result, faults):

@@ -49,7 +49,10 @@ def conflict(how: str, there: Json, value: Json) -> str:
     why = _unfit(how, there, value)
     if why:
         return why
-    size = len(canonical(_whole(how, there, value)))
+    try:
+        size = len(canonical(_whole(how, there, value)))
+    except (OverflowError, ValueError):  # 1e308 twice, or a whole number of thousands of digits
+        return "together they are no number that can be kept"
     if size > MOST:
         return f"together they have {size:,} bytes of JSON, and at most {MOST:,} are put together"
     return ""
