@@ -90,9 +90,9 @@ async def test_whatever_the_router_says_the_user_gets_an_answer(crews: Site) -> 
     await rests(run, 0)
     reply = await run.send("the weather", timeout=LIMIT)
     assert reply.agent is None
-    assert "router.next is 'forecaster', none of billing or technician" in reply.text
+    assert "router.next is 'forecaster', none of billing or technician" in reply.error
     reply = await run.send("nothing of that kind", timeout=LIMIT)
-    assert "router.next was not set" in reply.text
+    assert "router.next was not set" in reply.error
     reply = await run.send("it is broken", timeout=LIMIT)
     state = await run.state()
     assert reply.agent is None

@@ -66,6 +66,7 @@ class Lacking:
         """Looks no more."""
         if self._looking is not None:
             self._looking.cancel()
+            self._looking = None  # a session looks again in its next turn
 
     async def _look(self) -> dict[StepId, str] | None:
         try:

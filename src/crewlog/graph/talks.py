@@ -125,6 +125,7 @@ class Talks:
             more = {"agent": found[0], "response": found[1]}
         else:
             body = self._apology(talk)
+            error = error or talk.warning
             more = {"ref": j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)}
         run.record(j.TurnEnded, turn=talk.turn, error=error, due=self._due(), **more)
         rules = run.plan.conversation
