@@ -124,7 +124,7 @@ async def _with_run(
     except RunNotFound as error:
         raise UsageError(
             f"{target!r} is no file, no registered crew and no run",
-            remedy="`crewlog crews` lists the crews, `crewlog runs` the runs.",
+            remedy="`crewlog crews list` lists the crews, `crewlog ps` the runs.",
             place="crewlog chat",
         ) from error
     run, assignment = client.run(target), assigned(description.task_queue)
