@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crewlog.content import canonical
-from crewlog.definition import decisions
+from crewlog.definition import decisions, registering
 from crewlog.definition.decisions import AgentIn, Decision, decision, find_decision
 from crewlog.definition.expand import expand
 from crewlog.definition.lenient import named_in
@@ -410,7 +410,8 @@ def test_packages_bring_decisions_and_a_broken_one_harms_nobody(
         EntryPoint(name, value, decisions.GROUP)
         for name, value in [("u", "triage_kit"), ("lost", "no_such_kit"), ("none", "empty_kit")]
     ]
-    monkeypatch.setattr(decisions, "entry_points", lambda **_: brought)
+    mine = {decisions.GROUP: brought}
+    monkeypatch.setattr(registering, "entry_points", lambda *, group: mine.get(group, []))
     for table in ("_registered", "_broken"):
         monkeypatch.setattr(decisions, table, {**getattr(decisions, table)})
     monkeypatch.setattr(decisions, "_loaded", set())

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from crewlog.definition import registering
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.model import CrewDefinition, FlowItem
 from crewlog.definition.replies import Reply
-from crewlog.errors import CrewlogError, UsageError
+from crewlog.errors import CrewlogError
 from crewlog.faults import fault_of, rule_of
 from crewlog.model import Json, Model
 
@@ -115,13 +115,7 @@ def register(builder: Builder) -> Builder:
     Raises:
         UsageError: where another module has one of that name.
     """
-    other = _registered.get(builder.name)
-    if other is not None and _origin(other) != _origin(builder):
-        raise UsageError(
-            f"two builders are called {builder.name!r}: of {_origin(other)} and {_origin(builder)}",
-            remedy="Give one of them another name.",
-        )
-    _registered[builder.name] = builder
+    registering.put(builder, _registered, _origin, "builder")
     return builder
 
 
@@ -131,8 +125,7 @@ def builders() -> dict[str, Builder]:
     An entry point that cannot be loaded is here under its own name, with `broken` set.
     """
     _load()
-    lost = {builder.name: builder for builder in _broken.values()}
-    return dict(sorted({**lost, **_registered}.items()))
+    return registering.all_of(_registered, _broken)
 
 
 def find_builder(name: str) -> Builder:
@@ -143,47 +136,21 @@ def find_builder(name: str) -> Builder:
     """
     if name not in _registered:
         _load()
-    found = _registered.get(name)
-    if found is not None:
-        return found
-    for lost in _broken.values():
-        if lost.name == name:
-            return lost
-    known = ", ".join(sorted(_registered))
-    near = did_you_mean(name, _registered, f"There are: {known}.")
-    said = [lost.broken for lost in _broken.values()]  # one of them may have brought it
-    raise LookupError(" ".join([near, _INSTALL, *(f"Note that {each}." for each in said)]))
+    return registering.find(name, _registered, _broken, _INSTALL)
 
 
 def _load() -> None:
     for built_in in ("hubs", "patterns", "stages", "team"):
         import_module(f"crewlog.definition.{built_in}")  # registers its builders
-
-    for entry in entry_points(group=GROUP):
-        key = (entry.name, entry.value)
-        if key in _loaded:
-            continue
-        _loaded.add(key)
-        fault = _load_entry(entry)
-        if fault:
-            package = entry.dist.name if entry.dist is not None else "?"
-            say = (
-                f"the package {package!r} names {entry.value!r} as the builder {entry.name!r}, "
-                f"{fault}"
-            )
-            _broken[key] = Builder(
-                entry.name, say, "flow", NoOptions, lambda _options, _place: [], broken=say
-            )
+    registering.load(GROUP, _loaded, _broken, _fault_of, _lost, "builder")
 
 
-def _load_entry(entry: EntryPoint) -> str:
-    """Loads an entry point; says what is wrong with it, or nothing."""
-    try:
-        found = entry.load()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a package of others: its fault must stay its own
-        return f"and importing it fails: {type(error).__name__}: {error}"
+def _lost(name: str, say: str) -> Builder:
+    return Builder(name, say, "flow", NoOptions, lambda _options, _place: [], broken=say)
+
+
+def _fault_of(found: Any) -> str:
+    """What is wrong with what an entry point names; empty where nothing is."""
     if isinstance(found, Builder):
         _registered.setdefault(found.name, found)
         return ""

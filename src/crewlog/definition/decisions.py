@@ -19,13 +19,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, ValidationInfo, WithJsonSchema
 
-from crewlog.definition.findings import did_you_mean, listed
+from crewlog.definition import registering
+from crewlog.definition.findings import listed
 from crewlog.definition.replies import DECISION_PATTERN, RESPONSE, VALUE, Reply
 from crewlog.errors import UsageError
 from crewlog.model import Json, Model
@@ -116,20 +116,11 @@ def decision(name: str, about: str = "") -> Callable[[_D], _D]:
                 f"the decision {name!r} is {model!r}, which is no crewlog.Decision",
                 remedy="class MyDecision(crewlog.Decision): …",
             )
-        _register(DecisionKind(name, about or inspect.getdoc(model) or name, model))
+        kind = DecisionKind(name, about or inspect.getdoc(model) or name, model)
+        registering.put(kind, _registered, _origin, "decision")
         return model
 
     return registered
-
-
-def _register(kind: DecisionKind) -> None:
-    other = _registered.get(kind.name)
-    if other is not None and _origin(other) != _origin(kind):
-        raise UsageError(
-            f"two decisions are called {kind.name!r}: of {_origin(other)} and {_origin(kind)}",
-            remedy="Give one of them another name.",
-        )
-    _registered[kind.name] = kind
 
 
 def decisions() -> dict[str, DecisionKind]:
@@ -138,8 +129,7 @@ def decisions() -> dict[str, DecisionKind]:
     An entry point that cannot be loaded is here under its own name, with `broken` set.
     """
     _load()
-    lost = {kind.name: kind for kind in _broken.values()}
-    return dict(sorted({**lost, **_registered}.items()))
+    return registering.all_of(_registered, _broken)
 
 
 def find_decision(name: str) -> DecisionKind:
@@ -150,15 +140,7 @@ def find_decision(name: str) -> DecisionKind:
     """
     if name not in _registered:
         _load()
-    if (found := _registered.get(name)) is not None:
-        return found
-    for lost in _broken.values():
-        if lost.name == name:
-            return lost
-    known = ", ".join(sorted(_registered))
-    near = did_you_mean(name, _registered, f"There are: {known}.")
-    said = [lost.broken for lost in _broken.values()]  # one of them may have brought it
-    raise LookupError(" ".join([near, _INSTALL, *(f"Note that {each}." for each in said)]))
+    return registering.find(name, _registered, _broken, _INSTALL)
 
 
 def reply_fields(reply: Reply) -> tuple[str, ...]:
@@ -185,30 +167,15 @@ def reply_outputs(reply: Reply | None) -> tuple[str, ...]:
 
 def _load() -> None:
     import_module("crewlog.definition.deciding")  # registers the built-in ones
-
-    for entry in entry_points(group=GROUP):
-        key = (entry.name, entry.value)
-        if key in _loaded:
-            continue
-        _loaded.add(key)
-        fault = _load_entry(entry)
-        if fault:
-            package = entry.dist.name if entry.dist is not None else "?"
-            say = (
-                f"the package {package!r} names {entry.value!r} as the decision {entry.name!r}, "
-                f"{fault}"
-            )
-            _broken[key] = DecisionKind(entry.name, say, Decision, broken=say)
+    registering.load(GROUP, _loaded, _broken, _fault_of, _lost, "decision")
 
 
-def _load_entry(entry: EntryPoint) -> str:
-    """Loads an entry point; says what is wrong with it, or nothing."""
-    try:
-        found = entry.load()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a package of others: its fault must stay its own
-        return f"and importing it fails: {type(error).__name__}: {error}"
+def _lost(name: str, say: str) -> DecisionKind:
+    return DecisionKind(name, say, Decision, broken=say)
+
+
+def _fault_of(found: Any) -> str:
+    """What is wrong with what an entry point names; empty where nothing is."""
     name = found.__name__ if isinstance(found, ModuleType) else ""
     origins = [_origin(kind) for kind in _registered.values()]
     if name and any(origin == name or origin.startswith(f"{name}.") for origin in origins):
