@@ -101,8 +101,8 @@ _LABEL = re.compile(
     rf"{_LABELS}\s*(?:is|should be|will be|must be|=>|->|→|[:=])?\s*(?:to\s+)?(?:the\s+)?{_N}"
 )
 _ALONE = re.compile(
-    r"(?:(?:so|ok|okay|therefore|thus|hence|but|to|the|our|agent|use|→|->|=>|yes|for|i say)\s*)*"
-    rf"{_N}(?:\s+(?:please|agent|team|it is|now|next|specialist))*"
+    r"(?:(?:so|ok|okay|therefore|thus|hence|but|to|the|our|we|agent|use|→|->|=>|yes|for|i say)\s*)*"
+    rf"{_N}(?:\s+(?:please|agent|team|it is|this|one|now|next|specialist))*"
 )
 _FILLERS = (
     r"(?:(?:so|ok|okay|and|but|therefore|thus|hence|now|please|yes|i|we|you|it|this|that|the|a|one|"
