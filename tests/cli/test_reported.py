@@ -69,7 +69,7 @@ def test_an_output_is_told_once_and_folded(
     assert said.count("case 0 fails") == 1
     assert said.count("Write the prices.") == 1  # as the plan; the output refers to it
     assert "planner.steps the plan above" in said
-    assert "run × 2, look · signals, passed = false" in said
+    assert "run (2), look · signals, passed = false" in said
     assert "plan: steps = …" in said
     assert "sets signals" in said
     assert "response" not in said

@@ -171,7 +171,7 @@ def _step(found: Report, step: StepReport, pad: str) -> list[Part]:
         _set(key.removeprefix(own), value) for key, value in step.sets.items() if _own(key)
     )
     called = ", ".join(
-        f"{tool} × {count}" if count > 1 else tool for tool, count in Counter(step.tools).items()
+        f"{tool} ({count})" if count > 1 else tool for tool, count in Counter(step.tools).items()
     )
     notes = filter(None, [step.because, "; ".join(step.errors), called, sets])
     return [
