@@ -284,7 +284,7 @@ async def test_summaries_go_with_their_run(stage: Stage) -> None:
     assert not any("minutes 1" in text for text in bodies.values())
 
 
-HERE = {"api_key": "env:HERE", "base_url": "http://here"}
+HERE = {"api_key": "here", "base_url": "http://here"}
 
 
 @pytest.mark.parametrize(
@@ -293,8 +293,8 @@ HERE = {"api_key": "env:HERE", "base_url": "http://here"}
         ("local:big", False, HERE, HERE),  # its own model
         ("local:small", True, HERE, HERE),
         ("local:small", False, HERE, {}),  # the crew's says nothing of that address
-        ("local:small", False, {"api_key": "env:HERE", "seed": 1}, {"api_key": "env:HERE"}),
-        ("other:small", False, {"api_key": "env:HERE"}, {}),
+        ("local:small", False, {"api_key": "here", "seed": 1}, {"api_key": "here"}),
+        ("other:small", False, {"api_key": "here"}, {}),
         ("other:small", True, HERE, {}),
     ],
 )
@@ -320,8 +320,9 @@ async def test_the_service_of_one_agent_is_not_told_what_the_crew_has_summed_up(
     monkeypatch.setattr(stage.minutes, "ready", noted)
     data = stage.crew.to_json()
     for agent in data["agents"].values():
-        agent["model_settings"] = HERE
-    stage.crew = CrewDefinition.from_json({**data, "model": "local:x", "window": WINDOW})
+        agent.pop("window", None)
+        agent["model_settings"] = HERE | {"streaming": False}
+    stage.crew = CrewDefinition.from_json({**data, "model": "minutes:x", "window": WINDOW})
     await stage.call()
     assert ("minutes:m", {}) in asked
-    assert ("local:x", HERE) in asked
+    assert ("minutes:x", HERE | {"streaming": False}) in asked

@@ -243,12 +243,16 @@ class Turn(Model):
     """Tool calls of the current batch."""
     returned: int = 0
     """Those of them that are applied."""
+    began: int = 0
+    """The journal position at which it began; 0: an older build did not keep it."""
     goto: tuple[NodeName, ...] = ()
     """Where a tool handed off to: the turn ends after this batch, and the run goes there."""
     confidence: float | None = None
     """How sure its agent said it is, in this turn, where that is asked for."""
     refused: int = 0
     """Final messages in a row that were not of the form that they must have."""
+    faults: tuple[str, ...] = ()
+    """What was wrong with each of these, in short: whoever is asked once no try is left is told."""
     draft: ContentHash | None = None
     """The last reply with a text, where the turn may end at its agent's `max_calls`."""
     did: tuple[Did, ...] = ()
