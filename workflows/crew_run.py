@@ -165,6 +165,7 @@ class CrewRun:
         opened = await _open(start, gate.use_of(start, data, _started()))
         plan, run = GraphPlan.from_json(opened.plan), RunId(workflow.info().workflow_id)
         start = gate.starter(start, data, plan.policy, run, _started())
+        gate.check_given(start, data, plan, run, _started())
         try:
             engine = await Engine.begin(
                 plan,

@@ -20,6 +20,7 @@ from typing import Any
 from crewlog.graph.facts import RunFacts, switched_off
 from crewlog.graph.plan import ASK_HUMAN, NEXT, SKIP, PlanNode
 from crewlog.graph.pools import NO_ORDER, Order, order_of, ready
+from crewlog.graph.unsetting import is_set
 from crewlog.ids import (
     CREW,
     AgentName,
@@ -249,6 +250,8 @@ class Maps:
         found = outputs.get(key)
         if found is None:
             return 0, "which nobody has set"
+        if not is_set(found):
+            return 0, "which has no value"
         count = count_of(found)
         return (0, f"which is {_kind(found.value)} and no list") if count is None else (count, "")
 

@@ -60,8 +60,8 @@ class Talks:
             raise CommandRejected("the run is ending; nobody answers any more")
         rests = state.resting and not state.queue
         if rests and state.status == "running" and state.changing is None:
-            body = run.say(text, by=by, to=PUBLIC, message_id=command, command=command)
-            await self.begin(command, by, body)
+            heard = run.say(text, by=by, to=PUBLIC, message_id=command, command=command)
+            await self.begin(command, by, heard)
             return f"turn {run.state.turns}"
         self._check_room()
         body = message_body(text, by=by, message_id=command)

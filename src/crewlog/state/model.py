@@ -243,6 +243,8 @@ class Turn(Model):
     """Tool calls of the current batch."""
     returned: int = 0
     """Those of them that are applied."""
+    began: int = 0
+    """The journal position at which it began; 0: an older build did not keep it."""
     goto: tuple[NodeName, ...] = ()
     """Where a tool handed off to: the turn ends after this batch, and the run goes there."""
     confidence: float | None = None

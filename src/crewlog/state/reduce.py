@@ -326,7 +326,7 @@ def route_facts(
 def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Changes:
     turn = None
     if entry.agent is not None:
-        turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1)
+        turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1, began=position)
     changes: Changes = {"steps": state.steps + 1}
     if number := item_of(entry.step):
         started = FrontierEntry(
