@@ -26,6 +26,7 @@ from crewlog.ids import (
     CREW,
     PUBLIC,
     AgentName,
+    ContentHash,
     FlagName,
     InterruptId,
     LogName,
@@ -124,13 +125,14 @@ class RunFacts:
         to: LogName | tuple[LogName, ...],
         message_id: str,
         command: str | None = None,
-    ) -> None:
-        """Adds a message of people to a log, or to several."""
+    ) -> ContentHash:
+        """Adds a message of people to a log, or to several; its hash."""
         body = message_body(text, by=by, message_id=message_id)
         logs = to if isinstance(to, tuple) else (to,)
         ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
         asks = by != CREW and self.wants_request(logs)
         self.record(j.MessageAdded, ref=ref, by=by, command=command, asks=asks)
+        return ref.body
 
     def wants_request(self, logs: Collection[LogName]) -> bool:
         """Whether a message to some logs is shown to agents as what they are asked."""

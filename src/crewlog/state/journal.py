@@ -173,8 +173,11 @@ class MessageQueued(Fact):
     kind: Literal["MessageQueued"] = "MessageQueued"
     ref: MessageRef
     """The message, and the logs that it is added to once its turn begins."""
-    command: CommandId
+    command: CommandId | None = None
+    """The command that said it, where it was said now."""
     by: str = ""
+    again: str = ""
+    """The command that said it, where a rollback undid its turn: it waits before all others."""
 
 
 class TurnBegan(Fact):
@@ -187,6 +190,8 @@ class TurnBegan(Fact):
     """The command that said the message."""
     by: str = ""
     """Who said it."""
+    body: ContentHash | None = None
+    """The message's hash."""
     outputs: tuple[str, ...] = ()
     """The outputs, as `agent.output`, that begin anew: several steps put them together."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])

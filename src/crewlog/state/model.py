@@ -254,6 +254,8 @@ class Turn(Model):
     """How sure its agent said it is, in this turn, where that is asked for."""
     refused: int = 0
     """Final messages in a row that were not of the form that they must have."""
+    faults: tuple[str, ...] = ()
+    """What was wrong with each of these, in short: whoever is asked once no try is left is told."""
     draft: ContentHash | None = None
     """The last reply with a text, where the turn may end at its agent's `max_calls`."""
     did: tuple[Did, ...] = ()
