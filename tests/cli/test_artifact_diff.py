@@ -1,4 +1,4 @@
-"""`crewlog artifact --diff` where nothing differs: it says between which positions something does."""
+"""`crewlog artifact --diff` where nothing differs: it says where something does."""
 
 from __future__ import annotations
 

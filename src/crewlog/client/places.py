@@ -55,7 +55,8 @@ def named(target: str) -> tuple[str, str]:
         name = target.rstrip("@") or "RUN"
         raise UsageError(
             f"{target!r} names no checkpoint",
-            remedy=f"Say RUN@POSITION, RUN@TAG or RUN@turn:N: `crewlog checkpoints {name}` lists them.",
+            remedy="Say RUN@POSITION, RUN@TAG or RUN@turn:N: "
+            f"`crewlog checkpoints {name}` lists them.",
         )
     return run, at
 

@@ -107,9 +107,15 @@ class Replies:
         rules = self._run.rules_of(agent, step).reply
         tries = rules.tries if rules is not None else 1
         times = "once" if tries == 1 else f"{tries} times"
+        entry = self._run.state.frontier.get(step)
+        short = entry.turn.faults if entry is not None and entry.turn is not None else ()
+        told = "; ".join(faults)
+        if len({*short}) > 1:  # the last alone would hide why the others were no good
+            begin = tries - len(short) + 1
+            told = "; ".join(f"({n}) {each}" for n, each in enumerate((*short[:-1], told), begin))
         return (
             f"the reply of {agent!r} cannot be used, and it was asked {times}: "
-            f"{'; '.join(faults)}.\nLet its prompt say what it must be, choose another model, or "
+            f"{told}.\nLet its prompt say what it must be, choose another model, or "
             "say what counts then by its reply's `fallback`."
         )
 
