@@ -146,7 +146,8 @@ def _waits_for_itself(cycle: list[str], found: list[Phase]) -> Finding:
     blamed = next((by_name[n] for n in cycle if by_name[n].explicit), by_name[cycle[0]])
     say = f"the phases wait for each other, so none can start: {_round(cycle)}"
     remedy = "To repeat phases, use {if: …, go: …, at_most: …} instead of 'after'."
-    return Finding(after_path(blamed), say, remedy)
+    # What leads back into the cycle is looked at once its phases have an order.
+    return Finding(after_path(blamed), say, remedy, hides=True)
 
 
 def _endless(endless: Endless, found: list[Phase]) -> Finding:
