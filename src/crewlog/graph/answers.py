@@ -182,7 +182,7 @@ async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str)
         return
     if decision == "skip":
         because = f"skipped: {asked.detail} was not met"
-        await engine.finish(asked.step, NEXT, because=because, skipped=True)
+        await engine.pass_over(asked.step, because=because, asked=asked.position)
         return
     if decision == "again":  # it is ready, and looks for its list once more
         return
@@ -201,7 +201,8 @@ def _retry(engine: Engine, asked: Interrupt, by: str, patched: Patched) -> None:
 async def _failed(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
     if asked.step is None or asked.step not in engine.state.frontier:
         return
-    await engine.finish(asked.step, NEXT, because="skipped after it failed", skipped=True)
+    because = "skipped after it failed"
+    await engine.pass_over(asked.step, because=because, asked=asked.position)
 
 
 async def _outcome(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
