@@ -226,6 +226,7 @@ def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
                     position=position,
                     kind=kind,
                     step=step,
+                    turn=data.get("turn", 0) if kind == "turn" else 0,
                     node=node,
                     agent=agent,
                     at=data.get("at", 0),

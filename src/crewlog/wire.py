@@ -609,6 +609,8 @@ class CheckpointView(Model):
     kind: CheckpointKind = "step"
     step: StepId
     """The step that ended; empty where none did, as `node`."""
+    turn: int = 0
+    """The turn of a conversation that ended, which `turn:N` names; 0 where none did."""
     node: NodeName
     """The phase."""
     agent: AgentName | None = None

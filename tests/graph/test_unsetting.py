@@ -35,9 +35,9 @@ def twice(flow: list[Any] | None = None, **agent: Any) -> GraphPlan:
     )
 
 
-DOES: dict[str, Any] = {"does": ["look"]}
+DOES: Any = {"does": ["look"]}
 FORM = {"type": "object", "properties": {"passed": {"type": "boolean"}}}
-MODEL: dict[str, Any] = {"reply": {"schema": FORM}, "outputs": [], "tools": []}
+MODEL: Any = {"reply": {"schema": FORM}, "outputs": [], "tools": []}
 
 
 def script(agent: dict[str, Any], second: Outcome, *, sets: Any = True) -> Replies:
@@ -70,7 +70,7 @@ def value(sim: Simulation, key: str = "passed") -> Any:
 @pytest.mark.parametrize("kind", [DOES, MODEL])
 @pytest.mark.parametrize("how", ["continue", "skip"])
 async def test_no_gate_opens_on_what_an_earlier_visit_said(kind: dict[str, Any], how: str) -> None:
-    agent = kind | ({"on_error": "continue"} if how == "continue" else {})
+    agent: Any = kind | ({"on_error": "continue"} if how == "continue" else {})
     sim = await begun(twice(**agent), script(agent, Failure("it was killed")))
     if how == "skip":
         assert value(sim) is True
@@ -189,7 +189,7 @@ async def test_a_turn_of_a_conversation_that_fails_leaves_nothing_to_the_next() 
 
 
 async def test_an_execution_of_before_leaves_it_as_it_was() -> None:
-    agent = {**DOES, "on_error": "continue"}
+    agent: Any = {**DOES, "on_error": "continue"}
     sim = await Simulation.begin(twice(**agent), script(agent, Failure("it was killed")))
     sim.engine.patched = lambda patch: patch != "unsets-what-no-step-said"
     await sim.run()

@@ -42,7 +42,7 @@ from crewlog.graph.talks import Talks
 from crewlog.graph.turns import Turns, calls_of
 from crewlog.graph.unsetting import unset, unset_error
 from crewlog.graph.waits import Waits
-from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId, item_of, visit_of
+from crewlog.ids import AgentName, ContentHash, LogName, NodeName, RunId, StepId, item_of, visit_of
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.given import Given
@@ -124,14 +124,17 @@ class Engine(RunFacts):
             by=by,
             began=engine.state.started,
         )
+        said: ContentHash | None = None
         if input_text:
-            engine.say(input_text, by=by, to=LogName("public"), message_id="input", command=command)
+            said = engine.say(
+                input_text, by=by, to=LogName("public"), message_id="input", command=command
+            )
         if given is not None:
             give(engine, given, by=by)
         if not engine.talks.talks:
             await engine._enter()
         elif input_text:
-            await engine.talks.begin(command or "input", by)
+            await engine.talks.begin(command or "input", by, said)
         else:
             engine.talks.wait_for_first()
         return engine

@@ -24,7 +24,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
-from crewlog.state.shapes import Shape
+from crewlog.state.shapes import ListShape, Shape
 from crewlog.state.talk import Said, Talk
 
 RunStatus = Literal["running", "paused", "waiting", "stopping", "completed", "failed", "stopped"]
@@ -72,6 +72,8 @@ class Output(Model):
     items: int | None = None
     """How many items the list in the body has, where a node has a step for each of them."""
     shapes: tuple[Shape, ...] = ()
+    """What these items say of how they are worked on, as an older build kept it."""
+    shape: ListShape | None = None
     """What these items say of how they are worked on, where they say anything."""
     parts: tuple[Part, ...] = ()
     """The values in order, where what steps set makes a list."""
@@ -132,7 +134,8 @@ class Mapped(Model):
     whose: tuple[int, ...] = ()
     """By item: which of them, from 0."""
     after: tuple[tuple[int, ...], ...] = ()
-    """By item: the items that it waits for; empty: none waits for another."""
+    """By item: the items that it waits for, see `crewlog.state.shapes.packed`; empty: none waits
+    for another."""
     left: tuple[int, ...] = ()
     """Where items wait for others: those that are not started."""
     failed: int = 0

@@ -546,6 +546,7 @@ def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
             position=position,
             items=entry.items,
             shapes=entry.shapes,
+            shape=entry.shape,
             logs=entry.logs,
         )
     return {"agent_outputs": _output(state, entry.agent, entry.key, output)}
