@@ -13,6 +13,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, Debug, RunPlaceArgument
+from crewlog.ids import ContentHash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -179,6 +180,12 @@ async def _bodies(client: Client, found: Trace) -> Mapping[Any, Json]:
 
     calls = [call for step in found.all_steps() for call in step.calls]
     wanted = {hash_ for call in calls for hash_ in (call.body, call.message) if hash_}
+    sets = [value for step in found.all_steps() for value in step.sets.values()]
+    wanted |= {
+        ContentHash(str(value["body"]))
+        for value in sets
+        if isinstance(value, dict) and {*value} == {"body"}
+    }
     return await stored(client, wanted)
 
 
