@@ -273,7 +273,7 @@ class Timeline:
         item = f" about item {item_of(entry.step)}" if item_of(entry.step) else ""
         if item and self._named.get(visit_of(entry.step)):
             item += f" ({entry.agent})"
-        elif entry.agent != node:
+        elif str(entry.agent) != str(node):
             again = f" ({entry.agent}){again}"
         return self._row(entry, node, "●", f"{doing}{item}{again}", "cyan")
 

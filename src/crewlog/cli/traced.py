@@ -14,7 +14,7 @@ from crewlog.ids import item_of
 from crewlog.model import Json
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import Usage
-from crewlog.state.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align
+from crewlog.state.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align, body_of
 
 _FATES: dict[str, tuple[str, str]] = {
     "completed": ("✓", "green"),
@@ -275,8 +275,8 @@ def _value(value: Json) -> str:
 
 def _is(found: Traced | None, step: StepTrace, value: Json) -> str:
     """A value that was set; a large one by its text, where that is there, or by its start."""
-    body = value.get("body") if isinstance(value, dict) and {*value} == {"body"} else None
-    if not isinstance(body, str):
+    body = body_of(value)
+    if not body:
         return _value(value)
     whole = found.bodies.get(body) if found is not None else None
     if whole is not None:
