@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from crewlog.definition.expand import Expanded
+from crewlog.definition.expand import Expanded, texts_in
 from crewlog.definition.findings import Finding, Path, listed
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 
@@ -59,7 +59,6 @@ def lists_of_agents(expanded: Expanded) -> str:
     found: dict[str, None] = {}
     for origin in expanded.origins:
         for key, value in origin.options.items() if origin.use[:1] == ("flow",) else ():
-            named = value if isinstance(value, list) else []
-            if any(isinstance(each, str) and each in agents for each in named):
+            if any(name in agents for path, name in texts_in(value) if len(path) == 1):
                 found[f"{key!r}"] = None
     return listed(found, "or")
