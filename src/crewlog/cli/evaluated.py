@@ -92,8 +92,8 @@ async def evaluated(wanted: Wanted, *, as_json: bool) -> int:
             )
         crew = written_out(found)
         _check_stages(crew, [*cases.values()], wanted)
-        if assignment.own:
-            _check_scripts(crew, [*cases.values()], wanted.models, directory)
+        if assignment.own or assignment.worker is not None:  # then it is a worker of this place
+            _check_scripts(crew, [*cases.values()], wanted.models, assignment.directory)
         plan = Plan(
             id=name,
             crew=crew,

@@ -66,7 +66,7 @@ def _name(model: str) -> str:
 
 
 def _short_of(trials: Sequence[Trial], *, several: bool) -> str:
-    """How many did not pass, and how many could not be tried; of several models a case has trials."""
+    """How many did not pass, and how many could not be tried; a case has a trial of each model."""
     of = counted(len(trials), "trial" if several else "case")
     failed = sum(trial.outcome == "failed" for trial in trials)
     errors = sum(trial.outcome == "error" for trial in trials)
