@@ -20,6 +20,7 @@ from crewlog.prompt import ast, phrases
 from crewlog.prompt.ast import Words
 from crewlog.prompt.authority import Authority
 from crewlog.prompt.crew import Member, speaks_of
+from crewlog.prompt.deciders import Deciders
 from crewlog.prompt.draft import Node, Sources
 from crewlog.prompt.registry import LONGEST_WAIT, WAIT_REMEDY, Registry
 from crewlog.prompt.remarks import Remarks
@@ -71,6 +72,7 @@ class Assembly:
         self.authority = Authority(self)
         self.ruling = Ruling(self)
         self.shaping = Shaping(self)
+        self.deciders = Deciders(self)
         self._blocks = 0
         self._ids = 0
         self._handlers: dict[str, Callable[[Any], None]] = {
@@ -94,6 +96,9 @@ class Assembly:
             "window": self.shaping.window,
             "cap": self.shaping.cap,
             "artifact": self.shaping.artifact,
+            "decides": self.deciders.decides,
+            "does": self.deciders.does,
+            "shown": self.shaping.shown,
             "on_error": self._on_error,
             "limit": self._limit,
             "model": self._model,
@@ -560,7 +565,9 @@ class Assembly:
         return fields
 
     def _gate(self, said: ast.Gate) -> None:
-        self.gates.append(said)
+        others = self.deciders.sure(said) if said.agents else ()
+        if others or not said.agents:
+            self.gates.append(said.model_copy(update={"agents": others}))
 
     # -- settings ------------------------------------------------------------------------------
 
@@ -740,6 +747,9 @@ class Assembly:
     def _fact(
         self, said: ast.Fact, context: list[str], words: tuple[Words, ...], requirement: bool
     ) -> c.Condition:
+        meant = self.deciders.meant(said, words)
+        if meant is not None:
+            return meant
         owner = said.agent
         if owner is None and not requirement:
             owner = self._decided_before(said)

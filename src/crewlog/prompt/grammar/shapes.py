@@ -379,7 +379,7 @@ class Shapes(Reading):
         """`They carry out their steps, two at a time`, behind a plan."""
         at, options = self._shape("team")
         scan = self.scan
-        if at < 0 or not (scan.takes(_THEY) or {*self.agents()} == {*_names(options, "workers")}):
+        if at < 0 or not (scan.takes(_THEY) or {*self.agents()} == {*names_of(options, "workers")}):
             return None
         if not scan.takes(_CARRY):
             return None
@@ -410,7 +410,7 @@ class Shapes(Reading):
             if most is None or not self.over():
                 return None
             options["rounds"] = most
-        if who[0] in (*_names(options, "workers"), options["planner"]):
+        if who[0] in (*names_of(options, "workers"), options["planner"]):
             return None
         options["reviewer"] = who[0]
         return self._put(at, options, first=who[0])
@@ -524,7 +524,8 @@ class Shapes(Reading):
         return []
 
 
-def _names(options: dict[str, Json], key: str) -> tuple[str, ...]:
+def names_of(options: dict[str, Json], key: str) -> tuple[str, ...]:
+    """The agents that an option lists."""
     found: Any = options.get(key)
     return tuple(str(name) for name in found) if isinstance(found, list) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
