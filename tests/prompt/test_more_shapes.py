@@ -103,25 +103,33 @@ def test_whose_answer_counts_first(text: str) -> None:
         ("The lead breaks the feature down into tasks for the programmer and the writer.", {}),
         ("The lead divides the work among the programmer and the writer.", {}),
         (
-            "The lead lists the steps, each with the agent that does it and what it waits for: the "
-            "programmer or the writer; at most two at a time.",
+            (
+                "The lead lists the steps, each with the agent that does it and what it waits for: the "
+                "programmer or the writer; at most two at a time."
+            ),
             {"at_once": 2},
         ),
         (
-            "The lead draws up the steps, each with who does it: the programmer or the writer, no more "
-            "than 3 at once.",
+            (
+                "The lead draws up the steps, each with who does it: the programmer or the writer, no "
+                "more than 3 at once."
+            ),
             {"at_once": 3},
         ),
         ("The lead makes a plan whose steps go to the programmer and the writer.", {}),
         ("The lead assigns the steps of the plan to the programmer and the writer.", {}),
         (
-            "The lead makes a plan for the programmer and the writer, and I approve it. They work two "
-            "at a time.",
+            (
+                "The lead makes a plan for the programmer and the writer, and I approve it. They work "
+                "two at a time."
+            ),
             {"approve": True, "at_once": 2},
         ),
         (
-            "The lead splits the work into steps for the programmer and the writer; they carry them "
-            "out two at a time.",
+            (
+                "The lead splits the work into steps for the programmer and the writer; they carry "
+                "them out two at a time."
+            ),
             {"at_once": 2},
         ),
     ],
@@ -309,7 +317,7 @@ def test_what_each_stage_is_shown() -> None:
 @pytest.mark.parametrize("name", ["pricing", "billing", "cart", "theming"])
 def test_names_without_article_in_small_letters(name: str) -> None:
     made = crew(
-        f"{name.capitalize()} writes the prices. The reviewer reviews them. If the reviewer rejects "
-        f"it, {name} tries again, at most 2 times, otherwise the run goes on."
+        f"{name.capitalize()} writes the prices. The reviewer reviews them. If the reviewer "
+        f"rejects it, {name} tries again, at most 2 times, otherwise the run goes on."
     )
     assert made["flow"] == [name, "reviewer", {"if": "rejected", "go": name, "at_most": 2}]
