@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from langchain_core.messages import BaseMessage
@@ -16,6 +17,7 @@ from crewlog.definition.context import Window
 from crewlog.definition.context_checks import window_of
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.prices import SCRIPTED
+from crewlog.model import Json
 from crewlog.state.calls import CallModel
 from crewlog.state.context import Windowed
 from crewlog.state.model import Usage
@@ -82,9 +84,17 @@ class Contexts:
         cut = await self._sight.windowed(task, window, script=model.startswith(SCRIPTED))
         if not cut.left_out:
             return Context(cut.shown)
-        found = await self._texts(task, cut.covered, window, agent)
+        found = await self._texts(
+            task,
+            cut.covered,
+            window,
+            lambda summing: settings_of(
+                summing, agent, by_crew=agent.window is None, model_of_agent=model
+            ),
+        )
         texts = [(each.log, summary.text) for each, summary in zip(cut.covered, found, strict=True)]
-        shown = [summed_up(texts, cut.gap), *cut.shown] if texts or cut.gap else cut.shown
+        stands = [summed_up(texts, cut.gap, cut.untold)] if texts or cut.gap else []
+        shown = [*stands, *cut.shown]
         used = sum((each.usage for each in found), _NOTHING)
         told = Windowed(
             left_out=cut.left_out,
@@ -99,11 +109,11 @@ class Contexts:
         task: CallModel,
         covered: tuple[Covered, ...],
         window: Window,
-        agent: AgentDefinition,
+        settings: Callable[[str], dict[str, Json]],
     ) -> list[Summary]:
         """What stands for the beginnings of logs, in their order."""
         if (model := window.model) is None:
             return [Summary(extract(each)) for each in covered]
-        settings = settings_of(agent.model_settings)
-        made = (self._summaries.of(task, each, model, settings) for each in covered)
+        given = settings(model)
+        made = (self._summaries.of(task, each, model, given) for each in covered)
         return list(await asyncio.gather(*made))

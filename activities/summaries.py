@@ -2,8 +2,10 @@
 
 A summary is made of the one before it and of what came since, so its cost does not grow with the
 log. It is kept as a body, and a claim under the log's head says which: whoever reads that log, in
-whatever agent's name, finds it there. A worker that begins to make one claims that first; others
-wait a little, and try themselves only where nothing came of it, at most `TRIES` times in all.
+whatever agent's name, finds it there. A worker that begins to make one claims that first, for as
+long as a model may take: others wait, so that a slow one is asked once, and try themselves only
+where nothing came of it, at most `TRIES` times in all. Nobody waits for longer than that: then the
+beginnings of the messages stand in its place for this call.
 
 Its usage is that of the call that made it, also where that is tried again and finds it in the
 store. It never fails a call: where no model sums up, `extract` does.
@@ -13,17 +15,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from crewlog.activities.clock import Clock
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import counted, usage_of
 from crewlog.activities.recent import Recent
 from crewlog.activities.windows import CHUNK, Covered
 from crewlog.content import hash_json, scrubbed_text
 from crewlog.definition.context import SUMMING
+from crewlog.definition.model import AgentDefinition
 from crewlog.errors import CrewlogError, ModelRefused
 from crewlog.ids import ContentHash, RunId, call_key
 from crewlog.model import Json
@@ -47,9 +52,11 @@ LINE = 160
 """Characters of each."""
 TRIES = 3
 """How often one is begun, by whichever workers."""
-WAIT = 5.0
-"""Seconds for which one is waited for that another worker has begun."""
-_POLL = 0.2
+LEAST = 10.0
+"""Seconds without which one is not begun: a model that is cut off has been asked for nothing."""
+_POLL, _LONGEST_POLL = 0.2, 2.0
+_MARGIN = 1.0
+"""Seconds by which what is begun ends before others stop to wait for it."""
 _SYSTEM = (
     "You keep the minutes of a conversation between people and agents. You are given the minutes "
     "so far and what was said since. Write the new minutes, in at most 250 words: who wants what, "
@@ -119,16 +126,21 @@ class Summaries:
             settings: How that is reached.
         """
         key = (covered.head, model)
+        until = asyncio.get_running_loop().time() + SUMMING
         try:
             lock = self._locks.get(key) or self._locks.put(key, asyncio.Lock())
-            async with lock:
+            # What is begun ends before: so this ends waiting for others alone.
+            async with asyncio.timeout_at(until), lock:
                 kept = await self._find(task.run, key)
                 if kept is None and (fault := self._failed.get(key)) is not None:
                     return Summary(extract(covered), fault=fault)
                 if kept is None:
-                    kept = await self._make(task, covered, model, settings)
+                    kept = await self._make(task, covered, model, settings, until)
         except asyncio.CancelledError:
             raise
+        except TimeoutError:
+            fault = f"{model}: somebody else has had it summed up for {SUMMING:.0f} s"
+            return Summary(extract(covered), fault=fault)
         except Exception as error:  # noqa: BLE001 - a call does not fail by what it can do without
             told = error.message if isinstance(error, CrewlogError) else str(error)
             fault = brief(redacted(f"{model}: {told or type(error).__name__}"), 200)
@@ -147,28 +159,56 @@ class Summaries:
         return self._known.put(key, _Kept.of(bodies[ContentHash(hash_)]))
 
     async def _make(
-        self, task: CallModel, covered: Covered, model: str, settings: Mapping[str, Json]
+        self,
+        task: CallModel,
+        covered: Covered,
+        model: str,
+        settings: Mapping[str, Json],
+        until: float,
     ) -> _Kept:
+        """One that this worker makes, or waits for, until a time of the event loop.
+
+        Raises:
+            TimeoutError: another worker has not made it by then.
+        """
         if self._models is None:
             raise ModelRefused("nobody here makes summaries")
         key = (covered.head, model)
-        caller = _caller(task)
+        caller, clock, time = _caller(task), Clock(), asyncio.get_running_loop().time
         for number in range(1, TRIES + 1):
-            owner = await self._store.claim(_claim(task.run, key, number), f"{caller}:{number}")
-            if owner == f"{caller}:{number}" and self._failed.get(key) is None:
-                made = await self._made(task, covered, model, settings)
-                return await self._keep(task.run, key, made)
-            if (found := await self._waited(task.run, key)) is not None:
-                return found
+            if until - time() < LEAST:
+                raise TimeoutError
+            name = _claim(task.run, key, number)
+            owner = await self._store.claim(name, f"{caller}:{number}:{clock.now()}")
+            whose, _, began = owner.rpartition(":")
+            if whose != f"{caller}:{number}":
+                left = _left(began, clock.now())
+                if (found := await self._waited(task.run, key, number, left)) is not None:
+                    return found
+                continue
+            try:
+                async with asyncio.timeout_at(until - _MARGIN):
+                    made = await self._made(task, covered, model, settings)
+            except Exception as error:
+                with suppress(CrewlogError):  # who waits for it need not
+                    await self._store.claim(_claim(task.run, key, number, over=True), caller)
+                if isinstance(error, TimeoutError):
+                    late = f"it has not answered within {SUMMING:.0f} s"
+                    raise ModelRefused(late) from error
+                raise
+            return await self._keep(task.run, key, made)
         raise ModelRefused(f"no worker had it summed up in {TRIES} tries")
 
-    async def _waited(self, run: RunId, key: _Key) -> _Kept | None:
-        """What another worker makes, where that comes soon."""
-        for _ in range(round(WAIT / _POLL)):
-            if (found := await self._find(run, key)) is not None:
-                return found
-            await asyncio.sleep(_POLL)
-        return None
+    async def _waited(self, run: RunId, key: _Key, number: int, left: float) -> _Kept | None:
+        """What another worker makes; none once it has given up, or has had the time that it has."""
+        time, pause = asyncio.get_running_loop().time, _POLL
+        until = time() + left
+        while (found := await self._find(run, key)) is None:
+            if time() >= until or await self._store.claimed(_claim(run, key, number, over=True)):
+                return None
+            await asyncio.sleep(min(pause, max(0.0, until - time())))
+            pause = min(pause * 1.5, _LONGEST_POLL)
+        return found
 
     async def _keep(self, run: RunId, key: _Key, made: _Kept) -> _Kept:
         self._known.put(key, made)  # it is paid for, whatever becomes of the store
@@ -191,8 +231,7 @@ class Summaries:
         assert self._models is not None  # noqa: S101 - see `_make`
         chat: Any = await self._models.ready(model, settings, SUMMING)
         metadata = {"agent": SPEAKER, "run": task.run, "step": task.step, "call": task.call}
-        async with asyncio.timeout(SUMMING):
-            reply: Any = await chat.ainvoke(asked, {"metadata": metadata})
+        reply: Any = await chat.ainvoke(asked, {"metadata": metadata})
         message = reply if isinstance(reply, AIMessage) else AIMessage(str(reply.content))
         text = scrubbed_text(redacted(message.text.strip()))[:LONGEST]
         if not text:
@@ -216,9 +255,22 @@ def _caller(task: CallModel) -> str:
     return call_key(task.run, task.step, task.call)
 
 
-def _claim(run: RunId, key: _Key, number: int = 0) -> str:
-    """The name of a claim: in the form of those that go with the run."""
-    return f"{run}/summary:{hash_json(list(key))}/{number}/0"
+def _claim(run: RunId, key: _Key, number: int = 0, *, over: bool = False) -> str:
+    """The name of a claim: in the form of those that go with the run.
+
+    Args:
+        run: The run.
+        key: The summary.
+        number: Of the try to make it; 0 where it is made.
+        over: Of the end of a try that made none.
+    """
+    return f"{run}/summary:{hash_json(list(key))}/{number}/{int(over)}"
+
+
+def _left(began: str, now: int) -> float:
+    """The seconds that a worker has left which claimed to make one; older builds say no time."""
+    passed = (now - int(began)) / 1000 if len(began) > 9 and began.isdecimal() else SUMMING
+    return min(SUMMING, max(0.0, SUMMING - passed))
 
 
 # -- texts --------------------------------------------------------------------------------------
@@ -258,16 +310,20 @@ def _question(so_far: str, said: Sequence[BaseMessage]) -> str:
     return f"Minutes so far:\n{so_far or 'none'}\n\nSaid since:\n{lines}"
 
 
-def summed_up(texts: Sequence[tuple[str, str]], gap: Sequence[BaseMessage]) -> HumanMessage:
+def summed_up(
+    texts: Sequence[tuple[str, str]], gap: Sequence[BaseMessage], untold: int = 0
+) -> HumanMessage:
     """What stands for all that a window leaves out.
 
     Args:
         texts: Logs, each with what stands for its beginning.
         gap: What else is left out.
+        untold: How many groups before these are told by their number alone.
     """
     parts = [f"[{log}]\n{text}" for log, text in texts]
     if gap:
-        parts.append("\n".join(map(line_of, gap)))
+        more = [f"… {untold} more before these, of which nothing is told here"] if untold else []
+        parts.append("\n".join([*more, *map(line_of, gap)]))
     return HumanMessage("\n\n".join([INTRODUCTION, *parts]))
 
 
@@ -275,6 +331,25 @@ INTRODUCTION = "What was said before, in short:"
 """How the block of summaries begins."""
 
 
-def settings_of(given: Mapping[str, Json]) -> dict[str, Json]:
-    """What of an agent's settings also holds for whoever sums up: how a service is reached."""
+def settings_of(
+    model: str, agent: AgentDefinition, *, by_crew: bool, model_of_agent: str
+) -> dict[str, Json]:
+    """What of an agent's settings also holds for a model that sums up: how its service is reached.
+
+    A key and an address go together, and to nobody but the service that they are for: that of the
+    agent's own model. Another one of the same kind is taken to be there, too; but what the crew
+    says for all agents is none at an address that one of them has.
+
+    Args:
+        model: The model that sums up.
+        agent: The agent.
+        by_crew: Whether it is the crew's window that says so, and not the agent's own.
+        model_of_agent: The agent's model.
+    """
+    given = agent.model_settings
+    same = model == model_of_agent
+    if not same and model.partition(":")[0] != model_of_agent.partition(":")[0]:
+        return {}
+    if not same and by_crew and "base_url" in given:
+        return {}
     return {key: given[key] for key in ("api_key", "base_url") if key in given}

@@ -83,6 +83,8 @@ class Cut:
     """The beginnings of logs for which summaries stand, the public one first."""
     gap: tuple[BaseMessage, ...] = ()
     """Messages that are left out though no summary is to stand for them: their beginnings do."""
+    untold: int = 0
+    """Groups before these of which there are too many: their number stands for them."""
     summed_up: int = 0
     """How many of the groups that are left out summaries stand for."""
 
@@ -116,8 +118,12 @@ def cut(
     covered, uncovered = (
         ((), []) if window.summary == OFF else _coverage(transcript, logs, messages, start)
     )
-    newest = [i for i in uncovered if i != pinned][-MOST_UNCOVERED:]
+    open_ = [i for i in uncovered if i != pinned]
+    newest = open_[-MOST_UNCOVERED:]
     kept = {i for i in newest if i >= forced}
+    # The beginnings of what is neither shown nor summed up, as far as that is not too long.
+    gap = [i for i in open_ if i not in kept]
+    told = gap[-MOST_UNCOVERED:]
     before = sorted(kept if pinned is None else {*kept, pinned})
     shown = [
         _shortened(each, window.tokens * CHARACTERS // 2) if window.tokens is not None else each
@@ -130,7 +136,8 @@ def cut(
         left_out=left_out,
         earlier=tuple(_earlier(transcript, start, before, script)) if script else (),
         covered=covered,
-        gap=tuple(each for i in newest if i < forced for each in transcript.group(i)),
+        gap=tuple(each for i in told for each in transcript.group(i)),
+        untold=len(gap) - len(told),
         summed_up=left_out - len({*uncovered} - {*before}) if covered else 0,
     )
 

@@ -25,6 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
+    from crewlog.graph.talks import ended_unanswered
     from crewlog.ids import RunId
     from crewlog.payloads import digest_of
     from crewlog.state.calls import OPEN_RUN, OpenRun, OpenRunResult, StartUse
@@ -164,6 +165,7 @@ class CrewRun:
         opened = await _open(start, gate.use_of(start, data, _started()))
         plan, run = GraphPlan.from_json(opened.plan), RunId(workflow.info().workflow_id)
         start = gate.starter(start, data, plan.policy, run, _started())
+        gate.check_given(start, data, plan, run, _started())
         try:
             engine = await Engine.begin(
                 plan,
@@ -221,6 +223,7 @@ class CrewRun:
             answers=Answers(
                 Reply.from_json(carry.reply) if carry.reply else None,
                 ledger.state.talk.message if ledger.state.talk is not None else "",
+                seen=ledger.state.position,
             ),
         )
 
@@ -407,6 +410,8 @@ class CrewRun:
             found = reply()
         except CommandRejected as error:
             raise failure(error) from error
+        if found is None and execution.ended is not None:
+            raise failure(ended_unanswered(execution.engine.state.run))
         if found is None:
             raise closing()
         return views.replied(execution.engine, found).model_dump(mode="json")

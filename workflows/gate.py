@@ -23,12 +23,13 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.authority.principals import Standing, holds, standing, start_digest
     from crewlog.authority.proof import START, Proof
     from crewlog.definition.policy import Policy, Right
-    from crewlog.errors import NotPermitted
+    from crewlog.errors import CommandRejected, NotPermitted
     from crewlog.graph import deciding
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine
+    from crewlog.graph.hearing import check_log
     from crewlog.graph.plan import GraphPlan
-    from crewlog.ids import RESERVED
+    from crewlog.ids import RESERVED, LogName, RunId
     from crewlog.state.brief import brief
     from crewlog.state.calls import TELL_TIME, LoadedState, StartUse
     from crewlog.state.model import CrewState, Interrupt
@@ -52,6 +53,8 @@ GUARDS_FLOW = "guards-what-a-flow-asks"
 answer is used again by going back."""
 GUARDS_ANSWERS = "guards-what-answers-set"
 """The patch of executions in which who may answer alone lifts no rule by that."""
+GUARDS_GIVEN = "guards-what-a-run-is-given"
+"""The patch of executions that hold what a run begins with to the rules of edits and messages."""
 NAMES_NAMESPACE = "signatures-name-the-namespace"
 """The patch of executions that take no signature which is as good in another namespace."""
 GRANT_ONCE = "says-grant-once"
@@ -176,14 +179,28 @@ def check_steering(
         NotPermitted: it does, and who sends it has not the right to that.
     """
     found = incoming.standing
-    if found is None or not found.proven:
-        return
-    for right, what, ways, patch in _steered(engine, incoming, command):
+    if found is not None and found.proven:
+        steered = _steered(engine, incoming, command)
+        _check_deeds(found, engine.plan, engine.state, steered, patched)
+
+
+_Deed = tuple[Right, str, Iterable[str], str]
+"""What is done besides: the right to that, in words, what it touches, and since which patch."""
+
+
+def _check_deeds(
+    found: Standing,
+    plan: GraphPlan,
+    now: CrewState,
+    deeds: Iterable[_Deed],
+    patched: Callable[[str], bool],
+) -> None:
+    for right, what, ways, patch in deeds:
         told = "; ".join(brief(each, 200) for each in [*ways][:SHOWN])
         asked = holds(found.principal, found.rights, right, f"{what} {told}")
         if told and not asked.allowed and patched(patch):
             raise refusal(asked)
-        others = deciding.asks_others(engine.plan, engine.state, found.principal)
+        others = deciding.asks_others(plan, now, found.principal)
         if told and right == "answer" and others:
             told = f"{told} (that is asked of {', '.join(others)})"
             asked = holds(found.principal, found.rights, "grant", f"{what} {told}")
@@ -217,18 +234,12 @@ def check_answer(
             raise refusal(able)
 
 
-def _steered(
-    engine: Engine | Drafting, incoming: Incoming, command: Command
-) -> Iterator[tuple[Right, str, Iterable[str], str]]:
+def _steered(engine: Engine | Drafting, incoming: Incoming, command: Command) -> Iterator[_Deed]:
     """What a command does besides steering, with the right to that, and since which patch."""
     plan, now = engine.plan, engine.state
     match command:
         case EditState():
-            paths = [*command.set, *command.delete]
-            yield "grant", "an edit of", deciding.lifting(plan, paths), GUARDS_STATE
-            yield "answer", "an edit of", deciding.answering(plan, paths), GUARDS_STATE
-            yield "answer", "an edit of", deciding.leading(plan, paths), GUARDS_FLOW
-            yield "answer", "an edit of", deciding.meeting(plan, now, paths), GUARDS_FLOW
+            yield from _edited(plan, now, [*command.set, *command.delete], "an edit of")
         case Redirect():
             past = [command.node] * deciding.passes_a_question(plan, command.node)
             yield "answer", "a redirect past a question, to", past, GUARDS_STATE
@@ -250,6 +261,14 @@ def _steered(
             pass
 
 
+def _edited(plan: GraphPlan, now: CrewState, paths: Sequence[str], what: str) -> Iterator[_Deed]:
+    """What values that are put into a state do besides, whichever way they come."""
+    yield "grant", what, deciding.lifting(plan, paths), GUARDS_STATE
+    yield "answer", what, deciding.answering(plan, paths), GUARDS_STATE
+    yield "answer", what, deciding.leading(plan, paths), GUARDS_FLOW
+    yield "answer", what, deciding.meeting(plan, now, paths), GUARDS_FLOW
+
+
 def starter(start: StartRun, data: Any, policy: Policy | None, run: str, at: int) -> StartRun:
     """A start with who it is of, where a policy asks for that.
 
@@ -267,6 +286,55 @@ def starter(start: StartRun, data: Any, policy: Policy | None, run: str, at: int
     if not found.allowed:
         raise start_refused(refusal(found))
     return start.model_copy(update={"by": found.principal}) if found.proven else start
+
+
+def check_given(
+    start: StartRun,
+    data: Any,
+    plan: GraphPlan,
+    run: RunId,
+    at: int,
+    patched: Callable[[str], bool] = workflow.patched,
+) -> None:
+    """Checks what a run begins with as if it were edited and said: it is, only earlier.
+
+    In a signed crew nothing of it is said in the name of somebody else: what agents and tools say
+    has no signature.
+
+    Args:
+        start: What the run is started with, by whom the policy lets in.
+        data: The same, as it was sent.
+        plan: The run's.
+        run: The run.
+        at: When it was started.
+        patched: Whether an execution does something as this build does.
+
+    Raises:
+        ApplicationError: a log has no reader (`InvalidStart`), or who starts the run has not the
+            right to what it is given (`NotPermitted`).
+    """
+    given = start.given
+    if given is None:
+        return
+    found = _standing(plan.policy, START, data, start.proof, run=run, at=at)
+    try:
+        for place, log in given.named_logs:
+            _check_heard(plan, log, place)
+        if found.proven:
+            paths = [*given.values]
+            deeds = _edited(plan, CrewState(run=run), paths, "a start that is given")
+            _check_deeds(found, plan, CrewState(run=run), deeds, lambda _: True)
+            given.check_names(found.principal)
+    except CommandRejected as error:
+        if patched(GUARDS_GIVEN):
+            raise start_refused(error) from error
+
+
+def _check_heard(plan: GraphPlan, log: LogName, place: str) -> None:
+    try:
+        check_log(plan, log)
+    except CommandRejected as error:
+        raise CommandRejected(f"{place}: {error.message}", remedy=error.remedy) from error
 
 
 def use_of(start: StartRun, data: dict[str, Any], at: int) -> StartUse:
@@ -295,11 +363,10 @@ def not_ours(error: FailureError) -> ApplicationError | None:
     return ApplicationError(cause.message, *cause.details, type=cause.type, non_retryable=True)
 
 
-def start_refused(error: NotPermitted) -> ApplicationError:
-    """What a run fails with whose start is not let in."""
-    return ApplicationError(
-        error.message, "", error.remedy, type=NotPermitted.__name__, non_retryable=True
-    )
+def start_refused(error: CommandRejected) -> ApplicationError:
+    """What a run fails with whose start is not let in, or asks for what cannot be."""
+    kind = NotPermitted.__name__ if isinstance(error, NotPermitted) else "InvalidStart"
+    return ApplicationError(error.message, "", error.remedy, type=kind, non_retryable=True)
 
 
 def _names(incoming: Incoming) -> tuple[str, ...]:

@@ -50,12 +50,13 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.editing import edit_state
     from crewlog.graph.engine import Engine
     from crewlog.graph.expiring import check_answerable
+    from crewlog.graph.hearing import check_log
     from crewlog.graph.permitting import set_permission, set_ruling
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.redirecting import redirect
     from crewlog.graph.rewinding import roll_back
     from crewlog.graph.tagging import tag
-    from crewlog.ids import PUBLIC, RESERVED, CommandId, item_log, item_of, named_readers
+    from crewlog.ids import PUBLIC, RESERVED, CommandId
     from crewlog.payload_folder import ask_for, is_away
     from crewlog.state import journal as j
     from crewlog.state.brief import brief
@@ -542,7 +543,7 @@ async def _hear(engine: Engine | Drafting, said: MessageCommand) -> str:
     """A message: to a conversation it begins a turn, or waits for one."""
     if said.to == PUBLIC and isinstance(engine, Engine) and engine.talks.talks:
         return await engine.talks.hear(said.text, by=said.by, command=said.id)
-    _check_log(engine, said.to)
+    check_log(engine.plan, said.to, engine.state.frontier)
     engine.say(said.text, by=said.by, to=said.to, message_id=said.id, command=said.id)
     return ""
 
@@ -624,19 +625,6 @@ def _roll_back(engine: Engine | Drafting, incoming: Incoming, command: Rollback)
         reason=command.reason,
         command=command.id,
     )
-
-
-def _check_log(engine: Engine | Drafting, log: str) -> None:
-    readable = {"public"}
-    for agent, rules in engine.plan.agents.items():
-        readable |= {*rules.reads, f"private:{agent}"}
-    readable |= {item_log(step) for step in engine.state.frontier if item_of(step)}
-    named = named_readers(log)
-    reading = {agent for agent, rules in engine.plan.agents.items() if rules.reads}
-    if log not in readable and not (named and reading.issuperset(named)):
-        raise CommandRejected(
-            f"nobody reads {log!r}", remedy=f"Logs: {', '.join(sorted(readable))}."
-        )
 
 
 async def _respond(

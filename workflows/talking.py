@@ -20,6 +20,8 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.calls import ModelResult
     from crewlog.wire import ConversationView, Reply
 
+_GOES_ON = ("RolledBack", "Forked", "Reopened")
+"""Entries after which a run goes on from another state."""
 KEPT = 50
 """Answers that are kept with their words."""
 LONGEST = 16 * 1024
@@ -32,21 +34,28 @@ class Answers:
     Args:
         last: The last one of the execution before.
         said: The command whose message the turn answers that is under way.
+        seen: The position up to which that execution has looked.
     """
 
-    def __init__(self, last: Reply | None = None, said: str = "") -> None:
+    def __init__(self, last: Reply | None = None, said: str = "", seen: int = 0) -> None:
         self._texts: dict[ContentHash, str] = {}
         """What was said in the present turn, by the message's hash."""
         self._replies: dict[str, Reply] = {last.message: last} if last is not None else {}
         self._last = last
         self._said = said
         """The command whose message the present turn answers."""
-        self._seen = 0
+        self._seen = seen
 
     def note(self, result: ModelResult) -> None:
-        """Keeps the words of a model's reply, which may be the answer."""
-        if not result.tools:
-            self._texts[result.hash] = text_of(result.body)
+        """Keeps the words of a model's reply, which may be the answer.
+
+        Also of one that calls tools: a turn that reaches its bound of calls ends with that.
+        """
+        self._note(result.hash, result.body)
+
+    def _note(self, body: ContentHash, message: Mapping[str, Json]) -> None:
+        if words := text_of(message):
+            self._texts[body] = words
 
     def look(self, engine: Engine) -> None:
         """Sees which turns have ended since the last look."""
@@ -60,6 +69,12 @@ class Answers:
                 self._said = str(data.get("said", ""))
             elif data["kind"] == "TurnEnded":
                 self._ended(j.TurnEnded.model_validate(data))
+            elif data["kind"] in _GOES_ON:  # perhaps in the middle of another turn
+                talk: dict[str, Json] = data["state"].get("talk") or {}
+                self._said = str(talk.get("message", ""))
+            elif data["kind"] == "ModelReplied" and data["ref"].get("inline"):
+                # It is made here and comes with no result: of an agent that asks no model.
+                self._note(data["ref"]["body"], data["ref"]["inline"])
 
     def _ended(self, entry: j.TurnEnded) -> None:
         if not entry.turn:

@@ -10,7 +10,7 @@ import pytest
 
 from covers import covers
 from crewlog.client import Run
-from crewlog.errors import CommandRejected, ConversationBusy
+from crewlog.errors import CommandRejected, ConversationBusy, CrewlogError, UsageError
 from crewlog.state.hashing import canonical
 from crewlog.wire import ConversationView
 
@@ -50,6 +50,29 @@ async def seen(run: Run, holds: Callable[[ConversationView], bool]) -> None:
     async with asyncio.timeout(LIMIT):
         while not holds(await run.conversation()):  # noqa: ASYNC110 - a query tells
             await asyncio.sleep(0.02)
+
+
+def desk(site: Site, **conversation: Any) -> dict[str, Any]:
+    """A hub whose specialist goes on once the gate `desk` is open."""
+    agents = {"billing": [{"when": ".", "of": "tool", "text": "Paid."},
+                          {"when": ".", **calls(("gate", {"name": "desk"}))}]}  # fmt: skip
+    return hub(site, agents=agents, tools={"gate": tool("gate")}, conversation=conversation)
+
+
+async def gated(site: Site, crew: dict[str, Any]) -> Run:
+    """A conversation with a desk, in its first turn."""
+    run = await site.start(crew, "my bill")
+    async with asyncio.timeout(LIMIT):
+        while not site.ledger(run, "start"):  # noqa: ASYNC110 - a file tells
+            await asyncio.sleep(0.02)
+    return run
+
+
+async def asking(run: Run, text: str, queued: int, id: str = "") -> asyncio.Task[Any]:
+    """Asks, and waits until the message waits for its turn."""
+    task = asyncio.create_task(run.send(text, id=id or text))
+    await seen(run, lambda view: view.queued == queued)
+    return task
 
 
 async def test_the_words_of_an_answer_are_kept_where_nobody_waited_for_it(crews: Site) -> None:
@@ -125,15 +148,11 @@ async def test_the_answer_is_of_the_agent_that_is_to_respond(crews: Site) -> Non
 
 
 async def test_messages_during_a_turn_are_answered_in_order(crews: Site) -> None:
-    slow = {"billing": [{"when": ".", "stall": 0.4, "text": "Paid."}]}
-    run = await crews.start(hub(crews, agents=slow, conversation={"queue": 2}), "my bill")
-    await run.wait_until(lambda view: bool(view.frontier), LIMIT)
-    asked = [asyncio.create_task(run.send("bill 1", id="m1"))]
-    await seen(run, lambda view: view.queued == 1)
-    asked.append(asyncio.create_task(run.send("bill 2", id="m2")))
-    await seen(run, lambda view: view.queued == 2)
+    run = await gated(crews, desk(crews, queue=2))
+    asked = [await asking(run, "bill 1", 1, id="m1"), await asking(run, "bill 2", 2, id="m2")]
     with pytest.raises(ConversationBusy, match="2 messages wait"):
         await run.send("bill 3", timeout=LIMIT)
+    crews.open_gate(run, "desk")
     replies = await asyncio.gather(*asked)
     assert [(r.turn, r.message) for r in replies] == [(2, "m1"), (3, "m2")]
     again = await run.send("bill 2", id="m2", timeout=LIMIT)
@@ -146,6 +165,7 @@ async def test_messages_during_a_turn_are_answered_in_order(crews: Site) -> None
     assert max(each.attempt for each in begun) == 1
 
 
+@covers("C72")
 async def test_a_session_over_many_executions_carries_no_more(crews: Site) -> None:
     run = await crews.start(hub(crews, limits={"events": 60}), "my bill")
     await rests(run, 1)
@@ -200,14 +220,20 @@ async def test_going_back_and_forking_a_session(crews: Site) -> None:
     await rests(run, 1)
     await run.send("the bill again", timeout=LIMIT)
     turns = [c for c in (await run.checkpoints()).checkpoints if c.kind == "turn"]
-    assert len(turns) == 2
-    other = await run.fork(turns[0].position)
+    assert [each.turn for each in turns] == [1, 2]
+    assert await run.position_of("turn:1") == turns[0].position
+    assert await run.position_of("billing#1") < turns[0].position
+    with pytest.raises(UsageError, match="no turn 'turn:9'") as caught:
+        await run.fork("turn:9")
+    assert "turn:1, turn:2" in caught.value.remedy
+    other = await run.fork("turn:1")
     crews.runs.append(other)
     reply = await other.send("the bill again", timeout=LIMIT)
     assert (reply.turn, reply.text) == (2, "Paid again.")
-    await run.rollback(turns[0].position)
+    await run.rollback("turn:1")
     reply = await run.send("the weather", timeout=LIMIT)
     assert reply.turn == 3
+    assert (await run.state_at(await run.position_of("turn:2"))).talk.turn == 2  # type: ignore[union-attr]
     prompt = [p for p in crews.prompted(run) if p["agent"] == "router"][-1]
     said = [m["content"] for m in prompt["messages"]]
     assert not [text for text in said if "again" in text]
@@ -250,3 +276,54 @@ async def test_who_is_no_conversation_says_so(crews: Site) -> None:
     run = await crews.start(crews.crew({"a": [{"stall": 1, "text": "done"}]}))
     with pytest.raises(CommandRejected, match="no conversation"):
         await run.send("hello", timeout=LIMIT)
+
+
+async def test_whoever_asks_beside_five_others_is_answered_or_refused(crews: Site) -> None:
+    run = await gated(crews, desk(crews, queue=6))
+    waiting = [await asking(run, f"bill {n}", n) for n in range(1, 6)]
+    sixth = asyncio.create_task(run.send("bill 6", id="bill 6"))
+    await seen(run, lambda view: view.queued == 6)
+    with pytest.raises(ConversationBusy, match="6 messages wait for their turns"):
+        await run.send("bill 7", timeout=LIMIT)
+    client = crews.client()
+    with pytest.raises(ConversationBusy, match="6 messages wait for their turns"):
+        await client.ask(hub(crews), "bill 8", id=run.id, timeout=LIMIT)
+    crews.open_gate(run, "desk")
+    async with asyncio.timeout(LIMIT):
+        replies = await asyncio.gather(*waiting, sixth)
+    assert [each.message for each in replies] == [f"bill {n}" for n in range(1, 7)]
+    assert {each.text for each in replies} == {"Paid."}
+
+
+@pytest.mark.parametrize("how", ["stop", "terminate", "ordinary"])
+async def test_nobody_waits_for_a_session_that_is_over(crews: Site, how: str) -> None:
+    crew = desk(crews)
+    run = await gated(crews, crew)
+    waiting = [await asking(run, f"bill {n}", n) for n in range(1, 6)]
+    waiting.append(asyncio.create_task(run.send("bill 6", id="bill 6")))
+    await seen(run, lambda view: view.queued == 6)
+    if how == "ordinary":
+        await run.change(definition={**crew, "conversation": None})
+    else:
+        await (run.stop() if how == "stop" else run.terminate("over"))
+    crews.open_gate(run, "desk")
+    async with asyncio.timeout(LIMIT):
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(each, CrewlogError) for each in found), found
+
+
+async def test_who_asked_is_answered_after_a_rollback_in_the_middle_of_the_turn(
+    crews: Site,
+) -> None:
+    run = await gated(crews, desk(crews))
+    crews.open_gate(run, "desk")
+    await rests(run, 1)
+    (turn,) = [c for c in (await run.checkpoints()).checkpoints if c.kind == "turn"]
+    (crews.root / "ledger" / f"{run.id}.desk.open").unlink()
+    sent = asyncio.create_task(run.send("bill again", id="m2"))
+    await run.wait_until(lambda view: any(s.node == "billing" for s in view.frontier), LIMIT)
+    await run.rollback(turn.position)
+    crews.open_gate(run, "desk")
+    async with asyncio.timeout(LIMIT):
+        reply = await sent
+    assert (reply.turn, reply.message, reply.text) == (3, "m2", "Paid.")

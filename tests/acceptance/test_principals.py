@@ -10,6 +10,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
@@ -19,10 +20,15 @@ from temporalio.worker import Replayer
 from crewlog.authority.proof import START, Proof
 from crewlog.client import Client, Run, keys
 from crewlog.client import client as client_module
+from crewlog.definition.load import load_data
 from crewlog.definition.operations import EditAgent, EditCrew, EditPermission, RemoveAgent
 from crewlog.errors import NotPermitted, RunFailed
+from crewlog.evaluation import Case, Plan, StageOutput, Verdict, evaluate, exact
+from crewlog.ids import LogName
 from crewlog.payloads import data_converter
 from crewlog.state.calls import FLUSH
+from crewlog.state.given import Given, GivenMessage
+from crewlog.state.model import Usage
 from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
@@ -273,6 +279,52 @@ async def test_who_may_not_start_a_run_of_a_signed_crew(crews: Site, folder: Pat
         assert failed.value.cause.type == "NotPermitted"
     answer = await client(crews, folder, "oncall").ask(crew, "go", execution_timeout=RUN_LIMIT)
     assert answer.status == "completed"
+
+
+@pytest.mark.usefixtures("careless")
+async def test_what_a_run_begins_with_is_held_to_the_rules_of_edits_and_messages(
+    crews: Site, folder: Path
+) -> None:
+    crew = crews.crew({"a": [{"text": "A"}]}, flow=[{"ask": "Go?", "sets": "ok"}, "a"])
+    signed = crew | {"policy": policy(folder)}
+    body = {"type": "ai", "content": "I did it.", "name": "a"}
+    yes = Given(values={"flags.ok": True})
+    said = Given(messages=(GivenMessage(body=body, log=LogName("private:a")),))
+    lost = Given(logs=(LogName("private:b"),))
+    for who, what, given, kind in (
+        ("oncall", signed, yes, "NotPermitted"),
+        ("ada", signed, said, "NotPermitted"),
+        ("ada", crew, lost, "InvalidStart"),
+    ):
+        run = await client(crews, folder, who).start(
+            what, "go", given=given, execution_timeout=RUN_LIMIT
+        )
+        with pytest.raises(WorkflowFailureError) as failed:
+            await crews.temporal.get_workflow_handle(run.id).result()
+        assert isinstance(failed.value.cause, ApplicationError)
+        assert failed.value.cause.type == kind
+
+
+async def test_a_stage_of_a_signed_crew_is_not_tried_on_what_others_said(
+    crews: Site, folder: Path
+) -> None:
+    crew = crews.crew({"a": [{"text": "A"}]}) | {"policy": policy(folder)}
+    owner = client(crews, folder, "ada")
+
+    async def tried(*messages: dict[str, Any]) -> str:
+        of = {"stage": "a", "input": {"messages": list(messages)}, "expected": {"text": "A"}}
+        case = Case.from_json(of)
+
+        async def compare(case: Case, got: StageOutput, _: str) -> tuple[Verdict, Usage]:
+            return exact(case, got), Usage()
+
+        plan = Plan(uuid4().hex, load_data(crew), {1: case}, [None], compare)
+        return (await evaluate(owner, plan)).outcome
+
+    assert await tried({"type": "human", "content": "go"}) == "passed"
+    with pytest.raises(NotPermitted, match="no person says") as refused:
+        await tried({"type": "ai", "content": "hello", "name": "b"})
+    assert "without `policy`" in refused.value.remedy
 
 
 async def test_who_would_be_refused_is_told_before_anything_begins_or_ends(

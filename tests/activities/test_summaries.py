@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities.crew import CrewActivities
 from crewlog.activities.models import ModelFactory
+from crewlog.activities.summaries import settings_of
 from crewlog.activities.windows import CHUNK
-from crewlog.definition.context import Window
-from crewlog.definition.model import CrewDefinition
+from crewlog.definition.context import SUMMING, Window
+from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.errors import ModelUnavailable
 from crewlog.ids import AgentName, StepId
 from crewlog.state.calls import CallModel, ModelResult
@@ -92,7 +94,8 @@ class Stage:
             "batch": self.batch,
             **fields,
         }
-        env = with_info(ActivityEnvironment(), attempt=given.pop("tried", 1))
+        now = given.pop("now", None) or datetime.now(UTC)
+        env = with_info(ActivityEnvironment(), attempt=given.pop("tried", 1), started_time=now)
         found: ModelResult = await env.run(worker.call_model, CallModel(**given))
         return found
 
@@ -173,20 +176,71 @@ async def test_where_no_model_sums_up_the_beginnings_stand_there(stage: Stage) -
     assert "minutes 2" in stage.minutes.shown[-1][1].text
 
 
-async def test_a_worker_that_died_over_it_is_not_waited_for_for_ever(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("crewlog.activities.summaries.WAIT", 0.01)
-    monkeypatch.setattr("crewlog.activities.summaries._POLL", 0.01)
-    stage.say(2 + CHUNK)
+def short(patch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Models may take no longer than that, and are waited for no longer."""
+    for name, value in (("SUMMING", seconds), ("LEAST", seconds / 2), ("_POLL", 0.01)):
+        patch.setattr(f"crewlog.activities.summaries.{name}", value)
+
+
+async def dies(stage: Stage, **fields: Any) -> None:
+    """A worker begins to have a summary made, and is no more."""
     stage.minutes.gate = asyncio.Event()
-    dead = asyncio.ensure_future(stage.call())
+    dead = asyncio.ensure_future(stage.call(**fields))
     await stage.minutes.begun.wait()
     dead.cancel()
     await asyncio.wait({dead})
     stage.minutes.gate = None
-    found = await stage.call("writer", worker=stage.new_worker())
+
+
+async def test_a_worker_that_died_over_it_is_waited_for_as_long_as_a_model_may_take(
+    stage: Stage,
+) -> None:
+    stage.say(2 + CHUNK)
+    began = datetime.now(UTC)
+    await dies(stage, now=began - timedelta(seconds=SUMMING + 1))
+    found = await stage.call("writer", worker=stage.new_worker(), now=began)
     assert (found.usage.calls, len(stage.minutes.asked)) == (2, 2)
+
+
+async def test_a_slow_model_is_asked_once_and_nobody_waits_for_ever(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.say(2 + CHUNK)
+    await dies(stage, now=datetime.now(UTC) + timedelta(seconds=SUMMING))
+    short(monkeypatch, 0.1)
+    found = await stage.call("writer", worker=stage.new_worker())
+    assert (found.usage.calls, len(stage.minutes.asked)) == (1, 1)
+    assert found.window is not None
+    assert "somebody else" in found.window.fault
+    assert "- [people] 1 was said" in stage.minutes.shown[-1][1].text
+
+
+async def test_who_waits_for_one_that_fails_tries_at_once(stage: Stage) -> None:
+    stage.say(2 + CHUNK)
+    stage.minutes.gate, stage.minutes.away = asyncio.Event(), True
+    one = asyncio.ensure_future(stage.call())
+    await stage.minutes.begun.wait()
+    two = asyncio.ensure_future(stage.call("writer", worker=stage.new_worker()))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    stage.minutes.gate.set()
+    first = await one
+    stage.minutes.away = False
+    assert first.window is not None
+    assert "no minutes today" in first.window.fault
+    assert (await two).usage.calls == 2
+    assert len(stage.minutes.asked) == 2
+
+
+async def test_a_model_that_sums_up_late_is_cut_off(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short(monkeypatch, 1.05)
+    stage.say(2 + CHUNK)
+    stage.minutes.gate = asyncio.Event()
+    found = await stage.call()
+    assert found.window is not None
+    assert "has not answered within" in found.window.fault
 
 
 async def test_one_who_comes_late_has_all_of_it_summed_up_by_one_call(stage: Stage) -> None:
@@ -228,3 +282,47 @@ async def test_summaries_go_with_their_run(stage: Stage) -> None:
     assert result.stored
     await stage.store.delete([RUN], 10, grace=0)
     assert not any("minutes 1" in text for text in bodies.values())
+
+
+HERE = {"api_key": "here", "base_url": "http://here"}
+
+
+@pytest.mark.parametrize(
+    ("summing", "own", "given", "reached"),
+    [
+        ("local:big", False, HERE, HERE),  # its own model
+        ("local:small", True, HERE, HERE),
+        ("local:small", False, HERE, {}),  # the crew's says nothing of that address
+        ("local:small", False, {"api_key": "here", "seed": 1}, {"api_key": "here"}),
+        ("other:small", False, {"api_key": "here"}, {}),
+        ("other:small", True, HERE, {}),
+    ],
+)
+def test_a_key_goes_to_no_service_but_the_one_that_it_is_for(
+    summing: str, own: bool, given: dict[str, Any], reached: dict[str, Any]
+) -> None:
+    agent = AgentDefinition(prompt="x", model_settings=given)
+    found = settings_of(summing, agent, by_crew=not own, model_of_agent="local:big")
+    assert found == reached
+
+
+async def test_the_service_of_one_agent_is_not_told_what_the_crew_has_summed_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.say(2 + CHUNK)
+    asked: list[tuple[str, Any]] = []
+    ready = stage.minutes.ready
+
+    async def noted(model: str, settings: Any, timeout: float) -> Any:
+        asked.append((model, settings))
+        return await ready(model, settings, timeout)
+
+    monkeypatch.setattr(stage.minutes, "ready", noted)
+    data = stage.crew.to_json()
+    for agent in data["agents"].values():
+        agent.pop("window", None)
+        agent["model_settings"] = HERE | {"streaming": False}
+    stage.crew = CrewDefinition.from_json({**data, "model": "minutes:x", "window": WINDOW})
+    await stage.call()
+    assert ("minutes:m", {}) in asked
+    assert ("minutes:x", HERE | {"streaming": False}) in asked

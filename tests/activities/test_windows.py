@@ -13,9 +13,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from crewlog.activities.crew import CrewActivities
 from crewlog.activities.render import Transcript
-from crewlog.activities.summaries import INTRODUCTION
+from crewlog.activities.summaries import INTRODUCTION, summed_up
 from crewlog.activities.views import Chain
-from crewlog.activities.windows import CHUNK, Cut, cut, tokens_of
+from crewlog.activities.windows import CHUNK, MOST_UNCOVERED, Cut, cut, tokens_of
 from crewlog.activities.windows import Log as LogView
 from crewlog.definition.context import Window
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId
@@ -185,10 +185,28 @@ def test_random_transcripts_are_cut_into_whole_groups_and_nothing_is_lost(seed: 
     assert found.summed_up == (len({*out} - open_) if found.covered else 0)
     if found.covered or found.gap:
         gap = {group for group in out if all(m in found.gap for m in whole[group])}
-        assert len({*out} & open_ - gap) <= max(0, len(open_) - 2 * CHUNK), "nothing is lost"
+        assert len({*out} & open_ - gap) == found.untold, "nothing is lost without a word"
     if "tokens" not in window:
         mine = said.transcript.spots.own.get(NOW, len(whole))
         assert not [group for group in out if group >= mine]
+
+
+def test_what_is_said_behind_a_hidden_message_is_told_though_no_summary_covers_it() -> None:
+    """A log is covered no further than there: what is beyond is shown, or a gap that says so."""
+    said = Said()
+    for n in range(6 * CHUNK):
+        said.other(f"o{n}")
+        if n == CHUNK:
+            said.transcript.spots.hidden.append(said.position)
+    found = said.cut(last=3, summary="extract")
+    assert [each.length for each in found.covered] == [CHUNK]
+    shown, told = texts(found.shown), texts(found.gap)
+    assert shown[0] == f"[other] o{6 * CHUNK - 3 - MOST_UNCOVERED}"
+    assert len(told) == MOST_UNCOVERED
+    assert found.untold == 6 * CHUNK - CHUNK - len(shown) - len(told)
+    block = summed_up([("public", "so far")], found.gap, found.untold).text
+    assert f"{found.untold} more before these" in block
+    assert "o20" in block
 
 
 # -- prompts ------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from covers import covers
 from crewlog.cli.main import run_cli
 
 ROOT = Path(__file__).resolve().parents[2]
+PLAIN = "crew: notes\nmodel: openai:gpt-5-mini\nagents: {a: {prompt: A.}, b: {prompt: B.}}\n"
+WAITING = f"{PLAIN}flow: [{{agent: a, after: [b]}}, b, {{if: a.text, go: a}}]\n"
 CREW = """\
 crew: notes
 model: scripted:x.yaml
@@ -42,7 +44,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
     assert commands[:3] == ["init", "run", "demo"]
     assert set(commands) == {
         *("init", "run", "demo", "validate", "graph", "schema", "register"),
-        *("compile", "explain", "crews", "mcp", "memory", "keys"),
+        *("compile", "explain", "crews", "builders", "decisions", "mcp", "memory", "keys"),
         *("ps", "show", "watch", "log"),
         *("inbox", "answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
@@ -150,6 +152,8 @@ def test_faults_that_hide_others_say_so(capsys: pytest.CaptureFixture[str]) -> N
         (shape, 2, hidden.format("these are")),
         (shape.replace("crew: notes", "crew: notes\nmodle: x"), 2, hidden.format("these are")),
         (text, 1, hidden.format("this is")),
+        (WAITING, 1, hidden.format("this is")),  # what goes back into the cycle is not looked at
+        (f"{PLAIN}flow: [{{use: hub, with: {{ruoter: b}}}}]\n", 2, hidden.format("these are")),
         ("crew: [", 1, hidden.format("this is")),
         (CREW, 1, ""),
     ):

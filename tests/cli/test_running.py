@@ -37,7 +37,7 @@ def test_the_demo_runs_to_its_end(crewlog: Cli) -> None:
     assert "ui_designer  ⚙ write_file lib/screens/player.dart" in done.out
     assert "backend      ⚑ models_ready" in done.out
     assert "done  4 steps · 10 tool calls asked for · 11,900 tokens" in done.out
-    assert f"Look     crewlog show {run}" in done.out
+    assert f"Look     crewlog report {run}" in done.out
     assert "\x1b" not in done.out
     workspace = ROOT / "examples" / "flutter_music_app" / "workspace" / run
     files = sorted(str(f.relative_to(workspace)) for f in workspace.rglob("*") if f.is_file())

@@ -10,6 +10,7 @@ from covers import covers
 from crewlog.definition.expand import expand
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition, RoutePhase
+from crewlog.definition.validate import warnings
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lower import lower
 
@@ -46,6 +47,30 @@ def test_the_router_replies_with_one_of_them() -> None:
     reply = expand(crew(fallback="technician", agents=AGENTS)).definition.agents["router"].reply
     assert reply is not None
     assert (reply.among, reply.fallback) == (("billing", "technician"), {"next": "technician"})
+
+
+def test_the_router_says_nothing_to_the_specialists_and_a_turn_survives_errors() -> None:
+    said = AGENTS | {"router": {"prompt": "p", "writes": ["group:g"]}}
+    for agents, writes in (AGENTS, ()), (said, ("group:g",)):
+        made = expand(crew(agents)).definition.agents
+        assert (made["router"].writes, made["router"].shares) == (writes, ("public",))
+        assert [made[name].on_error for name in AGENTS] == ["ask"] * 3
+        assert made["billing"].writes == ("public",)
+    part = {"use": "hub", "with": {"router": "router"}}
+    data = {"crew": "t", "model": "openai:x", "flow": [part], "conversation": {}}
+    agents = AGENTS | {"technician": {"prompt": "p", "on_error": "fail"}}
+    made = expand(load_data({**data, "agents": agents})).definition.agents
+    assert [made[name].on_error for name in AGENTS] == ["continue", "continue", "fail"]
+    part["with"] = {"router": "router", "on_error": "ask"}
+    made = expand(load_data({**data, "agents": AGENTS})).definition.agents
+    assert [made[name].on_error for name in AGENTS] == ["ask"] * 3
+
+
+def test_a_router_that_is_told_nothing_of_an_agent_is_warned_of() -> None:
+    agents = AGENTS | {"billing": {"prompt": "p", "description": "Bills."}}
+    (found,) = warnings(crew(agents))
+    assert found.path == ("agents", "technician")
+    assert "'router' is to choose from 'technician' too, and is told nothing of it" in found.message
 
 
 def test_what_follows_waits_for_whoever_answers() -> None:

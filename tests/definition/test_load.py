@@ -324,3 +324,21 @@ def test_a_pattern_with_a_step_switched_off() -> None:
     pattern = load_definition(text).agents["writer"].pattern
     assert pattern is not None
     assert pattern.off == ("plan",)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("flow:\n  - b\n - c\n", "same column"),
+        ("agents:\n  a:\n    prompt: x\n   model: y\n", "same column"),
+        (" agents:\n  a: 1\n", "same column"),
+        ("agents:\n  a:\n    prompt: do: it\n", "in quotes"),
+        ("description: 'it's'\n", "in quotes"),
+        ("flow: [a, b\nagents: {}\n", "']'"),
+        ("flow:\n- b\nc\n", "'key: value'"),
+    ],
+)
+def test_what_to_do_about_the_syntax_depends_on_the_fault(text: str, remedy: str) -> None:
+    with pytest.raises(InvalidDefinition) as caught:
+        load_definition(f"crew: a\n{text}")
+    assert remedy in caught.value.diagnostics[0].remedy

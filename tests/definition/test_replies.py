@@ -6,18 +6,19 @@ import json
 import time
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from covers import covers
 from crewlog.content import canonical
 from crewlog.definition import decisions, registering
 from crewlog.definition.decisions import AgentIn, Decision, decision, find_decision
 from crewlog.definition.expand import expand
-from crewlog.definition.lenient import named_in
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.named import named_in
 from crewlog.definition.operations import RemoveAgent, apply_operations
 from crewlog.definition.reading import Form
 from crewlog.definition.validate import all_findings
@@ -66,7 +67,7 @@ SCORE = form(
         '```\n{"next": "billing"}\n```',
         'I choose {"next": "billing"} since it is about money.',
         '<think>{"next": "technician"}? no.</think>{"next": "billing"}',
-        '```json\n{"next": "technician"}\n```\nor rather\n```json\n{"next": "billing"}\n```',
+        'Not {"next": "technician"}. Final answer: {"next": "billing"}',
         'a {b [1] {"next": "billing"} }',
     ],
 )
@@ -152,7 +153,7 @@ def test_what_is_not_clear_is_refused_with_its_place(text: str, fault: str) -> N
             {"actions": [{"target": "billing", "directive": "again"}]},
         ),
         ("terminate", '{"done": true, "confidence": "85%"}', {"done": True, "confidence": 0.85}),
-        ("replan", "No, it holds.", {"replan": False, "reason": "No, it holds."}),
+        ("replan", "**No.**", {"replan": False, "reason": "**No.**"}),
         ("escalate", '{"escalate": "true", "question": "May we?"}', {"escalate": True}),
     ],
 )
@@ -369,9 +370,28 @@ def test_json_behind_many_braces_is_found() -> None:
     assert ROUTE.read(f'{code} {{"next": "billing"}}').value["next"] == "billing"
 
 
-@pytest.mark.parametrize("text", ["No problem, proceed.", "Not bad at all", "none the worse"])
-def test_a_word_that_begins_with_no_is_no_no(text: str) -> None:
-    assert form("reflection").read(text).faults
+SAID = [json.loads(line) for line in (Path(__file__).parent / "said.jsonl").open()]
+"""What models say, with what it must be read as: null where it is not clear, and asked again."""
+
+
+def test_what_models_say_is_read_right_or_asked_again() -> None:
+    """A wrong pick costs a user the wrong agent, or opens a gate; a model call is cheap."""
+    forms = {
+        name: (form(name), field) for name, field in (("route", "next"), ("reflection", "proceed"))
+    }
+    wrong, again = list[Any](), list[str]()
+    for said in SAID:
+        found, field = forms[said["form"]]
+        read = found.read(said["text"])
+        got = None if read.faults else cast("dict[str, Json]", read.value)[field]
+        if got is None and said["read"] is not None:
+            again.append(said["text"])
+        elif got != said["read"]:
+            wrong.append((said["text"], got))
+    assert not wrong
+    assert not again
+    assert len(SAID) > 300
+    assert sum(said["read"] is None for said in SAID) > len(SAID) / 2
 
 
 def test_a_builder_fills_in_what_an_agent_says_of_the_same_decision() -> None:
@@ -397,6 +417,7 @@ def test_an_agent_that_leaves_is_named_no_more() -> None:
         apply_operations(left, [RemoveAgent(name="general")])
 
 
+@covers("C40")
 def test_packages_bring_decisions_and_a_broken_one_harms_nobody(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -420,3 +441,22 @@ def test_packages_bring_decisions_and_a_broken_one_harms_nobody(
     for name, why in (("lost", "importing it fails"), ("none", "makes no decision")):
         (found,) = [each for each in all_findings(crew(name)) if "decision" in each.path]
         assert why in found.message
+
+
+def test_a_fault_is_told_without_what_follows_from_it() -> None:
+    read = form("plan").read(f'{{"steps": {steps([], agent="bakerr")}}}')
+    assert [each.partition(":")[0] for each in read.faults] == ["'steps.0.agent'"]
+    assert form("plan").read('{"steps": []}').faults == ("'steps' is empty",)
+
+
+def test_many_words_are_read_in_time() -> None:
+    began = time.process_time()
+    for words in (
+        "to ",
+        "hand it over ",
+        "not the billing, ",
+        "billing: ",
+        "i would send this to ",
+    ):
+        named_in(words * 5000, NAMES)
+    assert time.process_time() - began < 3

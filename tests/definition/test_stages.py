@@ -22,7 +22,10 @@ def crew(agents: dict[str, Any] | None = None, **options: Any) -> Any:
         {
             "crew": "t",
             "model": "scripted:x",
-            "agents": {name: {"prompt": f"You {name}.", **more} for name, more in names.items()},
+            "agents": {
+                name: {"prompt": f"You {name}.", "description": name, **more}
+                for name, more in names.items()
+            },
             "flow": [{"use": "stages", "with": {**NAMED, **options}}],
         }
     )

@@ -8,19 +8,23 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from temporalio.exceptions import ApplicationError
 
 from crewlog.authority.principals import signed_text
+from crewlog.authority.proof import START
 from crewlog.errors import NotPermitted
 from crewlog.graph.answers import answer
 from crewlog.graph.deciding import again, answered, leads_past, passes_a_question, retold
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, NodeName, StepId
 from crewlog.state.calls import LoadedState
+from crewlog.state.given import Given
 from crewlog.state.model import CrewState, Output, Turn
-from crewlog.workflows.gate import GUARDS_FLOW, GUARDS_STATE
+from crewlog.wire import StartRun
+from crewlog.workflows.gate import GUARDS_FLOW, GUARDS_STATE, check_given, starter
 from crewlog.workflows.inbox import Incoming, take
 from graph.crews import plan_of
-from graph.simulation import Simulation, final
+from graph.simulation import RUN, Simulation, final
 
 RIGHTS = {"ops": ["operate"], "boss": ["operate", "answer"], "ada": ["operate", "grant", "answer"]}
 KEYS = {
@@ -119,6 +123,26 @@ async def test_an_edit_keeps_no_question_from_being_asked(
                 sim, name, "edit_state", set={path: 0 if "risk" in path and "a." in path else False}
             )
         ).error
+        assert (error is None) is (name in who), error
+
+
+@pytest.mark.parametrize(("by", "who"), [("agent", {"ada", "boss"}), (None, set(RIGHTS))])
+@pytest.mark.parametrize("way", ["edit", "start"])
+async def test_a_plan_that_people_approve_is_theirs(
+    by: str | None, who: set[str], way: str
+) -> None:
+    """Who works on what is part of it; what there is to work on with one agent is a list."""
+    work = {"agent": "b", "for_each": "a.steps"} | ({"by": by, "among": ["b", "c"]} if by else {})
+    agents: dict[str, Any] = {"a": {"outputs": ["steps"]}, "b": {}, "c": {}}
+    plan = plan_of(["a", {"ask": "Is this the plan?"}, work], agents, policy=policy())
+    sim = await Simulation.begin(plan, final)
+    await sim.settle()
+    values = {"outputs.a.steps": [{"agent": "c", "task": "publish"}]}
+    for name in RIGHTS:
+        if way == "edit":
+            error: Exception | None = (await send(sim, name, "edit_state", set=values)).error
+        else:
+            error = given_by(name, {"values": values}, plan)
         assert (error is None) is (name in who), error
 
 
@@ -472,3 +496,79 @@ async def test_an_answer_may_be_taken_back_and_not_be_given(
     state = (await Simulation.begin(plan, final)).state
     at, back = (state.model_copy(update={"flags": {"ok": each}}) for each in (now, then))
     assert bool([*answered(plan, at, back)]) is other
+
+
+def given_by(who: str, given: dict[str, Any], plan: GraphPlan) -> ApplicationError | None:
+    """What becomes of a signed start that is given something."""
+    data = StartRun(crew="crew", by=who, given=Given.from_json(given)).to_json()
+    text = signed_text("sim", START, FOREVER, data)
+    signature = base64.b64encode(KEYS[who].sign(text)).decode()
+    data["proof"] = {"key": public(who), "expires": FOREVER, "signature": signature}
+    start = StartRun.model_validate(data)
+    try:
+        start = starter(start, data, plan.policy, "sim", 0)
+        check_given(start, data, plan, RUN, 0, lambda _: True)
+    except ApplicationError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(
+    ("values", "who"),
+    [
+        ({"flags.closed": False}, {"ada"}),
+        ({"outputs.a.risk": 0}, {"ada"}),
+        ({"flags.ok": True}, {"ada", "boss"}),
+        ({"flags.free": 1, "shared.closed": 1}, {"ada", "boss", "ops"}),
+    ],
+)
+def test_what_a_run_is_given_needs_the_right_that_an_edit_needs(
+    values: dict[str, Any], who: set[str]
+) -> None:
+    for name in RIGHTS:
+        error = given_by(name, {"values": values}, signed_plan())
+        assert (error is None) is (name in who), error
+        assert error is None or error.type == "NotPermitted"
+    plan = signed_plan()
+    open_plan = plan.model_copy(update={"policy": None})
+    assert given_by("ops", {"values": values}, open_plan) is None
+    asks = plan.interrupts.model_copy(update={"people": ("mia",)})
+    error = given_by("boss", {"values": values}, plan.model_copy(update={"interrupts": asks}))
+    assert (error is None) is ("ops" in who), "who is not asked does not answer"
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ({"body": {"type": "human", "content": "x", "name": "ops"}, "log": "private:b"}, ""),
+        ({"body": {"type": "human", "content": "x"}}, ""),
+        ({"body": {"type": "human", "content": "x", "name": "ada"}}, "said by 'ada'"),
+        ({"body": {"type": "human", "content": "x", "artifact": {}}}, "has artifact"),
+        ({"body": {"type": "ai", "content": "x", "name": "b"}}, "of the type 'ai'"),
+        ({"body": {"type": "tool", "content": "x", "tool_call_id": "c"}}, "of the type 'tool'"),
+        ({"body": {"type": "system", "content": "x"}}, "of the type 'system'"),
+    ],
+)
+def test_a_signed_run_is_given_nothing_in_somebody_elses_name(
+    message: dict[str, Any], told: str
+) -> None:
+    given = {"messages": [message]}
+    for who in ("ops", "ada") if told and "'ada'" not in told else ("ops",):
+        error = given_by(who, given, signed_plan())
+        assert told in str(error) if told else error is None
+        assert error is None or error.type == "NotPermitted"
+    assert given_by("ops", given, signed_plan().model_copy(update={"policy": None})) is None
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_what_a_run_is_given_goes_to_logs_that_somebody_reads(signed: bool) -> None:
+    plan = signed_plan() if signed else signed_plan().model_copy(update={"policy": None})
+    body = {"type": "human", "content": "x"}
+    for log in ("private:bb", "artifact:a", "no such log", "group:x", "readers:a+zed"):
+        for given in ({"messages": [{"body": body, "log": log}]}, {"logs": [log]}):
+            error = given_by("ops", given, plan)
+            assert error is not None, log
+            assert error.type == "InvalidStart"
+            assert f"nobody reads {log!r}" in error.message
+    given = {"messages": [{"body": body, "log": "private:b"}], "logs": ["readers:a+b", "public"]}
+    assert given_by("ops", given, plan) is None

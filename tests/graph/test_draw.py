@@ -364,3 +364,16 @@ def test_conditions_needs_lists_and_approvals_are_drawn() -> None:
         '-->|"needs delete #43; read"| n3',
     ):
         assert words in chart
+
+
+def test_notes_are_folded_between_words_and_never_cropped() -> None:
+    to = ["health", "registry", "memory", "general"]
+    flow = [{"route": "r.next", "to": to, "else": "general", "phase": "way"}]
+    spokes = [{"agent": name, "after": "go"} for name in to]
+    plan = plan_of(["r", *flow, *spokes], {"r": {"reply": "route"}})
+    (whole,) = (n for n in picture(plan, width=40, folds=False).splitlines() if "way:" in n)
+    lines = picture(plan, width=40).splitlines()
+    note = lines[next(i for i, line in enumerate(lines) if "way:" in line) :]
+    assert all(len(line) <= 40 for line in note)
+    assert " ".join(line.strip() for line in note) == whole
+    assert whole.endswith("else general")

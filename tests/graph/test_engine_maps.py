@@ -85,7 +85,7 @@ async def test_a_thousand_items_are_at_work_as_many_at_a_time_as_the_crew_says()
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (None, "which is a large value and no list"),
+        (None, "which has no value"),
         ("text", "which is a text and no list"),
         ({"a": 1}, "which is an object and no list"),
         ("x" * 300, "which is a large value and no list"),

@@ -132,6 +132,16 @@ async def test_without_a_fallback_people_are_asked_and_retry_tries_as_often_agai
     assert tried(sim) == [(1, 2), (2, 2), (1, 2)]
 
 
+async def test_whoever_is_asked_is_told_what_was_wrong_with_each_try() -> None:
+    sim = await run(plan({}), bad("it is empty"), bad(), bad("there is no JSON"), bad(), good())
+    told = "(1) it is empty; (2) 'next' is missing; (3) there is no JSON"
+    assert told in sim.asked().question
+    await sim.respond("retry")
+    await sim.run()
+    assert sim.state.status == "completed"
+    assert not [e for e in sim.state.frontier.values() if e.turn is not None and e.turn.faults]
+
+
 @pytest.mark.parametrize(("policy", "status"), [("continue", "completed"), ("fail", "failed")])
 async def test_the_policy_of_errors_holds(policy: str, status: str) -> None:
     sim = await run(plan({"tries": 1}, on_error=policy), bad())

@@ -190,6 +190,8 @@ def canonical(state: CrewState) -> dict[str, Any]:
         del data[name]
     for entry in data["frontier"].values():
         del entry["since"]
+        if entry["turn"]:
+            del entry["turn"]["began"]
         if entry["mapped"]:
             entry["mapped"].pop("position")
     data["messages"] = {log: head["length"] for log, head in data["messages"].items()}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from crewlog.definition.validate import warnings
 from crewlog.errors import CommandRejected, ConversationBusy, InvalidDefinition
 from crewlog.graph.engine import Order
 from crewlog.graph.plan import GraphPlan
@@ -14,7 +15,7 @@ from crewlog.graph.rewinding import fork, roll_back
 from crewlog.ids import RunId
 from crewlog.state.calls import OutputValue
 from crewlog.state.model import CrewState
-from graph.crews import plan_of
+from graph.crews import crew, plan_of
 from graph.simulation import (
     Failure,
     Outcome,
@@ -330,6 +331,9 @@ def test_what_is_wrong_with_a_conversation_is_told() -> None:
     assert "'respond' names the agent 'biling'" in text
     assert "Did you mean 'billing'?" in text
     assert "nobody writes the flag 'done'" in text
+    agents = {"a": {}, "b": {"writes": ["readers:a"]}}
+    (found,) = warnings(crew(["a", "b"], agents, conversation={"respond": ["a", "b"]}))
+    assert "'b' is to answer, and writes for a" in found.message
 
 
 def _size(state: CrewState) -> int:

@@ -195,14 +195,13 @@ class _Approval:
 
     def show(self) -> None:
         """What the edit changed, and the graph that it makes."""
-        from crewlog.graph.draw import picture  # noqa: PLC0415
+        from crewlog.cli.pictures import show_picture  # noqa: PLC0415
         from crewlog.graph.lower import lower  # noqa: PLC0415
 
         self.screen.line("")
         show_diff(self.screen, _yaml(self.compiled), _yaml(self.definition))
         self.screen.line("")
-        width = min(self.screen.width, 120) - 4
-        self.screen.block(picture(lower(self.definition), None, width, self.screen.colored))
+        show_picture(self.screen, lower(self.definition))
 
 
 def _yaml(definition: CrewDefinition) -> str:

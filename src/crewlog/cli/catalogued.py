@@ -171,15 +171,15 @@ async def show_found(screen: Screen, catalog: Catalog, found: Found) -> None:
 
 
 async def _show_crew(screen: Screen, catalog: Catalog, definition: CrewDefinition) -> None:
+    from crewlog.cli.pictures import show_picture  # noqa: PLC0415
     from crewlog.errors import InvalidDefinition  # noqa: PLC0415
-    from crewlog.graph import draw  # noqa: PLC0415
     from crewlog.graph.lower import lower  # noqa: PLC0415
 
     _about(screen, definition.description)
     screen.line("")
     try:
         plan = lower(definition)
-        screen.block(draw.picture(plan, {}, min(screen.width, 120) - 4, screen.colored))
+        show_picture(screen, plan)
     except InvalidDefinition as error:
         say = f"cannot be drawn here: {plain(error.message)}"
         screen.wrapped([("  ! ", "yellow")], say, indent=4)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from crewlog.cli.pictures import show_picture
 from crewlog.cli.screen import Part, Screen, plain
 from crewlog.definition.findings import listed
-from crewlog.graph import draw
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
 
@@ -110,16 +110,15 @@ def _blocked(screen: Screen, report: SwapReport) -> None:
 
 
 def _pictures(screen: Screen, sight: Sight, plan: GraphPlan, report: SwapReport | None) -> None:
-    width = min(screen.width, 120) - 4
     kept = set(report.kept) if report is not None else set[NodeName]()
     after = {node: status for node, status in sight.statuses.items() if node in kept}
     if sight.plan is not None:
         screen.line("")
         screen.line((f"  graph v{sight.state.graph_version}", "dim"))
-        screen.block(draw.picture(sight.plan, sight.statuses, width, screen.colored))
+        show_picture(screen, sight.plan, sight.statuses)
     screen.line("")
     screen.line((f"  graph v{sight.state.graph_version + 1}", "dim"))
-    screen.block(draw.picture(plan, after, width, screen.colored))
+    show_picture(screen, plan, after)
     screen.line("")
 
 

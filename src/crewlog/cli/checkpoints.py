@@ -110,8 +110,9 @@ async def _show(
 
 def _what(each: CheckpointView) -> list[Part]:
     from crewlog.cli.screen import plain  # noqa: PLC0415
+    from crewlog.state.checkpoints import turn_name  # noqa: PLC0415
 
-    words = {"start": "the beginning", "turn": "the end of a turn", "tag": "named"}
+    words = {"start": "the beginning", "turn": turn_name(each.turn), "tag": "named"}
     what = plain(each.step) or words.get(each.kind, each.kind)
     by = f" {plain(each.agent)}" if each.agent and each.agent != str(each.node) else ""
     return [what + by, (", ".join(map(plain, each.tags)), "yellow")]

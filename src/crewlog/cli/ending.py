@@ -13,8 +13,6 @@ from crewlog.state.model import CrewState, Usage
 from crewlog.wire import RunResult
 
 WORDS = {"completed": ("done", "bold green"), "stopped": ("stopped", "bold yellow")}
-_LONGEST_RESULT = 12
-"""Lines of the last agent's text that are shown."""
 
 
 def used(usage: Usage, steps: int) -> str:
@@ -76,26 +74,20 @@ def last_words(result: RunResult) -> str:
 
 
 def show_end(screen: Screen, run: Run, result: RunResult, directory: Path | None) -> None:
-    """Result and Look."""
+    """What the last agent said, whole: it is what the run was for; and where the rest is."""
     found = workspace_of(run.id, directory) if directory else None
     said = plain_lines(last_words(result)).strip().splitlines()
     screen.line("")
+    if len(said) == 1:
+        screen.wrapped([("  Result   ", "dim")], said[0], indent=11)
+    elif said:
+        screen.line(("  Result", "dim"))
+        screen.paragraph("\n".join(said), indent=4)
     if found:
         folder, files = found
-        screen.line(("  Result   ", "dim"), f"{short_path(folder)} ({counted(files, 'file')})")
-    if said:
-        if not found and len(said) == 1:
-            screen.line(("  Result   ", "dim"), plain(said[0]))
-        elif not found:
-            screen.line(("  Result", "dim"))
-            screen.paragraph("\n".join(said[:_LONGEST_RESULT]), indent=4)
-            if len(said) > _LONGEST_RESULT:
-                screen.line(
-                    (f"    … {len(said) - _LONGEST_RESULT} more lines: ", "dim"),
-                    f"crewlog show {run.id} --json",
-                )
+        screen.line(("  Files    ", "dim"), f"{short_path(folder)} ({counted(files, 'file')})")
     _artifacts(screen, result)
-    look(screen, run)
+    look(screen, run, f"crewlog report {run.id}")
 
 
 def look(screen: Screen, run: Run, command: str = "") -> None:

@@ -23,6 +23,7 @@ from crewlog.cli.differing import state_rows
 from crewlog.cli.ending import look, show_end, summary
 from crewlog.cli.hearing import fits, heard
 from crewlog.cli.lacking import Lacking
+from crewlog.cli.pictures import show_picture
 from crewlog.cli.presence import Find, Look, Server, Stalls, Worker
 from crewlog.cli.questions import Prompt, answer_line, show_question
 from crewlog.cli.screen import Part, Screen, plain, plain_lines, text_of
@@ -43,7 +44,7 @@ from crewlog.errors import (
     UsageError,
     WorkerMissing,
 )
-from crewlog.graph.draw import mermaid, picture
+from crewlog.graph.draw import mermaid
 from crewlog.ids import CommandId
 from crewlog.state import journal as j
 from crewlog.state.journal import entry_to_json
@@ -317,11 +318,9 @@ class Follower:
         elif number != version or plan != self._drawn:  # a fork's first is drawn already
             self._still()
             self._drawn = plan
-            width = min(self.screen.width, 120) - 4
-            drawn = picture(plan, self.timeline.statuses, width, self.screen.colored)
             self.screen.line("")
             self.screen.line(("  graph ", "dim"), (f"v{number}", "bold"))
-            self.screen.block(drawn)
+            show_picture(self.screen, plan, self.timeline.statuses)
             self.screen.line("")
 
     def _write(self, event: TokenEvent) -> None:

@@ -13,6 +13,7 @@ from crewlog.cli import exits
 from crewlog.cli.app import interrupted
 from crewlog.cli.follow import Follower, Manner
 from crewlog.cli.hands import Assignment, Hand, assigned, hand
+from crewlog.cli.pictures import show_picture
 from crewlog.cli.preflight import check_worker_can, scripted_note
 from crewlog.cli.screen import Screen, plain
 from crewlog.cli.services import connected
@@ -24,7 +25,6 @@ from crewlog.client.stalled import Stalled, stalled
 from crewlog.client.starting import check_before
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunNotFound, StoreUnavailable
-from crewlog.graph.draw import picture
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import ContentHash, CrewName, RunId
@@ -71,7 +71,7 @@ def header(screen: Screen, run: str, plan: GraphPlan, version: int = 1) -> None:
         (f" · graph v{version}", "dim"),
     )
     screen.line("")
-    screen.block(picture(plan, None, min(screen.width, 120) - 4, screen.colored))
+    show_picture(screen, plan)
     screen.line("")
 
 

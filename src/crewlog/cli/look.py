@@ -271,6 +271,7 @@ async def _without_position(target: str) -> AsyncGenerator[None]:
 
 async def _graph(target: str, *, mermaid: bool, version: int | None, as_json: bool) -> int:
     from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
+    from crewlog.cli.pictures import show_picture  # noqa: PLC0415
     from crewlog.cli.screen import Screen, write  # noqa: PLC0415
     from crewlog.errors import UsageError  # noqa: PLC0415
     from crewlog.graph import draw  # noqa: PLC0415
@@ -325,5 +326,5 @@ async def _graph(target: str, *, mermaid: bool, version: int | None, as_json: bo
     elif mermaid:
         write(text.rstrip("\n"))
     else:
-        screen.block(draw.picture(plan, statuses, min(screen.width, 120) - 4, screen.colored))
+        show_picture(screen, plan, statuses)
     return exits.OK

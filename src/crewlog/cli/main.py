@@ -19,6 +19,7 @@ COMMANDS = (
     "project",
     "prompts",
     "crews",
+    "registered",
     "mcp",
     "memories",
     "run",

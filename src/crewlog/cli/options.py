@@ -22,7 +22,8 @@ RunPlaceArgument = Annotated[
     str,
     typer.Argument(
         metavar="RUN[@POSITION]",
-        help="The run as it is; or as it was at a position or a tag: notes@12, notes@draft.",
+        help="The run as it is; or as it was: at a position, a tag, the end of a turn or of a "
+        "step: notes@12, notes@draft, notes@turn:3, notes@writer#2.",
         show_default=False,
     ),
 ]

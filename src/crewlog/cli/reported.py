@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plai
 from crewlog.definition.replies import RESPONSE
 from crewlog.ids import ContentHash
 from crewlog.model import Json
-from crewlog.state.brief import brief, fenced
+from crewlog.state.brief import brief, fenced, sentences
 from crewlog.state.model import Usage
 from crewlog.state.planned import planned
 from crewlog.state.report import DecisionReport, PlanReport, Report, StepReport, Value
@@ -44,21 +45,28 @@ _LONGEST = 1200
 """Characters of a text that are shown."""
 _CELL = 160
 """Characters of a value in a row."""
+_WORD = 24
+"""Characters of a value that stands beside its step."""
+_JSON = re.compile(r"(\w+) = [\[{].*", re.DOTALL)
+"""The first list or object in the words about a reply, and what is left of them."""
+_WHOLE = "crewlog report {run} --json"
 
 
 def show_report(screen: Screen, found: Report) -> None:
     """A run's report, for a terminal."""
-    screen.line(
+    title: list[Part] = [
         ("  crew ", "dim"),
         plain(found.crew or "?"),
         (" · run ", "dim"),
         (plain(found.run), "bold"),
-        (f" · {_head(found)}", "dim"),
-    )
+        (" · ", "dim"),
+    ]
+    screen.wrapped(title, _head(found), indent=4, style="dim")
     if found.error:
-        screen.line(("  ✗ ", "red"), (plain(brief(found.error, _CELL)), "red"), crop=True)
-    _text(screen, "asked for", found.input)
-    _text(screen, f"result, by {plain(found.summarized_by)}", found.summary)
+        said = brief(sentences(found.error), _CELL)
+        screen.line(("  ✗ ", "red"), (plain(said), "red"), crop=True)
+    _text(screen, "asked for", _said(found.input))
+    _text(screen, f"result, by {plain(found.summarized_by)}", _said(found.summary, None))
     for plan in found.plans:
         _part(screen, f"plan {plan.source} · {plan.step} · {_counts(plan)}", _planned(plan))
     _part(screen, "steps", _steps(found))
@@ -68,6 +76,10 @@ def show_report(screen: Screen, found: Report) -> None:
     _part(screen, "artifacts", _artifacts(found))
     _part(screen, "errors", _errors(found))
     _part(screen, "still open", [[("?", "yellow"), plain(each)] for each in found.open])
+    screen.line("")
+    screen.line(
+        ("  Look     ", "dim"), _WHOLE.format(run=found.run), ("   all of it, whole", "dim")
+    )
 
 
 def _part(screen: Screen, title: str, rows: Iterable[list[Part]]) -> None:
@@ -77,24 +89,25 @@ def _part(screen: Screen, title: str, rows: Iterable[list[Part]]) -> None:
     screen.line("")
     screen.line((f"  {title}", "bold"))
     width = max(len(row) for row in listed)
-    screen.rows([""] * width, [[*row, *[""] * (width - len(row))] for row in listed])
+    rows = [[*row, *[""] * (width - len(row))] for row in listed]
+    screen.rows([""] * width, rows, folds=True)
 
 
-def _text(screen: Screen, title: str, value: Value) -> None:
-    if (text := _said(value)) == "":
+def _text(screen: Screen, title: str, text: str) -> None:
+    if text == "":
         return
     screen.line("")
     screen.line((f"  {title}", "bold"))
     screen.paragraph(text, indent=4)
 
 
-def _said(value: Value) -> str:
-    """A value as a text; what nobody has got is named by its hash."""
+def _said(value: Value, most: int | None = _LONGEST) -> str:
+    """A value as a text, its start or all of it; what nobody has got is named by its hash."""
     plainly = value.plain
     if plainly is None:
         return f"(body {value.body})" if value.body else ""
     text = plainly if isinstance(plainly, str) else _json(plainly)
-    return brief_lines(text, _LONGEST)
+    return text if most is None else brief_lines(text, most)
 
 
 def brief_lines(text: str, most: int) -> str:
@@ -153,8 +166,15 @@ def _steps(found: Report) -> Iterator[list[Part]]:
 
 
 def _step(found: Report, step: StepReport, pad: str) -> list[Part]:
-    sets = ", ".join(f"{key} = {_short(value)}" for key, value in step.sets.items())
-    notes = filter(None, [step.because, "; ".join(step.errors), ", ".join(step.tools), sets])
+    """A step: what it called, and what it set; the values that last are told as results."""
+    own = f"{step.agent or ''}."
+    sets = ", ".join(
+        _set(key.removeprefix(own), value) for key, value in step.sets.items() if _own(key)
+    )
+    called = ", ".join(
+        f"{tool} ({count})" if count > 1 else tool for tool, count in Counter(step.tools).items()
+    )
+    notes = filter(None, [step.because, "; ".join(step.errors), called, sets])
     return [
         (clock(step.started - found.started) if step.started else "", "dim"),
         _glyph(step.fate),
@@ -177,12 +197,13 @@ def _decisions(found: Report) -> Iterator[list[Part]]:
 
 
 def _decided(each: DecisionReport) -> str:
-    return f"{each.what}{f' ({each.why})' if each.why else ''}"
+    what = _JSON.sub(r"\1 = …", each.what) if each.kind == "reply" else each.what
+    return f"{what}{f' ({each.why})' if each.why else ''}"
 
 
 def _agents(found: Report) -> Iterator[list[Part]]:
     for name, agent in found.agents.items():
-        sets = ", ".join(f"{key} = {_short(value)}" for key, value in agent.sets.items())
+        keys = ", ".join(key.partition(".")[2] or key for key in agent.sets if _own(key))
         made = ", ".join(
             f"{counted(count, 'operation')} on {key}" for key, count in agent.artifacts.items()
         )
@@ -192,15 +213,20 @@ def _agents(found: Report) -> Iterator[list[Part]]:
             counted(agent.steps, "step"),
             (_used(agent.usage), "dim"),
             (wrong, "red"),
-            plain(brief("; ".join(filter(None, [made, sets])), _CELL)),
+            plain("; ".join(filter(None, [made, f"sets {keys}" if keys else ""]))),
         ]
 
 
 def _results(found: Report) -> Iterator[list[Part]]:
     for name, outputs in found.outputs.items():
         for key, value in outputs.items():
-            if key != RESPONSE:  # its fields say the same
-                yield [(plain(f"{name}.{key}"), "cyan"), plain(_short(value))]
+            full = f"{name}.{key}"
+            if (
+                not _own(key) or value == found.summary
+            ):  # its fields say the same, or it stands above
+                continue
+            above = any(plan.source == full and plan.items == value for plan in found.plans)
+            yield [(plain(full), "cyan"), "the plan above" if above else plain(_short(value))]
     for flag, value in found.flags.items():
         yield [(plain(flag), "yellow"), plain(brief(_line(value), _CELL))]
 
@@ -222,8 +248,19 @@ def _errors(found: Report) -> Iterator[list[Part]]:
             ("✗", "red"),
             (plain(each.step or "run"), "bold"),
             (plain(each.type), "dim"),
-            plain(brief(each.error, _CELL)),
+            plain(brief(sentences(each.error), _CELL)),
         ]
+
+
+def _own(key: str) -> bool:
+    """Whether an output says something of its own: a reply's text says what its fields say."""
+    return key.rpartition(".")[2] != RESPONSE
+
+
+def _set(key: str, value: Value) -> str:
+    """What a step has set: the value where it is a word, say, else its name alone."""
+    said = _short(value)
+    return f"{key} = {said}" if len(said) <= _WORD else key
 
 
 def _short(value: Value) -> str:
@@ -249,25 +286,25 @@ def in_markdown(found: Report) -> Iterator[str]:
     yield ""
     yield f"{_head(found)}."
     if found.error:
-        yield from ["", f"**It failed:** {fenced(brief(found.error, _LONGEST))}"]
-    yield from _quoted("Asked for", found.input)
+        yield from ["", f"**It failed:** {fenced(brief(sentences(found.error), _LONGEST))}"]
+    yield from _quoted("Asked for", _said(found.input))
     by = f"Result, by {fenced(found.summarized_by)}" if found.summarized_by else "Result"
-    yield from _quoted(by, found.summary)
+    yield from _quoted(by, _said(found.summary, None))
     for plan in found.plans:
         title = f"Plan {fenced(plan.source)}: {_counts(plan)}"
         yield from _table(title, ("", "step", "agent", "task"), _planned(plan))
     yield from _table("Steps", ("at", "", "step", "agent", "took", ""), _steps(found))
     yield from _table("Decisions", ("at", "", "who", "what"), _decisions(found))
-    header = ("agent", "steps", "usage", "errors", "what it set")
+    header = ("agent", "steps", "usage", "errors", "what it made and set")
     yield from _table("Agents", header, _agents(found))
     yield from _table("Results", ("what", "value"), _results(found))
     yield from _table("Artifacts", ("artifact", "changes", "operations", "by"), _artifacts(found))
     yield from _table("Errors", ("", "step", "type", "error"), _errors(found))
     yield from _table("Still open", ("", "question"), [["?", plain(q)] for q in found.open])
+    yield from ["", f"All of it, whole: {fenced(_WHOLE.format(run=found.run))}"]
 
 
-def _quoted(title: str, value: Value) -> Iterator[str]:
-    text = _said(value)
+def _quoted(title: str, text: str) -> Iterator[str]:
     if not text:
         return
     longest = max(

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 Part = str | tuple[str, str]
 """A text, or a text and its style."""
 
+_LEAST, _DEEP = 30, 8
+"""Columns that a folded text needs beside its head; where it begins if there are fewer."""
+
 PALETTE = ("cyan", "magenta", "blue", "yellow", "green", "bright_cyan", "bright_magenta")
 """Colours of nodes, in the order of the plan."""
 
@@ -198,8 +201,16 @@ class Screen:
         """One line of a JSON stream."""
         write(json.dumps(jsonable(data), ensure_ascii=False, default=str))
 
-    def rows(self, header: Iterable[str], rows: Iterable[Iterable[Part]]) -> None:
-        """Aligned columns; the last one takes what room is left."""
+    def rows(
+        self, header: Iterable[str], rows: Iterable[Iterable[Part]], *, folds: bool = False
+    ) -> None:
+        """Aligned columns; the last one takes what room is left.
+
+        Args:
+            header: Their titles; where none has one there is no line of them.
+            rows: What stands in them.
+            folds: Whether the last one goes on beneath itself; else it is cropped at a terminal.
+        """
         if self.as_json:
             return
         cells = [[text_of(cell) for cell in row] for row in rows]
@@ -213,7 +224,24 @@ class Screen:
             for cell, width in zip(row[:-1], widths, strict=True):
                 cell.pad_right(width - cell.cell_len + 3)
                 parts.append(cell)
-            self.line(*parts, row[-1], crop=True)
+            if folds and self.has_edge:
+                self._fold_beside(parts, row[-1])
+            else:
+                self.line(*parts, row[-1], crop=True)
+
+    def _fold_beside(self, head: list[Part | Text], text: Text) -> None:
+        """A text beside a head, folded under itself; further left where there is little room."""
+        whole = Text()
+        for part in head:
+            whole.append_text(part if isinstance(part, Text) else text_of(part))
+        indent = whole.cell_len if whole.cell_len + _LEAST <= self.out.width else _DEEP
+        style = str(text.spans[0].style) if text.spans else ""
+        lines = folded(text.plain, max(20, self.out.width - indent), whole.cell_len - indent)
+        self._lift()
+        for number, line in enumerate(lines):
+            shown = whole if number == 0 else Text(" " * indent)
+            shown.append(line, style).rstrip()
+            self.out.print(shown, soft_wrap=True)
 
 
 def write(line: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from crewlog.cli.ending import artifacts_in, look, used, workspace_of
 from crewlog.cli.hands import assigned
 from crewlog.cli.layers import recipe_of, show_layers
+from crewlog.cli.pictures import show_picture
 from crewlog.cli.presence import tell_stalled
 from crewlog.cli.questions import answer_line, show_question
 from crewlog.cli.screen import Part, Screen, clock, counted, lasted, plain, plain_lines, short_path
@@ -17,7 +18,6 @@ from crewlog.cli.timeline import sentences
 from crewlog.cli.told_breaks import breaks_of
 from crewlog.client import Client
 from crewlog.errors import CrewlogError
-from crewlog.graph.draw import picture
 from crewlog.graph.waits import waits_for
 from crewlog.model import Json
 from crewlog.state.brief import shortened
@@ -44,9 +44,7 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
     )
     screen.line("")
     if sight.plan:
-        screen.block(
-            picture(sight.plan, sight.statuses, min(screen.width, 120) - 4, screen.colored)
-        )
+        show_picture(screen, sight.plan, sight.statuses)
         screen.line("")
     if sight.prompt is not None and not state.definition:
         screen.line("  ", ("prompt:", "bold"))

@@ -473,6 +473,9 @@ class Timeline:
     def _talked(self, entry: j.JournalEntry) -> list[Row]:
         """A conversation: where a turn begins and ends, and what waits for one."""
         match entry:
+            case j.MessageQueued(again=str(again)) if again:
+                text = f"what {entry.by or 'people'} said waits again: its turn was undone"
+                return self._row(entry, "", "»", text)
             case j.MessageQueued():
                 said = entry.ref.inline.get("content", "") if entry.ref.inline else ""
                 text = f"{entry.by or 'people'}: {said} (it waits for its turn)"

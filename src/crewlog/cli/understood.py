@@ -123,12 +123,12 @@ def _head(screen: Screen, compiled: CompiledPrompt) -> None:
 def _graph(screen: Screen, compiled: CompiledPrompt) -> None:
     if compiled.definition is None or not compiled.ok:
         return
-    from crewlog.graph.draw import picture  # noqa: PLC0415
+    from crewlog.cli.pictures import show_picture  # noqa: PLC0415
     from crewlog.graph.lower import lower  # noqa: PLC0415
 
     screen.line("")
     plan = lower(compiled.definition)
-    screen.block(picture(plan, None, min(screen.width, 120) - 4, screen.colored))
+    show_picture(screen, plan)
 
 
 def _groups(compiled: CompiledPrompt) -> list[tuple[str, list[_Row]]]:

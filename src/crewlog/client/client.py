@@ -520,6 +520,8 @@ class Client:
             raise self._taken(run) from error
         except asking.Ended as ended:
             if asking.busy(ended) and command.text:
+                if (answer := await self.run(run).asked(command)) is not None:
+                    return answer
                 said = self.signed(run, "message", asking.said_by_signal(command))
                 await self.gateway.signal(run, "message", said)
             return await self.run(run).result()

@@ -80,6 +80,9 @@ PROBE_LIMIT = 1.0
 COMMAND_LIMIT = 30.0
 """Seconds for which a command is repeated."""
 
+SLOW_PAUSE = 0.2
+"""The pause between two tries from which on a run is looked at, whether it goes on at all."""
+
 STARTING = "the run is starting"
 """What a query is told before the crew's definition is read."""
 _ACCEPTED_AND_CUT_OFF = "AcceptedUpdateCompletedWorkflow"
@@ -88,7 +91,7 @@ SEAM = (wire.CLOSING, _ACCEPTED_AND_CUT_OFF)
 _NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 PASSING = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
 """What the server says where it may be otherwise in a moment."""
-_REFUSALS: dict[str, type[CrewlogError]] = {
+REFUSALS: dict[str, type[CrewlogError]] = {
     each.__name__: each
     for each in (
         InterruptNotOpen,
@@ -241,6 +244,9 @@ class Gateway:
                 with beside_history(beside):
                     outcome = await self._update_once(run, name, command)
             except WorkflowUpdateFailedError as error:
+                if _at_the_seam(error) and pause >= SLOW_PAUSE and await self._over(run):
+                    # The server repeats what the last execution said, for ever.
+                    return await self._late_outcome(run, name, command["id"], error, digest)
                 if not _at_the_seam(error) or late:
                     check_own(command["id"], _digest(error), digest)
                     raise refusal(error, run, name) from error
@@ -538,7 +544,7 @@ class Gateway:
         return name.replace("_", " ")
 
     async def _late_outcome(
-        self, run: RunId, name: str, command: CommandId, error: RPCError, digest: str
+        self, run: RunId, name: str, command: CommandId, error: Exception, digest: str
     ) -> Json:
         """The outcome of a command of a run that has ended: it may have been applied before."""
         ended = await self.ended(run, name)
@@ -550,7 +556,7 @@ class Gateway:
             raise ended from error
         check_own(command, outcome.get("digest", ""), digest)
         if not outcome.get("ok", True):
-            kind = _REFUSALS.get(outcome.get("error_type", ""), CommandRejected)
+            kind = REFUSALS.get(outcome.get("error_type", ""), CommandRejected)
             raise kind(str(outcome.get("detail", ""))) from error
         version = outcome.get("graph_version", 0)
         told = {"graph_version": version, "swap": version > 0} if name == "change" else {}
@@ -646,5 +652,5 @@ def refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogE
     remedy = str(details[0] or "") if details else ""
     if kind == wire.BUSY:
         return RunBusy(message, remedy=remedy, place=f"run {run!r}")
-    error_type = _REFUSALS.get(kind or "", CommandRejected)
+    error_type = REFUSALS.get(kind or "", CommandRejected)
     return error_type(message or f"the run {run!r} refused {wire.noun(name)!r}", remedy=remedy)

@@ -426,7 +426,7 @@ def _bodies_of(batches: Iterable[Batch]) -> tuple[set[ContentHash], set[ContentH
                 inline.add(entry.prompt)
             if isinstance(entry, MessageQueued):
                 named.add(entry.ref.body)
-                inline.add(entry.ref.body)
+                inline |= {entry.ref.body} if entry.ref.inline is not None else set()
             if entry.message is not None:
                 named.add(entry.message.body)
                 if entry.message.inline is not None:

@@ -16,6 +16,7 @@ from crewlog.definition.policy import Policy
 from crewlog.errors import CrewlogError, NotPermitted
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
+from crewlog.state.given import Given
 from crewlog.wire import StartRun, is_prompt
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def check_start(
     found = standing(policy, START, content, proof, run=run, at=now, namespace=namespace)
     if not found.allowed:
         raise NotPermitted(f"{found.reason}; nothing was started", remedy=found.remedy)
+    if content.get("given"):
+        Given.from_json(content["given"]).check_names(found.principal)
 
 
 async def check_before(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -15,13 +16,14 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
-from crewlog.client.events import Event
-from crewlog.client.gateway import Gateway
-from crewlog.errors import NotInTime, RunBusy, RunFailed
+from crewlog.client.gateway import REFUSALS, Gateway
+from crewlog.errors import CommandRejected, NotInTime, RunBusy, UsageError
+from crewlog.graph.talks import ended_unanswered
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.messages import message_from_json
+from crewlog.state.model import CrewState
 from crewlog.store.protocol import Store
 from crewlog.wire import AskRun, Command, ConversationView, MessageCommand, Reply, RunResult
 
@@ -45,6 +47,11 @@ class Talking(ABC):
     @abstractmethod
     async def open_store(self) -> Store:
         """The client's store."""
+        ...
+
+    @abstractmethod
+    async def state(self) -> CrewState:
+        """The live state."""
         ...
 
     @abstractmethod
@@ -86,7 +93,8 @@ class Talking(ABC):
         Raises:
             UsageError: the run is no conversation.
             ConversationBusy: too many messages wait for their turns.
-            CommandRejected: the run has ended, or was ended meanwhile.
+            CommandRejected: the run has ended, or ends meanwhile.
+            RunFailed: it was ended from outside meanwhile.
             NotInTime: no answer came in time; it is a TimeoutError.
         """
         if not self._talks:
@@ -116,36 +124,54 @@ class Talking(ABC):
         return found if found is not None else await self.answer_to(command.id)
 
     async def _told(self, command: AskRun) -> Reply:
-        """Says it by a signal, and waits for what the journal tells."""
+        """Says it by a signal, and waits for what the journal tells of that."""
         said = MessageCommand(id=command.id, by=command.by, text=command.text)
+        since = (await self.state()).position
         await self._signal("message", said)
-        return await self.answer_to(command.id)
+        return await self.answer_to(command.id, since=since)
 
-    async def answer_to(self, message: str, after: int = 0) -> Reply:
+    async def answer_to(self, message: str, after: int = 0, *, since: int | None = None) -> Reply:
         """The answer to a message that was sent, as the journal tells it; waited for.
 
         Args:
             message: The command that said it.
             after: A journal position before that.
+            since: A position before it was sent, where nobody knows yet whether it is refused.
 
         Raises:
-            RunFailed: the run ended without one.
+            ConversationBusy: too many messages wait for their turns.
+            CommandRejected: the run refused it, or ended without an answer.
+            RunFailed: the run was ended from outside.
         """
         turn = 0
         async with aclosing(self.events(after)) as events:
             async for event in events:
-                match event:
-                    case Event(entry=j.TurnBegan() as began) if began.said == message:
+                match event.entry:
+                    case j.TurnBegan() as began if began.said == message:
                         turn = began.turn
-                    case Event(entry=j.TurnEnded() as ended) if turn and ended.turn == turn:
+                    case j.TurnEnded() as ended if turn and ended.turn == turn:
                         return await self.whole(reply_of(ended, message))
+                    case j.CommandRejected() as no if no.command == message:
+                        if since is not None and event.position > since:
+                            kind = REFUSALS.get(no.error_type, CommandRejected)
+                            raise kind(no.reason, place=f"run {self.id!r}")
                     case _:
                         pass
-        raise RunFailed(
-            "the run ended before it answered",
-            remedy=f"`crewlog show {self.id}` tells how.",
-            place=f"run {self.id!r}",
-        )
+        raise ended_unanswered(self.id)
+
+    async def asked(self, command: AskRun) -> RunResult | None:
+        """Says what `ask` would, where too many wait by that; none where it is no conversation.
+
+        Raises:
+            ConversationBusy: too many messages wait for their turns.
+            CommandRejected: the run refused it.
+        """
+        try:
+            await self.conversation()
+        except (CommandRejected, UsageError):
+            return None
+        reply = await self._told(command)
+        return _result_of(await self.state(), reply)
 
     async def whole(self, reply: Reply) -> Reply:
         """An answer with its words, which may be in the store only."""
@@ -157,6 +183,23 @@ class Talking(ABC):
             return reply
         said = message_from_json(cast("dict[str, Json]", body))
         return reply.model_copy(update={"text": str(said.text)})
+
+
+def _result_of(state: CrewState, reply: Reply) -> RunResult:
+    """What `ask` is answered by a conversation."""
+    return RunResult(
+        run=state.run,
+        status="waiting",
+        outputs={reply.agent: {"text": reply.text}} if reply.agent is not None else {},
+        flags={str(key): value for key, value in state.flags.items()},
+        steps=state.steps,
+        executions=state.execution,
+        usage=state.usage,
+        total=state.total_usage,
+        position=state.position,
+        ms=int(time.time() * 1000) - state.started,
+        reply=reply,
+    )
 
 
 def reply_of(entry: j.TurnEnded, message: str = "") -> Reply:

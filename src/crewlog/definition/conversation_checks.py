@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crewlog.definition.findings import Finding, did_you_mean
+from crewlog.definition.findings import Finding, did_you_mean, listed
 from crewlog.definition.model import AgentPhase, CrewDefinition
 from crewlog.definition.phases import Phase
+from crewlog.ids import named_readers
 
 
 def conversation_findings(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
@@ -27,3 +28,12 @@ def conversation_findings(definition: CrewDefinition, found: list[Phase]) -> Ite
         elif name not in at_work:
             say = f"{name!r} is to answer, and has no phase"
             yield Finding(path, say, f"Add '- {name}' under 'flow:', or take it out.")
+        elif all(map(named_readers, definition.agents[name].writes)):
+            say = f"{name!r} is to answer, and writes for {_whom(definition.agents[name].writes)}"
+            remedy = "What it says to them is shown to whoever asks: take it out, or let it write."
+            yield Finding(path, say, remedy, severity="warning")
+
+
+def _whom(writes: tuple[str, ...]) -> str:
+    """Whom an agent writes for that writes to no log of several."""
+    return listed(dict.fromkeys(each for log in writes for each in named_readers(log))) or "nobody"

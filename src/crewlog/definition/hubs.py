@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 from pydantic import Field
 
 from crewlog.definition.builders import Builder, Built, Place, register
@@ -16,6 +18,7 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.phases import END, phases
 from crewlog.definition.replies import Reply
+from crewlog.ids import PUBLIC
 from crewlog.model import Model
 
 
@@ -33,6 +36,9 @@ class Hub(Model):
     """How often each of them is sent to: in a run, or in each turn of a conversation."""
     tries: int = Field(default=3, ge=1, le=20)
     """How often the router is asked in all, where what it says cannot be read."""
+    on_error: Literal["ask", "fail", "continue"] | None = None
+    """What becomes of a step that fails, where its agent does not say so: by default people are
+    asked, and in a conversation the turn goes on, and ends with an answer."""
 
 
 def hub(options: Hub, place: Place) -> Built:
@@ -48,6 +54,7 @@ def hub(options: Hub, place: Place) -> Built:
             raise ValueError(f"{agent!r} is named twice")
     if not named:
         raise ValueError(f"there is no agent but {router!r}")
+    fields = _fields(options, named, place)
     goes = options.fallback or END
     among = named if goes in named else (*named, END)
     reply = Reply(decision="route", among=among, tries=options.tries, fallback={"next": goes})
@@ -65,12 +72,28 @@ def hub(options: Hub, place: Place) -> Built:
         *(AgentPhase(agent=agent, phase=agent, after="go") for agent in named),
     ]
     if not _is_followed(place):
-        return Built(items, replies={router: reply})
+        return Built(items, replies={router: reply}, fields=fields)
     done = f"{place.phase}.done"
     never = Fact(agent=router, name="text", operator="in", value=[])
-    fields = {"if": never, "go": END, "after": JoinAny(any=named), "phase": done}
-    items.append(DecisionPhase.model_validate(fields))
-    return Built(items, replies={router: reply}, last=done)
+    after = {"if": never, "go": END, "after": JoinAny(any=named), "phase": done}
+    items.append(DecisionPhase.model_validate(after))
+    return Built(items, replies={router: reply}, fields=fields, last=done)
+
+
+def _fields(options: Hub, named: tuple[str, ...], place: Place) -> dict[str, dict[str, Any]]:
+    """What the agents are, where they do not say otherwise.
+
+    The router's reply is no message to the specialists: they answer what people said last. And in
+    a conversation one that fails ends its turn with an answer, and not with a question to people
+    who may not be there.
+    """
+    router = options.router
+    fields: dict[str, dict[str, Any]] = {router: {"writes": (), "shares": (PUBLIC,)}}
+    talks = place.crew.conversation is not None
+    for agent in (router, *named):
+        does = options.on_error or ("continue" if talks else "ask")
+        fields.setdefault(agent, {})["on_error"] = does
+    return fields
 
 
 def _is_followed(place: Place) -> bool:

@@ -67,6 +67,7 @@ def read_text(text: str, file: str, form: Form[_M]) -> _M:
     unread = {fault.path for fault in document.faults}  # what stands there is a placeholder
     located = document.faults + [_locate(document, f) for f in faults if f.path not in unread]
     unchecked = bool(document.faults) or isinstance(found, list)
+    unchecked = unchecked or any(each.hides for each in faults)
     raise InvalidDefinition(
         sorted(located, key=lambda d: (d.line, d.column)), more_may_follow=unchecked
     )
@@ -90,7 +91,7 @@ def read_data(data: Json, form: Form[_M]) -> _M:
         faults = [*faults, *((what_holds(data, faults, form) or ()) if unread else ())]
         raise InvalidDefinition(
             [fault.diagnostic() for fault in sorted(faults, key=lambda each: each.severity)],
-            more_may_follow=unread,
+            more_may_follow=unread or any(each.hides for each in faults),
         )
     return found
 

@@ -1,8 +1,10 @@
 """Reading replies: the form that an agent is told, and what a final message of it says.
 
-A reply is looked at in order: as JSON, as fenced JSON, as JSON inside the text (what comes last
-counts, since models think first), and then leniently. What does not fit is told with its places:
-these words go back to the model. All of it is bounded, whatever a model writes.
+A reply is looked at in order: as JSON, as fenced JSON, as JSON inside the text, and then leniently.
+Where several are in it that say different things, or where the words beside it take it back, it is
+not clear which is meant, and the model is asked again; thoughts in `<think>` count for nothing.
+What does not fit is told with its places: these words go back to the model. All of it is bounded,
+whatever a model writes.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ from functools import cached_property
 from typing import Any, Literal, cast
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from crewlog.content import canonical, check_depth, scrubbed
 from crewlog.definition.decisions import AMONG, DecisionKind, find_decision, reply_fields
 from crewlog.definition.json_schemas import schema_faults
-from crewlog.definition.lenient import ALSO, mended
+from crewlog.definition.lenient import ALSO, REASONS, mended
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.named import FINALLY, answer_of, taken_back
 from crewlog.definition.replies import VALUE, Reply
 from crewlog.faults import fault_of
 from crewlog.model import Json
@@ -36,6 +40,8 @@ END = "end"
 _LONGEST_FAULT = 300
 _FENCE = re.compile(r"```[a-zA-Z]{0,10}[ \t]*\r?\n?(.*?)```", re.DOTALL)
 _START = re.compile(r"[{\[]")
+_TAKEN_BACK = "what stands beside its JSON speaks against it: reply with the JSON alone"
+_SEVERAL = "it has several values that say different things: reply with one alone"
 
 
 @dataclass(frozen=True)
@@ -123,22 +129,66 @@ class Form:
         """What a reply says."""
         if not text.strip():
             return Read(faults=("it is empty",))
-        found = list(_values_in(text))
-        refused: list[tuple[str, ...]] = []
-        for value in found:
-            read = self.check(value)
-            if not read.faults:
-                return read
-            refused.append(read.faults)
+        try:
+            if _parsed(text.strip()) is None:
+                text = answer_of(text)
+            found = [*_values_in(text)]
+        except _Twice as twice:
+            return Read(faults=(f"its key {str(twice)!r:.80} is there twice, and says two things",))
+        if not text.strip():
+            return Read(faults=("it is thoughts, and no reply after them",))
+        read = [self._one(each.value) for each in found]
+        # One that is not good but says who is next says something, too.
+        says = [
+            (each, one)
+            for each, one in zip(found, read, strict=True)
+            if not one.faults or self._says_something(each.value)
+        ]
+        if len({canonical(_without_reasons(one.value)) for _, one in says}) > 1:
+            faults = next((one.faults for _, one in reversed(says) if one.faults), ())
+            return Read(faults=(_SEVERAL, *faults))
+        if says and not says[-1][1].faults:
+            (first, _), (last, good) = says[0], says[-1]
+            back = self._taken_back(good.value, text[: first.start], text[last.end :])
+            return Read(faults=(_TAKEN_BACK,)) if back else good
         # What stands beside data is not what was meant: it may speak of others.
-        data = any(isinstance(value, dict) for value in found)
-        for said in (*found, *([] if data else [text])):
-            meant = self._meant(said)
-            if meant is not None and meant != said:
-                read = self.check(meant)
-                if not read.faults:
-                    return Read(read.value, "lenient")
-        return Read(faults=refused[0] if refused else ("there is no JSON in it that is whole",))
+        if not any(isinstance(each.value, dict | str) for each in found):
+            made = self._leniently(text)
+            if made is not None:
+                return made
+        return Read(faults=read[-1].faults if read else ("there is no JSON in it that is whole",))
+
+    def _one(self, value: Json) -> Read:
+        """One value of a reply: as asked, or leniently."""
+        read = self.check(value)
+        return read if not read.faults else self._leniently(value) or read
+
+    def _leniently(self, said: Json) -> Read | None:
+        meant = self._meant(said)
+        read = self.check(meant) if meant is not None and meant != said else None
+        return None if read is None or read.faults else Read(read.value, "lenient")
+
+    def _says_something(self, value: Json) -> bool:
+        """Whether a value that is not good says something of the form's first field."""
+        return isinstance(value, dict) and next(iter(self._fields), "") in value
+
+    @cached_property
+    def _fields(self) -> Mapping[str, Any]:
+        found: Any = self.schema.get("properties")
+        return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+    def _taken_back(self, value: Json, before: str, after: str) -> bool:
+        if not before.strip() and not after.strip():
+            return False
+        key = next(iter(self._fields), "")
+        form: Any = self._fields.get(key)
+        said = cast("dict[str, Json]", value).get(key) if isinstance(value, dict) else None
+        enum: Any = form.get("enum") if isinstance(form, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        names = [str(each) for each in enum] if isinstance(enum, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        choice = bool(names) or isinstance(said, bool)
+        return taken_back(
+            before, after, names, said if isinstance(said, str) else "", choice=choice
+        )
 
     def check(self, value: Json) -> Read:
         """A value, held against the form and filled in."""
@@ -157,7 +207,7 @@ class Form:
             whole: Json = made.model_dump(mode="json")
             canonical(whole)
         except ValidationError as error:
-            faults = [fault_of(each) for each in error.errors(include_url=False)]
+            faults = [fault_of(each) for each in _causes(error.errors(include_url=False))]
             return Read(faults=_few(faults))
         except Exception as error:  # noqa: BLE001 - a class of others may raise anything
             return Read(faults=_few([f"it cannot be read: {type(error).__name__}: {error}"]))
@@ -193,6 +243,19 @@ class Form:
         return self.fields(self.check(self.reply.fallback).value)
 
 
+def _causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Faults without what only follows from others: a list lacks its items that are bad."""
+    places = [each["loc"] for each in errors]
+    return [
+        each
+        for each in errors
+        if each["type"] != "too_short"
+        or not any(
+            len(at) > len(each["loc"]) and at[: len(each["loc"])] == each["loc"] for at in places
+        )
+    ]
+
+
 def _raw(kind: DecisionKind) -> Json:
     return kind.model.model_json_schema()
 
@@ -221,17 +284,39 @@ def _shown(schema: Any) -> Any:
 # -- finding JSON -----------------------------------------------------------------------------
 
 
-def _values_in(text: str) -> Iterator[Json]:
-    """The JSON in a text: all of it, else what is fenced or stands in it, the last first."""
+class _Twice(Exception):
+    """A key is twice in one object, with two values: whichever counts, the other was said."""
+
+
+@dataclass(frozen=True)
+class _Value:
+    """JSON in a text, and where it stands."""
+
+    value: Json
+    start: int = 0
+    end: int = 0
+
+
+def _values_in(text: str) -> Iterator[_Value]:
+    """The JSON in a text, as it stands there: all of it, else what is fenced or stands in it."""
     whole = _parsed(text.strip())
     if whole is not None:
-        yield whole[0]
+        yield _Value(whole[0], 0, len(text))
         return
-    end = text[-LONGEST_SCANNED:]
-    fenced = [made for part in _FENCE.findall(end) if (made := _parsed(part.strip())) is not None]
-    yield from (made[0] for made in reversed(fenced))
-    inside = [value for value in _inside(end) if (value,) not in fenced]
-    yield from reversed(inside)
+    begin = max(0, len(text) - LONGEST_SCANNED)
+    fences = [
+        _Value(made[0], begin + part.start(), begin + part.end())
+        for part in _FENCE.finditer(text[begin:])
+        if (made := _parsed(part[1].strip())) is not None
+    ]
+    inside = [
+        each
+        for each in _inside(text[begin:], begin)
+        if not any(fence.start <= each.start < fence.end for fence in fences)
+    ]
+    found = sorted([*fences, *inside], key=lambda each: each.start)
+    final = max((each.end() for each in FINALLY.finditer(text)), default=0)
+    yield from [each for each in found if each.start >= final] or found
 
 
 def _parsed(text: str) -> tuple[Json] | None:
@@ -242,7 +327,7 @@ def _parsed(text: str) -> tuple[Json] | None:
         return None
 
 
-def _inside(text: str) -> Iterator[Json]:
+def _inside(text: str, begin: int) -> Iterator[_Value]:
     at, left = 0, _MOST_WORK
     while left > 0 and (start := _START.search(text, at)) is not None:
         began, at = start.start(), start.end()
@@ -255,7 +340,24 @@ def _inside(text: str) -> Iterator[Json]:
             left -= _MOST_WORK // 50
         else:
             left -= at - began
-            yield value
+            yield _Value(value, begin + began, begin + at)
+
+
+def _without_reasons(value: Json) -> Json:
+    """What two replies must agree in: not in why."""
+    if not isinstance(value, dict):
+        return value
+    said = cast("dict[str, Json]", value)
+    return {key: each for key, each in said.items() if key not in REASONS}
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        for key, value in pairs:
+            if found[key] != value:
+                raise _Twice(key)
+    return found
 
 
 def _finite(text: str) -> float:
@@ -269,4 +371,6 @@ def _no_constant(text: str) -> float:
     raise ValueError(f"{text} is no JSON")
 
 
-_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant, strict=False)
+_DECODER = json.JSONDecoder(
+    parse_float=_finite, parse_constant=_no_constant, strict=False, object_pairs_hook=_once
+)

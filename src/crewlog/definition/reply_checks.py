@@ -30,6 +30,7 @@ def reply_findings(definition: CrewDefinition, places: Collection[str] = ()) -> 
         path = ("agents", name, "reply")
         if agent.reply is not None:
             yield from _reply(definition, name, agent, agent.reply, path, places)
+            yield from _undescribed(definition, name, agent.reply)
 
 
 def _reply(
@@ -61,6 +62,18 @@ def _reply(
     yield from _tagged(name, agent, reply, (*path, "tagged"))
     if reply.fallback is not None and not faults:
         yield from _fallback(definition, name, reply, (*path, "fallback"))
+
+
+def _undescribed(definition: CrewDefinition, name: str, reply: Reply) -> Iterator[Finding]:
+    """Agents that another one chooses from, and of which it is told nothing but the name."""
+    if reply.decision != "route":
+        return
+    for each in reply.among:
+        agent = definition.agents.get(each)
+        if agent is not None and not agent.description:
+            say = f"agent {name!r} is to choose from {each!r} too, and is told nothing of it"
+            remedy = f"Say what it is for: {each}: {{description: …}}."
+            yield Finding(("agents", each), say, remedy, at="key", severity="warning")
 
 
 def form_findings(name: str, reply: Reply) -> Iterator[Finding]:

@@ -168,7 +168,7 @@ def _syntax_error(source: Source, error: Any) -> InvalidDefinition:
     if mark is None:
         return source.fail(f"not YAML: {problem}", Span(0, 1, 1, 1))
     span = Span(mark.index, mark.index + 1, mark.line + 1, mark.column + 1)
-    remedy = "Put texts that contain ': ', ' #', '{', '[' or quotes in quotes."
+    remedy = _remedy(problem, _line_at(source.text, span.start))
     if source.text[span.start : span.end] == "\t" or "\\t" in problem:
         problem, remedy = "a tab cannot indent YAML", "Indent with spaces."
     elif "anchor" in problem or "alias" in problem:
@@ -177,6 +177,25 @@ def _syntax_error(source: Source, error: Any) -> InvalidDefinition:
         context = " ".join(str(error.context or "").split())
         problem = f"{problem} ({context} that begins in line {error.context_mark.line + 1})"
     return source.fail(f"not YAML: {problem}", span, remedy)
+
+
+def _remedy(problem: str, line: str) -> str:
+    """What to do about a fault of the syntax, by the parser's words and the line that it is in."""
+    alone = re.fullmatch(r"\s*(- )?[\w-]+:\s*", line)  # a key with nothing beside it
+    if re.search(r"expected <block end>, but found '(<block|-|\?)", problem) or (
+        "mapping values are not allowed" in problem and alone
+    ):
+        return "Items of one list, and keys of one mapping, begin in the same column."
+    if "could not find expected ':'" in problem:
+        return "A line is 'key: value' or '- item'; a text of several lines begins with 'key: |'."
+    if bracket := re.search(r"expected ',' or '([]}])'", problem):
+        return f"Close what is open with '{bracket[1]}'; put texts that contain ': ' in quotes."
+    return "Put texts that contain ': ', ' #', '{', '[' or quotes in quotes."
+
+
+def _line_at(text: str, offset: int) -> str:
+    begin = text.rfind("\n", 0, offset) + 1
+    return text[begin:].partition("\n")[0]
 
 
 def _fold(source: Source, events: Iterator[Any]) -> Node | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from crewlog.definition.agent_outputs import outputs_of
@@ -85,7 +86,8 @@ def all_findings(definition: CrewDefinition) -> list[Finding]:
         # Of the flow only what holds whatever the parts would have made.
         some = [*_without_flow(expanded.definition, found), *_undefined(found, definition)]
         kept = secret_findings(definition.to_json())
-        return [*expanded.faults, *(expanded.original(each) for each in some), *kept]
+        lost = [replace(each, hides=True) for each in expanded.faults]
+        return [*lost, *(expanded.original(each) for each in some), *kept]
     plain = expanded.definition
     order = order_of(found)
     courses = course_findings(definition, expanded, found, order)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from langchain_core.tools import tool
 
@@ -13,6 +15,7 @@ from crewlog.evaluators.common import Found, Owners, no_good_end, summary_of, wi
 from crewlog.evaluators.programs import Ended, Scratch, run_program
 from crewlog.evaluators.signals import Signal, owner, report
 from crewlog.state.brief import brief
+from crewlog.tool_call import current_call
 
 _PYTHON = re.compile(
     r"^\*\*\* (?:Error compiling '(?P<file>[^'\n]+)'\.\.\.|"
@@ -46,7 +49,25 @@ async def compile_python(
         argv = [sys.executable, "-I", "-X", f"pycache_prefix={scratch}", "-m", "compileall"]
         ended = await run_program([*argv, "-q", "-f", *looked], seconds=timeout, scratch=scratch)
     found = list(_python_faults(ended.output, whose))
+    if not found and not _any_python(looked):
+        say = f"there is no Python file in {', '.join(looked)}, so nothing was compiled"
+        return report("the Python compiler", say, [Signal(type="compile_error", detail=say)])
     return _report("the Python compiler", ended, found, whose)
+
+
+def _any_python(looked: Sequence[str]) -> bool:
+    """Whether there is something to compile, as `compileall` goes through folders."""
+    top = current_call().workspace
+    return any(name.endswith(".py") for path in looked for name in _names(top / path))
+
+
+def _names(path: Path) -> Iterator[str]:
+    """The names of the files that are there: of that one, or of those of a folder."""
+    if not path.is_dir():
+        yield path.name
+    for _, below, files in os.walk(path):
+        below[:] = [each for each in below if each != "__pycache__"]
+        yield from files
 
 
 @tool(response_format="content_and_artifact")

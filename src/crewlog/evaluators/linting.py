@@ -1,7 +1,14 @@
-"""`lint`: what ruff finds in the Python files of the workspace."""
+"""`lint`: what ruff finds in the Python files of the workspace.
+
+The rules are those that the workspace configures, which is what agents write, too. So it is looked
+at twice more: at which files there are for it, without the workspace's configuration and with it,
+and for faults of the program, which no configuration and no `noqa` hides. What is switched off is
+told as a warning; where nothing was looked at, it has not passed.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sys
@@ -14,11 +21,14 @@ from langchain_core.tools import tool
 from crewlog.evaluators.common import Found, Owners, no_good_end, summary_of, within
 from crewlog.evaluators.programs import Scratch, run_program
 from crewlog.evaluators.signals import Signal, owner, report
+from crewlog.state.brief import brief
 from crewlog.tool_call import current_call
 
 _BROKEN = ("E9", "F63", "F7", "F82")
 """Rules whose findings are faults of the program, and no matter of style: names that are not
 defined, code that cannot be run."""
+_VERSION = f"py3{sys.version_info.minor}"
+_PYTHON = (".py", ".pyi", ".ipynb")
 
 
 @tool(response_format="content_and_artifact")
@@ -41,15 +51,65 @@ async def lint(
     ruff = shutil.which("ruff", path=Path(sys.executable).parent) or shutil.which("ruff")
     if ruff is None:
         say = "ruff is not installed here, so nothing was looked at"
-        return report("ruff", say, [Signal(type="lint_issue", detail=say, severity="info")])
-    argv = [ruff, "check", "--output-format", "json", "--no-cache", "--exit-zero", "--quiet"]
+        return report("ruff", say, [Signal(type="lint_issue", detail=say)])
+    check = [ruff, "check", "--no-cache", "--quiet", "--no-fix"]
+    rules = [*check, "--output-format", "json", "--exit-zero"]
+    plain = ["--isolated", "--no-respect-gitignore", "--target-version", _VERSION]
+    runs = (
+        [*rules, *looked],
+        [*rules, *plain, "--ignore-noqa", "--select", ",".join(_BROKEN), *looked],
+        [*check, "--show-files", *looked],
+        [*check, *plain, "--show-files", *looked],
+    )
     with Scratch() as scratch:
-        ended = await run_program([*argv, *looked], seconds=timeout, scratch=scratch)
-    found = list(_findings(ended.output, whose, strict=strict)) if ended.code == 0 else []
-    if ended.code != 0:
-        found = [no_good_end("ruff", "lint_issue", ended, whose)]
+        whole = [run_program(each, seconds=timeout, scratch=scratch) for each in runs]
+        ended, bare, chosen, there = await asyncio.gather(*whole)
+    for each in (ended, bare, chosen, there):
+        if each.code != 0:
+            bad = [no_good_end("ruff", "lint_issue", each, whose)]
+            return report("ruff", summary_of(each, "it came to no good end"), bad)
+    found = list(_findings(ended.output, whose, strict=strict))
+    known = {(each.where, each.detail) for each in found}
+    hidden = [
+        each.model_copy(
+            update={
+                "detail": f"{each.detail} (a configuration or a comment in the workspace hides it)",
+                "severity": "error" if strict else "warn",
+            }
+        )
+        for each in _findings(bare.output, whose, strict=strict)
+        if (each.where, each.detail) not in known
+    ]
+    some = _files(chosen.output)
+    # A list that is cut says nothing of what is missing in it.
+    every = some if chosen.cut or there.cut else _files(there.output)
+    unseen = list(_unseen(some, every, looked))
     said = f"{len(found)} finding{'' if len(found) == 1 else 's'}" if found else "nothing found"
-    return report("ruff", summary_of(ended, said), found)
+    said += f" in {len(some)} file{'' if len(some) == 1 else 's'}"
+    return report("ruff", summary_of(ended, said), [*unseen, *found, *hidden])
+
+
+def _files(output: str) -> set[str]:
+    """The Python files that ruff lists."""
+    top = current_call().workspace.resolve()
+    listed = (Path(line) for line in output.splitlines() if line.startswith("/"))
+    return {
+        each.relative_to(top).as_posix()
+        for each in listed
+        if each.is_relative_to(top) and each.suffix in _PYTHON
+    }
+
+
+def _unseen(some: set[str], there: set[str], looked: Sequence[str]) -> Iterator[Signal]:
+    """What was not looked at; where that is everything, it is an error."""
+    if not some:
+        say = f"no Python file was looked at in {', '.join(looked)}"
+        say += f": the workspace's configuration leaves out {len(there)}" if there else ""
+        yield Signal(type="lint_issue", detail=say)
+    elif left := sorted(there - some):
+        say = f"the workspace's configuration leaves out {len(left)} of {len(there)} Python files: "
+        say += brief(", ".join(left), 300)
+        yield Signal(type="lint_issue", detail=say, severity="warn", where=left[0])
 
 
 def _findings(

@@ -142,7 +142,7 @@ async def _end(guard: asyncio.subprocess.Process) -> None:
 def environment(scratch: Path) -> Mapping[str, str]:
     """All of a program's environment."""
     return {
-        "PATH": os.environ.get("PATH", os.defpath),
+        "PATH": _path(),
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "LANG": "C.UTF-8",
@@ -153,6 +153,12 @@ def environment(scratch: Path) -> Mapping[str, str]:
         "PYTHONUNBUFFERED": "1",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # the worker's plugins are its own, and take seconds
     }
+
+
+def _path() -> str:
+    """Where programs are found: never in the workspace, which is where the program begins."""
+    every = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(each for each in every if os.path.isabs(each))  # noqa: PTH117
 
 
 class Scratch:

@@ -11,6 +11,7 @@ from crewlog.state.brief import shortened
 
 Kind = Literal["compile_error", "test_failure", "lint_issue", "review_comment"]
 Severity = Literal["info", "warn", "error"]
+_WEIGHTS: dict[str, int] = {"error": 0, "warn": 1, "info": 2}
 MOST = 20
 """Signals of one evaluator; how many there are is said in any case."""
 LONGEST = 600
@@ -40,7 +41,8 @@ def report(what: str, summary: str, found: Sequence[Signal]) -> tuple[str, dict[
         summary: What came of it, in a line.
         found: What it found.
     """
-    shown = [s.model_copy(update={"detail": shortened(s.detail, LONGEST)}) for s in found[:MOST]]
+    found = sorted(found, key=lambda each: _WEIGHTS[each.severity])  # errors before all else
+    shown = [_shown(each) for each in found[:MOST]]
     more = len(found) - len(shown)
     passed = not any(each.severity == "error" for each in found)
     lines = [f"{what}: {summary}"]
@@ -48,6 +50,18 @@ def report(what: str, summary: str, found: Sequence[Signal]) -> tuple[str, dict[
     lines += [f"- and {more} more"] if more else []
     data = {"signals": [each.model_dump() for each in shown], "passed": passed, "summary": summary}
     return "\n".join(lines), data
+
+
+def _shown(signal: Signal) -> Signal:
+    """A signal in one line each: names of files and tests are a stranger's."""
+    detail = shortened(_plain(signal.detail), LONGEST)
+    return signal.model_copy(
+        update={"detail": detail, "where": shortened(_plain(signal.where), 300)}
+    )
+
+
+def _plain(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def words(signal: Signal) -> str:

@@ -39,7 +39,8 @@ def lifting(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
 def leading(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
     """Paths of an edit by which a flow goes that asks people, in words.
 
-    They say whether a question is asked at all, and what comes of its answer.
+    They say whether a question is asked at all, and what comes of its answer: also who works on
+    what, where a plan says that which people have approved.
 
     Args:
         plan: The run's.
@@ -57,6 +58,8 @@ def leading(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
         )
         conditions += [node.when, node.only_if, decide.when if decide is not None else None]
         conditions += [node.route.reads if node.route is not None else None]
+        # A list of items that name their agents; `agent.output` is a condition as it stands.
+        conditions += [parse_condition(node.for_each) if node.by and node.for_each else None]
     if not asks:
         return
     read = names_in(each for each in conditions if each is not None)

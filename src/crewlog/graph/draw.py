@@ -14,7 +14,7 @@ from crewlog.authority.rules import EVERY_CREW_HAS
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.findings import listed
 from crewlog.definition.times import duration_words
-from crewlog.graph.canvas import Box, doubtful, paint
+from crewlog.graph.canvas import Box, doubtful, paint, text_width
 from crewlog.graph.layout import arrange, without_shortcuts
 from crewlog.graph.loops import Loops
 from crewlog.graph.lower import ANY_WORDS, decision_text, route_text, wait_words
@@ -198,7 +198,8 @@ def _goes(ask: Ask, option: str, nodes: Collection[str]) -> str:
 def _goes_on(node: PlanNode, nodes: Collection[str]) -> bool:
     """Whether the run can go on from a node to what waits for it."""
     ask = node.ask
-    return ask is None or ask.words or any(_goes(ask, o, nodes) == NEXT for o in ask.options)
+    words = ask is not None and ask.words and ask.sets is not None
+    return ask is None or words or any(_goes(ask, o, nodes) == NEXT for o in ask.options)
 
 
 def sent(node: PlanNode, nodes: Collection[str]) -> Iterator[tuple[NodeName, str]]:
@@ -243,14 +244,19 @@ def picture(
     statuses: Mapping[NodeName, str] | None = None,
     width: int = 100,
     color: bool = False,
+    *,
+    folds: bool = True,
 ) -> str:
     """The plan as text: lanes from left to right, loops and questions noted beneath.
+
+    A note is never cropped: what comes last in it, an `else` say, is often what is looked for.
 
     Args:
         plan: The plan.
         statuses: `done`, `running`, `waiting`, `ready` or `failed`, by node.
         width: The terminal's width; a longer picture goes on in a band beneath.
         color: Whether to colour nodes by status with ANSI codes.
+        folds: Whether notes are folded at the width; else each is a line, however long.
     """
     width = max(width, 24)
     boxes: dict[str, Box] = {
@@ -287,11 +293,23 @@ def picture(
     lines = paint(layers, boxes, width)
     unclear, loops = doubtful(layers), Loops(plan)
     notes = [
-        _short(note, width)
+        line
         for name, node in plan.nodes.items()
         for note in _notes(name, node, plan, name in unclear, loops)
+        for line in (_folded(clean(note), width) if folds else [clean(note)])
     ]
     return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
+
+
+def _folded(note: str, width: int) -> list[str]:
+    """A note as lines, broken between words; those after the first are indented."""
+    lines = [""]
+    for word in note.split(" "):
+        if lines[-1].strip() and text_width(f"{lines[-1]} {word}") > width:
+            lines.append(" " * 4 + word)
+        else:
+            lines[-1] += f" {word}" if lines[-1] else word
+    return lines
 
 
 def _box(

@@ -37,11 +37,12 @@ from crewlog.graph.routing import (
     sent_nowhere,
     unfilled,
 )
-from crewlog.graph.showing import shown
+from crewlog.graph.showing import shown, words_go_to
 from crewlog.graph.talks import Talks
 from crewlog.graph.turns import Turns, calls_of
+from crewlog.graph.unsetting import unset, unset_error
 from crewlog.graph.waits import Waits
-from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId, item_of, visit_of
+from crewlog.ids import AgentName, ContentHash, LogName, NodeName, RunId, StepId, item_of, visit_of
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.given import Given
@@ -123,14 +124,17 @@ class Engine(RunFacts):
             by=by,
             began=engine.state.started,
         )
+        said: ContentHash | None = None
         if input_text:
-            engine.say(input_text, by=by, to=LogName("public"), message_id="input", command=command)
+            said = engine.say(
+                input_text, by=by, to=LogName("public"), message_id="input", command=command
+            )
         if given is not None:
             give(engine, given, by=by)
         if not engine.talks.talks:
             await engine._enter()
         elif input_text:
-            await engine.talks.begin(command or "input", by)
+            await engine.talks.begin(command or "input", by, said)
         else:
             engine.talks.wait_for_first()
         return engine
@@ -221,14 +225,19 @@ class Engine(RunFacts):
         agent = self.agent_at(step)
         policy = self.rules_of(agent, step).on_error if agent else "ask"
         kept = self.maps.kept(step, agent) if policy == "continue" else {}
+        if kept and item_of(step):  # it makes a list of those of its visit
+            unset_error(self, step)
         self.record(
             j.StepFailed, step=step, call=number, error=error, error_type=error_type, **kept
         )
         if policy == "fail":
+            if self.talks.talks:  # a later turn may look at what it did not say
+                unset(self, step)
             self.fail(f"{step}: {error}")
         elif policy == "continue":
             if kept:
                 self.maps.tell_failed(step, error_type)
+            unset(self, step)
             await self._complete(step, because=f"failed: {brief(error)}")
         else:
             self.ask(
@@ -241,21 +250,27 @@ class Engine(RunFacts):
             )
 
     async def _turn_ended(self, step: StepId, handoff: Sequence[NodeName]) -> None:
+        unset_error(self, step)
         await self._complete(step, handoff=handoff, because="handed off" if handoff else "")
 
     # -- moving -------------------------------------------------------------------------------
 
-    async def finish(
-        self, step: StepId, outcome: str, *, because: str, skipped: bool = False
-    ) -> None:
-        """Ends a step that is no agent's turn, or one that people ended, and routes on."""
-        await self._complete(step, outcome=outcome, because=because, skipped=skipped)
+    async def finish(self, step: StepId, outcome: str, *, because: str) -> None:
+        """Ends a step that is no agent's turn, and routes on."""
+        await self._complete(step, outcome=outcome, because=because)
+
+    async def pass_over(self, step: StepId, *, because: str, asked: int) -> None:
+        """Ends a step that people skip; what they set since they were `asked` stays."""
+        unset(self, step, before=asked)
+        await self._complete(step, because=because, skipped=True)
 
     async def give_way(self, step: StepId, *, because: str) -> None:
         """Ends a step at once, with those of its items; the run goes where people sent it."""
         for item in [each for each in self.state.frontier if visit_of(each) == step != each]:
+            unset(self, item)
             self.withdraw(item)
             self.record(j.StepCancelled, step=item)
+        unset(self, step)
         await self._complete(step, because=because, skipped=True)
 
     async def again(self, step: StepId) -> None:
@@ -329,6 +344,7 @@ class Engine(RunFacts):
             options=asks.options,
             flag=asks.sets,
             words=asks.words,
+            words_to=words_go_to(self.plan, asks) or "",
             **(shown(asks.shows, self.state.agent_outputs) if asks.shows else {}),
         )
 

@@ -26,6 +26,7 @@ from crewlog.ids import (
     CREW,
     PUBLIC,
     AgentName,
+    ContentHash,
     FlagName,
     InterruptId,
     LogName,
@@ -42,13 +43,24 @@ from crewlog.state import journal as j
 from crewlog.state.answered import binding_of
 from crewlog.state.calls import CallQuota, View
 from crewlog.state.combining import CONFLICTING, LISTS
-from crewlog.state.hashing import hash_json
+from crewlog.state.hashing import canonical, hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, Interrupt, Item
 from crewlog.state.pools import named_agent
 from crewlog.state.rulings import last_mutation, ruling_mutation
-from crewlog.state.shapes import Shape, shapes_of
+from crewlog.state.shapes import (
+    MOST_ADDED,
+    MOST_BYTES,
+    ListShape,
+    Shape,
+    in_bounds,
+    list_shape,
+    shape_of,
+    unpacked,
+)
 
+BOUNDS_SHAPES = "bounds-what-lists-say-of-their-items"
+"""The patch of executions that work on no list which says more of that than is kept."""
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 
 
@@ -113,13 +125,14 @@ class RunFacts:
         to: LogName | tuple[LogName, ...],
         message_id: str,
         command: str | None = None,
-    ) -> None:
-        """Adds a message of people to a log, or to several."""
+    ) -> ContentHash:
+        """Adds a message of people to a log, or to several; its hash."""
         body = message_body(text, by=by, message_id=message_id)
         logs = to if isinstance(to, tuple) else (to,)
         ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
         asks = by != CREW and self.wants_request(logs)
         self.record(j.MessageAdded, ref=ref, by=by, command=command, asks=asks)
+        return ref.body
 
     def wants_request(self, logs: Collection[LogName]) -> bool:
         """Whether a message to some logs is shown to agents as what they are asked."""
@@ -207,13 +220,48 @@ class RunFacts:
             return {}
         keys = {node.by for node in nodes if node.by}
         if step and self.appends(name):
-            shape = shapes_of([value], keys)
-            return {"shapes": shape} if shape and shape[0] != Shape() else {}
+            return self.shaped(name, [value])
         if not isinstance(value, list):
             return {}
         items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
-        shapes = shapes_of(items, keys)
-        return {"items": len(items), **({"shapes": shapes} if shapes else {})}
+        shape = list_shape(items, keys)
+        if shape is not None and (less := self._bounded(name, shape)) is not shape:
+            shape = less if self.patched(BOUNDS_SHAPES) else shape
+        return {"items": len(items), **({"shape": shape} if shape is not None else {})}
+
+    def shaped(self, name: str, values: Sequence[Json]) -> dict[str, Any]:
+        """What a fact that adds values to a list says of them as items that nodes work on."""
+        nodes = [node for node in self.plan.nodes.values() if node.for_each == name]
+        keys = {node.by for node in nodes if node.by}
+        shapes = tuple(self._short(shape_of(value, keys)) for value in values) if nodes else ()
+        return {"shapes": shapes} if any(shape != Shape() for shape in shapes) else {}
+
+    def _short(self, shape: Shape) -> Shape:
+        """What an item says that is added to a list by itself, where that is short enough."""
+        waits = len(shape.after)
+        if waits <= MOST_ADDED or not self.patched(BOUNDS_SHAPES):
+            return shape
+        fault = (
+            f"it waits for {waits:,} others, and at most {MOST_ADDED} where it is added to a list"
+        )
+        return shape.model_copy(update={"after": (), "fault": fault})
+
+    def _bounded(self, name: str, shape: ListShape) -> ListShape:
+        """A list's shape, where there is room for it beside those of the run's other lists."""
+        less = in_bounds(shape)
+        others = sum(
+            len(canonical(output.shape.to_json()))
+            for agent, found in self.state.agent_outputs.items()
+            for key, output in found.items()
+            if output.shape is not None and f"{agent}.{key}" != name
+        )
+        size = len(canonical(less.to_json()))
+        if size + others <= MOST_BYTES:
+            return less
+        said = f"what its items say of agents and others takes {size:,} bytes as JSON, those of"
+        return ListShape(
+            faults=(f"{said} the run's other lists {others:,}, and all at most {MOST_BYTES:,}",)
+        )
 
     def fail(self, error: str) -> None:
         """Ends the run without success."""
@@ -241,7 +289,7 @@ class RunFacts:
             visit = self.state.frontier.get(visit_of(step))
             if visit is not None and (mapped := visit.mapped) is not None:
                 was = mapped.was
-                after = mapped.after[item_of(step) - 1] if mapped.after else ()
+                after = unpacked(mapped.after[item_of(step) - 1]) if mapped.after else ()
         readable += (log for log in logs if agent in named_readers(log))
         heads = {
             log: logs[log].head

@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from crewlog.graph.facts import RunFacts, switched_off
+from crewlog.graph.facts import BOUNDS_SHAPES, RunFacts, switched_off
 from crewlog.graph.plan import ASK_HUMAN, NEXT, SKIP, PlanNode
 from crewlog.graph.pools import NO_ORDER, Order, order_of, ready
+from crewlog.graph.unsetting import is_set
 from crewlog.ids import (
     CREW,
     AgentName,
@@ -30,9 +31,10 @@ from crewlog.ids import (
     private_log,
     visit_of,
 )
+from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.model import FrontierEntry, Item, Mapped, Output
-from crewlog.state.shapes import Shape, shape_of, shapes_of
+from crewlog.state.shapes import ListShape, Shape, in_bounds, joined, list_shape, shape_of
 
 ASKING = 64
 """Items of a visit that may ask people at a time, besides those that are at work: an error that
@@ -133,7 +135,10 @@ class Maps:
         """Who works on the items of the list that is there, and in which order."""
         agent, _, key = (node.for_each or "").partition(".")
         output = self._run.state.agent_outputs[AgentName(agent)][key]
-        order = order_of(node, shapes_in(output, count, node.by))
+        shape = shape_in(output, node.by)
+        if shape is not None and (less := in_bounds(shape)) is not shape:
+            shape = less if self._run.patched(BOUNDS_SHAPES) else shape
+        order = order_of(node, shape, count)
         # Phases of before `by` and `at_once`: there items did not wait for each other.
         anew = node.by or node.at_once is not None or order is NO_ORDER
         return order if anew or self._run.patched(ITEMS_WAIT) else NO_ORDER
@@ -249,6 +254,8 @@ class Maps:
         found = outputs.get(key)
         if found is None:
             return 0, "which nobody has set"
+        if not is_set(found):
+            return 0, "which has no value"
         count = count_of(found)
         return (0, f"which is {_kind(found.value)} and no list") if count is None else (count, "")
 
@@ -273,16 +280,19 @@ def _well(mapped: Mapped) -> int:
     return mapped.done - mapped.failed - mapped.skipped
 
 
-def shapes_in(output: Output, count: int, by: str) -> tuple[Shape, ...]:
-    """What the items of a list say of how they are worked on; empty where that is nothing."""
+def shape_in(output: Output, by: str) -> ListShape | None:
+    """What the items of a list say of how they are worked on; none where that is nothing."""
     keys = {by} if by else set[str]()
     if output.parts:
         parts = output.parts
-        found = tuple(p.shape or Shape() if p.body else shape_of(p.value, keys) for p in parts)
-        return found if by or any(shape.after for shape in found) else ()
+        found = [p.shape or Shape() if p.body else shape_of(p.value, keys) for p in parts]
+        return joined(found, keys) if by or any(shape.after for shape in found) else None
     if isinstance(output.value, list):
-        return shapes_of(output.value, keys)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    return output.shapes or ((Shape(),) * count if by else ())
+        items: list[Json] = output.value  # pyright: ignore[reportUnknownVariableType]
+        return list_shape(items, keys)
+    if output.shapes:  # as an older build kept it
+        return joined(output.shapes, keys)
+    return output.shape
 
 
 def count_of(output: Output) -> int | None:

@@ -7,16 +7,13 @@ that people are asked about.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from crewlog.definition.findings import did_you_mean, listed
+from crewlog.definition.findings import listed
 from crewlog.graph.plan import PlanNode
 from crewlog.ids import AgentName
-from crewlog.state.shapes import Shape
-
-FAULTS_TOLD = 5
-"""Faults of a list that are told, at most."""
+from crewlog.state.shapes import FAULTS_TOLD, ListShape, meets
 
 
 class Order(NamedTuple):
@@ -27,7 +24,8 @@ class Order(NamedTuple):
     whose: tuple[int, ...] = ()
     """By item: which of them, from 0."""
     after: tuple[tuple[int, ...], ...] = ()
-    """By item: the items that it waits for; empty: none waits for another."""
+    """By item: the items that it waits for, see `crewlog.state.shapes.packed`; empty: none waits
+    for another."""
     faults: tuple[str, ...] = ()
     """What is wrong, for people: then no step starts."""
 
@@ -35,120 +33,68 @@ class Order(NamedTuple):
 NO_ORDER = Order()
 
 
-def order_of(node: PlanNode, shapes: Sequence[Shape]) -> Order:
+def order_of(node: PlanNode, shape: ListShape | None, count: int) -> Order:
     """Who works on the items of a list, and in which order.
 
     Args:
         node: The node that has a step for each of them.
-        shapes: What they say; empty: nothing.
+        shape: What they say; none: nothing.
+        count: How many there are.
     """
-    waits = any(shape.after for shape in shapes)
-    if not node.by and not waits:
+    if shape is None and node.by:
+        shape = ListShape()
+    if shape is None or not (node.by or shape.after or shape.faults):
         return NO_ORDER
-    faults = list(_faults(node, shapes))
-    numbers = {shape.id: number for number, shape in enumerate(shapes, 1) if shape.id}
-    after = tuple(tuple(sorted(numbers[i] for i in s.after if i in numbers)) for s in shapes)
-    if not faults and (circle := _circle(after)):
-        faults.append(_circle_words(circle, shapes))
-    if faults:
-        more = len(faults) - FAULTS_TOLD
-        told = faults[:FAULTS_TOLD] + ([f"and {more} more"] if more > 0 else [])
-        return Order(faults=tuple(told))
-    agents: tuple[AgentName, ...] = ()
-    whose: tuple[int, ...] = ()
+    faults = list(shape.faults)
+    named: list[AgentName] = []
     if node.by:
-        named = [_agent(node, shape) or AgentName("") for shape in shapes]
-        agents = tuple(dict.fromkeys(named))
-        whose = tuple(map({name: at for at, name in enumerate(agents)}.__getitem__, named))
-    return Order(agents, whose, after if waits else ())
+        who = [_agent(node, shape, number) for number in range(1, count + 1)]
+        faults += _agent_faults(node, shape, who) if node.by in shape.whose or not faults else ()
+        named = [each or AgentName("") for each in who]
+    if faults:
+        more = len(faults) - FAULTS_TOLD + shape.more
+        told = faults[:FAULTS_TOLD] + ([f"and {more:,} more"] if more > 0 else [])
+        return Order(faults=tuple(told))
+    agents = tuple(dict.fromkeys(named))
+    whose = tuple(map({name: at for at, name in enumerate(agents)}.__getitem__, named))
+    return Order(agents, whose, shape.after)
 
 
-def _agent(node: PlanNode, shape: Shape) -> AgentName | None:
+def _agent(node: PlanNode, shape: ListShape, number: int) -> AgentName | None:
     """The agent that an item names, in any case of its letters; else the node's own."""
-    name = shape.named.get(node.by, "") if node.by else ""
+    name = shape.named(number, node.by)
     if not name or name in node.agents:
         return AgentName(name) if name else node.agent
     alike = [agent for agent in node.agents if agent.casefold() == name.strip().casefold()]
     return alike[0] if len(alike) == 1 else AgentName(name)
 
 
-def _faults(node: PlanNode, shapes: Sequence[Shape]) -> Iterator[str]:
-    """What is wrong with single items."""
-    first: dict[str, int] = {}
-    ids = {shape.id for shape in shapes if shape.id}
-    for number, shape in enumerate(shapes, 1):
-        said = _called(number, shape)
-        if shape.fault:
-            yield f"{said}: {shape.fault}"
-            continue
-        if shape.id and first.setdefault(shape.id, number) != number:
-            yield f"items {first[shape.id]} and {number} have the same id {shape.id!r}"
-        if node.by:
-            yield from _agent_fault(node, said, shape)
-        for other in shape.after:
-            if other not in ids:
-                near = did_you_mean(other, ids)
-                yield f"{said} waits for {other!r}, which no item has as its id. {near}".rstrip(
-                    " ."
-                )
-
-
-def _agent_fault(node: PlanNode, said: str, shape: Shape) -> Iterator[str]:
-    name = _agent(node, shape)
+def _agent_faults(
+    node: PlanNode, shape: ListShape, who: Sequence[AgentName | None]
+) -> Iterator[str]:
+    """What is wrong with the agents that items name."""
     known = listed(node.agents, "or")
-    if name is None:
-        yield f"{said} names no agent at {node.by!r}: it may be {known}"
-    elif name not in node.agents:
-        yield f"{said} names the agent {name!r}, which is none of its phase: it may be {known}"
-
-
-def _called(number: int, shape: Shape) -> str:
-    return f"item {number} ({shape.id!r})" if shape.id else f"item {number}"
-
-
-def _circle(after: Sequence[Sequence[int]]) -> list[int]:
-    """Items that wait for each other in a circle, in order; empty where there are none."""
-    open_ = {number: set(waits) for number, waits in enumerate(after, 1)}
-    behind: dict[int, list[int]] = {}
-    for number, waits in open_.items():
-        for each in waits:
-            behind.setdefault(each, []).append(number)
-    ready = [number for number, waits in open_.items() if not waits]
-    while ready:
-        done = ready.pop()
-        del open_[done]
-        for number in behind.get(done, ()):
-            open_[number].discard(done)
-            if not open_[number]:
-                ready.append(number)
-    if not open_:
-        return []
-    way = [min(open_)]  # each of those left waits for another one that is left
-    while (following := min(open_[way[-1]])) not in way:
-        way.append(following)
-    return way[way.index(following) :]
-
-
-def _circle_words(circle: Sequence[int], shapes: Sequence[Shape]) -> str:
-    names = [repr(shapes[number - 1].id) for number in circle]
-    if len(names) == 1:
-        return f"item {circle[0]} ({names[0]}) waits for itself"
-    shown = [*names[:6], "…"] if len(names) > 6 else names
-    return f"items wait for each other in a circle: {' after '.join([*shown, names[0]])}"
+    for number, name in enumerate(who, 1):
+        if shape.named(number, node.by) is None:  # what it says is a fault already
+            continue
+        if name is None:
+            yield f"{shape.called(number)} names no agent at {node.by!r}: it may be {known}"
+        elif name not in node.agents:
+            yield (
+                f"{shape.called(number)} names the agent {name!r}, which is none of its phase: "
+                f"it may be {known}"
+            )
 
 
 def ready(
-    left: Sequence[int], after: Sequence[Sequence[int]], at_work: Mapping[int, object]
+    left: Sequence[int], after: Sequence[Sequence[int]], at_work: Iterable[int]
 ) -> int | None:
     """The next item that may start: the first whose own are done; none where all must wait.
 
     Args:
         left: Those that are not started, in order.
-        after: By item: those that it waits for.
+        after: By item: those that it waits for, see `crewlog.state.shapes.packed`.
         at_work: Those that are started and not done.
     """
-    waiting = {*left}
-    for number in left:
-        if not any(each in waiting or each in at_work for each in after[number - 1]):
-            return number
-    return None
+    undone = sorted({*left, *at_work})
+    return next((number for number in left if not meets(after[number - 1], undone)), None)

@@ -17,6 +17,7 @@ from crewlog.graph.facts import RunFacts
 from crewlog.graph.handoffs import hand_on
 from crewlog.graph.merging import output_set, put
 from crewlog.graph.plan import ReplyRules
+from crewlog.graph.unsetting import is_set, unset
 from crewlog.ids import AgentName, ContentHash, LogName, StepId, private_log, working_log
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -106,9 +107,15 @@ class Replies:
         rules = self._run.rules_of(agent, step).reply
         tries = rules.tries if rules is not None else 1
         times = "once" if tries == 1 else f"{tries} times"
+        entry = self._run.state.frontier.get(step)
+        short = entry.turn.faults if entry is not None and entry.turn is not None else ()
+        told = "; ".join(faults)
+        if len({*short}) > 1:  # the last alone would hide why the others were no good
+            begin = tries - len(short) + 1
+            told = "; ".join(f"({n}) {each}" for n, each in enumerate((*short[:-1], told), begin))
         return (
             f"the reply of {agent!r} cannot be used, and it was asked {times}: "
-            f"{'; '.join(faults)}.\nLet its prompt say what it must be, choose another model, or "
+            f"{told}.\nLet its prompt say what it must be, choose another model, or "
             "say what counts then by its reply's `fallback`."
         )
 
@@ -126,6 +133,9 @@ class Replies:
             ref=None if draft is None else j.MessageRef(body=draft, logs=logs),
             append=draft is not None and self._run.appends(f"{agent}.text"),
         )
+        said = () if rules.reply is None else rules.reply.fields
+        text = () if draft is None or rules.reply is None else (RESPONSE,)
+        unset(self._run, step, but={*said, *text, CAPPED})
         self._capped(step, agent, capped=True)
         if rules.reply is None:
             return
@@ -214,8 +224,7 @@ class Replies:
                 self._output(step, agent, OutputValue(key=key), stored=True)
 
     def _known(self, agent: AgentName, key: str) -> bool:
-        output = self._run.state.agent_outputs.get(agent, {}).get(key)
-        return output is not None and (output.value is not None or output.body is not None)
+        return is_set(self._run.state.agent_outputs.get(agent, {}).get(key))
 
     def _output(self, step: StepId, agent: AgentName, output: OutputValue, *, stored: bool) -> None:
         put(self._run, output_set(self._run, step, agent, output, stored=stored), step)

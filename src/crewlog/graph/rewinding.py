@@ -67,6 +67,7 @@ def roll_back(
     back = rewound(engine.state, then, other_graph=not same_graph(engine.plan, plan))
     engine.record(j.RolledBack, to=to, state=_to_keep(back.state), by=by, **who)
     engine.use(_with_left(plan, back))
+    engine.talks.put_back(now.talk)
     _ask_anew(engine, back.questions)
 
 

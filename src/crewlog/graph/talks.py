@@ -5,8 +5,8 @@
     nothing for `idle`, or `ends_on` holds ──► RunCompleted
 
 Whoever says something gets an answer: the final message of the first agent in `respond` that said
-something in the turn; else that of the agent that spoke last; else the run's own apology, with what
-went wrong. What fails a run fails only the turn here.
+something in the turn; else that of the agent that spoke last, of those that write to more than
+named agents; else the run's own apology. What fails a run fails only the turn here.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from collections.abc import Awaitable, Callable
 
 from crewlog.errors import CommandRejected, ConversationBusy
 from crewlog.graph.facts import RunFacts, message_body
-from crewlog.ids import PUBLIC, AgentName, CommandId, ContentHash, FlagName
+from crewlog.ids import PUBLIC, AgentName, CommandId, ContentHash, FlagName, RunId, named_readers
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.combining import CONFLICTS
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Output
 from crewlog.state.talk import Said, Talk
+
+PUTS_BACK = "puts-the-message-of-an-undone-turn-back"
+"""The patch of executions whose rollbacks lose no message."""
 
 Enter = Callable[[], Awaitable[None]]
 """Reaches the nodes that a run begins with."""
@@ -57,8 +60,8 @@ class Talks:
             raise CommandRejected("the run is ending; nobody answers any more")
         rests = state.resting and not state.queue
         if rests and state.status == "running" and state.changing is None:
-            run.say(text, by=by, to=PUBLIC, message_id=command, command=command)
-            await self.begin(command, by)
+            heard = run.say(text, by=by, to=PUBLIC, message_id=command, command=command)
+            await self.begin(command, by, heard)
             return f"turn {run.state.turns}"
         self._check_room()
         body = message_body(text, by=by, message_id=command)
@@ -76,7 +79,7 @@ class Talks:
             remedy="Say it once an answer has come, or raise 'queue' of the conversation.",
         )
 
-    async def begin(self, said: str, by: str) -> None:
+    async def begin(self, said: str, by: str, body: ContentHash | None) -> None:
         """Begins a turn, whose message stands in the transcript."""
         run = self._run
         keys = [key for key, how in run.plan.merge.items() if how != "last"]
@@ -85,7 +88,9 @@ class Talks:
             first[CONFLICTS] = run.plan.flags.get(CONFLICTS)
         outputs = tuple(key for key in keys if "." in key)
         turn = run.state.turns + 1
-        run.record(j.TurnBegan, turn=turn, said=said, by=by, outputs=outputs, flags=first)
+        run.record(
+            j.TurnBegan, turn=turn, said=said, by=by, body=body, outputs=outputs, flags=first
+        )
         await self._enter()
 
     async def begin_next(self) -> None:
@@ -94,7 +99,25 @@ class Talks:
         ref = j.MessageRef(body=said.body, logs=said.logs)
         asks = self._run.wants_request(said.logs)
         self._run.record(j.MessageAdded, ref=ref, by=said.by, asks=asks)
-        await self.begin(said.command, said.by)
+        await self.begin(said.command, said.by, said.body)
+
+    def put_back(self, undone: Talk | None) -> None:
+        """Has the message wait again, before all others, whose turn a rollback undid.
+
+        Nobody has answered it yet: where it were let go, who said it would wait for ever. A turn
+        that goes on from a checkpoint of its own has it still.
+
+        Args:
+            undone: The conversation before the rollback.
+        """
+        run, now = self._run, self._run.state.talk
+        if undone is None or undone.resting or undone.body is None:
+            return
+        goes_on = now is not None and not now.resting and now.message == undone.message
+        if goes_on or not self.talks or not run.patched(PUTS_BACK):
+            return
+        ref = j.MessageRef(body=undone.body, logs=(PUBLIC,))
+        run.record(j.MessageQueued, ref=ref, by=undone.by, again=undone.message)
 
     def wait_for_first(self) -> None:
         """Waits for a message, where the run was started with none."""
@@ -153,7 +176,8 @@ class Talks:
         for name in rules.respond if rules is not None else ():
             if (text := said.get(AgentName(name))) is not None:
                 return AgentName(name), _body(text)
-        others = [name for name in said if name not in self._sorters()]
+        silent = self._sorters() | self._private()
+        others = [name for name in said if name not in silent]
         if not others:
             return None
         speaker = max(others, key=lambda name: said[name].position)
@@ -163,6 +187,14 @@ class Talks:
         """The agents that only say where the run goes: what they say is no answer."""
         nodes = self._run.plan.nodes.values()
         return {node.route.by.partition(".")[0] for node in nodes if node.route is not None}
+
+    def _private(self) -> set[AgentName]:
+        """The agents that write for nobody, or for named agents alone: not for who asks, either.
+
+        Those that `respond` names do answer: their author said so.
+        """
+        agents = self._run.plan.agents.items()
+        return {name for name, rules in agents if all(map(named_readers, rules.writes))}
 
     def _apology(self, talk: Talk) -> dict[str, Json]:
         """What is answered where nobody said anything.
@@ -185,6 +217,15 @@ class Talks:
     def _wants_timer(self) -> bool:
         talk, rules = self._run.state.talk, self._run.plan.conversation
         return rules is not None and rules.idle is not None and talk is not None and not talk.due
+
+
+def ended_unanswered(run: RunId) -> CommandRejected:
+    """What is told who waits for an answer of a run that ends without one."""
+    return CommandRejected(
+        "the run ended before it answered",
+        remedy=f"`crewlog show {run}` tells how; `crewlog chat {run}` takes it up again.",
+        place=f"run {run!r}",
+    )
 
 
 def _body(text: Output) -> ContentHash:

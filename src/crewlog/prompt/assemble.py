@@ -750,6 +750,7 @@ class Assembly:
         meant = self.deciders.meant(said, words)
         if meant is not None:
             return meant
+        said = self._as_before(said)
         owner = said.agent
         if owner is None and not requirement:
             owner = self._decided_before(said)
@@ -775,6 +776,14 @@ class Assembly:
             values: list[Json] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
             member.outputs.setdefault(said.name, []).extend(values)
         return c.Fact(agent=owner, name=said.name, operator=said.operator, value=said.value)
+
+    def _as_before(self, said: ast.Fact) -> ast.Fact:
+        """`If the intent is booking, … If it is a cancellation, …` asks for the intent again."""
+        asked = c.facts_in(self.chain[-1]) if said.name == "kind" and self.chain else ()
+        known = next((fact for fact in asked if fact.operator == "=="), None)
+        if known is None or said.operator != "==" or said.agent not in {None, known.agent}:
+            return said
+        return said.model_copy(update={"name": known.name, "agent": known.agent})
 
     def _decided_before(self, said: ast.Fact) -> str | None:
         """Who decides what the branch said just before hangs on, where it is asked once more."""

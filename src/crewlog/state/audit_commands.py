@@ -58,6 +58,8 @@ def commanded(position: int, entry: j.JournalEntry) -> Iterator[AuditRecord]:
             )
         case j.MessageAdded() if entry.command is None:
             return  # the input: that the run was started says it
+        case j.MessageQueued() if entry.command is None:
+            return  # the rollback has a record of its own
         case _:
             name = _COMMANDS.get(type(entry), "")
             # What a newer part of the run records of a command has its id, too.

@@ -77,12 +77,17 @@ def _output(edit: Edit, position: int) -> Output:
             position=position,
             items=edit.items,
             shapes=edit.shapes,
+            shape=edit.shape,
             logs=edit.logs,
         )
     output = Output(value=[], position=position)
-    for value in edit.value:
+    shapes = edit.shapes or (None,) * len(edit.value)
+    for value, shape in zip(edit.value, shapes, strict=True):
         body = _body_of(value)
-        part = Part(value=None if body else value, body=body, place=_BEFORE, logs=edit.logs)
+        said = shape if body else None  # what is small is looked at when it is needed
+        part = Part(
+            value=None if body else value, body=body, place=_BEFORE, logs=edit.logs, shape=said
+        )
         output = with_part(output, part, position)
     return output
 

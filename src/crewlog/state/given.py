@@ -6,8 +6,11 @@ its inputs are made of: the model then sees what it saw there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pydantic import Field
 
+from crewlog.errors import NotPermitted
 from crewlog.ids import LogName
 from crewlog.model import Json, Model
 
@@ -20,6 +23,15 @@ class GivenMessage(Model):
     journal has the messages of people."""
     log: LogName = LogName("public")
     """The log that it is in."""
+
+
+_OWN = frozenset({"type", "content", "id", "name"})
+"""What a message of people has."""
+_HOW = (
+    "Give it messages of the type `human`, without a name or with your own. `crewlog eval` gives a "
+    "stage what agents and tools said: give it a copy of the crew's file without `policy`, or "
+    "cases without `messages`."
+)
 
 
 class Given(Model):
@@ -35,3 +47,36 @@ class Given(Model):
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see the outputs among these; by default those of who makes them.
     """
+
+    @property
+    def named_logs(self) -> Iterator[tuple[str, LogName]]:
+        """The logs that it names, each with where it does."""
+        yield from ((f"given.messages[{n}]", each.log) for n, each in enumerate(self.messages))
+        yield from (("given.logs", log) for log in self.logs)
+
+    def check_names(self, by: str) -> None:
+        """Checks that nothing is said in the name of somebody else: it would be taken for theirs.
+
+        Args:
+            by: Who gives it, which is proven.
+
+        Raises:
+            NotPermitted: something is, which nobody has signed who said it.
+        """
+        for number, message in enumerate(self.messages):
+            if told := _not_of(by, message.body):
+                raise NotPermitted(
+                    "the crew's policy takes signed commands only, and "
+                    f"given.messages[{number}] {told}: {by!r} cannot sign for that",
+                    remedy=_HOW,
+                )
+
+
+def _not_of(who: str, body: dict[str, Json]) -> str:
+    """Why a message is not one that a person says; empty where it is."""
+    if body.get("type") != "human":
+        return f"is a message of the type {body.get('type')!r}, which no person says"
+    if body.get("name") not in (None, "", who):
+        return f"is said by {body['name']!r}"
+    others = sorted(body.keys() - _OWN)
+    return f"has {', '.join(others)}, which no message of people has" if others else ""

@@ -27,7 +27,7 @@ from crewlog.ids import (
 from crewlog.model import Json, Model
 from crewlog.state.context import Windowed
 from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
-from crewlog.state.shapes import Shape
+from crewlog.state.shapes import ListShape, Shape
 
 
 class MessageRef(Model):
@@ -173,8 +173,11 @@ class MessageQueued(Fact):
     kind: Literal["MessageQueued"] = "MessageQueued"
     ref: MessageRef
     """The message, and the logs that it is added to once its turn begins."""
-    command: CommandId
+    command: CommandId | None = None
+    """The command that said it, where it was said now."""
     by: str = ""
+    again: str = ""
+    """The command that said it, where a rollback undid its turn: it waits before all others."""
 
 
 class TurnBegan(Fact):
@@ -187,6 +190,8 @@ class TurnBegan(Fact):
     """The command that said the message."""
     by: str = ""
     """Who said it."""
+    body: ContentHash | None = None
+    """The message's hash."""
     outputs: tuple[str, ...] = ()
     """The outputs, as `agent.output`, that begin anew: several steps put them together."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
@@ -304,7 +309,7 @@ class StepMapped(Fact):
     whose: tuple[int, ...] = ()
     """By item: which of them, from 0."""
     after: tuple[tuple[int, ...], ...] = ()
-    """By item: the items that it waits for, where any does."""
+    """By item: the items that it waits for, where any does; see `crewlog.state.shapes.packed`."""
 
 
 class ItemsRefused(Fact):
@@ -551,7 +556,10 @@ class OutputSet(Fact):
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
     shapes: tuple[Shape, ...] = ()
-    """What these items say of how they are worked on; of a large value that is added: one."""
+    """Of a large value that is added to a list: what it says of how it is worked on as an item. An
+    older build said so of each item of a list."""
+    shape: ListShape | None = None
+    """What the items of a large list say of how they are worked on, where they say anything."""
     how: str = ""
     """How it was merged with what there was: see `Merge`. Of `union` and `update` the value is what
     comes to it, of the others what there is now."""
@@ -899,7 +907,10 @@ class Edit(Model):
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
     shapes: tuple[Shape, ...] = ()
-    """What these items say of how they are worked on, where they say anything."""
+    """Of a list that steps add to: what each value says of how it is worked on as an item. An older
+    build said so of any list."""
+    shape: ListShape | None = None
+    """What the items of a large list say of how they are worked on, where they say anything."""
     append: bool = False
     """Whether it is a list that steps add to: `value` has its values, whatever their size."""
     delete: bool = False

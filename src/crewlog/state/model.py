@@ -24,7 +24,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
-from crewlog.state.shapes import Shape
+from crewlog.state.shapes import ListShape, Shape
 from crewlog.state.talk import Said, Talk
 
 RunStatus = Literal["running", "paused", "waiting", "stopping", "completed", "failed", "stopped"]
@@ -72,6 +72,8 @@ class Output(Model):
     items: int | None = None
     """How many items the list in the body has, where a node has a step for each of them."""
     shapes: tuple[Shape, ...] = ()
+    """What these items say of how they are worked on, as an older build kept it."""
+    shape: ListShape | None = None
     """What these items say of how they are worked on, where they say anything."""
     parts: tuple[Part, ...] = ()
     """The values in order, where what steps set makes a list."""
@@ -132,7 +134,8 @@ class Mapped(Model):
     whose: tuple[int, ...] = ()
     """By item: which of them, from 0."""
     after: tuple[tuple[int, ...], ...] = ()
-    """By item: the items that it waits for; empty: none waits for another."""
+    """By item: the items that it waits for, see `crewlog.state.shapes.packed`; empty: none waits
+    for another."""
     left: tuple[int, ...] = ()
     """Where items wait for others: those that are not started."""
     failed: int = 0
@@ -243,12 +246,16 @@ class Turn(Model):
     """Tool calls of the current batch."""
     returned: int = 0
     """Those of them that are applied."""
+    began: int = 0
+    """The journal position at which it began; 0: an older build did not keep it."""
     goto: tuple[NodeName, ...] = ()
     """Where a tool handed off to: the turn ends after this batch, and the run goes there."""
     confidence: float | None = None
     """How sure its agent said it is, in this turn, where that is asked for."""
     refused: int = 0
     """Final messages in a row that were not of the form that they must have."""
+    faults: tuple[str, ...] = ()
+    """What was wrong with each of these, in short: whoever is asked once no try is left is told."""
     draft: ContentHash | None = None
     """The last reply with a text, where the turn may end at its agent's `max_calls`."""
     did: tuple[Did, ...] = ()
@@ -374,6 +381,8 @@ class Interrupt(Model):
     """The flag that the answer sets."""
     words: bool = False
     """Whether other words than the options are an answer too."""
+    words_to: str = ""
+    """The option that such words mean: its agent is told them. Empty: the answer is the words."""
     hash: ContentHash | None = None
     """The definition that is to be approved: the answer is about it and no other."""
     position: int = 0

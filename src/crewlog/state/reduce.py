@@ -326,7 +326,7 @@ def route_facts(
 def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Changes:
     turn = None
     if entry.agent is not None:
-        turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1)
+        turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1, began=position)
     changes: Changes = {"steps": state.steps + 1}
     if number := item_of(entry.step):
         started = FrontierEntry(
@@ -433,7 +433,7 @@ def _text(
 @_on(j.ReplyTaken)
 def _reply_taken(state: CrewState, entry: j.ReplyTaken, _position: int) -> Changes:
     told: Changes = {} if entry.confidence is None else {"confidence": entry.confidence}
-    turn = _turn(state, entry.step).model_copy(update={"refused": 0, **told})
+    turn = _turn(state, entry.step).model_copy(update={"refused": 0, "faults": (), **told})
     return _entry(state, entry.step, turn=turn)
 
 
@@ -441,7 +441,9 @@ def _reply_taken(state: CrewState, entry: j.ReplyTaken, _position: int) -> Chang
 def _reply_refused(state: CrewState, entry: j.ReplyRefused, _position: int) -> Changes:
     turn = _turn(state, entry.step)
     turn = turn if entry.ref is None else thinking_again(turn)
-    return _entry(state, entry.step, turn=turn.model_copy(update={"refused": entry.attempt}))
+    faults = (*turn.faults, brief("; ".join(entry.faults)))
+    tried: Changes = {"refused": entry.attempt, "faults": faults}
+    return _entry(state, entry.step, turn=turn.model_copy(update=tried))
 
 
 @_on(j.TurnCapped)
@@ -544,6 +546,7 @@ def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
             position=position,
             items=entry.items,
             shapes=entry.shapes,
+            shape=entry.shape,
             logs=entry.logs,
         )
     return {"agent_outputs": _output(state, entry.agent, entry.key, output)}
@@ -614,7 +617,7 @@ def _step_retried(state: CrewState, entry: j.StepRetried, position: int) -> Chan
         for c in found.turn.calls
     )
     # What the model says from here on is a first try again.
-    turn = found.turn.model_copy(update={"calls": calls, "refused": 0})
+    turn = found.turn.model_copy(update={"calls": calls, "refused": 0, "faults": ()})
     if turn.did and any(c.call == entry.call and c.tool is None for c in calls):
         # Of an agent without a model, what went well is not done again.
         turn = turn.model_copy(update={"did": tuple(each for each in turn.did if each.ok)})

@@ -51,6 +51,8 @@ class Talk(Model):
     """The command whose message it answers."""
     by: str = ""
     """Who said that."""
+    body: ContentHash | None = None
+    """The message's hash, by which it is said again where a rollback undoes the turn."""
     began: int = 0
     """The journal position where it began: what was set before says nothing of it."""
     at: int = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from crewlog.ids import CommandId
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState, Routing
 from crewlog.state.pools import ERROR
@@ -18,9 +19,14 @@ Changes = dict[str, Any]
 
 
 def queued_message(state: CrewState, entry: j.MessageQueued, _position: int) -> Changes:
-    """A message waits for its turn."""
-    said = Said(body=entry.ref.body, logs=entry.ref.logs, by=entry.by, command=entry.command)
-    return {"queue": (*state.queue, said)}
+    """A message waits for its turn; one whose turn was undone is the first again."""
+    said = Said(
+        body=entry.ref.body,
+        logs=entry.ref.logs,
+        by=entry.by,
+        command=entry.command or CommandId(entry.again),
+    )
+    return {"queue": (said, *state.queue) if entry.again else (*state.queue, said)}
 
 
 def began(state: CrewState, entry: j.TurnBegan, position: int) -> Changes:
@@ -30,6 +36,7 @@ def began(state: CrewState, entry: j.TurnBegan, position: int) -> Changes:
         turn=entry.turn,
         message=entry.said,
         by=entry.by,
+        body=entry.body,
         began=position,
         at=entry.at,
         steps=state.steps,

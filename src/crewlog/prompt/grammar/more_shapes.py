@@ -60,7 +60,7 @@ _HUB_WORDS = word_set("message messages question questions request requests quer
 _PLANNED = r"(?:makes|writes|draws up|draws|prepares|sets up|lays out|creates|works out|drafts|devises|comes up with|produces|lists)"
 _STEPS = r"(?:steps|tasks|parts|pieces|slices|work items|subtasks|sub-tasks|jobs|packages|chunks)"
 _JOB = r"(?:the work|the task|the request|the feature|the job|the problem|the input|the goal|the whole|everything|it|what is to be done|what is asked for|the assignment|the order)"
-_AT_A_TIME = r"(?:at a time|at once|at the same time|in parallel|side by side|at any one time|at any time|concurrently)"
+_AT_A_TIME = r"(?:at a time|at once|at the same time|in parallel|side by side|at any one time|at any time|concurrently|simultaneously)"
 _ONCE = rf"(?:(?: ,| ;| –)?(?: and)?(?: with)? (?:at most |no more than |not more than |up to |a maximum of |only |never more than )?{{N:once}}(?: of them| steps| tasks)? {_AT_A_TIME})"
 _APPROVE = (
     r"(?:(?: ,| ;| –)?(?: and)? (?:i approve (?:it|the plan|that)(?: first| before (?:anything|any work|the work|they) (?:starts|begins|start|begin|happens|is done))?|i must approve (?:it|the plan)(?: first)?|"
@@ -97,7 +97,7 @@ _CHECKS = tuple(
     for form in [
         rf"{_LEAD}{{A:who}} (?:then |both |first |also |all )?(?:checks?|tests?|verif(?:y|ies)|look at|looks at|inspects?|examines?|try|tries|run over|go over|goes over|looks over|look over|validates?) {_WORK_DONE}(?: ,)?(?: in parallel| side by side| at the same time)?(?: ,)?(?: first| before the review| before it is reviewed| before {{A1:rev}}(?: (?:sees|looks at|reviews|gets|does|judges|reads)(?: it| them| so)?| does)?)?",
         rf"{_LEAD}{_WORK_DONE} (?:is|are) (?:first |then )?(?:checked|tested|verified|inspected|examined|looked at|validated) by {{A:who}}(?= |$)(?: ,)?(?: in parallel| side by side)?(?: ,)?(?: first| before the review| before it is reviewed| before {{A1:rev}}(?: (?:sees|looks at|reviews|gets|does|judges|reads)(?: it| them)?| does)?)?",
-        rf"before {{A1:rev}} (?:(?:sees|looks at|reviews|gets|judges|reads) (?:it|them|anything|the work|their work) )?(?:, )?{{A:who}} (?:check|checks|test|tests|verify|look at|inspect|examine|validate) {_WORK_DONE}",
+        rf"before {{A1:rev}} (?:(?:sees|looks at|reviews|gets|judges|reads|looks) (?:it |them |anything |the work |their work )?)?(?:, )?{{A:who}} (?:check|checks|test|tests|verify|look at|inspect|examine|validate) {_WORK_DONE}",
         r"the checks (?:are|before the review are|are done by|are made by) {A:who}",
     ]
 )
@@ -130,7 +130,7 @@ _ORDERS = tuple(
     pattern(form)
     for form in [
         r"{A1:first} (?:answers|replies|speaks|comes|counts|goes) before {A:rest}(?= |$)(?: does)?",
-        r"{A1:first} 's (?:answer|reply|word|answers|replies) (?:counts?|comes?|goes|go|takes? precedence|is preferred|has priority|have priority|wins?) (?:before|over|first , before|above|against) {A:rest}(?: 's)?",
+        r"{A1:first} 's (?:answer|reply|word|answers|replies) (?:counts?|comes?|goes|go|takes? precedence|is preferred|has priority|have priority|wins?) (?:before|over|first , before|above|against|more than|more than that of) {A:rest}(?: 's)?",
         r"(?:we |the crew )?prefers? (?:the (?:answer|reply) of |what |the word of )?{A1:first}(?: says| answers)? (?:to|over|before) (?:the (?:answer|reply) of |what |that of )?{A:rest}(?= |$)(?: says| answers| 's)?",
         r"if (?:several|more than one|both|two)(?: of them)? (?:answer|reply|have answered|answered)(?: ,)? (?:the answer of |take |take what |what )?{A1:first}(?: 's| says| answers)?(?: (?:answer|reply))?(?: (?:counts|wins|is taken|comes first|goes first))?",
         r"(?:the )?answers count in this order : {A:rest}",
@@ -149,6 +149,10 @@ _BARE_RUNS = tuple(
         rf"(?P<lead>{_LEAD})without (?:a|any) model(?: ,)? {{A:who}} (?:only |just )?(?:runs?|calls?|executes?) {{T:tools}}",
     ]
 )
+_SEQUENCE = pattern(
+    r"{A:who} (?:then )?(?:work|run|act|come|go|are called|take turns|follow)(?: ,)? (?:one after (?:the other|another)|one by one|"
+    r"in (?:this|that|the given|exactly this) order|in sequence|in turn|sequentially)"
+)
 _SEEING = pattern(
     r"{A:who} (?:only |may only |should only )?(?:sees?|is shown|are shown|is given|are given|gets to see|get to see|may see|is told|looks? at|works? with|works? from|works? only with|works? only from|sees? only) "
     r"(?P<only>only |nothing but |just )?(?P<what>[^;:()]{3,300}?)(?P<else>(?: ,)? and nothing (?:else|more)| – nothing (?:else|more)|(?: ,)? but nothing (?:else|more))?(?: of the others| from the others| of the other stages)?"
@@ -165,6 +169,7 @@ _SHOWS = tuple(
         r"show me the plan(?: first)?(?: ,)? and (?:then )?(?:ask|ask me|wait for my answer|ask me first) ?(?:(?:whether|if) (?:it|that|the plan) is (?:right|good|ok|okay|fine|all right|sound)|(?:whether|if) i (?:agree|approve it|like it|want it)|(?:whether|if) to go on|for my approval|for my yes)?",
         r"(?:ask me|i want to be asked)(?: first)? (?:whether|if) the plan is (?:right|good|ok|okay|fine|all right|sound)(?: first)?",
         r"i (?:want to |must |have to |need to )?(?:see|check|approve|confirm|ok|okay|sign off|agree to|look at|review) the plan (?:first|before (?:anything|any work|they|the work|anyone|anybody|it) (?:is (?:carried out|done|built|started)|starts?|begins?|happens|works?|runs?))(?: and (?:say whether it is right|approve it|confirm it))?",
+        r"i (?:want to|must|have to|need to|would like to) (?:see|approve|check|confirm|okay|review) it(?: first| before .{3,60})?",
         r"(?:nobody|no one|nothing) (?:starts|begins|works|happens|is (?:built|done|started)) (?:before|until) i (?:have )?(?:approve|approved|confirmed|confirm|agreed to|seen|okayed) the plan",
     ]
 )
@@ -187,9 +192,10 @@ class MoreShapes(Shapes):
             (_POOL_WORDS, self._any_pool),
             (_CHECK_WORDS | {"checks"}, self._checked),
             (word_set("says decides picks tells determines names sees judges sends hands gives throws kicks"), self._sent_again),
-            (word_set("plan"), self._plan_seen),
+            (word_set("plan it"), self._plan_seen),
             (word_set("tries attempts read parsed understood times goes"), self._unreadable),
             (_ORDER_WORDS, self._answers_first),
+            (word_set("one order sequence turn sequentially"), self._in_sequence),
             (word_set("only just merely simply nothing model models"), self._runs_only),
             (word_set("sees see shown given told looks look works work"), self._is_shown),
         )  # fmt: skip
@@ -243,13 +249,13 @@ class MoreShapes(Shapes):
 
     def _answers_first(self) -> Found:
         """`Health answers before information`, behind a hub."""
-        at, options = self._shape("hub")
-        if at < 0:
-            return None
         for form in _ORDERS:
             found = form.fullmatch(self.text)
             if found is None:
                 continue
+            at, options = self._shape("hub")
+            if at < 0:
+                return None
             groups = found.groupdict()
             order = (*self._named(groups.get("first")), *self._named(groups.get("rest")))
             among = {*names_of(options, "agents"), str(options.get("fallback", ""))}
@@ -335,13 +341,13 @@ class MoreShapes(Shapes):
 
     def _checked(self) -> Found:
         """`The tests and the compiler check their work before the reviewer`, behind a plan."""
-        at, options = self._shape("team")
-        if at < 0 or "checks" in options:
-            return None
         for form in _CHECKS:
             found = form.fullmatch(self.text)
             if found is None:
                 continue
+            at, options = self._shape("team")
+            if at < 0 or "checks" in options:
+                return None
             groups = found.groupdict()
             who, before = self._named(groups["who"]), self._named(groups.get("rev"))
             known = options.get("reviewer")
@@ -358,13 +364,13 @@ class MoreShapes(Shapes):
 
     def _sent_again(self) -> Found:
         """`The reviewer sends back whoever must do it again, at most twice`, behind a plan."""
-        at, options = self._shape("team")
-        if at < 0:
-            return None
         for form in _REFLECTIONS:
             found = form.fullmatch(self.text)
             if found is None:
                 continue
+            at, options = self._shape("team")
+            if at < 0:
+                return None
             most = _MOST.fullmatch(found["most"].rstrip()) if found["most"] else None
             rounds = self._count(most["most"]) if most else 0
             who = self._named(found["who"])
@@ -388,6 +394,10 @@ class MoreShapes(Shapes):
         if not any(form.fullmatch(self.text) for form in _SHOWS):
             return None
         at, options = self._shape("team")
+        if at >= 0 and at < len(self.state.statements) - 1 and "plan" not in self.scan.words:
+            return None
+        if at < 0 and "plan" not in self.scan.words:
+            return None
         if at < 0:
             return [Ask(question="Is the plan right?", words=self.words)]
         return self._put(at, {**options, "approve": True})
@@ -401,6 +411,21 @@ class MoreShapes(Shapes):
         agents = tuple(dict.fromkeys([*last, *known]))
         self.state.replace(at, options=options, agents=agents, words=(*said.words, *self.words))
         return []
+
+    def _in_sequence(self) -> Found:
+        """`The scout, the drafter and the sender work one after the other`."""
+        found = _SEQUENCE.fullmatch(self.text)
+        who = self._named(found["who"]) if found else ()
+        if len(who) < 2 or {*who} & self.state.ever:
+            return None
+        made: list[AnyStatement] = []
+        named = [u for u in self.units if u.text[0] == "@"]
+        words = (Words(start=named[0].start, end=named[-1].end),)
+        for at, name in enumerate(who):
+            made.append(Step(parts=(Part(agent=name),), words=words, again=at > 0))
+        self.state.worked, self.state.subject = who[-1:], who
+        self.state.ever.update(who)
+        return made
 
     # -- agents ----------------------------------------------------------------------------------
 
@@ -427,9 +452,14 @@ class MoreShapes(Shapes):
     def _is_shown(self) -> Found:
         """`The builder sees what discovery found and the artifact workflow, and nothing else`."""
         text = self.text
-        at, options = self._shape("stages")
+        everyone = _ALL_STAGES.match(text)
+        if everyone is None and "@" not in text:
+            return None
+        bounded = bool({*self.scan.words} & {"only", "nothing"})
+        at, options = self._shape("stages") if bounded else (-1, {})
         stages = names_of(options, "stages") if at >= 0 else ()
-        everyone = _ALL_STAGES.match(text) if stages else None
+        if everyone is not None and not stages:
+            return None
         if everyone is not None:
             marks = [f"@{self.state.roster.agents.index(name)}" for name in stages]
             text = " and ".join(marks) + text[everyone.end() :]

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from crewlog.prompt.grammar.lexicon import verb_base, word_set
 from crewlog.prompt.grammar.phrase import number
 
 
+@cache
 def ways(text: str) -> tuple[tuple[str, ...], ...]:
     """Phrases, between bars, the longest first."""
     said = [tuple(way.split()) for line in text.splitlines() for way in line.split("|")]
@@ -159,9 +161,12 @@ class Scan:
 
     def takes(self, phrases: Sequence[tuple[str, ...]], *, base: bool = False) -> bool:
         """Whether one of these phrases is next; reads it. With `base`, its verb in any form."""
+        first = self.word
+        firsts = (first, verb_base(first)) if base and first else (first,)
         for way in phrases:
-            words = self.words[self.at : self.at + len(way)]
-            if tuple(words) == way or (base and words and (verb_base(words[0]), *words[1:]) == way):
+            if way[0] not in firsts:  # nearly always: a slice of each would cost most of a reading
+                continue
+            if tuple(self.words[self.at + 1 : self.at + len(way)]) == way[1:]:
                 self.at += len(way)
                 return True
         return False

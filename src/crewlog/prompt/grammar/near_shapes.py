@@ -48,9 +48,14 @@ APOLOGY = "Say 'If an agent fails, the user gets an apology.'"
 NOTES = "Notes that are for one agent each are said in the definition, under 'reply: {tagged: …}'."
 PLAN_SHOWN = "Say 'I approve the plan first.' behind a plan that agents share."
 
+BLIND = "Say 'The A may not see the B's work.'"
+FIRST = "Say 'First the A works, then the B works.'"
+CAST = "Say 'There are three agents: an A, a B and a C.'"
+
 _MESSAGES = (
     r"(?:messages?|questions?|requests?|queries|query|tickets?|enquir(?:y|ies)|inquir(?:y|ies)|"
-    r"calls?|emails?|mails?|prompts?|inputs?)"
+    r"calls?|emails?|mails?|prompts?|inputs?|callers?|visitors?|guests?|patients?|customers?|"
+    r"conversations?|chats?|users?)"
 )
 _ROUTES = (
     r"(?:sends?|pass(?:es)?|hands?|routes?|forwards?|directs?|dispatch(?:es)?|gives?|assigns?|"
@@ -72,8 +77,23 @@ STRONG: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\b(?:splits?|breaks?|divides?|cuts?|partitions?)\b.*\b(?:into|in|down|up)\b.*\b(?:steps|parts|tasks|pieces|slices|work items|subtasks|packages|chunks)\b[^,;:]{0,30}\b(?:for|among|between|to|over|across) (?!each\b)", TEAM),
         (r"^(?:they|these|those|all of them|the workers)\b.*\b(?:at a time|at once|at any one time|concurrently|side by side)\b", POOL),
         (r"\b(?:says?|decides?|picks?|tells?|determines?|names?|sends? back|returns?)\b.*\b(?:who(?:ever)?|those who|the ones who|which of them)\b.*\b(?:again|once more|redo|redoes|rework|reworks)\b", AGAIN),
-        (r"\b(?:decides?|picks?|chooses?|selects?|determines?) (?:which|where|with whom|with which|who)\b[^,;]{0,80}\b(?:stages?|begins?|starts|goes first|is first|to begin|to start)\b(?! over)", STAGES),
+        (r"\b(?:decides?|picks?|chooses?|selects?|determines?)(?: on)? (?:the first stage|(?:at |in |with )?(?:a|the|which|what) stage|which of the stages)\b", STAGES),
+        (r"\b(?:decides?|picks?|chooses?|selects?|determines?) (?:which of|which|with whom|with which|who)\b[^,;]{0,80}\b(?:begins?|starts|goes first|is first|to begin|to start)\b(?! over).*\bor\b", STAGES),
+        (r"\b(?:decides?|picks?|chooses?|selects?|determines?) (?:where|who|with whom|which of them)(?: (?:we|to|it|they|the (?:work|run|request)))? (?:begins?|starts?|enters?|goes first|is first)\b(?! over)", STAGES),
         (r"\bafter (?:each|every) stage\b", EVERY_HOP),
+        (r"\b(?:decides?|determines?|judges?|says?) whether\b[^;]{0,80}\bor\b[^;]{0,60}\b(?:should|is to|are to|has to|must|will) (?:answer|handle|take|deal|reply|get|respond|help)\b", HUB),
+        (r"^(?:if|when|where|should|whenever) (?:none|nobody|no one|neither|no agent)(?: of (?:them|these|the \w+))? (?:fits?|is suitable|is right|can help|can answer|suits?|matches|is responsible|knows|helps)\b", FALLBACK),
+        (rf"\b(?:each|every|all|any|incoming) (?:\w+ )?{_MESSAGES}\b.*\b(?:selects?|picks?|chooses?|decides?|assigns?|routes?|sends?|connects?|transfers?|passes|pass|hands?|forwards?|directs?)\b.*(?:\bor\b|\bone of\b|\bbetween\b|\bspecialists?\b|\bexperts?\b|\bbest\b)", HUB),
+        (rf"\b(?:selects?|picks?|chooses?|assigns?|routes?|sends?|connects?|transfers?|passes|pass|hands?|forwards?|directs?) (?:each|every|all|any|incoming) (?:\w+ )?{_MESSAGES}\b.*\bor\b", HUB),
+        (rf"\b(?:chooses?|picks?|selects?|assigns?|decides? on) (?:one|an?|the (?:right|best|most \w+)) (?:\w+ )?(?:experts?|specialists?|agents?|colleagues?|departments?|desks?|person)\b.*\b(?:per|for|to) (?:each |every |the |an? )?{_MESSAGES}\b", HUB),
+        (r"\bto the (?:right|best|appropriate|proper|suitable|matching|responsible|best fitting) (?:agent|specialist|expert|colleague|one|person|department|team|desk)\b", HUB),
+        (r"\b(?:answer|word|reply|opinion)s? (?:counts?|weighs?|matters?|wins?|has priority|takes? precedence|prevails?)\b", ORDER),
+        (r"\b(?:each|every) (?:step|task|part|piece)\b.{0,20}\bto (?:whichever|whoever|one of|the right|either|the one)\b", TEAM),
+        (r"\b(?:steps|tasks|parts|pieces|packages)\b,? (?:and )?one for each of\b", TEAM),
+        (r"\b(?:says?|decides?|picks?|tells?|determines?|names?) (?:what (?:has to|must|needs to) be (?:done again|redone|repeated)|which of the \w+\b.{0,60}\b(?:again|once more)\b)", AGAIN),
+        (r"\b(?:starts?|begins?|enters?) (?:with|at|from|in) (?:the )?\w+, (?:the )?\w+ or (?:the )?\w+", STAGES),
+        (r"\bdecides? which (?:one )?(?:of them )?(?:comes|runs|works|acts|is) first\b", STAGES),
+        (r"^(?:they|these|those|the (?:stages|others|rest|agents))\b.*\b(?:in sequence|in (?:this|that|the given|the same) order|one after (?:the other|another)|in turn|one by one)\b", STAGES),
         (r"\b(?:conversation|chat|session|dialogue?)s? (?:\w+ )?(?:ends?|stops?|closes?|is over|is closed|times? out|expires?|finish(?:es)?|hangs? up)\b", TALK),
         (r"\b(?:last|newest|latest|most recent|previous|recent) (?:\w+ )?(?:messages|turns|exchanges|lines of the (?:chat|conversation))\b", WINDOW),
         (r"\b(?:calls?|asks?|queries|query) (?:its|their|the language) models?\b", CAP),
@@ -89,13 +109,21 @@ WEAK: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(form, re.IGNORECASE), near)
     for form, near in [
         (r"\b(?:\d+|one|two|three|four|five|six|several|a few) (?:(?:of them )?at (?:a time|once|the same time)|by (?:two|three|four))\b|\b(?:two by two|pairwise)\b", AT_ONCE),
+        (r"\b(?:two|three|four|five|six|\d+) (?:of them )?in parallel\b", AT_ONCE),
+        (r"\b(?:sends?|passes|pass|hands?|routes?|forwards?|directs?|gives?|assigns?|transfers?|connects?|refers?|delegates?)\b[^.;]{0,60}\b(?:to|with|between|among)\b[^.;]{0,60} or\b", HUB),
+        (r"\bdecides? which of (?:the|them)\b", HUB),
+        (r"\bremembers?\b|\bmemori[sz]es?\b", MEMORY),
+        (r"^(?:the|our|my) (?:agents|stages|experts|specialists|options|workers|members) are\b", CAST),
+        (r"^(?:(?:we have|there (?:is|are)|our [\w ]{1,30} has) [\w ,]{0,40}\b(?:and|,) (?:two|three|four|five|\d+) \w+s\b|our [\w ]{1,30} has an? \w+$)", CAST), (r"\b(?:names?|picks?|says?|chooses?) (?:the |an? |who\w* )?\w+ (?:of|for) each\b", TEAM),
+        (r"\b(?:never|not|nothing|cannot|can't) (?:\w+ )?(?:sees?|reads?|looks? at|shown|learns? of|told)\b|\b(?:sees?|reads?|learns?) nothing\b", BLIND),
+        (r"\b(?:calls?|invokes?|triggers?) (?:the )?\w+,? (?:and )?then\b", FIRST),
         (r"\b(?:whoever|those who|the ones who)\b[^.]{0,60}\b(?:again|redo|rework|over|wrong|failed|fail)\b", AGAIN),
         (r"\bwithout (?:a|any|using a|using any) (?:language )?model\b|\bno (?:language )?model\b|\bmodel-free\b", NO_MODEL),
         (r"\b(?:for|in|to|across|between|beyond) (?:later|future|the next|other|all|several|this) (?:conversations?|sessions?|runs?|chats?)\b|\blong-term memory\b", MEMORY),
         (r"\b(?:between|whether)\b[^.]{0,60}\bplan\b[^.]{0,60}\b(?:at once|directly|right away|straight away|immediately|in one go|itself)\b", STRATEGY),
         (r"\b(?:whether|if)\b[^.]{0,40}\bgoals?\b[^.]{0,30}\b(?:reached|met|achieved|attained|fulfilled|done)\b|\bhow (?:sure|certain|confident) (?:it|she|he|they)\b", GOAL),
         (r"\b(?:the )?artifact\b", ARTIFACT),
-        (r"\b(?:sees?|is shown|are shown|gets to see|get to see|looks at)\b[^.]{0,80}\b(?:nothing (?:else|more|but)|only)\b", SHOWN),
+        (r"\b(?:sees?|is shown|are shown|gets to see|get to see|looks at)\b[^.]{0,80}\b(?:nothing (?:else|more|but)|only|just|solely|merely|exclusively)\b|\b(?:sees?|is shown|are shown|works? with|is given) (?:only|just|solely|merely|exclusively|nothing but)\b", SHOWN),
         (r"\bonly (?:the )?(?:one|ones|agent|agents) (?:it|they) (?:is|are) (?:for|meant for)\b|\beach (?:piece|note|part|item) for\b", NOTES),
         (r"\b(?:fails?|goes wrong|error)\b[^.]{0,40}\b(?:apolog|sorry)", APOLOGY),
         (r"\b(?:last|newest|latest|most recent) (?:\d+|two|three|four|five|six|ten|twenty|few) (?:messages|turns|exchanges)\b", WINDOW),

@@ -279,17 +279,19 @@ class Shapes(Reading):
 
     def _else(self) -> Found:
         """`Anything else goes to general`, behind a hub."""
-        at, options = self._shape("hub")
-        if at < 0 or not self._fallback(options) or not self.over():
+        said: dict[str, Json] = {}
+        if not self._fallback(said) or not self.over():
             return None
-        return self._put(at, options)
+        at, options = self._shape("hub")
+        return self._put(at, {**options, **said}) if at >= 0 else None
 
     def _often(self) -> Found:
         """`Each of them answers at most once per message`, behind a hub."""
-        at, options = self._shape("hub")
-        if at < 0 or not self._bound(options) or not self.over():
+        said: dict[str, Json] = {}
+        if not self._bound(said) or not self.over():
             return None
-        return self._put(at, options)
+        at, options = self._shape("hub")
+        return self._put(at, {**options, **said}) if at >= 0 else None
 
     # -- stages ----------------------------------------------------------------------------------
 
@@ -377,11 +379,13 @@ class Shapes(Reading):
 
     def _pool(self) -> Found:
         """`They carry out their steps, two at a time`, behind a plan."""
-        at, options = self._shape("team")
         scan = self.scan
-        if at < 0 or not (scan.takes(_THEY) or {*self.agents()} == {*names_of(options, "workers")}):
-            return None
+        they = scan.takes(_THEY)
+        who = () if they else self.agents()
         if not scan.takes(_CARRY):
+            return None
+        at, options = self._shape("team")
+        if at < 0 or not (they or {*who} == {*names_of(options, "workers")}):
             return None
         scan.over({","})
         scan.takes(_AT_MOST)
@@ -394,12 +398,14 @@ class Shapes(Reading):
 
     def _reflection(self) -> Found:
         """`The reviewer says who must work again, at most 2 times`, behind a plan."""
-        at, options = self._shape("team")
         scan, who = self.scan, self.agents()
-        if at < 0 or len(who) != 1 or scan.word not in PICKS:
+        if len(who) != 1 or scan.word not in PICKS:
             return None
         scan.at += 1
         if not scan.takes(ways("who|which of them")) or not scan.takes(_AGAIN):
+            return None
+        at, options = self._shape("team")
+        if at < 0:
             return None
         scan.over({",", ";", "and"})
         scan.takes(ways("only they do|only those do|only they work again|they do so|they do"))
@@ -417,10 +423,10 @@ class Shapes(Reading):
 
     def _approved(self) -> Found:
         """`I approve the plan first`, behind a plan."""
-        at, options = self._shape("team")
-        if at < 0 or not self.scan.takes(_APPROVE_PLAN) or not self.over():
+        if not self.scan.takes(_APPROVE_PLAN) or not self.over():
             return None
-        return self._put(at, {**options, "approve": True})
+        at, options = self._shape("team")
+        return self._put(at, {**options, "approve": True}) if at >= 0 else None
 
     # -- what is said of all ---------------------------------------------------------------------
 
@@ -490,7 +496,7 @@ class Shapes(Reading):
     def _artifact(self) -> Found:
         """`The builder and the configurator change the artifact workflow`."""
         scan, agents = self.scan, self.agents()
-        scan.takes(ways("may|can|together|alone"))
+        scan.takes(ways("may both|may|can both|can|together|alone|both|jointly"))
         if not agents or scan.word not in _CHANGES:
             return None
         scan.at += 1
@@ -508,7 +514,11 @@ class Shapes(Reading):
     # -- what was said before --------------------------------------------------------------------
 
     def _shape(self, use: str) -> tuple[int, dict[str, Json]]:
-        """The last shape of a kind that was said, and its options; -1 where there is none."""
+        """The last shape of a kind that was said, and its options; -1 where there is none.
+
+        It goes through all that was said, so the words of a sentence are looked at first: of
+        thousands of sentences, few are about a shape.
+        """
         for at in range(len(self.state.statements) - 1, -1, -1):
             said = self.state.statements[at]
             if isinstance(said, Use) and said.use == use:

@@ -1,0 +1,21 @@
+"""Pictures of graphs on a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crewlog.cli.screen import Screen
+from crewlog.graph.draw import picture
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import NodeName
+
+_WIDEST = 120
+"""Columns that a picture may take, the indentation included: a wider one is hard to read."""
+
+
+def show_picture(
+    screen: Screen, plan: GraphPlan, statuses: Mapping[NodeName, str] | None = None
+) -> None:
+    """A plan's picture; what is noted beneath it is folded where lines end somewhere."""
+    width = min(screen.width, _WIDEST) - 4
+    screen.block(picture(plan, statuses, width, screen.colored, folds=screen.has_edge))
