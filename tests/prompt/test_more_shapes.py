@@ -30,7 +30,9 @@ STAGED = (
 def compiled(text: str) -> CompiledPrompt:
     """A prompt, of which nothing is left over."""
     found = compile_prompt(text, REGISTRY)
-    assert [each.diagnostic.message for each in found.remarks] == []
+    # That a router is told nothing of its agents is another matter, and said to everybody.
+    told = [each.diagnostic.message for each in found.remarks]
+    assert [each for each in told if "is told nothing of it" not in each] == []
     assert found.definition is not None
     return found
 
@@ -104,15 +106,15 @@ def test_whose_answer_counts_first(text: str) -> None:
         ("The lead divides the work among the programmer and the writer.", {}),
         (
             (
-                "The lead lists the steps, each with the agent that does it and what it waits for: the "
-                "programmer or the writer; at most two at a time."
+                "The lead lists the steps, each with the agent that does it and what it waits for: "
+                "the programmer or the writer; at most two at a time."
             ),
             {"at_once": 2},
         ),
         (
             (
-                "The lead draws up the steps, each with who does it: the programmer or the writer, no "
-                "more than 3 at once."
+                "The lead draws up the steps, each with who does it: the programmer or the writer, "
+                "no more than 3 at once."
             ),
             {"at_once": 3},
         ),
@@ -120,15 +122,15 @@ def test_whose_answer_counts_first(text: str) -> None:
         ("The lead assigns the steps of the plan to the programmer and the writer.", {}),
         (
             (
-                "The lead makes a plan for the programmer and the writer, and I approve it. They work "
-                "two at a time."
+                "The lead makes a plan for the programmer and the writer, and I approve it. They "
+                "work two at a time."
             ),
             {"approve": True, "at_once": 2},
         ),
         (
             (
-                "The lead splits the work into steps for the programmer and the writer; they carry "
-                "them out two at a time."
+                "The lead splits the work into steps for the programmer and the writer; they "
+                "carry them out two at a time."
             ),
             {"at_once": 2},
         ),
