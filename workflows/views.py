@@ -172,6 +172,7 @@ def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> Interrupt
         detail=interrupt.detail,
         options=interrupt.options,
         words=interrupt.words,
+        words_to=interrupt.words_to,
         hash=interrupt.hash or "",
         to=interrupt.to,
         due=interrupt.due,

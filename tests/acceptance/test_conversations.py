@@ -165,6 +165,7 @@ async def test_messages_during_a_turn_are_answered_in_order(crews: Site) -> None
     assert max(each.attempt for each in begun) == 1
 
 
+@covers("C72")
 async def test_a_session_over_many_executions_carries_no_more(crews: Site) -> None:
     run = await crews.start(hub(crews, limits={"events": 60}), "my bill")
     await rests(run, 1)

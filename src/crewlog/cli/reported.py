@@ -16,7 +16,7 @@ from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plai
 from crewlog.definition.replies import RESPONSE
 from crewlog.ids import ContentHash
 from crewlog.model import Json
-from crewlog.state.brief import brief, fenced
+from crewlog.state.brief import brief, fenced, sentences
 from crewlog.state.model import Usage
 from crewlog.state.planned import planned
 from crewlog.state.report import DecisionReport, PlanReport, Report, StepReport, Value
@@ -63,7 +63,8 @@ def show_report(screen: Screen, found: Report) -> None:
     ]
     screen.wrapped(title, _head(found), indent=4, style="dim")
     if found.error:
-        screen.line(("  ✗ ", "red"), (plain(brief(found.error, _CELL)), "red"), crop=True)
+        said = brief(sentences(found.error), _CELL)
+        screen.line(("  ✗ ", "red"), (plain(said), "red"), crop=True)
     _text(screen, "asked for", _said(found.input))
     _text(screen, f"result, by {plain(found.summarized_by)}", _said(found.summary, None))
     for plan in found.plans:
@@ -247,7 +248,7 @@ def _errors(found: Report) -> Iterator[list[Part]]:
             ("✗", "red"),
             (plain(each.step or "run"), "bold"),
             (plain(each.type), "dim"),
-            plain(brief(each.error, _CELL)),
+            plain(brief(sentences(each.error), _CELL)),
         ]
 
 
@@ -285,7 +286,7 @@ def in_markdown(found: Report) -> Iterator[str]:
     yield ""
     yield f"{_head(found)}."
     if found.error:
-        yield from ["", f"**It failed:** {fenced(brief(found.error, _LONGEST))}"]
+        yield from ["", f"**It failed:** {fenced(brief(sentences(found.error), _LONGEST))}"]
     yield from _quoted("Asked for", _said(found.input))
     by = f"Result, by {fenced(found.summarized_by)}" if found.summarized_by else "Result"
     yield from _quoted(by, _said(found.summary, None))
