@@ -76,6 +76,8 @@ def test_a_text_of_several_lines_is_one_where_that_is_wanted(chunk: int) -> None
     for at in range(0, len(keys), chunk):
         lines += typed.feed(keys[at : at + chunk])
     assert lines == ["Register:\nx crew: a\nflow: [b] ok", "next"]
+    early = Typed(several=True)  # Ctrl-D, while nobody read the keys
+    assert (early.feed(b"\0"), early.ended) == ([], True)
     assert Typed().feed(b"a\\\n\x1b[200~b\nc\x1b[201~\n") == ["a\\", "b", "c"]
 
 

@@ -26,6 +26,8 @@ PASTES, NO_PASTES = "\x1b[?2004h", "\x1b[?2004l"
 """Have a terminal say where a text that is pasted begins and ends, and no more."""
 _PASTE, _PASTED = "\x1b[200~", "\x1b[201~"
 _ENTER, _ERASE, _KILL, _WORD, _END = "\r\n", "\b\x7f", "\x15", "\x17", "\x04"
+_LATE_END = "\0"
+"""What a terminal makes of a Ctrl-D that was typed before its keys were read one by one."""
 
 
 _LAST_WORD = re.compile(r"\S+\s*\Z")
@@ -97,7 +99,7 @@ class Typed:
                 self.text = ""
             elif key == _WORD:
                 self.text = _LAST_WORD.sub("", self.text)
-            elif key == _END and not self.text:
+            elif not self.text and (key == _END or (self._several and key == _LATE_END)):
                 self.ended = True
                 break
             elif key in " \t":
