@@ -27,6 +27,16 @@ RunPlaceArgument = Annotated[
         show_default=False,
     ),
 ]
+Id = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        metavar="RUN",
+        help="The run's id. Default: the crew's name and four characters. Where that run is there "
+        "already, `ask` and `chat` go on with it, and `run` does what --existing says.",
+        show_default=False,
+    ),
+]
 Queue = Annotated[
     str | None,
     typer.Option(
