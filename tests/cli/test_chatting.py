@@ -124,8 +124,9 @@ def test_at_a_terminal(crewlog: Cli, desk: Path) -> None:
     terminal.expect("It is paid.")
     terminal.type("what else")
     terminal.expect("May clerk#1 call look with x?")
-    terminal.expect("or words")
+    terminal.expect("or a sentence")
     terminal.type("1")
+    assert "answered by" not in terminal.expect("✓ approved")
     terminal.expect("I looked.")
     terminal.expect("›")  # noqa: RUF001
     terminal.hang_up()

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _DECIDED = {"approve": "approved", "reject": "rejected", "edit": "approved, as it was edited"}
 PATIENCE = 60.0
 """Seconds for a session to begin."""
-_WARNINGS = (j.StepFailed, j.RouteRefused, j.InterruptAnswered, j.CommandRejected)
-"""What is told of a turn besides its answer."""
+_WARNINGS = (j.RouteRefused, j.InterruptAnswered, j.CommandRejected)
+"""What is told of a turn besides its answer, which says itself why it is none."""
 
 
 class Talker(Follower):
@@ -173,7 +173,7 @@ class Talker(Follower):
         if self._steps:
             super()._show(rows)
         elif isinstance(self._last, _WARNINGS) and self.screen.tty and not self.screen.as_json:
-            for row in rows:
+            for row in (each for each in rows if each.glyph != "●"):  # held back until now
                 self._still()
                 self.screen.line("  ", (f"{row.glyph} {self._in_words(row)}", row.style))
 
@@ -212,5 +212,6 @@ class Talker(Follower):
             for line in plain_lines(reply.text).splitlines():
                 self.screen.paragraph(line, style=style)
             if reply.error:  # its agents are not told; the person at the terminal may be
-                self.screen.paragraph(plain(reply.error), style="dim")
+                for line in plain_lines(reply.error).splitlines():
+                    self.screen.paragraph(line, style="dim")
             self.screen.line("")
