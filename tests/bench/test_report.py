@@ -114,3 +114,9 @@ def test_the_page_has_the_table_of_the_latest_figures() -> None:
 def test_a_case_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--only", "steps,nothing"]) == 1
     assert "there is no case 'nothing'" in capsys.readouterr().err
+
+
+def test_no_target_goes_unmeasured() -> None:
+    latest = json.loads((ROOT / "bench" / "latest.json").read_text())
+    missing = [s.name for s in report.SPECS if s.target is not None and latest.get(s.name) is None]
+    assert not missing, f"run python -m bench for {', '.join(missing)}"

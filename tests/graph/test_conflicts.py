@@ -172,3 +172,18 @@ async def test_a_decision_looks_at_conflicts() -> None:
 @pytest.mark.parametrize(("there", "value"), [(1e308, 1e308), (10**400, 0.5), (-1e308, -1.7e308)])
 def test_a_sum_that_is_no_number_is_a_conflict(there: float, value: float) -> None:
     assert conflict("sum", there, value) == "together they are no number that can be kept"
+
+
+EXTREME: list[Json] = [
+    1e308, 1e308, -0.0, 9 * 10**4298, 9 * 10**4298, "nan", "inf", {"a": 1e308}, {"a": [[[]]]},
+    [1, 1.0, True], "\u202e\U0001f600", True, list(range(3_000)), None,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["union", "sum", "max", "min", "update", "agree"])
+async def test_a_run_goes_on_whatever_its_steps_set(how: str) -> None:
+    sim = await put_together(how, EXTREME)
+    await sim.run()
+    assert sim.state.status == "completed"
+    assert sim.facts("MergeConflicted")
+    assert as_json(folded(sim.journal)) == as_json(sim.state)

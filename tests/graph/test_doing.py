@@ -10,7 +10,8 @@ from crewlog.errors import InvalidDefinition
 from crewlog.graph.dry_run import dry_run
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
-from crewlog.state.calls import OutputValue
+from crewlog.state.calls import OutputValue, ReadReply
+from crewlog.state.handoffs import apart
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, returns, run, says
 
@@ -86,6 +87,39 @@ async def test_an_argument_is_the_value_of_an_output_or_it_is_said_why_not() -> 
     assert messages(sim, final=False)[0]["tool_calls"][0]["args"] == {"least": 3, "deep": [3]}
     unset = await run(plan)
     assert "b.score has no value" in unset.asked().question
+
+
+TAGGED = {"type": "object", "properties": {"list": {"type": "array", "items": {"type": "object"}}}}
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("readers", [("a", "a"), ("a", "c"), ("c", "a")])
+async def test_what_is_handed_to_others_is_no_argument(
+    readers: tuple[str, str], large: bool
+) -> None:
+    """A list of which each part has an audience of its own: who passes it on must be in all."""
+    plan = plan_of(
+        ["b", "a", "c"],
+        {
+            "a": {"does": [{"tool": "test", "args": {"x": {"from": "b.list"}}}]},
+            "b": {"reply": {"schema": TAGGED, "tagged": {"list": "to"}}, "writes": []},
+            "c": {},
+        },
+        tools=TOOLS,
+    )
+    canary = "the canary" + " sings" * (60 if large else 0)
+    items: list[Any] = [{"to": who, "say": canary} for who in readers]
+    reply = ReadReply(outputs=tuple(apart("list", items, "to")))
+    sim = await run(plan, Replies({"b#1": [says("{}", reply=reply)]}))
+    told = [e["ref"]["inline"] for e in sim.facts("ModelReplied") if e["agent"] == "a"]
+    if readers == ("a", "a") and not large:
+        assert told[0]["tool_calls"][0]["args"] == {"x": items}
+        return
+    assert not told
+    asked = sim.asked()
+    assert "the canary" not in asked.question + asked.detail
+    why = "a may not see b.list" if "c" in readers else "b.list is too large to be an argument"
+    assert why in asked.question
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ class Doing:
                 if not may_see(agent, logs, reads=reads, step=entry.step).allowed:
                     raise _MissingError(f"{agent} may not see {said}, which it is to pass on")
             value = None if output is None else output.value
-            large = output is not None and output.body is not None
+            large = output is not None and bool(output.body or output.parts)
         if value is None:
             why = "is too large to be an argument" if large else "has no value"
             raise _MissingError(f"{said} {why}, and {agent} is to call a tool with it")

@@ -110,15 +110,20 @@ def _there(run: RunFacts, fact: j.FlagSet | j.OutputSet) -> tuple[str, str, Outp
 
 def _why(how: str, there: Output | None, value: Json, body: str | None) -> str:
     """Why a value does not fit what is there; empty where it does."""
-    if how == "agree" and there is not None:
-        same = (there.body or canonical(there.value)) == (body or canonical(value))
-        return "" if same else "the two are not the same"
     if how == "agree":
-        return ""
+        try:
+            mine = body or canonical(value)
+            same = there is None or (there.body or canonical(there.value)) == mine
+        except (ValueError, RecursionError):
+            return "it is no value that can be kept"
+        return "" if same else "the two are not the same"
     if body is not None or (there is not None and there.body is not None):
         return f"it has more than {MOST:,} bytes of JSON, which is the most that is put together"
     return conflict(how, there.value if there is not None else None, value)
 
 
 def _text(value: Json) -> str:
-    return value if isinstance(value, str) else canonical(value).decode()
+    try:
+        return value if isinstance(value, str) else canonical(value).decode()
+    except (ValueError, RecursionError):
+        return "what cannot be written down"

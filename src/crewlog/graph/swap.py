@@ -223,11 +223,13 @@ class _Swap:
             requirements=self._requirements(),
             arrivals=joins.arrivals,
             fired=joins.fired,
+            base=joins.base,
         )
         routing = state.routing.model_copy(
             update={
                 "arrivals": {**state.routing.arrivals, **remap.arrivals},
                 "fired": {**state.routing.fired, **remap.fired},
+                "base": {**state.routing.base, **remap.base},
             }
         )
         under_way = {

@@ -46,13 +46,14 @@ def conflict(how: str, there: Json, value: Json) -> str:
     """
     if value is None or how not in CONFLICTING:
         return ""
-    why = _unfit(how, there, value)
-    if why:
-        return why
     try:
+        if why := _unfit(how, there, value):
+            return why
         size = len(canonical(_whole(how, there, value)))
-    except (OverflowError, ValueError):  # 1e308 twice, or a whole number of thousands of digits
-        return "together they are no number that can be kept"
+    except (OverflowError, ValueError, RecursionError):
+        # 1e308 twice, a whole number of thousands of digits, or what is nested without end.
+        what = "number" if how == "sum" else "value"
+        return f"together they are no {what} that can be kept"
     if size > MOST:
         return f"together they have {size:,} bytes of JSON, and at most {MOST:,} are put together"
     return ""
@@ -109,6 +110,8 @@ def _whole(how: str, there: Json, value: Json) -> Json:
     if how == "sum":
         return there + value
     if how in ("max", "min"):
+        if there == value:  # 1 and 1.0: whichever was first must not tell
+            return min(there, value, key=canonical)
         return max(there, value) if how == "max" else min(there, value)
     return there
 

@@ -1,0 +1,135 @@
+"""Values put together, whatever they are: nothing raises, and who was first tells of nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crewlog.state.combining import (
+    CONFLICTING,
+    LISTS,
+    MOST,
+    added,
+    combined,
+    conflict,
+    settled,
+    with_parts,
+)
+from crewlog.state.hashing import canonical
+from crewlog.state.model import Output, Part
+
+HUGE = 10**4999
+"""More digits than Python writes."""
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for level in range(depth):
+        value = [value] if level % 2 else {"k": value}
+    return value
+
+
+ODD: list[Any] = [
+    1e308, -1e308, 5e-324, -0.0, 0.0, 0, 1, 1.0, True, False, 2**53, 2**53 + 1, 10**400,
+    10**4299, -(10**4299), HUGE, -HUGE, "nan", "inf", "Infinity", "", "\ud800", "\u202e", "\x00",
+    "ÿ𝕏", float("nan"), float("inf"), [], {}, [[]], {"": None}, {"\ud800": "\udfff"},
+    [1, 1.0, True], list(range(5_000)), "x" * 20_000, nested(99), nested(100_000), None,
+]  # fmt: skip
+TAME = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+HOW = st.sampled_from(CONFLICTING)
+
+
+def put(how: str, there: Any, value: Any) -> tuple[Any, bool]:
+    """What is there after a value, as the journal has it; and whether it fits."""
+    if value is None or conflict(how, there, value):
+        return there, value is None
+    said = settled(how, there, value)
+    canonical(said)  # it is journaled
+    if how in LISTS:
+        values, _ = added(how, there, (), said, (1, 0))
+        return values, True
+    return combined(how, there, said), True
+
+
+@settings(max_examples=80, deadline=None)
+@given(HOW, st.lists(TAME | st.sampled_from([10**4000, -(10**4298), 1e308]), max_size=5))
+def test_nothing_that_is_set_raises_and_what_is_kept_is_small(how: str, values: list[Any]) -> None:
+    check(how, values)
+
+
+@pytest.mark.parametrize("how", CONFLICTING)
+def test_nor_does_what_is_out_of_all_bounds(how: str) -> None:
+    for first in ODD:
+        for value in ODD:
+            check(how, [first, value])
+    check(how, ODD)
+    check(how, [{"a": value} for value in ODD])
+
+
+def check(how: str, values: list[Any]) -> None:
+    there: Any = None
+    for value in values:
+        there, _ = put(how, there, value)
+        assert len(canonical(there)) <= MOST
+
+
+def once(how: str, values: list[Any]) -> tuple[bytes, bool]:
+    """What some values come to, and whether all fit."""
+    there: Any = None
+    fit = True
+    for value in values:
+        there, fits = put(how, there, value)
+        fit = fit and fits
+    if how == "union":
+        there = sorted(there or [], key=canonical)
+    return canonical(there), fit
+
+
+SAME: list[tuple[str, st.SearchStrategy[Any]]] = [
+    ("sum", st.integers(-(10**30), 10**30)),
+    ("max", st.integers(-3, 3) | st.floats(-3, 3) | st.sampled_from([0.0, -0.0, 2**53, 1e308])),
+    ("min", st.integers(-3, 3) | st.floats(-3, 3) | st.sampled_from([0.0, -0.0, 2**53, 1e308])),
+    ("max", st.text(max_size=3)),
+    ("min", st.text(max_size=3)),
+    ("union", TAME),
+    ("agree", st.sampled_from([1, 1.0, True, "1", [1], None])),
+    ("update", st.dictionaries(st.sampled_from("abc"), st.sampled_from([1, 1.0, "x"]), max_size=3)),
+]
+
+
+@pytest.mark.parametrize(("how", "values"), SAME, ids=[how for how, _ in SAME])
+def test_who_is_first_does_not_tell(how: str, values: st.SearchStrategy[Any]) -> None:
+    @settings(max_examples=60, deadline=None)
+    @given(
+        st.lists(values, max_size=5).flatmap(lambda v: st.tuples(st.just(v), st.permutations(v)))
+    )
+    def alike(pair: tuple[list[Any], list[Any]]) -> None:
+        one, other = (once(how, found) for found in pair)
+        assert one[1] == other[1], "whether they fit"
+        if one[1]:
+            assert one == other
+
+    alike()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([1, 1.0, "a", [1, "a"], [], None, True]), max_size=5), st.randoms())
+def test_the_items_of_a_list_are_put_together_in_their_order(values: list[Any], rng: Any) -> None:
+    for how in LISTS:
+        found: list[Output | None] = []
+        for order in (list(enumerate(values, 1)), rng.sample([*enumerate(values, 1)], len(values))):
+            output: Output | None = None
+            for number, value in order:
+                if value is not None:
+                    output = with_parts(how, output, Part(value=value, place=(7, number)), 9)
+            found.append(output)
+        assert canonical([o and o.to_json() for o in found[:1]]) == canonical(
+            [o and o.to_json() for o in found[1:]]
+        )
