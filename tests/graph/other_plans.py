@@ -40,6 +40,10 @@ def _no_way_to(node: PlanNode, gone: NodeName) -> dict[str, object]:
         go = "end" if node.decide.go == gone else node.decide.go
         otherwise = "next" if node.decide.otherwise == gone else node.decide.otherwise
         return {"decide": node.decide.model_copy(update={"go": go, "otherwise": otherwise})}
+    if node.route is not None and gone in node.route.nodes:
+        to = tuple(target for target in node.route.to if target != gone)
+        otherwise = "next" if node.route.otherwise == gone else node.route.otherwise
+        return {"route": node.route.model_copy(update={"to": to, "otherwise": otherwise})}
     if node.ask is not None and gone in node.ask.options:
         options = tuple(option for option in node.ask.options if option != gone)
         return {"ask": node.ask.model_copy(update={"options": options})}

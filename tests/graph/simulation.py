@@ -132,6 +132,9 @@ class RandomScript:
             more["outputs"] = (OutputValue(key=rng.choice(["score", "other"]), value=value),)
         elif rng.random() < (0.9 if pooled else 0.5):
             more["outputs"] = (_list(rng, self.plan),)
+        if any(node.route is not None for node in self.plan.nodes.values()):
+            where = rng.choice([*self.plan.nodes, *self.plan.nodes, "nowhere", "end", 1, None])
+            more["outputs"] = (*more.get("outputs", ()), OutputValue(key="next", value=where))
         if wild and rng.random() < 0.06:
             more["goto"] = (rng.choice([*self.plan.nodes, "nowhere"]),)
         return returns(f"{order.step}/{order.call.call}", **more)
@@ -184,7 +187,12 @@ EXPIRIES: list[dict[str, Any]] = [
 
 
 def random_plan(
-    rng: random.Random, *, ruled: bool = False, does: bool = False, pooled: bool = False
+    rng: random.Random,
+    *,
+    ruled: bool = False,
+    does: bool = False,
+    pooled: bool = False,
+    routed: bool = False,
 ) -> GraphPlan:
     """A valid crew at random: lanes, joins of all kinds, loops, questions, conditions, tools.
 
@@ -195,15 +203,18 @@ def random_plan(
         does: Whether some of its agents ask no model: those whose names end with `DOES`.
         pooled: Whether items name their agents and wait for each other, and values are put
             together in ways that may conflict.
+        routed: Whether outputs say where it goes.
     """
     while True:
         try:
-            return _attempt(rng, ruled=ruled, does=does, pooled=pooled)
+            return _attempt(rng, ruled=ruled, does=does, pooled=pooled, routed=routed)
         except InvalidDefinition:
             continue
 
 
-def _attempt(rng: random.Random, *, ruled: bool, does: bool, pooled: bool) -> GraphPlan:
+def _attempt(
+    rng: random.Random, *, ruled: bool, does: bool, pooled: bool, routed: bool
+) -> GraphPlan:
     flow: list[Any] = []
     names: list[str] = []
     for i in range(rng.randint(2, 7)):
@@ -254,7 +265,13 @@ def _attempt(rng: random.Random, *, ruled: bool, does: bool, pooled: bool) -> Gr
     flow.append("last")
     if pooled:
         _pool(rng, flow)
+    if routed:
+        _route(rng, flow)
     agents = {name: _agent(rng) | (_does(name) if does else {}) for name in agents_in(flow)}
+    if routed:
+        agents = {
+            name: each | {"outputs": [*each["outputs"], "next"]} for name, each in agents.items()
+        }
     appended = rng.choice([{}, {}, APPENDED]) if "p0_0" in agents else {}
     approvers = [name for name in ("p0_0", "p1_0") if name in agents]
     tools = {name: {"run": "m:f"} for name in ("read", "act", "secret")}
@@ -265,7 +282,7 @@ def _attempt(rng: random.Random, *, ruled: bool, does: bool, pooled: bool) -> Gr
         flags={"ok": False, "ready": None},
         permissions={"secret": []},
         merge={"ok": "last", "ready": "last"}
-        | {f"{name}.{key}": "last" for name in agents for key in ("score", "list")}
+        | {f"{name}.{key}": "last" for name in agents for key in agents[name]["outputs"]}
         | appended
         | (rng.choice(MERGED) if pooled else {}),
         approvals=rng.choice([{}, {}, {"act": None}, {"act": approvers}]),
@@ -297,6 +314,19 @@ def _pool(rng: random.Random, flow: list[Any]) -> None:
         phase |= rng.choice([{"by": "agent", "among": among}] * 3 + [{}])
         phase |= rng.choice([{"at_once": rng.randint(1, 3)}, {}])
         phase |= rng.choice([{"else": "skip"}, {}]) if "else" not in phase else {}
+
+
+def _route(rng: random.Random, flow: list[Any]) -> None:
+    """Adds routes by what agents before them say, to whatever there is: forward, or back."""
+    names = [name for name in agents_in(flow) if not name.startswith("each")]
+    for number in range(rng.randint(1, 2)):
+        by = rng.choice([name for name in agents_in(flow) if name != "last"][:4] or ["last"])
+        at = next(i for i, item in enumerate(flow, 1) if by in agents_in(item))
+        to = rng.sample(names, min(len(names), rng.randint(1, 3)))
+        route = {"route": f"{by}.next", "to": to, "at_most": rng.randint(1, 3)}
+        route["else"] = rng.choice(["next", "next", "next", "end", "ask_human", to[0]])
+        route["else_used_up"] = rng.choice(["next", "next", "next", "end", "ask_human", "fail"])
+        flow.insert(rng.randint(at, max(at, len(flow) - 1)), route | {"phase": f"r{number}"})
 
 
 def _phase(rng: random.Random, name: str, earlier: list[str]) -> dict[str, Any]:
@@ -654,6 +684,11 @@ async def crew_run(seed: int) -> Simulation:
 
 async def run_crew(seed: int, **more: Any) -> Simulation:
     """The same, made anew."""
-    kinds = {"ruled": seed % 3 == 1, "does": seed % 2 == 1, "pooled": seed % 4 in (2, 3)}
+    kinds = {
+        "ruled": seed % 3 == 1,
+        "does": seed % 2 == 1,
+        "pooled": seed % 4 in (2, 3),
+        "routed": seed % 5 == 2,
+    }
     plan = random_plan(dice(seed), **kinds)
     return await run(plan, RandomScript(plan, seed), seed=seed, people=True, **more)

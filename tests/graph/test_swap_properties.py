@@ -26,10 +26,20 @@ STARTED = {"StepStarted", "StepMapped"}
 _MOMENTS: list[tuple[int, Simulation]] = []
 
 
-async def at_some_moment(seed: int) -> Simulation | None:
+def kinds_of(seed: int) -> dict[str, bool]:
+    """What a random crew has; that of many seeds is plain, so they stay the crews they were."""
+    few = seed < CREWS
+    return {
+        "pooled": seed % 3 == 0 and few,
+        "does": seed % 4 == 3 and few,
+        "routed": seed % 5 == 4 and few,
+    }
+
+
+async def at_some_moment(seed: int, **kinds: bool) -> Simulation | None:
     """A random crew in the middle of its life, all that was under way landed; none if it ended."""
     rng = dice(f"moment/{seed}")
-    plan = random_plan(dice(seed), pooled=seed % 3 == 0 and seed < CREWS)
+    plan = random_plan(dice(seed), **(kinds or kinds_of(seed)))
     sim = await Simulation.begin(plan, RandomScript(plan, seed), seed=seed, people=True)
     for _ in range(rng.randint(2, 30)):
         if await sim.round():
@@ -181,6 +191,29 @@ async def test_visits_of_earlier_generations_come_back_uncounted(seed: int, vari
     assert shape(plan, sim.state) == shape(plan, before)
 
 
+@pytest.mark.parametrize(
+    ("seed", "variant", "kinds"),
+    [
+        # A join of a loop's body gets a source that came before the loop went back.
+        (99, 7, {"does": True}),
+        (107, 4, {"does": True, "pooled": True}),
+        # People sent the run far ahead, and the first node is taken away.
+        (2, 1, {"routed": True, "pooled": True}),
+        (582, 2, {"does": True, "pooled": True}),
+    ],
+)
+async def test_nothing_starts_that_the_run_is_beyond(
+    seed: int, variant: int, kinds: dict[str, bool]
+) -> None:
+    sim = await at_some_moment(seed, **kinds)
+    assert sim is not None
+    plan, before = sim.engine.plan, sim.state
+    report = await sim.change(other_plan(dice(f"other/{seed}/{variant}"), plan))
+    assert "starts" not in [fate.fate for fate in report.steps]
+    await sim.change(plan)
+    assert shape(plan, sim.state) == shape(plan, before)
+
+
 def canonical(state: CrewState) -> dict[str, Any]:
     """What a run has come to, without times, versions and positions."""
     data = state.model_dump(mode="json")
@@ -206,7 +239,7 @@ def canonical(state: CrewState) -> dict[str, Any]:
 
 async def alone(seed: int, swap_at: int = -1) -> tuple[Simulation, int]:
     """A crew without people, one call at a time; and how many rounds it took."""
-    plan = random_plan(dice(seed), pooled=seed % 3 == 0)
+    plan = random_plan(dice(seed), pooled=seed % 3 == 0, routed=seed % 2 == 1)
     sim = await Simulation.begin(plan, RandomScript(plan, seed), seed=seed, parallel=1)
     for number in range(200):
         if number == swap_at:
@@ -234,7 +267,9 @@ async def test_a_run_that_is_swapped_anywhere_ends_as_one_that_is_not() -> None:
 async def test_changed_runs_go_on_to_their_ends() -> None:
     kinds: Counter[str] = Counter()
     for seed in range(CREWS, CREWS + 80):
-        plan = random_plan(dice(seed), pooled=seed % 3 == 0)
+        plan = random_plan(
+            dice(seed), pooled=seed % 3 == 0, does=seed % 4 == 1, routed=seed % 5 == 2
+        )
         script = RandomScript(plan, seed)
         sim = await Simulation.begin(
             plan, script, seed=seed, people=True, other=other_plan, restore_at=lambda n: n % 2 == 0

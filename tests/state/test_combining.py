@@ -89,8 +89,8 @@ def once(how: str, values: list[Any]) -> tuple[bytes, bool]:
     for value in values:
         there, fits = put(how, there, value)
         fit = fit and fits
-    if how == "union" and isinstance(there, list):
-        there = sorted(there, key=canonical)
+    if how == "union":
+        there = sorted(there or [], key=canonical)
     return canonical(there), fit
 
 

@@ -16,6 +16,7 @@ computed once for each way back, and no execution has to carry it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from crewlog.definition.phases import reachable
 from crewlog.graph.plan import GraphPlan
@@ -44,11 +45,21 @@ class Loops:
             self._known[key] = self._joins(source, target)
         return self._known[key]
 
-    def _joins(self, source: NodeName, target: NodeName) -> Joins:
+    @cached_property
+    def ways_back(self) -> list[tuple[set[str], Joins]]:
+        """For each way of the plan that goes back: its loop's body, and the joins in that."""
+        found = [(self._body(s, t), self.joins(s, NodeName(t))) for s, t, _ in _ways(self._plan)]
+        return [(body, joins) for body, joins in found if body]
+
+    def _body(self, source: NodeName, target: NodeName) -> set[str]:
+        """The nodes between a node and one that it sends the run back to; none where it is not."""
         after_target = reachable(target, self._ahead)
         if source not in after_target:
-            return {}
-        body = (after_target & reachable(source, self._behind)) | {source}
+            return set()
+        return (after_target & reachable(source, self._behind)) | {source}
+
+    def _joins(self, source: NodeName, target: NodeName) -> Joins:
+        body = self._body(source, target)
         found: Joins = {}
         for name, node in self._plan.nodes.items():
             if name not in body or node.join is None:

@@ -10,6 +10,8 @@ Three things are told apart:
   source that nobody has counted has come once if it is done and will not come again.
 - What has fired has fired. Where the new join is not met as often as the old one, and its node has
   begun, what still comes belongs to the generation that has run: `fired` says so.
+- Where a loop has begun a new generation at a join, a new source that is outside of that loop and
+  has come counts as done, as it would if the join had always waited for it: it makes nothing run.
 - A visit that has not begun is taken back where the new join is not met: it waits again.
 
 Nodes are looked at in the order of the ways forward, since what one of them does (it starts, it
@@ -21,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from crewlog.definition.phases import reachable
-from crewlog.graph.loops import forward_ways
+from crewlog.graph.loops import Loops, forward_ways
 from crewlog.graph.plan import GraphPlan, Join
 from crewlog.graph.routing import dependents, level, times_met
 from crewlog.ids import NodeName, StepId, node_of
@@ -85,6 +87,9 @@ class Rejoin:
         """The arrivals at joins, where they are others than before."""
         self.fired: dict[NodeName, int] = {}
         """How often joins have fired that are others now, or are gone."""
+        self.base: dict[NodeName, tuple[NodeName, ...]] = {}
+        """The sources that count as done at joins, where they are more than before."""
+        self._loops = Loops(old)
         self._coming: set[str] | None = None
         self._came: set[str] | None = None
         for name in _in_order(new.nodes, self.ahead):
@@ -132,14 +137,21 @@ class Rejoin:
                     self._reach(name)  # it waited once more for what it waits for no longer
             self._note(name, counts, fired + (name in self.reached))
             return
-        now = level(after, counts, self._routing.base.get(name, ()))
+        now = level(after, counts, self._base(name))
         # A node that was sent to ran without its join, which then makes it run no more.
         sent = self._routing.sent.get(name, 0) if before is not None else 0
         if now > fired and not sent and not (before is None and visited):
+            if not visited and self._is_met_by_passed(name, after, counts, fired):
+                return
             self._reach(name)
         elif now < fired and not sent:
             fired = self._take_back(name, after, counts, fired)
         self._note(name, counts, fired if now < fired else 0)
+
+    def _is_met_by_passed(self, name: NodeName, join: Join, counts: Counts, fired: int) -> bool:
+        """Whether only nodes that the run is beyond would make one run that it is beyond, too."""
+        came = {source: count for source, count in counts.items() if source not in self.passed}
+        return level(join, came, self._base(name)) <= fired and self._is_beyond(name)
 
     def _add(self, name: NodeName) -> None:
         node = self._new.nodes[name]
@@ -156,7 +168,7 @@ class Rejoin:
         if not sent:
             fired = self._fired_again(name, fired, sum(not has_begun(e, self._state) for e in back))
         counts = self._counted(name, before, join, fired)
-        now = level(join, counts, self._routing.base.get(name, ()))
+        now = level(join, counts, self._base(name))
         if back:  # it comes back with what it had, but for what has to wait again
             if now < fired and not sent:
                 fired = self._take_back(name, join, counts, fired)
@@ -217,8 +229,27 @@ class Rejoin:
             if source in self.passed:
                 counts[source] = max(1, counts.get(source, 0))
             elif source not in counts and source not in before.of:
-                counts[source] = self._times_come(source, fired)
+                if self._is_outside(name, before, source):
+                    self.base[name] = (*self._base(name), source)
+                else:
+                    counts[source] = self._times_come(source, fired)
         return counts
+
+    def _base(self, name: NodeName) -> tuple[NodeName, ...]:
+        """The sources that count as done at a join."""
+        return self.base.get(name, self._routing.base.get(name, ()))
+
+    def _is_outside(self, name: NodeName, before: Join, source: NodeName) -> bool:
+        """Whether a new source is done and outside of the loop that a join was begun anew by."""
+        base = self._routing.base.get(name)
+        if base is None or self.coming(source) or not self._has_gone_on(source):
+            return False
+        bodies = [
+            body
+            for body, joins in self._loops.ways_back
+            if name in joins and {s for s in joins[name] if s in self._routing.done} == {*base}
+        ]
+        return bool(bodies) and not any(source in body for body in bodies)
 
     def _times_come(self, source: NodeName, fired: int) -> int:
         """How often a source has come to a join that has not counted it, and has fired so often."""
@@ -269,7 +300,7 @@ class Rejoin:
 
         Not where the rest of the join could not come, and nobody would be asked about it.
         """
-        now = level(join, counts, self._routing.base.get(name, ()))
+        now = level(join, counts, self._base(name))
         if not self._is_missed(name, join, counts):
             return fired
         while fired > now:
@@ -289,7 +320,7 @@ class Rejoin:
 
     def _is_missed(self, name: NodeName, join: Join, counts: Counts) -> bool:
         """Whether a node that is not met fires later, or else people are asked about it."""
-        base = {*self._routing.base.get(name, ())} & {*join.of}
+        base = {*self._base(name)} & {*join.of}
         now = level(join, counts, (*base,))
         some = [s for s in join.of if s not in base and counts.get(s, 0) > now]
         others = [s for s in join.of if s not in base and s not in some and self.coming(s)]

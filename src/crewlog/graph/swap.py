@@ -152,7 +152,14 @@ def left_step(plan: GraphPlan, name: NodeName) -> LeftStep | None:
     among = {agent: plan.agents[agent] for agent in node.among}
     offered = [*rules.tools, *(tool for each in among.values() for tool in each.tools)]
     tools = {tool: plan.tools[tool] for tool in offered if tool in plan.tools}
-    return LeftStep(node=node, rules=rules, among=among, tools=tools, definition=plan.definition)
+    return LeftStep(
+        node=node,
+        rules=rules,
+        among=among,
+        tools=tools,
+        artifacts=plan.artifacts or None,
+        definition=plan.definition,
+    )
 
 
 def permissions_after(
@@ -216,11 +223,13 @@ class _Swap:
             requirements=self._requirements(),
             arrivals=joins.arrivals,
             fired=joins.fired,
+            base=joins.base,
         )
         routing = state.routing.model_copy(
             update={
                 "arrivals": {**state.routing.arrivals, **remap.arrivals},
                 "fired": {**state.routing.fired, **remap.fired},
+                "base": {**state.routing.base, **remap.base},
             }
         )
         under_way = {

@@ -813,6 +813,10 @@ class Remap(Model):
     """The arrivals at joins, where they are others than before."""
     fired: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """How often joins have fired that are others now, or are gone."""
+    base: dict[NodeName, tuple[NodeName, ...]] = Field(
+        default_factory=dict[NodeName, tuple[NodeName, ...]]
+    )
+    """The sources that count as done at joins, where they are more than before."""
 
 
 class GraphSwapped(Fact):

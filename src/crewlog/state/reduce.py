@@ -821,6 +821,7 @@ def _graph_swapped(state: CrewState, entry: j.GraphSwapped, position: int) -> Ch
         update={
             "arrivals": {**state.routing.arrivals, **remap.arrivals},
             "fired": {**state.routing.fired, **remap.fired},
+            "base": {**state.routing.base, **remap.base},
             "sent": sent,
         }
     )
