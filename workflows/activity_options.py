@@ -14,6 +14,8 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Order
     from crewlog.graph.plan import GraphPlan, ToolRules
     from crewlog.state.brief import fenced
+    from crewlog.state.model import CrewState
+    from crewlog.state.pools import step_words
 
 BUILT_IN_RULES = ToolRules(effects="read", repeat="safe", timeout=30)
 """`set_flag` and `set_output` change nothing outside the run."""
@@ -83,7 +85,9 @@ READING: dict[str, Any] = {
 one call each. A run that closes does not wait for it."""
 
 
-def model_options(plan: GraphPlan, order: Order, queue: str | None) -> dict[str, Any]:
+def model_options(
+    plan: GraphPlan, state: CrewState, order: Order, queue: str | None
+) -> dict[str, Any]:
     """Options of a model call."""
     rules = plan.rules_at(order.step, order.agent)
     return {
@@ -92,11 +96,13 @@ def model_options(plan: GraphPlan, order: Order, queue: str | None) -> dict[str,
         "heartbeat_timeout": timedelta(seconds=rules.heartbeat),
         "retry_policy": _policy(rules.retry),
         "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        "summary": f"{order.step} thinks",
+        "summary": f"{step_words(state, order.step, order.agent)} thinks",
     }
 
 
-def tool_options(plan: GraphPlan, order: Order, queue: str | None) -> dict[str, Any]:
+def tool_options(
+    plan: GraphPlan, state: CrewState, order: Order, queue: str | None
+) -> dict[str, Any]:
     """Options of a tool call.
 
     A tool that must not be repeated is still tried again: the activity notes in the store that it
@@ -110,11 +116,11 @@ def tool_options(plan: GraphPlan, order: Order, queue: str | None) -> dict[str, 
         "heartbeat_timeout": timedelta(seconds=rules.heartbeat),
         "retry_policy": _policy(rules.retry),
         "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        "summary": _summary(order),
+        "summary": _summary(state, order),
     }
 
 
-def local_options(plan: GraphPlan, order: Order) -> dict[str, Any]:
+def local_options(plan: GraphPlan, state: CrewState, order: Order) -> dict[str, Any]:
     """Options of a call of a tool that runs within the workflow's worker: one try, a short one.
 
     Whatever goes wrong with it that may pass, an ordinary activity does better.
@@ -124,13 +130,14 @@ def local_options(plan: GraphPlan, order: Order) -> dict[str, Any]:
         "schedule_to_close_timeout": timedelta(seconds=min(rules.timeout, LOCAL_SECONDS)),
         "retry_policy": RetryPolicy(maximum_attempts=1),
         "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        "summary": _summary(order),
+        "summary": _summary(state, order),
     }
 
 
-def _summary(order: Order) -> str:
+def _summary(state: CrewState, order: Order) -> str:
     # The web UI shows it as Markdown, and a model wrote the arguments.
-    return f"{order.step} {fenced(f'{order.call.tool} {order.call.brief}'[:180])}"
+    name = step_words(state, order.step, order.agent)
+    return f"{name} {fenced(f'{order.call.tool} {order.call.brief}'[:180])}"
 
 
 def tool_rules(plan: GraphPlan, order: Order) -> ToolRules:

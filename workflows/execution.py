@@ -490,7 +490,8 @@ class Execution:
     async def _ring(self, due: int) -> None:
         left = min(max(due - now(), 1), LONGEST_TIMER)
         try:
-            await workflow.sleep(left / 1000, summary=f"until {moment_words(due)}")
+            what = "waits for a message " if self.engine.state.resting else ""
+            await workflow.sleep(left / 1000, summary=f"{what}until {moment_words(due)}")
         except asyncio.CancelledError:
             return
         self._timer = None
@@ -596,7 +597,7 @@ class Execution:
                 **self._step_call(order),
             ),
             result_type=ModelResult,
-            **model_options(engine.plan, order, self.queue or None),
+            **model_options(engine.plan, engine.state, order, self.queue or None),
         )
 
     def _tool_call(self, order: Order) -> Any:
@@ -616,11 +617,11 @@ class Execution:
         )
         plan = self.engine.plan
         if self._is_local(order):
-            options = local_options(plan, order)
+            options = local_options(plan, self.engine.state, order)
             return workflow.execute_local_activity(
                 CALL_TOOL, task, result_type=ToolResult, **options
             )
-        options = tool_options(plan, order, self.queue or None)
+        options = tool_options(plan, self.engine.state, order, self.queue or None)
         return workflow.execute_activity(CALL_TOOL, task, result_type=ToolResult, **options)
 
     def _approval(self, order: Order) -> dict[str, Any]:

@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.brief import fenced
     from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.model import CrewState, FrontierEntry, Interrupt
-    from crewlog.state.pools import named_agent
+    from crewlog.state.pools import named_agent, step_words
     from crewlog.wire import (
         CheckpointPage,
         CheckpointView,
@@ -172,6 +172,7 @@ def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> Interrupt
         detail=interrupt.detail,
         options=interrupt.options,
         words=interrupt.words,
+        words_to=interrupt.words_to,
         hash=interrupt.hash or "",
         to=interrupt.to,
         due=interrupt.due,
@@ -225,6 +226,7 @@ def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
                     position=position,
                     kind=kind,
                     step=step,
+                    turn=data.get("turn", 0) if kind == "turn" else 0,
                     node=node,
                     agent=agent,
                     at=data.get("at", 0),
@@ -269,10 +271,12 @@ def details(engine: Engine | Drafting, flights: Flights, drains_for: Sequence[St
     waiting = waiting_for(state, flights, drains_for)
     crew = state.crew or engine.plan.crew or "a prompt"
     version = f"graph v{state.graph_version} · {state.steps} steps"
+    if state.talk is not None:
+        version += f" · turn {state.talk.turn}"
     lines = [
         f"**{crew}** · {_status(state, waiting)} · {version}",
         "",
-        *(_step_line(entry, flights) for entry in state.frontier.values()),
+        *(_step_line(engine, entry, flights) for entry in state.frontier.values()),
         *(f"- `{step}` kept aside: its node is gone" for step in state.parked),
     ]
     if state.changing is not None:
@@ -305,12 +309,14 @@ def _by(who: str) -> str:
     return f" by {fenced(who)}" if who else ""
 
 
-def _step_line(entry: FrontierEntry, flights: Flights) -> str:
+def _step_line(engine: Engine | Drafting, entry: FrontierEntry, flights: Flights) -> str:
+    known = entry.node in engine.plan.nodes  # a change may have taken it away
+    name = step_words(engine.state, entry.step, engine.agent_at(entry.step) if known else None)
     what = ", ".join(_doing(entry, flights))
     if not what and (text := waits.waits_for(entry)):
         what = f"waits {'for ' if entry.requirement else ''}{text}"
     leaves = " (its node is gone: its turn ends, nothing follows)" if entry.leaving else ""
-    return f"- `{entry.step}` {entry.status}{f': {fenced(what)}' if what else ''}{leaves}"
+    return f"- `{name}` {entry.status}{f': {fenced(what)}' if what else ''}{leaves}"
 
 
 def _doing(entry: FrontierEntry, flights: Flights) -> Iterator[str]:

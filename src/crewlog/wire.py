@@ -552,6 +552,8 @@ class InterruptView(Model):
     of that name for a `tool_approval`."""
     words: bool = False
     """Whether any other words are an answer too."""
+    words_to: str = ""
+    """The option that such words mean, whose agent is told them; empty: they go nowhere else."""
     hash: str = ""
     """Of an `approval`: the definition that is asked about."""
     to: tuple[str, ...] = ()
@@ -607,6 +609,8 @@ class CheckpointView(Model):
     kind: CheckpointKind = "step"
     step: StepId
     """The step that ended; empty where none did, as `node`."""
+    turn: int = 0
+    """The turn of a conversation that ended, which `turn:N` names; 0 where none did."""
     node: NodeName
     """The phase."""
     agent: AgentName | None = None

@@ -10,7 +10,7 @@ import pytest
 
 from covers import covers
 from crewlog.client import Run
-from crewlog.errors import CommandRejected, ConversationBusy, CrewlogError
+from crewlog.errors import CommandRejected, ConversationBusy, CrewlogError, UsageError
 from crewlog.state.hashing import canonical
 from crewlog.wire import ConversationView
 
@@ -165,6 +165,7 @@ async def test_messages_during_a_turn_are_answered_in_order(crews: Site) -> None
     assert max(each.attempt for each in begun) == 1
 
 
+@covers("C72")
 async def test_a_session_over_many_executions_carries_no_more(crews: Site) -> None:
     run = await crews.start(hub(crews, limits={"events": 60}), "my bill")
     await rests(run, 1)
@@ -219,14 +220,20 @@ async def test_going_back_and_forking_a_session(crews: Site) -> None:
     await rests(run, 1)
     await run.send("the bill again", timeout=LIMIT)
     turns = [c for c in (await run.checkpoints()).checkpoints if c.kind == "turn"]
-    assert len(turns) == 2
-    other = await run.fork(turns[0].position)
+    assert [each.turn for each in turns] == [1, 2]
+    assert await run.position_of("turn:1") == turns[0].position
+    assert await run.position_of("billing#1") < turns[0].position
+    with pytest.raises(UsageError, match="no turn 'turn:9'") as caught:
+        await run.fork("turn:9")
+    assert "turn:1, turn:2" in caught.value.remedy
+    other = await run.fork("turn:1")
     crews.runs.append(other)
     reply = await other.send("the bill again", timeout=LIMIT)
     assert (reply.turn, reply.text) == (2, "Paid again.")
-    await run.rollback(turns[0].position)
+    await run.rollback("turn:1")
     reply = await run.send("the weather", timeout=LIMIT)
     assert reply.turn == 3
+    assert (await run.state_at(await run.position_of("turn:2"))).talk.turn == 2  # type: ignore[union-attr]
     prompt = [p for p in crews.prompted(run) if p["agent"] == "router"][-1]
     said = [m["content"] for m in prompt["messages"]]
     assert not [text for text in said if "again" in text]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +63,38 @@ async def test_a_feature_is_planned_approved_built_tested_and_mended(site: Site)
         each.who for each in found.decisions if each.kind == "reply"
     }
     assert found.summary.plain.startswith("The shop has prices")
+
+
+async def test_whatever_people_answer_at_the_gate_works_offline(site: Site) -> None:
+    record = site.root / "prompts"
+    environ = {"PYTHONPATH": str(EXAMPLE), "CREWLOG_SCRIPT_RECORD": str(record)}
+    await site.start_worker(QUEUE, **environ)
+    crew = crew_of()
+    run = await site.start(crew, "Prices, a cart, and how it is used.", queue=QUEUE)
+    other = await site.start(crew, "The same, and then not.", queue=QUEUE)
+    question = await asked(run)
+    assert (question.options, question.words_to) == (("go", "planner", "stop"), "planner")
+    await run.respond(question.id, "write the docs last", by="ana")
+    question = await asked_anew(run, question)
+    assert "3. docs (writer, after cart): " in question.detail
+    await run.respond(question.id, "planner", by="ana")
+    question = await asked_anew(run, question)
+    assert question.detail.startswith("1. docs (writer): ")
+    await run.respond(question.id, "go", by="ana")
+    stopped = await asked(other)
+    await other.respond(stopped.id, "stop", by="ana")
+    result = await run.result(LIMIT * 2)
+    assert (await other.result(LIMIT)).status == "stopped"
+    site.end_workers(QUEUE)
+    assert result.status == "completed"
+    assert result.outputs["tests"]["passed"] is True
+    calls = [json.loads(line) for line in record.read_text().splitlines()]
+    told = {each["agent"] for each in calls if "write the docs last" in json.dumps(each)}
+    assert told == {"planner"}, "words at the gate are for the planner alone"
+
+
+async def asked_anew(run: Run, before: InterruptView) -> InterruptView:
+    """The question that comes after another one."""
+    await run.wait_until(lambda view: {*view.interrupts} - {before.id} != set(), LIMIT)
+    (question,) = await run.interrupts()
+    return question

@@ -37,6 +37,7 @@ async def test_no_more_calls_are_in_flight_than_the_limit_lets(
 
 
 @pytest.mark.parametrize(("decision", "said"), [("done", "it was done"), ("retry", "passed g")])
+@covers("C42")
 async def test_a_tool_that_takes_too_long_and_must_not_be_repeated_asks_people(
     crews: Site, decision: str, said: str
 ) -> None:

@@ -10,6 +10,7 @@ from covers import covers
 from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.tokens import Growth
 from crewlog.state import journal as j
+from crewlog.state.trace import trace_of
 
 from .harness import LIMIT, Site, until
 
@@ -101,18 +102,18 @@ async def test_who_comes_again_gets_the_text_so_far(crews: Site) -> None:
 
 @covers("C95")
 async def test_parts_and_items_are_told_like_any_step(crews: Site) -> None:
+    topics = {"tool": "set_output", "args": {"key": "topics", "value": ["x", "y"]}}
+    fine = {"tool": "set_output", "args": {"key": "content", "value": True}}
+    short = TEXT[:200]
     crew = crews.crew(
-        {"lead": [{"text": '["x", "y"]'}], "scout": [{"text": TEXT}], "done": [{"text": "."}]},
+        {
+            "lead": [{"tool_calls": [topics]}, {"text": "ok"}],
+            "scout": [{"text": TEXT}],
+            "done": [{"text": short}, {"tool_calls": [fine]}, {"text": short}],
+        },
         script=PACE,
-        rules={"lead": {"outputs": ["topics"]}},
+        rules={"lead": {"outputs": ["topics"]}, "done": {"pattern": "review_loop"}},
         flow=["lead", {"agent": "scout", "for_each": "lead.topics"}, "done"],
-    )
-    script = [
-        {"tool_calls": [{"tool": "set_output", "args": {"key": "topics", "value": ["x", "y"]}}]},
-        {"text": "ok"},
-    ]
-    crew["model"] = crews.script(
-        {"lead": script, "scout": [{"text": TEXT}], "done": [{"text": "."}]}, **PACE
     )
     run = await crews.start(crew)
     found = await growth(run)
@@ -123,6 +124,11 @@ async def test_parts_and_items_are_told_like_any_step(crews: Site) -> None:
     between = [each.step for each in found if isinstance(each, TokenEvent)]
     switches = sum(a != b for a, b in itertools.pairwise(between))
     assert switches > 2, "both write at a time"
+    for part in ("done#1", "done.review#1"):  # the steps inside of an agent
+        assert short.startswith(joined(tokens_of(found, part)))
+        assert tokens_of(found, part)
+    traced = [each.step for each in trace_of(await crews.journal(run)).all_steps() if each.calls]
+    assert traced == ["lead#1", "scout#1.1", "scout#1.2", "done#1", "done.review#1"]
 
 
 async def test_after_a_kill_the_text_begins_anew_and_the_reply_is_right(site: Site) -> None:

@@ -61,13 +61,46 @@ async def test_the_web_interface_tells_what_runs_do(crews: Site) -> None:
     metadata = str(await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata))
     assert "Publish?" in metadata
     assert "mermaid" in metadata
-    history = await handle.fetch_history()
-    summaries = [
-        (await crews.temporal.data_converter.decode([event.user_metadata.summary]))[0]
-        for event in history.events
-        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
-    ]
+    summaries = await summaries_of(crews, run)
     assert summaries[:3] == ["a#1 thinks", "a#1 echo Linz", "a#1 thinks"]
+
+
+async def summaries_of(site: Site, run: Run) -> list[str]:
+    """What the web interface shows of a run's activities and timers."""
+    history = await site.temporal.get_workflow_handle(run.id).fetch_history()
+    return [
+        (await site.temporal.data_converter.decode([event.user_metadata.summary]))[0]
+        for event in history.events
+        if event.event_type
+        in (
+            EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,
+            EventType.EVENT_TYPE_TIMER_STARTED,
+        )
+    ]
+
+
+@covers("C123")
+async def test_whose_item_it_is_and_what_a_session_waits_for_are_told(crews: Site) -> None:
+    items = [{"agent": "b"}, {"agent": "c"}]
+    plan = [calls(("set_output", {"key": "steps", "value": items})), {"text": "planned"}]
+    pool = {"phase": "work", "for_each": "a.steps", "by": "agent", "among": ["b", "c"]}
+    crew = crews.crew(
+        {"a": plan, "b": [calls(("echo", {"text": "x"})), {"text": "B"}], "c": [{"text": "C"}]},
+        rules={"a": {"outputs": ["steps"]}},
+        tools={"echo": tool("echo")},
+        flow=["a", pool],
+        conversation={"idle": "1h"},
+    )
+    run = await crews.start(crew, "go")
+    await run.wait_until(lambda view: view.status == "waiting", LIMIT)
+    told = await summaries_of(crews, run)
+    assert "work#1.1 (b, item 1 of 2) thinks" in told
+    assert "work#1.1 (b, item 1 of 2) echo x" in told
+    assert "work#1.2 (c, item 2 of 2) thinks" in told
+    assert told[-1].startswith("waits for a message until ")
+    handle = crews.temporal.get_workflow_handle(run.id)
+    metadata = str(await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata))
+    assert " · turn 1" in metadata
 
 
 async def test_attributes_that_the_server_refuses_are_left_out(site: Site) -> None:

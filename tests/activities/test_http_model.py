@@ -10,6 +10,7 @@ import pytest
 from activity_kit import Log, crew
 from temporalio.exceptions import ApplicationError
 
+from covers import covers
 from crewlog.state.brief import brief_of
 from crewlog.state.calls import ModelResult
 from http_model import KEY, http_model
@@ -50,6 +51,7 @@ async def test_a_reply_with_its_usage_and_its_price(model_call, log):
         ("break a tool", "The arguments of 'add' are not valid JSON", "I see."),
     ],
 )
+@covers("C74")
 async def test_a_turn_with_a_tool(model_call, tool_call, log, text, brief, end):
     asked = await ask(model_call, log, text)
     (tool,) = asked.tools

@@ -212,6 +212,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
 WHOLE = {"model_settings": {"streaming": False, "extra_body": {"seed": 7}}}
 
 
+@covers("C89")
 async def test_a_service_is_asked_to_hold_the_model_to_the_form(model_call, log, service):
     log.says("go")
     assert said(await model_call(routing("openai:m", **WHOLE), log))["next"] == "writer"

@@ -115,6 +115,11 @@ def test_the_inbox_says_how_a_question_is_answered() -> None:
         ('edit {"table": "old"}', Heard("edit", args='{"table": "old"}')),
         ("reject not on a Friday", Heard("reject", "not on a Friday")),
         ("reject 'too dear'", Heard("reject", "too dear")),
+        ("yes", Heard("approve")),
+        ("Y", Heard("approve")),
+        ("ok.", Heard("approve")),
+        ("no", Heard("reject")),
+        ("n", Heard("reject")),
         ("respond ok", Heard("ok")),
         ("not on a Friday", Heard("not on a Friday")),
     ],
@@ -124,7 +129,8 @@ def test_what_a_line_at_a_call_s_question_means(line: str, meant: Heard) -> None
 
 
 @pytest.mark.parametrize(
-    "line", ["frobnicate", "aprove", "yes", "yes, do it", "approve it", "edit the table", "respond"]
+    "line",
+    ["frobnicate", "aprove", "why?", "yes, do it", "approve it", "edit the table", "respond"],
 )
 def test_a_slip_refuses_no_call(line: str) -> None:
     call = view(words=True)
@@ -135,6 +141,44 @@ def test_a_slip_refuses_no_call(line: str) -> None:
     assert "Words refuse the call" in told.value.remedy
     assert not fits(call, line)
     assert ("Did you mean 'approve'?" in told.value.remedy) is line.startswith("ap")
+
+
+GATE: dict[str, Any] = {"kind": "ask", "words": True, "words_to": "planner"}
+TEAM = ("approve", "planner", "reject")
+FEATURE = ("go", "planner", "stop")
+
+
+@pytest.mark.parametrize(
+    ("options", "line", "meant"),
+    [
+        (TEAM, "yes", Heard("approve")),
+        (TEAM, "n", Heard("reject")),
+        (TEAM, "reject too dear", Heard("reject", "too dear")),
+        (TEAM, "less salt please", Heard("less salt please")),
+        (TEAM, "respond no", Heard("no")),
+        (FEATURE, "ok", Heard("go")),
+        (FEATURE, "2", Heard("planner")),
+        (FEATURE, "planner, without the docs", Heard("planner, without the docs")),
+        (("yes", "no"), "n", Heard("no")),
+        (("today", "tomorrow", "never"), "y", Heard("y")),
+    ],
+)
+def test_a_yes_a_no_and_words_for_an_agent(options: Any, line: str, meant: Heard) -> None:
+    words = {} if "planner" in options else {"words_to": ""}
+    assert heard(view(**{**GATE, **words, "options": options}), line) == meant
+
+
+@pytest.mark.parametrize("line", ["no", "plannr", "go, it is fine", "yes but", "stop it now"])
+def test_what_is_no_wish_is_asked_back(line: str) -> None:
+    with pytest.raises(UsageError, match="none of the options: go, planner, stop") as told:
+        heard(view(**GATE, options=FEATURE), line)
+    assert "Words go to planner" in told.value.remedy
+    assert "refuse" not in told.value.remedy
+
+
+def test_a_yes_answers_nothing_that_the_crew_did_not_ask() -> None:
+    failed = view(kind="step_failed", options=("retry", "skip", "stop"))
+    assert heard(failed, "yes") == Heard("yes")
 
 
 def test_words_answer_a_question_that_takes_them() -> None:

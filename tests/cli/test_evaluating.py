@@ -11,7 +11,9 @@ from uuid import uuid4
 import pytest
 
 from covers import covers
+from crewlog.errors import UsageError
 from crewlog.evaluation import Case, StageOutput, exact, of_schema
+from crewlog.evaluation.comparing import check_schema, check_wanted
 
 from .conftest import Cli
 
@@ -89,9 +91,9 @@ def test_models_are_tried_side_by_side_and_the_failing_stage_is_named(
     assert done.code == 7, done.out + done.err
     rows = [line.split() for line in done.out.splitlines() if " of 2 " in f"{line} "]
     assert [row[:4] for row in rows if row[0] == "builder"] == [
-        ["builder", "scripted:good.script.yaml", "2", "of"]
+        ["builder", "good.script.yaml", "2", "of"]
     ]
-    assert "builder  2 of 4 cases did not pass" in done.out
+    assert "builder  2 of 4 trials did not pass" in done.out
     assert 'fields.nodes[1]: "mail", and "http" is expected' in done.out
     assert "the stage that falls short most: builder" in done.out
     first = re.findall(r"crewlog trace (\S+)", done.out)[0]
@@ -151,7 +153,11 @@ def test_what_cannot_be_tried_is_told(crewlog: Cli, built: Path) -> None:
     )
     assert mute.code == 1
     assert "2 cases could not be tried" in mute.out
-    assert "has no reply 1 for 'finder'" in mute.out
+    assert "finder  2 of 2 cases could not be tried" in mute.out
+    told = " ".join(mute.out.split())
+    assert "has no reply 1 for 'finder'. mute.script.yaml. Add an entry" in told
+    (built / "nothing.jsonl").write_text('{"stage": "finder", "input": {}}\n')
+    (built / "open.jsonl").write_text('{"stage": "finder", "schema": {}}\n')
     (built / "broken.jsonl").write_text('{"stage": "finder"}\n{"stage": 3}\n')
     for arguments, told, remedy in (
         (("builders.yaml", "-d", "no.jsonl"), "cannot read 'no.jsonl'", "crewlog dataset RUN"),
@@ -160,6 +166,13 @@ def test_what_cannot_be_tried_is_told(crewlog: Cli, built: Path) -> None:
         (("two.yaml", "-d", "all.jsonl"), "'two' has no agent 'finder'", "first"),
         (("risky.yaml", "-d", "all.jsonl"), "may call publish", "--external"),
         (("builders.yaml", "-d", "all.jsonl", "--at-least", "2"), "no share", "90%"),
+        (("builders.yaml", "-d", "nothing.jsonl"), "nothing that it should come to", "`expected`"),
+        (("builders.yaml", "-d", "open.jsonl", "--compare", "schema"), "is empty", "example"),
+        (
+            ("builders.yaml", "-d", "all.jsonl", "-m", "scripted:mute.script.yaml"),
+            "'mute.script.yaml' has nothing for the stage 'builder'",
+            "finder",
+        ),
         (("builders.yaml", "-d", "all.jsonl", "--compare", "schema"), "no schema", "--schema"),
     ):
         done = crewlog("eval", *arguments)
@@ -187,3 +200,23 @@ def test_values_are_compared_part_by_part() -> None:
     assert of_schema(schema, StageOutput(text='{"a": []}')).passed
     assert of_schema(schema, StageOutput(fields={"a": 1})).differs[0].startswith("fields.a: 1 is")
     assert not of_schema(schema, StageOutput(text="no JSON")).passed
+
+
+def test_a_case_that_compares_nothing_does_not_pass() -> None:
+    for empty in (
+        Case(stage="s"),
+        Case(stage="s", expected=StageOutput()),
+        Case(stage="s", output=StageOutput(fields={"a": 1}), expected=StageOutput()),
+    ):
+        verdict = exact(empty, StageOutput(fields={"a": 1}, text="whatever"))
+        assert (verdict.passed, verdict.score) == (False, 0.0)
+        assert verdict.differs == ("the case says nothing that it should come to",)
+        with pytest.raises(UsageError, match="says nothing that it should come to"):
+            check_wanted(empty, "all.jsonl")
+    none = Case(stage="s", expected=StageOutput(fields={}))
+    check_wanted(none, "all.jsonl")
+    assert exact(none, StageOutput()).passed, "it is to set no output"
+    assert not exact(none, StageOutput(fields={"a": 1})).passed
+    for schema in ({}, True):
+        with pytest.raises(UsageError, match="whatever comes would do"):
+            check_schema(schema, "all.jsonl")

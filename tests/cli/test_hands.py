@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
+import psutil
 import pytest
 
 from crewlog.cli.hands import assign, assigned, claim, project_queue, remember, remembered
@@ -54,6 +56,14 @@ def test_the_worker_of_the_same_directory_is_used(worker: Path, tmp_path: Path) 
     found = assign(worker)
     assert (found.queue, found.own) == ("crewlog", False)
     assert assign(tmp_path).own
+
+
+def test_a_worker_that_closes_itself_is_found(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that runs evaluators: nobody of its user sees later where it runs."""
+    monkeypatch.setattr(psutil.Process, "cwd", Mock(side_effect=psutil.AccessDenied(1)))
+    assert assign(worker).queue == "crewlog"
 
 
 def test_a_shared_servers_default_queue_is_not_trusted(

@@ -168,8 +168,10 @@ def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:
 
 
 def test_words_are_told_for_what_they_do() -> None:
+    told = numbered(question_of(asked(words=True, words_to="planner")))
+    assert text_of(*told).plain.endswith("or words, for planner")
     for kind, told in (
-        ("tool_approval", "or words, which refuse it"),
+        ("tool_approval", "or a sentence, which refuses it"),
         ("budget", "or a number: how much more"),
         ("ask", "or any words"),
     ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -95,7 +95,7 @@ def test_the_end_of_a_run_has_the_last_text_whole(
     (tmp_path / "workspace" / "shop-1").mkdir(parents=True)
     (tmp_path / "workspace" / "shop-1" / "a.txt").write_text("")
     run: Any = SimpleNamespace(id="shop-1", url=None)
-    show_end(Screen(), cast("Any", run), result, tmp_path)
+    show_end(Screen(), run, result, tmp_path)
     out = capsys.readouterr().out
     words = out.split()
     assert words[1 : words.index("Files")] == text.split()  # whole, and no word broken

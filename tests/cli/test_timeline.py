@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from crewlog.cli.screen import clock, counted, money, plain, plain_lines
 from crewlog.cli.timeline import Row, Timeline
+from crewlog.cli.traced import _is
+from crewlog.ids import ContentHash, NodeName, StepId
 from crewlog.state.journal import entry_from_json
+from crewlog.state.trace import CallTrace, StepTrace
 
 REF = {"body": "x" * 27, "logs": ["public"]}
 
@@ -291,3 +295,49 @@ def test_lists_and_values_that_do_not_fit_are_told() -> None:
     conflict = {"kind": "MergeConflicted", "key": "verdict", "how": "agree", "step": "b#1"}
     (row,) = shown({**conflict, "by": "b", "kept": "ship", "refused": "wait", "because": "no"})
     assert "verdict stays ship, not wait: no" in row
+
+
+def taken(step: str, agent: str, how: str = "json", brief: str = "") -> dict[str, Any]:
+    more = {"step": step, "call": 1, "agent": agent, "how": how, "brief": brief}
+    return {"kind": "ReplyTaken", "decision": "plan", "attempt": 1, **more}
+
+
+def sets(agent: str, key: str, value: Any) -> dict[str, Any]:
+    return {"kind": "OutputSet", "agent": agent, "key": key, "value": value}
+
+
+def test_a_step_has_one_name_and_an_output_is_told_once() -> None:
+    begins = {"kind": "StepStarted", "step": "team#1", "agent": "critic"}
+    says = {**replied("team#1", brief='All is well. {"proceed": true}'), "agent": "critic"}
+    done = {"kind": "StepCompleted", "step": "team#1"}
+    values = (sets("critic", "proceed", True), sets("critic", "actions", []))
+    assert shown(begins, says, taken("team#1", "critic"), *values, done) == [
+        "team ● thinking (critic)",
+        "team = proceed = true",
+        "team = actions = []",
+        "team ✓ All is well.",
+    ]
+    bare = {**says, "brief": '{"proceed": true}'}
+    assert shown(bare, taken("team#1", "critic"), done) == ["team ✓ done"]
+
+
+def test_what_was_only_skipped_before_is_not_done_again() -> None:
+    skipped = {"kind": "StepCompleted", "step": "ui#1", "skipped": True, "because": "skipped"}
+    says = replied("ui#2", brief="made")
+    done = {"kind": "StepCompleted", "step": "ui#2"}
+    assert shown(skipped, started("ui#2"), says, done, started("ui#3")) == [
+        "ui ∅ skipped",
+        "ui ● thinking",
+        "ui ✓ made",
+        "ui ● thinking again (visit 3)",
+    ]
+
+
+def test_a_trace_tells_a_large_value_by_its_text() -> None:
+    step = StepTrace(StepId("critic#1"), NodeName("critic"))
+    step.calls = [CallTrace(1, None, 5, body=ContentHash("b" * 27), result="All is well.")]
+    assert _is(None, step, {"body": "b" * 27}) == "All is well."
+    assert _is(None, step, {"body": "c" * 27}) == "(long: --full shows it)"
+    assert _is(None, step, {"body": "b", "more": 1}) == '{"body": "b", "more": 1}'
+    found: Any = SimpleNamespace(bodies={"c" * 27: {"content": "All\nof it."}})
+    assert _is(found, step, {"body": "c" * 27}) == "All of it."

@@ -184,6 +184,7 @@ def test_the_public_names_are_there() -> None:
 # -- entry points ---------------------------------------------------------------------------------
 
 
+@covers("C60")
 @pytest.mark.parametrize("entry", ["debate = arguing:debate", "all-of-them = arguing"])
 def test_a_package_brings_a_builder(install: Install, entry: str) -> None:
     install("arguing", PACKAGE, entry)

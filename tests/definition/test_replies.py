@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from covers import covers
 from crewlog.content import canonical
 from crewlog.definition import decisions, registering
 from crewlog.definition.decisions import AgentIn, Decision, decision, find_decision
@@ -416,6 +417,7 @@ def test_an_agent_that_leaves_is_named_no_more() -> None:
         apply_operations(left, [RemoveAgent(name="general")])
 
 
+@covers("C40")
 def test_packages_bring_decisions_and_a_broken_one_harms_nobody(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import subprocess
@@ -149,6 +150,54 @@ async def test_nothing_of_the_workers_environment_is_told(
     assert "KEY" not in seen
     assert "PYTHONPATH" not in seen
     assert not is_there(Path(seen.rpartition("]")[2]))
+
+
+LOOKS = """
+import ctypes, os, sys
+from crewlog.evaluators.programs import close_proc
+
+if os.getuid() == 0:  # to whom everything is open
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as it is with a process that began as this user
+
+
+def seen():
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)
+        try:
+            found = open(f"/proc/{os.getppid()}/environ", "rb").read()
+        except OSError as error:
+            found = type(error).__name__.encode()
+        os.write(writing, b"seen" if b"of-the-worker" in found else found[:40])
+        os._exit(0)
+    os.wait()
+    return os.read(reading, 100).decode()
+
+
+before = seen()
+close_proc()
+print(before, seen())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others have no /proc")
+async def test_what_runs_as_the_same_user_does_not_read_the_workers_environment() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", LOOKS),
+        env={**os.environ, "OPENAI_API_KEY": "sk-of-the-worker"},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    assert out.decode().split() == ["seen", "PermissionError"]
+
+
+async def test_a_worker_that_runs_programs_is_closed(call: ToolCall) -> None:
+    del call
+    await judged(compile_with, command=["python3", "-c", ""])
+    assert sys.platform != "linux" or ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0
 
 
 async def test_a_call_that_is_cancelled_ends_its_program(call: ToolCall) -> None:

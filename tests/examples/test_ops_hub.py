@@ -94,6 +94,28 @@ async def test_a_crew_is_registered_after_a_persons_yes(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("at_home")
+async def test_whatever_people_answer_about_a_registration_works_offline(lab: Lab) -> None:
+    async with lab.worker():
+        for answer, says, status in (
+            ("not on a Friday", "Refused by ana: not on a Friday", "completed"),
+            ("stop", "", "stopped"),
+            ("edit", "It is registered", "completed"),
+        ):
+            run = await lab.start(alone("registry"), f"Register this crew: {HELLO}")
+            await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+            (asked,) = await run.interrupts()
+            if answer == "edit":
+                changed = {"definition": HELLO.replace("hello,", "hallo,")}
+                await run.edit_call(asked.id, "register_crew", changed, by="ana")
+            else:
+                await run.respond(asked.id, answer, by="ana")
+            result = await run.result(LIMIT)
+            assert result.status == status
+            assert says in str(result.outputs.get("registry", {}).get("text", ""))
+    assert [each.row.name for each in await lab.client.catalog.crews()] == ["hallo"]
+
+
+@pytest.mark.usefixtures("at_home")
 async def test_what_is_remembered_is_recalled_by_a_later_run(lab: Lab) -> None:
     kept = await said(lab, "memory", "Remember that backups run at four.")
     found = await said(lab, "memory", "What do we know about backups?")
@@ -130,8 +152,10 @@ async def test_each_message_goes_to_whoever_answers_it_best(
     calls = [json.loads(line) for line in record.read_text().splitlines()]
     asked = [call["messages"] for call in calls if call["agent"] == "router"]
     assert len(asked) == len(ASKED)
-    # Its prompt, what is said now, and no more than the last five messages of what was said before.
-    assert [len(messages) <= 1 + 1 + 5 for messages in asked] == [True] * len(ASKED)
+    # Its prompt, and the last five of what was asked, chosen and answered, what is asked now among
+    # them.
+    last = [min(3 * turn + 1, 5) for turn in range(len(ASKED))]
+    assert [len(messages) - 1 for messages in asked] == last
     assert [messages[-1]["content"] for messages in asked] == [each[0] for each in ASKED]
 
 

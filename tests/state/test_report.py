@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from crewlog.cli.reported import in_markdown
 from crewlog.cli.screen import counted
-from crewlog.ids import AgentName, ContentHash, FlagName
+from crewlog.ids import AgentName, ContentHash, CrewName, FlagName, RunId
 from crewlog.model import Json
+from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
 from crewlog.state.journal import entry_from_json
 from crewlog.state.report import Report, filled, report_of
@@ -92,3 +93,23 @@ async def test_of_any_run_it_is_made_and_is_what_the_state_says() -> None:
             item.step for step in found.steps for item in step.items
         }
         assert list(in_markdown(found))
+
+
+def test_the_turns_of_a_conversation_are_told_with_their_answers() -> None:
+    said, answer = ContentHash("said"), ContentHash("answer")
+    journal: list[j.JournalEntry] = [
+        j.RunStarted(run=RunId("desk-1"), crew=CrewName("desk"), definition=ContentHash("d")),
+        j.TurnEnded(turn=0),
+        j.TurnBegan(turn=1, by="ana", body=said),
+        j.TurnEnded(turn=1, agent=AgentName("bills"), response=answer),
+        j.TurnBegan(turn=2, by="ana", body=said),
+    ]
+    found = report_of(enumerate(journal, 1))
+    first, second = filled(found, {said: "my bill", answer: "Paid."}).turns
+    assert (first.turn, first.by, first.said.plain, first.ended) == (1, "ana", "my bill", 4)
+    assert (first.agent, first.answer.plain) == ("bills", "Paid.")
+    assert (second.turn, second.ended, second.answer.plain) == (2, 0, None)
+    lines = list(in_markdown(filled(found, {said: "my bill", answer: "Paid."})))
+    assert "## Turn:1, answered by bills" in lines
+    assert lines[lines.index("> my bill") + 1] == "Paid."
+    assert "(goes on)" in lines

@@ -7,6 +7,7 @@ import pytest
 
 from crewlog.ids import ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.state import journal as j
+from crewlog.state.checkpoints import turn_of
 from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.store import Store
@@ -144,6 +145,14 @@ async def test_kinds_of_checkpoints_and_tags(store: Store, run: RunId) -> None:
         (5, "rollback", "", ("good",)),
     ]
     assert [c.position for c in await store.list_checkpoints(run, after=3, limit=1)] == [4]
+
+
+async def test_the_end_of_a_turn_is_named_by_its_number(store: Store, run: RunId) -> None:
+    journal = Journal(run, [started(run), j.TurnEnded(at=2, turn=7)])
+    await store_in_any_order(store, journal, 3)
+    (row,) = await store.list_checkpoints(run)
+    assert (row.kind, row.step, row.node, turn_of(row.step)) == ("turn", "turn:7", "", 7)
+    assert [turn_of(name) for name in ("turn:x", "turn:", "writer#2", "7")] == [None] * 4
 
 
 async def test_a_body_in_an_edit_is_stored(store: Store, run: RunId) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from covers import covers
 from crewlog.definition.model import MemoryPolicy
 from crewlog.errors import UsageError
 from crewlog.ids import AgentName, CrewName, RunId, StepId
@@ -60,6 +61,7 @@ async def keys(
     return [each.key for each in found.memories]
 
 
+@covers("C44")
 async def test_memories_fade_behind_newer_ones_and_then_go(store: Store, crew: CrewName) -> None:
     day = 86_400_000
     await put(store, note(crew, "old", "green tea assam", at=day))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
     from crewlog.cli.texts import Told
     from crewlog.client import ArtifactView
+    from crewlog.client.artifacts import ArtifactChange
     from crewlog.model import Json
     from crewlog.state.artifact_diff import Difference
 
@@ -22,6 +23,8 @@ LOOK = "Look"
 _LONGEST = 88
 """Characters of a value that stand in the row of what was changed."""
 _SIGNS = {"added": ("+", "green"), "removed": ("−", "red"), "changed": ("~", "yellow")}  # noqa: RUF001
+_STEPS = 12
+"""Steps that changed it, of which are told."""
 _LEFT_OUT = 8
 """Operations that were left out, of which are told."""
 
@@ -38,7 +41,11 @@ def artifact(
     at: Annotated[
         str | None,
         typer.Option(
-            "--at", metavar="POSITION", help="As it was at a position or a tag.", show_default=False
+            "--at",
+            metavar="POSITION",
+            help="As it was at a position, a tag, or the end of a step or a turn: 12, draft, "
+            "builder#1, turn:3.",
+            show_default=False,
         ),
     ] = None,
     diff: Annotated[
@@ -46,7 +53,7 @@ def artifact(
         typer.Option(
             "--diff",
             metavar="POSITION POSITION",
-            help="What was changed between two positions or tags.",
+            help="What was changed between two of these: --diff discovery#1 builder#1.",
             show_default=False,
         ),
     ] = None,
@@ -96,22 +103,24 @@ async def _diff(
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.cli.texts import tell  # noqa: PLC0415
-    from crewlog.client.artifacts import artifacts_of  # noqa: PLC0415
+    from crewlog.client.artifacts import artifact_changes, artifacts_of  # noqa: PLC0415
     from crewlog.errors import UsageError  # noqa: PLC0415
     from crewlog.state.artifact_diff import differences  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     names = None if name is None else [name]
     async with connected(screen, both=True) as client:
-        sides = [await artifacts_of(client.run(run_id), names, at) for at in between]
-    if name is None and any(len(side) != 1 for side in sides):
-        known = dict.fromkeys(each.name for side in sides for each in side)
-        raise UsageError(
-            f"the run {run_id!r} has not just one artifact",
-            remedy=f"Say which: {', '.join(known) or 'it has none'}.",
-        )
-    old, new = (side[0] for side in sides)
-    found = list(differences(_part(old, path), _part(new, path)))
+        handle = client.run(run_id)
+        sides = [await artifacts_of(handle, names, at) for at in between]
+        if name is None and any(len(side) != 1 for side in sides):
+            known = dict.fromkeys(each.name for side in sides for each in side)
+            raise UsageError(
+                f"the run {run_id!r} has not just one artifact",
+                remedy=f"Say which: {', '.join(known) or 'it has none'}.",
+            )
+        old, new = (side[0] for side in sides)
+        found = list(differences(_part(old, path), _part(new, path)))
+        changed = [] if found else await artifact_changes(handle, new.name)
     if as_json:
         screen.document(
             {
@@ -119,6 +128,7 @@ async def _diff(
                 "from": old.position,
                 "to": new.position,
                 "changes": [each._asdict() for each in found],
+                **({} if found else {"changed_by": [each._asdict() for each in changed]}),
             }
         )
         return exits.OK
@@ -133,8 +143,30 @@ async def _diff(
     screen.line("")
     tell(screen, map(_told, found))
     if not found:
-        screen.line("  nothing differs")
+        _when(screen, run_id, new.name, changed)
     return exits.OK
+
+
+def _when(screen: Screen, run_id: str, name: str, changed: list[ArtifactChange]) -> None:
+    """That nothing differs, and between which positions something does."""
+    from crewlog.cli.screen import counted, plain  # noqa: PLC0415
+
+    if not changed:
+        screen.line(f"  nothing differs: nobody has changed {plain(name)} yet")
+        return
+    screen.line("  nothing differs; it was changed by")
+    rows: list[list[Part]] = [
+        [
+            (plain(each.step), "bold"),
+            f"@{each.first}" + (f" to @{each.last}" if each.last > each.first else ""),
+            (counted(each.operations, "operation"), "dim"),
+        ]
+        for each in changed[:_STEPS]
+    ]
+    screen.rows(("", "", ""), rows)
+    if len(changed) > _STEPS:
+        screen.line((f"  … and {counted(len(changed) - _STEPS, 'step')} more", "dim"))
+    screen.line(("  Look     ", "dim"), f"crewlog checkpoints {run_id}")
 
 
 def _part(view: ArtifactView, path: str) -> Json:

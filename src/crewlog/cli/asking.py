@@ -13,7 +13,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, Queue
+from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, Id, Queue
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,16 +50,7 @@ def ask(
             show_default=False,
         ),
     ] = None,
-    id: Annotated[
-        str | None,
-        typer.Option(
-            "--id",
-            metavar="RUN",
-            help="The run that is asked: an open one is told the text, else it is started. "
-            "Default: a new run.",
-            show_default=False,
-        ),
-    ] = None,
+    id: Id = None,
     to: Annotated[
         str, typer.Option("--to", metavar="LOG", help="The audience in an open run.")
     ] = "public",

@@ -12,7 +12,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, Debug, Queue
+from crewlog.cli.options import AsJson, By, Debug, Id, Queue
 from crewlog.errors import RunNotFound, UsageError
 
 if TYPE_CHECKING:
@@ -40,15 +40,7 @@ def chat(
             show_default=False,
         ),
     ] = None,
-    id: Annotated[
-        str | None,
-        typer.Option(
-            "--id",
-            metavar="RUN",
-            help="The session's id: one of that id is gone on with. Default: a new one.",
-            show_default=False,
-        ),
-    ] = None,
+    id: Id = None,
     steps: Annotated[
         bool, typer.Option("--steps", help="Show what the crew does meanwhile, as watch does.")
     ] = False,

@@ -97,7 +97,7 @@ async def _show(
         row: list[Part] = [
             (str(each.position), "bold"),
             (clock(each.at - start), "dim"),
-            *_what(each),
+            *_what(each, later=each is not found[0]),
         ]
         if not changed:
             rows.append(row)
@@ -108,10 +108,19 @@ async def _show(
         screen.rows(("position", "after", "checkpoint", "name"), rows)
 
 
-def _what(each: CheckpointView) -> list[Part]:
-    from crewlog.cli.screen import plain  # noqa: PLC0415
+def _what(each: CheckpointView, *, later: bool) -> list[Part]:
+    """What a checkpoint is, by a name that it is found by, and its tags.
 
-    words = {"start": "the beginning", "turn": "the end of a turn", "tag": "named"}
+    Args:
+        each: The checkpoint.
+        later: Whether the run began before it: then what begins is a turn of a conversation.
+    """
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+    from crewlog.state.checkpoints import turn_name  # noqa: PLC0415
+
+    begins = "a turn begins" if later else "the beginning"
+    ended = turn_name(each.turn) if each.turn else "waits for the first message"
+    words = {"start": begins, "turn": ended, "tag": "named"}
     what = plain(each.step) or words.get(each.kind, each.kind)
     by = f" {plain(each.agent)}" if each.agent and each.agent != str(each.node) else ""
     return [what + by, (", ".join(map(plain, each.tags)), "yellow")]

@@ -16,26 +16,32 @@ from crewlog.cli import exits
 from crewlog.cli.files import is_file, load_crew
 from crewlog.cli.following import Start, assign_for, definition_of_start, ready
 from crewlog.cli.hands import hand
-from crewlog.cli.screen import Part, Screen, counted, lasted, money, plain
+from crewlog.cli.scored import show
+from crewlog.cli.screen import Screen, counted, plain
 from crewlog.client import Client
 from crewlog.client.client import checked
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import UsageError
 from crewlog.evaluation.cases import Case, StageOutput, read
-from crewlog.evaluation.comparing import Verdict, check_schema, exact, of_schema
+from crewlog.evaluation.comparing import (
+    Verdict,
+    check_schema,
+    check_wanted,
+    exact,
+    of_schema,
+)
 from crewlog.evaluation.judging import Judge, check_judge, judge_of
-from crewlog.evaluation.report import Report, Row, Trial, report_of
+from crewlog.evaluation.report import Report, Trial, report_of
 from crewlog.evaluation.running import Compare, Plan, trials
 from crewlog.evaluation.stage import acts_on_the_world, alone, written_out
 from crewlog.model import Json
 from crewlog.state.model import Usage
+from crewlog.testing.script_file import ANY_AGENT, read_script
 
 PLACE = "crewlog eval"
 PATIENCE = 15.0
 """Seconds between two lines about a long evaluation where there is no terminal."""
-TOLD = 10
-"""Cases that do not pass which are told of a stage; the rest is counted."""
 _MODEL = re.compile(r"[a-z][a-z0-9_-]*:")
 """How the name of a model begins."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
@@ -86,6 +92,8 @@ async def evaluated(wanted: Wanted, *, as_json: bool) -> int:
             )
         crew = written_out(found)
         _check_stages(crew, [*cases.values()], wanted)
+        if assignment.own or assignment.worker is not None:  # then it is a worker of this place
+            _check_scripts(crew, [*cases.values()], wanted.models, assignment.directory)
         plan = Plan(
             id=name,
             crew=crew,
@@ -169,6 +177,30 @@ def _check_stages(crew: CrewDefinition, cases: Sequence[Case], wanted: Wanted) -
             )
 
 
+def _check_scripts(
+    crew: CrewDefinition, cases: Sequence[Case], models: Sequence[str | None], directory: Path
+) -> None:
+    """Looks whether the scripts that stand in for models have something for each stage.
+
+    Raises:
+        UsageError: one lacks a stage.
+        InvalidDefinition: one is not there, or is no script.
+    """
+    for stage in dict.fromkeys(case.stage for case in cases):
+        agent = crew.agents[stage]
+        for model in () if agent.does else models:
+            kind, _, name = (model or agent.model or crew.model or "").partition(":")
+            if kind != "scripted":
+                continue
+            known = read_script(directory / name).agents
+            if stage not in known and ANY_AGENT not in known:
+                raise UsageError(
+                    f"the script {name!r} has nothing for the stage {stage!r}",
+                    remedy=did_you_mean(stage, known, f"It has {listed(known) or 'no agent'}."),
+                    place=PLACE,
+                )
+
+
 def _comparison(
     client: Client, crew: CrewDefinition, cases: Sequence[Case], wanted: Wanted
 ) -> Compare:
@@ -181,6 +213,9 @@ def _comparison(
         return _judge(client, crew, wanted)
     if wanted.compare == "schema":
         return _fitting(crew, cases, wanted)
+
+    for case in cases:
+        check_wanted(case, str(wanted.data))
 
     async def by_value(case: Case, got: StageOutput, _run: str) -> tuple[Verdict, Usage]:
         return exact(case, got), Usage()
@@ -296,78 +331,3 @@ def _left(screen: Screen, wanted: Wanted, name: str, done: Sequence[Trial], of: 
     words += [word for model in wanted.models if model for word in ("--model", model)]
     screen.note(f"  {len(done)} of {of} tried; nothing of that is lost.")
     screen.note(("  Go on   ", "dim"), " ".join([*words, "--id", name]))
-
-
-# -- the report -----------------------------------------------------------------------------
-
-
-def show(screen: Screen, report: Report) -> None:
-    """A line for each stage and model, and under them what did not pass, stage by stage."""
-    several = len({row.stage for row in report.rows}) > 1
-    shown = [*report.rows, *(report.totals if several else ())]
-    names = [row.stage or "all" for row in shown]
-    rows: list[list[Part]] = []
-    for number, row in enumerate(shown):
-        again = number > 0 and names[number - 1] == names[number]
-        rows.append(_row(row, "" if again else names[number]))
-    screen.rows(("stage", "model", "passed", "quality", "tokens", "cost", "time", ""), rows)
-    for stage in dict.fromkeys(row.stage for row in report.rows):
-        _failures(screen, [t for t in report.trials if t.stage == stage], stage)
-    if other := sum(not trial.same for trial in report.trials if trial.outcome != "error"):
-        screen.line("")
-        screen.line(
-            ("  ▸ ", "yellow"),
-            f"{counted(other, 'stage')} saw something else than what was recorded: a window, an "
-            "input or an artifact of the crew is another one by now",
-        )
-    if (judged := sum((row.judged for row in report.totals), Usage())).calls:
-        tokens = counted(judged.input_tokens + judged.output_tokens, "token")
-        cost = f" · {money(judged.cost)}" if judged.cost else ""
-        screen.line("")
-        screen.line((f"  the judge took {tokens}{cost} besides", "dim"))
-    screen.line("")
-    if report.outcome == "passed":
-        screen.line(("  ✓ ", "green"), f"all {counted(len(report.trials), 'case')} passed")
-    elif several:
-        screen.line(("  ✗ ", "red"), "the stage that falls short most: ", (report.weakest, "bold"))
-
-
-def _row(row: Row, name: str) -> list[Part]:
-    style = "green" if row.passed == row.cases else "red"
-    used = row.usage.input_tokens + row.usage.output_tokens
-    cost = money(row.usage.cost) or "–"  # noqa: RUF001 - as our tables have it
-    return [
-        (plain(name), "bold"),
-        plain(row.model.removeprefix("openai:")),
-        (f"{row.passed} of {row.cases}", style),
-        f"{row.quality:.0%}",
-        f"{used:,}",
-        f"{cost}{' and more' if row.usage.unpriced and row.usage.cost else ''}",
-        lasted(0, row.ms),
-        (f"{counted(row.errors, 'case')} could not be tried" if row.errors else "", "yellow"),
-    ]
-
-
-def _failures(screen: Screen, of_stage: Sequence[Trial], stage: str) -> None:
-    """The cases of a stage that did not pass, each with what is not as it should be."""
-    short = [trial for trial in of_stage if trial.outcome != "passed"]
-    if not short:
-        return
-    models = len({trial.model for trial in of_stage}) > 1
-    screen.line("")
-    screen.line(
-        ("  ✗ ", "red"),
-        (plain(stage), "bold"),
-        f"  {len(short)} of {counted(len(of_stage), 'case')} did not pass",
-    )
-    for trial in short[:TOLD]:
-        screen.line(
-            f"    {plain(trial.name)}",
-            (f"  {plain(trial.model)}" if models else "", "dim"),
-            (f"  crewlog trace {trial.run}", "dim"),
-        )
-        for said in trial.differs or (trial.error,):
-            style = "yellow" if trial.outcome == "error" else ""
-            screen.wrapped(["      "], plain(said), indent=6, style=style)
-    if len(short) > TOLD:
-        screen.line((f"    and {len(short) - TOLD} more: --json has them all", "dim"))

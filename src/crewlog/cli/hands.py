@@ -84,6 +84,8 @@ def project_queue(directory: Path) -> str:
 def directory_of(worker: ServiceRecord) -> Path | None:
     """The directory that a background worker runs in."""
     process = worker.process.find()
+    if process is not None and worker.directory:
+        return Path(worker.directory).resolve()
     try:
         return Path(process.cwd()).resolve() if process else None
     except (psutil.Error, OSError):

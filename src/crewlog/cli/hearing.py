@@ -1,8 +1,9 @@
 """What a line means that somebody types as an answer: an option, an edit, or words.
 
-Words are an answer too where a call is asked about, and they refuse it. So a slip must not pass for
-words: a single word that is no option is asked back, and so is a sentence that begins like a yes.
-Whoever means a word as the reason says `reject WORD`.
+A yes and a no are taken in the words in which people say them, where the question has one: that is
+what they type first. Words are an answer too where a call is asked about, and they refuse it. So a
+slip must not pass for words: a single word that is no option is asked back, and so is a sentence
+that begins like a yes. Whoever means a word as the reason says `reject WORD`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ _CREWS_OWN = frozenset({"ask", "tool_approval", "approval"})
 """The kinds of questions that a crew's author foresaw; the others tell of trouble."""
 _LIKE_YES = frozenset({"approve", "approved", "edit", "stop", "yes", "y", "ok", "okay"})
 """Words that begin no reason to refuse a call."""
+_YES = frozenset({"y", "yes", "ok", "okay", "approved"})
+"""What people type for the option that means yes, all of the line."""
+_NO = frozenset({"n", "no", "rejected"})
+_MEANS_YES = frozenset({"approve", "yes", "ok", "go", "go on", "proceed", "accept", "true"})
+"""Options that mean yes by themselves, also beside several others."""
+_MEANS_NO = frozenset({"reject", "no", "refuse", "decline", "false"})
 _ARGS = ("{", "@")
 """How arguments begin behind `edit`: JSON, or a file with it."""
 _ID = re.compile(r"i\d+")
@@ -44,10 +51,25 @@ def chosen(question: InterruptView, typed: str) -> str:
     if text.isdigit() and 1 <= int(text) <= len(options):
         return options[int(text) - 1]
     same = [option for option in options if option.lower() == text.lower()]
-    begin = [option for option in options if text and option.lower().startswith(text.lower())]
     if same:
         return same[0]
+    if (meant := _yes_or_no(question, text)) is not None:
+        return meant
+    begin = [option for option in options if text and option.lower().startswith(text.lower())]
     return begin[0] if len(begin) == 1 else text
+
+
+def _yes_or_no(question: InterruptView | OpenQuestion, text: str) -> str | None:
+    """The option that a yes or a no means; none where the question has none that is clear."""
+    said, options = text.lower().rstrip(".!"), question.options
+    if question.kind not in _CREWS_OWN or said not in _YES | _NO:
+        return None
+    own = _MEANS_YES if said in _YES else _MEANS_NO
+    named = [option for option in options if option.lower() in own]
+    if named:
+        return named[0]
+    # Of two, the first means yes, and the last no; of more, a "no" may mean any of the others.
+    return None if len(options) != 2 else options[0] if said in _YES else options[1]
 
 
 def heard(question: InterruptView, line: str) -> Heard:
@@ -67,15 +89,24 @@ def heard(question: InterruptView, line: str) -> Heard:
     verb, rest = first.lower(), _unquoted(rest.strip())
     if verb == "respond" and question.words and rest:
         return Heard(rest)
+    if verb == "reject" and rest and "reject" in question.options:
+        return Heard("reject", rest)
+    if question.words_to and (not rest or _begins_like_another(question, verb)):
+        raise _slip(question, decision)
     if question.kind != "tool_approval":
         return Heard(decision)
     if verb == "edit" and (not rest or rest.startswith(_ARGS)):
         return Heard("edit", args=rest or None)
-    if verb == "reject" and rest:
-        return Heard("reject", rest)
     if not rest or re.split(r"\W", verb)[0] in _LIKE_YES:
         raise _slip(question, decision)
     return Heard(decision)
+
+
+def _begins_like_another(question: InterruptView, verb: str) -> bool:
+    """Whether words begin with an answer that they are not: `go, it is fine`."""
+    word = re.split(r"\W", verb)[0]
+    others = {option.lower() for option in question.options} - {question.words_to.lower()}
+    return word in others | _YES | {"approve", "reject"}
 
 
 def _unquoted(text: str) -> str:
@@ -88,9 +119,12 @@ def _slip(question: InterruptView, typed: str) -> UsageError:
     named = options_of(question)
     close = difflib.get_close_matches(typed.lower(), named, 1, 0.6)
     hint = f"Did you mean '{close[0]}'? " if close else ""
+    words = f"Words go to {question.words_to}: a sentence, or respond WORDS."
+    if not question.words_to:
+        words = "Words refuse the call and are its reason: a sentence, or reject WORDS."
     return UsageError(
         f"{typed!r} is none of the options: {', '.join(named)}",
-        remedy=f"{hint}Words refuse the call and are its reason: reject WORDS.",
+        remedy=f"{hint}{words}",
         place=f"question {question.id}",
     )
 

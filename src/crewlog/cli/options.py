@@ -22,7 +22,18 @@ RunPlaceArgument = Annotated[
     str,
     typer.Argument(
         metavar="RUN[@POSITION]",
-        help="The run as it is; or as it was at a position or a tag: notes@12, notes@draft.",
+        help="The run as it is; or as it was: at a position, a tag, the end of a turn or of a "
+        "step: notes@12, notes@draft, notes@turn:3, notes@writer#2.",
+        show_default=False,
+    ),
+]
+Id = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        metavar="RUN",
+        help="The run's id. Default: the crew's name and four characters. Where that run is there "
+        "already, `ask` and `chat` go on with it, and `run` does what --existing says.",
         show_default=False,
     ),
 ]

@@ -28,7 +28,7 @@ _LONGEST_LINE = 65_536
 _SIGN = "    › "  # noqa: RUF001
 BUDGET = "budget"
 """The kind of question that is answered by how much more."""
-_WORDS = {BUDGET: "a number: how much more", "tool_approval": "words, which refuse it"}
+_WORDS = {BUDGET: "a number: how much more", "tool_approval": "a sentence, which refuses it"}
 """What else is an answer, where it is not just anything."""
 _SOURCE = re.compile(r"\nof the message \S+\Z")
 _REST = re.compile(r"(\A|\nShortened: )[Tt]he message \S+ has [^\n]* approved\.\Z")
@@ -85,7 +85,8 @@ def numbered(question: InterruptView) -> list[Part]:
     if question.kind == "tool_approval":
         parts += [("edit", "cyan"), "   "]
     if question.words:
-        parts.append((f"or {_WORDS.get(question.kind, ANY_WORDS)}", "dim"))
+        words = f"words, for {plain(question.words_to)}" if question.words_to else ANY_WORDS
+        parts.append((f"or {_WORDS.get(question.kind, words)}", "dim"))
     return parts
 
 

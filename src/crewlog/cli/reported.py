@@ -16,10 +16,10 @@ from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plai
 from crewlog.definition.replies import RESPONSE
 from crewlog.ids import ContentHash
 from crewlog.model import Json
-from crewlog.state.brief import brief, fenced
+from crewlog.state.brief import brief, fenced, sentences
 from crewlog.state.model import Usage
 from crewlog.state.planned import planned
-from crewlog.state.report import DecisionReport, PlanReport, Report, StepReport, Value
+from crewlog.state.report import DecisionReport, PlanReport, Report, StepReport, TurnReport, Value
 
 _FATES = {
     "completed": ("✓", "green"),
@@ -49,6 +49,8 @@ _WORD = 24
 """Characters of a value that stands beside its step."""
 _JSON = re.compile(r"(\w+) = [\[{].*", re.DOTALL)
 """The first list or object in the words about a reply, and what is left of them."""
+_TURNS = 20
+"""Turns of a conversation that are told: the last ones."""
 _WHOLE = "crewlog report {run} --json"
 
 
@@ -63,9 +65,17 @@ def show_report(screen: Screen, found: Report) -> None:
     ]
     screen.wrapped(title, _head(found), indent=4, style="dim")
     if found.error:
-        screen.line(("  ✗ ", "red"), (plain(brief(found.error, _CELL)), "red"), crop=True)
+        said = brief(sentences(found.error), _CELL)
+        screen.line(("  ✗ ", "red"), (plain(said), "red"), crop=True)
     _text(screen, "asked for", _said(found.input))
-    _text(screen, f"result, by {plain(found.summarized_by)}", _said(found.summary, None))
+    if not found.turns:
+        _text(screen, f"result, by {plain(found.summarized_by)}", _said(found.summary, None))
+    for turn in found.turns[:-_TURNS][:1]:
+        more = len(found.turns) - _TURNS
+        screen.line("")
+        screen.line((f"  {counted(more, 'turn')} from turn {turn.turn} on, and the last:", "dim"))
+    for turn in found.turns[-_TURNS:]:
+        _text(screen, *_turn(turn))
     for plan in found.plans:
         _part(screen, f"plan {plan.source} · {plan.step} · {_counts(plan)}", _planned(plan))
     _part(screen, "steps", _steps(found))
@@ -98,6 +108,15 @@ def _text(screen: Screen, title: str, text: str) -> None:
     screen.line("")
     screen.line((f"  {title}", "bold"))
     screen.paragraph(text, indent=4)
+
+
+def _turn(turn: TurnReport) -> tuple[str, str]:
+    """A turn's title, and what was said and answered in it."""
+    who = f", answered by {plain(turn.agent)}" if turn.agent else ""
+    lines = [f"> {brief_lines(plain(_said(turn.said)), _CELL)}"]
+    answer = _said(turn.answer) or ("" if turn.ended else "(goes on)")
+    error = [f"✗ {plain(brief(turn.error, _CELL))}"] if turn.error else []
+    return f"turn:{turn.turn}{who}", "\n".join([*lines, answer, *error])
 
 
 def _said(value: Value, most: int | None = _LONGEST) -> str:
@@ -168,7 +187,9 @@ def _step(found: Report, step: StepReport, pad: str) -> list[Part]:
     """A step: what it called, and what it set; the values that last are told as results."""
     own = f"{step.agent or ''}."
     sets = ", ".join(
-        _set(key.removeprefix(own), value) for key, value in step.sets.items() if _own(key)
+        _set(key.removeprefix(own), value)
+        for key, value in step.sets.items()
+        if _own(key) and value.plain != ""
     )
     called = ", ".join(
         f"{tool} ({count})" if count > 1 else tool for tool, count in Counter(step.tools).items()
@@ -247,7 +268,7 @@ def _errors(found: Report) -> Iterator[list[Part]]:
             ("✗", "red"),
             (plain(each.step or "run"), "bold"),
             (plain(each.type), "dim"),
-            plain(brief(each.error, _CELL)),
+            plain(brief(sentences(each.error), _CELL)),
         ]
 
 
@@ -269,7 +290,7 @@ def _short(value: Value) -> str:
 
 
 def _line(value: Any) -> str:
-    return value if isinstance(value, str) else _json(value)
+    return value if isinstance(value, str) and value else _json(value)
 
 
 def _json(value: Json) -> str:
@@ -285,10 +306,14 @@ def in_markdown(found: Report) -> Iterator[str]:
     yield ""
     yield f"{_head(found)}."
     if found.error:
-        yield from ["", f"**It failed:** {fenced(brief(found.error, _LONGEST))}"]
+        yield from ["", f"**It failed:** {fenced(brief(sentences(found.error), _LONGEST))}"]
     yield from _quoted("Asked for", _said(found.input))
     by = f"Result, by {fenced(found.summarized_by)}" if found.summarized_by else "Result"
-    yield from _quoted(by, _said(found.summary, None))
+    if not found.turns:
+        yield from _quoted(by, _said(found.summary, None))
+    for turn in found.turns[-_TURNS:]:
+        title, text = _turn(turn)
+        yield from _quoted(title[0].upper() + title[1:], text)
     for plan in found.plans:
         title = f"Plan {fenced(plan.source)}: {_counts(plan)}"
         yield from _table(title, ("", "step", "agent", "task"), _planned(plan))

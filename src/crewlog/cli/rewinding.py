@@ -29,7 +29,8 @@ Checkpoint = Annotated[
     str,
     typer.Argument(
         metavar="RUN@POSITION",
-        help="The run and the checkpoint, as `crewlog checkpoints RUN` lists it, or its tag.",
+        help="The run and the checkpoint, as `crewlog checkpoints RUN` lists it: a position, a "
+        "tag, turn:N or a step.",
         show_default=False,
     ),
 ]
@@ -49,7 +50,24 @@ NewId = Annotated[
 
 @app.command(rich_help_panel=REWIND)
 def rollback(
-    checkpoint: Checkpoint,
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN[@POSITION]",
+            help="The run and the checkpoint, as `crewlog checkpoints RUN` lists it.",
+            show_default=False,
+        ),
+    ],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="POSITION",
+            help="The checkpoint, where it does not stand behind the run: a position, a tag, "
+            "turn:N or a step.",
+            show_default=False,
+        ),
+    ] = None,
     detach: Detach = False,
     reason: Reason = "",
     by: By = None,
@@ -62,7 +80,7 @@ def rollback(
     What was done since stays in its journal; what its tools did outside stays done.
     """
     made = _rollback(
-        checkpoint,
+        checkpoint if to is None else f"{checkpoint}@{to}",
         detach=detach,
         reason=reason,
         by=by,

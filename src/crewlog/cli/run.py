@@ -13,7 +13,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.compiling import ReaderOption, RegistryOption
-from crewlog.cli.options import AsJson, By, Debug, Queue
+from crewlog.cli.options import AsJson, By, Debug, Id, Queue
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,15 +29,6 @@ Existing = Literal["reject", "attach", "replace"]
 """What may be done where there is a run of an id."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
-Id = Annotated[
-    str | None,
-    typer.Option(
-        "--id",
-        metavar="RUN",
-        help="The run's id. Default: the crew's name and four characters.",
-        show_default=False,
-    ),
-]
 Detach = Annotated[
     bool,
     typer.Option("--detach", "-d", help="Start it and return; a worker in the background has it."),

@@ -17,6 +17,7 @@ from crewlog.cli.sight import Sight
 from crewlog.cli.timeline import sentences
 from crewlog.cli.told_breaks import breaks_of
 from crewlog.client import Client
+from crewlog.definition.replies import RESPONSE
 from crewlog.errors import CrewlogError
 from crewlog.graph.waits import waits_for
 from crewlog.model import Json
@@ -159,6 +160,8 @@ async def _outputs(screen: Screen, client: Client, sight: Sight) -> None:
     screen.line("")
     for agent, found in outputs.items():
         for key, output in found.items():
+            if key == RESPONSE and "text" in found:
+                continue  # a reply's text is its agent's last
             text = _text(output, bodies)
             title = plain(agent) if key == "text" else f"{plain(agent)}.{plain(key)}"
             lines = plain_lines(text).strip().splitlines() or ["(nothing)"]

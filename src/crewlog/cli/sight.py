@@ -297,6 +297,7 @@ def question_of(
         detail=interrupt.detail,
         options=interrupt.options,
         words=interrupt.words,
+        words_to=interrupt.words_to,
         hash=interrupt.hash or "",
         to=interrupt.to,
         due=interrupt.due,

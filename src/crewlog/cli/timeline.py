@@ -32,6 +32,7 @@ from crewlog.state.told import edited_words
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
 _ABOUT_ARGUMENTS = frozenset({"arguments", "checks"})
 """Rules that refuse how a tool is called, and not that it is."""
+_BEFORE_JSON = re.compile(r"[{\[`]")
 _SLOW = 2_000
 """Milliseconds from which a tool's duration is worth a row."""
 WHOLE = 1_000
@@ -99,6 +100,10 @@ class Timeline:
         self.done: set[str] = set()
         """Nodes that are done."""
         self._said: dict[StepId, str] = {}
+        self._works_at: dict[str, str] = {}
+        """The node of each agent's last step."""
+        self._skipped: dict[str, int] = {}
+        """How many visits of each node were skipped."""
         self._named: dict[StepId, bool] = {}
         """Visits whose items name their agents."""
         self._starts: Row | None = None
@@ -183,7 +188,10 @@ class Timeline:
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
                 quiet = entry.agent == self._reads and _says_nothing(entry)
-                return [] if quiet else self._row(entry, entry.agent, "=", text, "dim")
+                # Under the name that its step begins and ends with.
+                at = self._works_at.get(entry.agent, entry.agent)
+                node = node_of(entry.step) if entry.step else at
+                return [] if quiet else self._row(entry, node, "=", text, "dim")
             case j.HandoffMissed():
                 text = f"item {entry.item} of {entry.key} names {entry.whom}: it reaches nobody"
                 return self._row(entry, node_of(entry.step), "!", text, "yellow")
@@ -220,19 +228,7 @@ class Timeline:
     def _step(self, entry: j.Fact) -> list[Row]:
         match entry:
             case j.StepStarted():
-                self.steps += 1
-                node = node_of(entry.step)
-                doing = "at work" if entry.composed else "thinking"
-                self.running[entry.step] = Running(entry.at, {0: doing})
-                self.waiting.pop(node, None)
-                if entry.agent is None:
-                    return []
-                visit = int(visit_of(entry.step).rpartition("#")[2])
-                again = f" again (visit {visit})" if visit > 1 else ""
-                item = f" about item {item_of(entry.step)}" if item_of(entry.step) else ""
-                if item and self._named.get(visit_of(entry.step)):
-                    item += f" ({entry.agent})"
-                return self._row(entry, node, "●", f"{doing}{item}{again}", "cyan")
+                return self._started(entry)
             case j.StepMapped():
                 text = f"has a step for each of {entry.of} items of {entry.agent}.{entry.key}"
                 self._named[entry.step] = bool(entry.agents)
@@ -261,6 +257,26 @@ class Timeline:
             case _:
                 return []
 
+    def _started(self, entry: j.StepStarted) -> list[Row]:
+        self.steps += 1
+        node = node_of(entry.step)
+        doing = "at work" if entry.composed else "thinking"
+        self.running[entry.step] = Running(entry.at, {0: doing})
+        self.waiting.pop(node, None)
+        if entry.agent is None:
+            return []
+        self._works_at[entry.agent] = node
+        visit = int(visit_of(entry.step).rpartition("#")[2])
+        # Visits that were skipped are none of it: nothing was done there before.
+        before = visit - 1 - self._skipped.get(node, 0)
+        again = f" again (visit {visit})" if before > 0 else ""
+        item = f" about item {item_of(entry.step)}" if item_of(entry.step) else ""
+        if item and self._named.get(visit_of(entry.step)):
+            item += f" ({entry.agent})"
+        elif str(entry.agent) != str(node):
+            again = f" ({entry.agent}){again}"
+        return self._row(entry, node, "●", f"{doing}{item}{again}", "cyan")
+
     def _completed(self, entry: j.StepCompleted) -> list[Row]:
         self.running.pop(entry.step, None)
         said = self._said.pop(entry.step, "")
@@ -269,6 +285,8 @@ class Timeline:
         if not item_of(entry.step):
             self.done.add(node)
         if entry.skipped:
+            if not item_of(entry.step):
+                self._skipped[node] = self._skipped.get(node, 0) + 1
             why = entry.because.removeprefix("skipped ").removeprefix("skipped")
             joint = " " if why != entry.because else ": "
             text = f"skipped{joint}{why}" if why else "skipped"
@@ -361,6 +379,9 @@ class Timeline:
     def _read(self, entry: j.ReplyTaken | j.ReplyRefused | j.TurnCapped) -> list[Row]:
         """What became of a final message that must be of a form."""
         node, self._reads = node_of(entry.step), entry.agent
+        if isinstance(entry, j.ReplyTaken) and entry.step in self._said:
+            # Its fields are rows of their own: of the message what stands before them is told.
+            self._said[entry.step] = _BEFORE_JSON.split(self._said[entry.step])[0].strip() or "done"
         match entry:
             case j.ReplyTaken(how="lenient"):
                 return self._row(entry, node, "≈", f"taken to mean {entry.brief}", "dim")
@@ -668,7 +689,7 @@ def _brief(text: str) -> str:
 
 
 def _value(value: object) -> str:
-    return plain(value) if isinstance(value, str) else str(value)
+    return plain(value) if isinstance(value, str) else _as_json(value)
 
 
 def _as_json(value: object) -> str:

@@ -14,7 +14,7 @@ from crewlog.ids import item_of
 from crewlog.model import Json
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import Usage
-from crewlog.state.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align
+from crewlog.state.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align, body_of
 
 _FATES: dict[str, tuple[str, str]] = {
     "completed": ("✓", "green"),
@@ -172,7 +172,7 @@ def _inside(found: Traced, step: StepTrace) -> Iterator[list[Part]]:
     yield from (line for _, line in sorted(lines, key=lambda pair: pair[0]))
     yield from (_error(error) for error in step.errors)
     for name, value in step.sets.items():
-        yield [("= ", "yellow"), f"{plain(name)} = {_value(value)}"]
+        yield [("= ", "yellow"), f"{plain(name)} = {_is(found, step, value)}"]
     if step.went or step.because:
         goes = ", ".join(step.went)
         why = f"{': ' if goes else ''}{plain(step.because)}" if step.because else ""
@@ -273,6 +273,18 @@ def _value(value: Json) -> str:
     return plain(text)
 
 
+def _is(found: Traced | None, step: StepTrace, value: Json) -> str:
+    """A value that was set; a large one by its text, where that is there, or by its start."""
+    body = body_of(value)
+    if not body:
+        return _value(value)
+    whole = found.bodies.get(body) if found is not None else None
+    if whole is not None:
+        return _value(" ".join(_text(whole).split()))
+    said = next((call.result for call in step.calls if call.body == body and call.result), "")
+    return _value(said) if said else "(long: --full shows it)"
+
+
 def _first(text: str) -> str:
     return plain(next(iter(text.splitlines()), ""))
 
@@ -340,7 +352,10 @@ def _side(name: str, step: StepTrace) -> str:
             found = [*step.errors, *(e for call in step.calls for e in call.errors)]
             return ", ".join(_first(each) for each in found) or "none"
         case "sets":
-            return ", ".join(f"{plain(k)} = {_value(v)}" for k, v in step.sets.items()) or "nothing"
+            return (
+                ", ".join(f"{plain(k)} = {_is(None, step, v)}" for k, v in step.sets.items())
+                or "nothing"
+            )
         case "went":
             return ", ".join(step.went) or "nowhere"
         case _:

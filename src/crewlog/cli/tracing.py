@@ -13,6 +13,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, Debug, RunPlaceArgument
+from crewlog.ids import ContentHash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -176,9 +177,12 @@ def _only(found: Trace, wanted: str, run_id: str) -> None:
 async def _bodies(client: Client, found: Trace) -> Mapping[Any, Json]:
     """The messages of a trace that the store has: one that is missing is told by its start."""
     from crewlog.cli.texts import stored  # noqa: PLC0415
+    from crewlog.state.trace import body_of  # noqa: PLC0415
 
     calls = [call for step in found.all_steps() for call in step.calls]
     wanted = {hash_ for call in calls for hash_ in (call.body, call.message) if hash_}
+    sets = [value for step in found.all_steps() for value in step.sets.values()]
+    wanted |= {ContentHash(body) for value in sets if (body := body_of(value))}
     return await stored(client, wanted)
 
 

@@ -7,13 +7,13 @@ new as its journal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from crewlog.definition.artifact_checks import schema_kept
 from crewlog.definition.artifacts import NOTES, ArtifactDefinition
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import StoreIncomplete, UsageError
-from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, artifact_log, is_artifact
+from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, StepId, artifact_log, is_artifact
 from crewlog.model import Json, Model
 from crewlog.state.artifacts import Content, after, begin, first
 from crewlog.state.hashing import log_root
@@ -55,6 +55,18 @@ class ArtifactView(Model):
     """How it does not."""
 
 
+class ArtifactChange(NamedTuple):
+    """What a step did to an artifact."""
+
+    step: StepId
+    first: int
+    """The journal position of its first operations."""
+    last: int
+    """That of its last ones."""
+    operations: int
+    """How many it asked for, those that were left out included."""
+
+
 class _Reads(Protocol):
     """What is needed of a run."""
 
@@ -76,7 +88,7 @@ async def artifacts_of(
     Args:
         run: The run.
         names: Which; by default all that its crew has.
-        at: A journal position or a tag; by default as they are.
+        at: A journal position, or a name of one as `position_of` takes it; by default as they are.
 
     Raises:
         UsageError: the crew has no such artifact, or the run no such position.
@@ -100,6 +112,22 @@ async def artifacts_of(
         content = await _content(store, state, name, defined, tails)
         found.append(_view(name, state.position, content, defined))
     return found
+
+
+async def artifact_changes(run: _Reads, name: str) -> list[ArtifactChange]:
+    """The steps that changed an artifact, or tried to, by where they began to."""
+    found: dict[StepId, ArtifactChange] = {}
+    position = 0
+    while items := (await run.journal(position, _PAGE)).entries:
+        for item in items:
+            entry = item.entry
+            if entry.get("kind") != "OperationsApplied" or entry.get("artifact") != name:
+                continue
+            step, count = StepId(entry["step"]), int(entry.get("count", 0))
+            known = found.get(step, ArtifactChange(step, item.position, 0, 0))
+            found[step] = known._replace(last=item.position, operations=known.operations + count)
+        position = items[-1].position
+    return list(found.values())
 
 
 def _view(name: str, position: int, content: Content, defined: _Defined) -> ArtifactView:

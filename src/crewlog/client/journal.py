@@ -20,7 +20,8 @@ from crewlog.errors import (
     UsageError,
     WorkerMissing,
 )
-from crewlog.ids import RunId
+from crewlog.ids import RunId, StepId
+from crewlog.state.checkpoints import turn_of
 from crewlog.store.projection import begin_of
 from crewlog.store.protocol import CheckpointRow, Store
 from crewlog.wire import CheckpointPage, CheckpointView, JournalItem, JournalPage, Page
@@ -151,10 +152,12 @@ class JournalReader:
 
 
 def _view(row: CheckpointRow) -> CheckpointView:
+    turn = turn_of(row.step)
     return CheckpointView(
         position=row.position,
         kind=row.kind,
-        step=row.step,
+        step=row.step if turn is None else StepId(""),
+        turn=turn or 0,
         node=row.node,
         agent=row.agent,
         at=row.at,

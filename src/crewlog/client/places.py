@@ -1,4 +1,8 @@
-"""Places in runs as people write them: `notes`, `notes@12`, `notes@draft`."""
+"""Places in runs as people write them: `notes`, `notes@12`, `notes@draft`, `notes@turn:3`.
+
+A position has a number; and one that people look for has a name: a tag, a turn of a conversation, a
+step (`notes@writer#2`), each where it ended.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from crewlog.errors import (
     WorkerMissing,
 )
 from crewlog.ids import RunId
-from crewlog.state.checkpoints import nearest, no_checkpoint
+from crewlog.state.checkpoints import nearest, no_checkpoint, turn_name, turn_of
 from crewlog.store.loading import load_state
 from crewlog.wire import LARGEST_POSITION, CheckpointView
 
@@ -51,13 +55,14 @@ def named(target: str) -> tuple[str, str]:
         name = target.rstrip("@") or "RUN"
         raise UsageError(
             f"{target!r} names no checkpoint",
-            remedy=f"Say RUN@POSITION or RUN@TAG: `crewlog checkpoints {name}` lists them.",
+            remedy="Say RUN@POSITION, RUN@TAG or RUN@turn:N: "
+            f"`crewlog checkpoints {name}` lists them.",
         )
     return run, at
 
 
 async def place_of(client: Client, target: str) -> Place:
-    """The place that `RUN`, `RUN@POSITION` or `RUN@TAG` names.
+    """The place that `RUN`, `RUN@POSITION`, `RUN@TAG`, `RUN@turn:N` or `RUN@STEP` names.
 
     A run's id may have an `@` itself: one that there is comes first.
 
@@ -81,11 +86,11 @@ async def checkpoint_of(client: Client, target: str) -> tuple[RunId, int]:
 
 
 async def position_of(run: Run, at: int | str) -> int:
-    """The journal position that is meant by a number, or by a tag.
+    """The journal position that is meant by a number, a tag, a turn or a step.
 
     Raises:
-        UsageError: it is too large a number or too small, or no tag of the run.
-        RunNotFound: a tag of a run that there is not.
+        UsageError: it is too large a number or too small, or no tag, turn or step of the run.
+        RunNotFound: a name in a run that there is not.
     """
     text = str(at)
     if _is_number(text):
@@ -96,6 +101,8 @@ async def position_of(run: Run, at: int | str) -> int:
             remedy=f"`crewlog checkpoints {run.id}` lists the positions.",
             place=f"run {run.id!r}",
         )
+    if "#" in text or turn_of(text) is not None:
+        return await _ended(run, text)
     tags = await tags_of(run)
     if text not in tags:
         known = f"Tags: {', '.join(tags)}." if tags else "It has no tags: give a position."
@@ -105,6 +112,30 @@ async def position_of(run: Run, at: int | str) -> int:
             place=f"run {run.id!r}",
         )
     return tags[text]
+
+
+async def _ended(run: Run, name: str) -> int:
+    """Where a step or a turn ended; the last time, where a run went back and did it again.
+
+    Raises:
+        UsageError: the run has none of that name that has ended.
+    """
+    found = {
+        each.step or turn_name(each.turn): each.position
+        for each in await checkpoints_of(run)
+        if each.kind in ("step", "turn")
+    }
+    if name in found:
+        return found[name]
+    alike = [each for each in found if (turn_of(each) is None) == (turn_of(name) is None)]
+    known = f"The last that did: {', '.join(alike[-5:])}." if alike else "None has."
+    what = "turn" if turn_of(name) is not None else "step"
+    raise UsageError(
+        f"the run {run.id!r} has no {what} {_brief(name)!r} that has ended",
+        remedy=f"{did_you_mean(name, alike, known) if what == 'step' else known} "
+        f"`crewlog checkpoints {run.id}` lists them.",
+        place=f"run {run.id!r}",
+    )
 
 
 def _is_number(text: str) -> bool:

@@ -227,7 +227,7 @@ def all_outcomes(phase: Phase, names: Mapping[str, object]) -> tuple[str, ...]:
             if item.otherwise not in (None, ASK_HUMAN):
                 ways.append(item.otherwise or NEXT)
         case AskPhase() as item:
-            ways = [NEXT] if item.words or item.only_if is not None else []
+            ways = [NEXT] if (item.words and item.sets) or item.only_if is not None else []
             ways += [answer_goes(item, option, names) for option in item.options]
         case RoutePhase() as item:
             ways = [*item.to, item.otherwise or END, item.else_used_up]

@@ -73,7 +73,7 @@ def _targets(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
         if isinstance(item, BuilderPhase | WaitPhase):
             continue
         if isinstance(item, AskPhase):
-            yield from _answers(phase, item)
+            yield from _answers(phase, item, found)
             continue
         if isinstance(item, RoutePhase):
             words: tuple[str, ...] = (END, NEXT, ASK_HUMAN, FAIL)
@@ -107,10 +107,12 @@ def _unbounded(phase: Phase, item: AgentPhase) -> Iterator[Finding]:
         yield Finding((*phase.path, "within"), say, remedy, at="key")
 
 
-def _answers(phase: Phase, item: AskPhase) -> Iterator[Finding]:
-    if item.words and item.sets is None:
-        say = "a question that takes words needs a flag that takes them"
-        yield Finding((*phase.path, "words"), say, "Add 'sets: NAME', or leave 'words' out.")
+def _answers(phase: Phase, item: AskPhase, found: list[Phase]) -> Iterator[Finding]:
+    told = {each.name for each in found if isinstance(each.item, AgentPhase) and each.item.agent}
+    if item.words and item.sets is None and len(told & {*item.options}) != 1:
+        say = "nothing says who takes the words of this question"
+        remedy = "Add 'sets: NAME', a flag, or let one of the options be the phase of an agent."
+        yield Finding((*phase.path, "words"), say, remedy)
     if not item.options:
         yield Finding((*phase.path, "options"), "a question needs at least one answer to choose")
 

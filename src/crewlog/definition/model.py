@@ -469,7 +469,8 @@ class AskPhase(Model):
     sets: Name | None = None
     """A flag that takes the answer: true for the first option, false for the last, else text."""
     words: bool = False
-    """Whether any other words are an answer too, for `sets` to take."""
+    """Whether any other words are an answer too, for `sets` to take. Without `sets`, the run goes
+    to the one of the options that is an agent's phase, and that agent is told them."""
     shows: Annotated[str, Field(pattern=FOR_EACH_PATTERN)] | None = None
     """`agent.output`: what people are shown with the question, e.g. the plan that they approve."""
     only_if: ConditionText | None = None

@@ -9,7 +9,7 @@ from crewlog.content import canonical
 from crewlog.definition.decisions import DecisionKind, find_decision, reply_fields
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.json_schemas import unusable
-from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.definition.model import AgentDefinition, AgentPhase, CrewDefinition
 from crewlog.definition.reading import END, Form
 from crewlog.definition.replies import VALUE, Reply
 
@@ -44,10 +44,17 @@ def _reply(
     faults = list(_form(name, reply, path))
     yield from faults
     known = {*definition.agents, *places, END}
+    unknown = {
+        item.agent or item.phase
+        for item in definition.flow
+        if isinstance(item, AgentPhase) and item.agent and item.agent not in definition.agents
+    }
     for i, each in enumerate(reply.among):
         if each not in known:
             say = f"agent {name!r} may decide for {each!r}, which is no agent and no phase"
-            remedy = did_you_mean(each, sorted(known), f"There are: {listed(sorted(known))}.")
+            # Inner phases of parts are none that somebody would name, nor are slips.
+            there = sorted(n for n in known if "." not in n and n not in unknown)
+            remedy = did_you_mean(each, there, f"There are: {listed(there)}.")
             yield Finding((*path, "among", i), say, remedy, word=each)
     if reply.tries > agent.max_calls and "tries" in reply.model_fields_set:
         say = f"agent {name!r} is never asked {reply.tries} times: max_calls is {agent.max_calls}"

@@ -10,6 +10,7 @@ from crewlog.definition.builders import Builder, Built, Place, register
 from crewlog.definition.conditions import Fact, Not
 from crewlog.definition.model import AgentPhase, AskPhase, DecisionPhase, FlowItem, Name
 from crewlog.definition.patterns import AMPLE
+from crewlog.definition.phases import END
 from crewlog.definition.replies import Reply
 from crewlog.model import Model
 
@@ -27,7 +28,7 @@ class Team(Model):
     at_once: int | None = Field(default=None, ge=1, le=1000)
     """How many steps are under way at a time; by default as many as `limits.parallel`."""
     approve: bool = False
-    """Whether people approve the plan first."""
+    """Whether people approve the plan first, or have the planner plan anew and say why."""
     checks: tuple[Name, ...] = ()
     """Agents that look at the work before the reviewer, side by side: tests, a compiler."""
     reviewer: Name | None = None
@@ -51,9 +52,20 @@ def team(options: Team, place: Place) -> Built:
     work = f"{place.phase}.work"
     items: list[FlowItem] = [AgentPhase(agent=planner, phase=planner)]
     if options.approve:
-        question = f"Carry out the plan of {planner}?"
-        gate = f"{place.phase}.approve"
-        items.append(AskPhase(ask=question, phase=gate, shows=f"{planner}.steps"))
+        # A place of its own to begin with: so the planner keeps its name, which is an answer.
+        begin = DecisionPhase.model_validate(
+            {"phase": place.phase, "if": _never(planner), "go": END}
+        )
+        items = [begin, *items]
+        items.append(
+            AskPhase(
+                ask=f"Carry out the plan of {planner}?",
+                phase=f"{place.phase}.approve",
+                shows=f"{planner}.steps",
+                options=("approve", planner, "reject"),
+                words=True,
+            )
+        )
     steps = AgentPhase(
         phase=work, for_each=f"{planner}.steps", by="agent", among=workers, at_once=once
     )
@@ -61,8 +73,8 @@ def team(options: Team, place: Place) -> Built:
     replies = {planner: Reply(decision="plan", among=workers)}
     look = f"{place.phase}.look"
     if len(options.checks) > 1:  # one place to go back to
-        never = Fact(agent=planner, name="text", operator="in", value=[])
-        items.append(DecisionPhase.model_validate({"phase": look, "if": never, "go": "end"}))
+        never = _never(planner)
+        items.append(DecisionPhase.model_validate({"phase": look, "if": never, "go": END}))
         items.append(tuple(AgentPhase(agent=agent, phase=agent) for agent in options.checks))
     else:
         items += [AgentPhase(agent=agent, phase=agent) for agent in options.checks]
@@ -106,6 +118,11 @@ def team(options: Team, place: Place) -> Built:
         )
     )
     return Built(items, replies=replies, last=verdict)
+
+
+def _never(agent: str) -> Fact:
+    """A condition that never holds: a decision by it is a place to go to, and nothing more."""
+    return Fact(agent=agent, name="text", operator="in", value=[])
 
 
 register(Builder("team", "a plan that agents share, and who works again", "flow", Team, team))

@@ -16,13 +16,14 @@ from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.artifact_checks import artifact_findings
 from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.audience_checks import audience_findings, log_findings
+from crewlog.definition.causes import causes, lists_of_agents
 from crewlog.definition.conditions import Condition, facts_in
 from crewlog.definition.context_checks import context_findings, summary_models
 from crewlog.definition.conversation_checks import conversation_findings
 from crewlog.definition.course_checks import course_findings
 from crewlog.definition.doing import doing_faults
 from crewlog.definition.expand import Expanded, expand
-from crewlog.definition.findings import Finding, Path, did_you_mean, listed
+from crewlog.definition.findings import Finding, Path, did_you_mean, listed, suggestion
 from crewlog.definition.flow_checks import flow_findings
 from crewlog.definition.interrupting import interrupt_findings
 from crewlog.definition.memory_checks import memory_findings
@@ -87,14 +88,15 @@ def all_findings(definition: CrewDefinition) -> list[Finding]:
         some = [*_without_flow(expanded.definition, found), *_undefined(found, definition)]
         kept = secret_findings(definition.to_json())
         lost = [replace(each, hides=True) for each in expanded.faults]
-        return [*lost, *(expanded.original(each) for each in some), *kept]
+        return [*lost, *causes((expanded.original(each) for each in some), definition), *kept]
     plain = expanded.definition
     order = order_of(found)
     courses = course_findings(definition, expanded, found, order)
     known = [*_findings(plain, found, expanded, order), *courses]
     known += _of_their_own(unused_findings(plain, found), known)
     secret = secret_findings(definition.to_json())
-    return [*_once(expanded.original(each) for each in known), *secret]
+    told = causes((expanded.original(each) for each in known), definition)
+    return [*_once(told), *secret]
 
 
 def _of_their_own(warned: Iterable[Finding], known: list[Finding]) -> Iterator[Finding]:
@@ -315,7 +317,7 @@ def _undefined(found: list[Phase], definition: CrewDefinition) -> Iterator[Findi
                 say = f"the flow names the agent {name!r}, which is not defined."
                 remedy = did_you_mean(name, definition.agents, "Agents are under 'agents:'.")
                 at = (key, item.among.index(name)) if key == "among" else (key,)
-                yield Finding((*phase.path, *at), say, remedy)
+                yield Finding((*phase.path, *at), say, remedy, word=name)
 
 
 def _names_in_flow(
@@ -328,10 +330,13 @@ def _names_in_flow(
             yield _same_name(phase, other, expanded)
     items = [phase.item for phase in found if isinstance(phase.item, AgentPhase)]
     used = {name for item in items for name in item.agents}
+    slips = {suggestion(name, definition.agents) for name in used - definition.agents.keys()}
     for name in definition.agents:
-        if name not in used:
+        if name not in used | slips:  # of a slip the slip alone is told
             say = f"agent {name!r} is in no phase of the flow"
-            yield Finding(("agents", name), say, f"Add '- {name}' under 'flow:', or remove it.")
+            also = f", name it in {lists}" if (lists := lists_of_agents(expanded)) else ""
+            remedy = f"Add '- {name}' under 'flow:'{also}, or remove it."
+            yield Finding(("agents", name), say, remedy)
 
 
 def _same_name(phase: Phase, other: Phase, expanded: Expanded) -> Finding:

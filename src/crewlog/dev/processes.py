@@ -91,6 +91,14 @@ def _command_of(process: psutil.Process) -> tuple[str, ...]:
         time.sleep(0.001)
 
 
+def directory_of(pid: int) -> str:
+    """The directory that a process runs in; empty where it does not tell."""
+    try:
+        return psutil.Process(pid).cwd()
+    except (psutil.Error, OSError):
+        return ""
+
+
 def identify(pid: int) -> ProcessRecord | None:
     """The record of the process that has this pid now, or None if there is none to be seen."""
     try:

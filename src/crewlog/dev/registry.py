@@ -34,6 +34,8 @@ class ServiceRecord(BaseModel):
     """Its log file."""
     version: str = ""
     """The server's version."""
+    directory: str = ""
+    """Where a worker runs, as it began: one that has closed itself in /proc tells nobody later."""
 
 
 class RegistryData(BaseModel):

@@ -22,7 +22,7 @@ from temporalio.envconfig import ClientConfigProfile
 
 from crewlog.dev import postgres, temporal_server
 from crewlog.dev.paths import Home, hold
-from crewlog.dev.processes import Guard, ProcessRecord, end, identify
+from crewlog.dev.processes import Guard, ProcessRecord, directory_of, end, identify
 from crewlog.dev.progress import SILENT, Progress
 from crewlog.dev.registry import Registry, ServiceRecord
 from crewlog.dev.temporal_cli import find_cli
@@ -229,7 +229,11 @@ class Services:
             raise UsageError(f"there is no process {pid}", remedy="Look at the worker's log.")
         self.home.create()
         record = ServiceRecord(
-            name="worker", process=process, address=task_queue, log=str(log or "")
+            name="worker",
+            process=process,
+            address=task_queue,
+            log=str(log or ""),
+            directory=directory_of(pid),
         )
         with self._registry.edit() as data:
             data.workers = [w for w in data.workers if w.process.alive and w.process != process]

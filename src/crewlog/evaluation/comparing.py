@@ -22,6 +22,7 @@ from crewlog.state.brief import brief
 MOST_TOLD = 5
 """Differences that are told of a case; the rest is counted."""
 _NOTHING = object()
+_SAYS_NOTHING = "says nothing that it should come to"
 
 
 class Verdict(Model):
@@ -51,8 +52,7 @@ def exact(case: Case, got: StageOutput) -> Verdict:
     leaves = [leaf for path, one, other in pairs for leaf in _leaves(path, one, other)]
     differs = [said for said in leaves if said]
     if not pairs:  # what compares nothing shows nothing
-        said = "the case says nothing that it should come to"
-        return Verdict(passed=False, score=0.0, differs=(said,))
+        return Verdict(passed=False, score=0.0, differs=(f"the case {_SAYS_NOTHING}",))
     score = 1.0 if not leaves else (len(leaves) - len(differs)) / len(leaves)
     return Verdict(passed=not differs, score=score, differs=told(differs))
 
@@ -71,12 +71,33 @@ def of_schema(schema: Json, got: StageOutput) -> Verdict:
     return Verdict(passed=not differs, score=float(not differs), differs=told(differs))
 
 
-def check_schema(schema: Json, place: str) -> None:
-    """Checks that something is a JSON Schema.
+def check_wanted(case: Case, place: str) -> None:
+    """Checks that a case says something by which an output can be compared.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it does not, and whatever came would do.
     """
+    wanted = case.wanted
+    if all(part is None for part in (wanted.fields, wanted.flags, wanted.artifacts, wanted.text)):
+        raise UsageError(
+            f"the case {case.name} {_SAYS_NOTHING}",
+            remedy="Give it an `expected` with `fields`, `flags`, `artifacts` or a `text`.",
+            place=place,
+        )
+
+
+def check_schema(schema: Json, place: str) -> None:
+    """Checks that something is a JSON Schema, and that not everything fits it.
+
+    Raises:
+        UsageError: it is none, or an empty one.
+    """
+    if schema in ({}, True):
+        raise UsageError(
+            "the schema to fit is empty: whatever comes would do",
+            remedy="docs/evaluation.md has an example.",
+            place=place,
+        )
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:

@@ -6,6 +6,7 @@ import asyncio
 
 from crewlog.client import Run
 from crewlog.errors import CrewlogError, RunFailed
+from crewlog.state.brief import sentences
 
 LOOK = 1.0
 """Seconds between two looks at whether a run asks people: nobody answers an evaluation."""
@@ -22,10 +23,10 @@ async def trouble(run: Run, timeout: float) -> str:
             if not ending.done() and (asked := await _question(run)):
                 await run.stop("nobody answers the questions of an evaluation")
                 await run.result(GRACE)
-                return f"it asks people: {asked}"
+                return asked
         status = ending.result().status
     except RunFailed as error:
-        return error.message
+        return sentences(error.message)
     except TimeoutError:
         await run.terminate("it took too long for an evaluation")
         return f"it did not come to its end within {timeout:g} s"
@@ -39,4 +40,6 @@ async def _question(run: Run) -> str:
         asked = await run.interrupts()
     except CrewlogError:
         return ""  # looked at again
-    return asked[0].question if asked else ""
+    if asked and asked[0].kind == "step_failed":
+        return f"{asked[0].step} failed: {sentences(asked[0].detail)}"
+    return f"it asks people: {asked[0].question}" if asked else ""

@@ -3,11 +3,17 @@
 What is run is what agents wrote, so it is a stranger: it gets none of the worker's environment but
 where programs are found, a home and a temporary folder of its own, which are gone when it ends, and
 no input. It has the rights of the worker's user all the same: this bounds it, and is no sandbox.
+
+On Linux who runs as the worker's user reads the worker's environment and memory in /proc, and there
+are the keys of models. So a worker that runs such programs says to the kernel that nobody but root
+may (the flag that `ssh-agent` sets, too). It does not help where the worker is root, nor for what
+other processes of that user have in theirs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import shutil
@@ -28,6 +34,8 @@ SPARE = 5.0
 """Seconds before its tool's own time is over by which a program is ended: so that there is an
 answer, and no call that never ended."""
 LEAST = 0.5
+_DUMPABLE = 4
+"""The option of prctl(2)."""
 _GUARD = Path(__file__).with_name("guard.py")
 _GRACE = 10.0
 """Seconds beyond a program's time after which the guard itself is given up."""
@@ -68,6 +76,7 @@ async def run_program(argv: Sequence[str], *, seconds: float, scratch: Path) -> 
         asyncio.CancelledError: the call was cancelled; the program is ended first.
         ToolFailed: nothing could be run at all.
     """
+    close_proc()
     call = current_call()
     bound = seconds if call.timeout is None else min(seconds, max(call.timeout - SPARE, LEAST))
     task = {
@@ -102,6 +111,16 @@ async def run_program(argv: Sequence[str], *, seconds: float, scratch: Path) -> 
         cut=told["written"] > len(output),
         error=told["error"],
     )
+
+
+def close_proc() -> None:
+    """Closes this process's environment and memory in /proc to all but root, for good.
+
+    It dumps no core from then on, and a debugger of the same user does not get at it.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_DUMPABLE, 0, 0, 0, 0)
 
 
 async def _talk(

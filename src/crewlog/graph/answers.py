@@ -20,10 +20,11 @@ from crewlog.graph.merging import set_flag
 from crewlog.graph.plan import END, NEXT
 from crewlog.graph.retrying import Patched, as_new, retry
 from crewlog.graph.turns import calls_of
-from crewlog.ids import CommandId, InterruptId, NodeName
+from crewlog.ids import CommandId, InterruptId, NodeName, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.answered import granted
+from crewlog.state.brief import brief
 from crewlog.state.model import Interrupt
 
 
@@ -162,15 +163,32 @@ async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) ->
         await engine.finish(step, goes, because=f"{by or 'people'} said {decision!r}")
         return
     first, last = asked.options[0], asked.options[-1]
+    because = f"{by or 'people'} said {decision!r}"
+    if decision not in asked.options and asked.flag is None and asked.words:
+        await _words(engine, asked, decision, by)
+        return
     if asked.flag is not None:
         value = True if decision == first else False if decision == last else decision
         set_flag(engine, asked.flag, value, by)
     goes = decision if decision in {*asked.options} & {*engine.plan.nodes} else NEXT
     if goes == NEXT and asked.flag is None and decision == last and len(asked.options) > 1:
         # A "no" that nothing else takes must not read as a "yes".
-        engine.record(j.StepCompleted, step=step, because=f"{by or 'people'} said {decision!r}")
+        engine.record(j.StepCompleted, step=step, because=because)
         raise StopAsked
-    await engine.finish(step, goes, because=f"{by or 'people'} said {decision!r}")
+    await engine.finish(step, goes, because=because)
+
+
+async def _words(engine: Engine, asked: Interrupt, said: str, by: str) -> None:
+    """Sends the run where a question's words go, and tells them to that agent alone."""
+    step, to = asked.step, NodeName(asked.words_to)
+    because = f"{by or 'people'} said {brief(said)!r}"
+    node = engine.plan.nodes.get(to)
+    if step is None or node is None or node.agent is None:  # a change has taken it away
+        engine.record(j.StepCompleted, step=step, because=because)
+        raise StopAsked
+    log = private_log(node.agent)
+    engine.say(said, by=by, to=log, message_id=f"{step}/{asked.id}")
+    await engine.finish(step, to, because=because)
 
 
 async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:

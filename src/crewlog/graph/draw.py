@@ -198,7 +198,8 @@ def _goes(ask: Ask, option: str, nodes: Collection[str]) -> str:
 def _goes_on(node: PlanNode, nodes: Collection[str]) -> bool:
     """Whether the run can go on from a node to what waits for it."""
     ask = node.ask
-    return ask is None or ask.words or any(_goes(ask, o, nodes) == NEXT for o in ask.options)
+    words = ask is not None and ask.words and ask.sets is not None
+    return ask is None or words or any(_goes(ask, o, nodes) == NEXT for o in ask.options)
 
 
 def sent(node: PlanNode, nodes: Collection[str]) -> Iterator[tuple[NodeName, str]]:

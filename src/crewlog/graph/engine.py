@@ -37,7 +37,7 @@ from crewlog.graph.routing import (
     sent_nowhere,
     unfilled,
 )
-from crewlog.graph.showing import shown
+from crewlog.graph.showing import shown, words_go_to
 from crewlog.graph.talks import Talks
 from crewlog.graph.turns import Turns, calls_of
 from crewlog.graph.unsetting import unset, unset_error
@@ -344,6 +344,7 @@ class Engine(RunFacts):
             options=asks.options,
             flag=asks.sets,
             words=asks.words,
+            words_to=words_go_to(self.plan, asks) or "",
             **(shown(asks.shows, self.state.agent_outputs) if asks.shows else {}),
         )
 

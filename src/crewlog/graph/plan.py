@@ -113,7 +113,7 @@ class Ask(Model):
     sets: FlagName | None = None
     """The flag that takes the answer."""
     words: bool = False
-    """Whether other words are an answer too."""
+    """Whether other words are an answer too; where no flag takes them, they go to an agent."""
     shows: str = ""
     """`agent.output`, which people are shown with it."""
 

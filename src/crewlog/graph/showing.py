@@ -1,11 +1,12 @@
-"""What a question shows besides its words: an output, e.g. the plan that people approve."""
+"""What a question shows besides its words, e.g. a plan, and where words go that it takes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from crewlog.ids import AgentName
+from crewlog.graph.plan import Ask, GraphPlan
+from crewlog.ids import AgentName, NodeName
 from crewlog.state.model import Output
 from crewlog.state.planned import value_words
 
@@ -26,3 +27,17 @@ def shown(name: str, outputs: Mapping[AgentName, Mapping[str, Output]]) -> dict[
     if found.body is not None:
         return {"detail": f"the output {name}", "shows": found.body}
     return {"detail": value_words(found.value)}
+
+
+def words_go_to(plan: GraphPlan, ask: Ask) -> NodeName | None:
+    """The option of a question that other words mean: the one that is an agent's node.
+
+    Args:
+        plan: The run's.
+        ask: The question.
+    """
+    if not ask.words or ask.sets is not None:
+        return None
+    nodes = (plan.nodes.get(NodeName(option)) for option in ask.options)
+    told = [NodeName(o) for o, n in zip(ask.options, nodes, strict=True) if n and n.agent]
+    return told[0] if len(told) == 1 else None

@@ -12,6 +12,9 @@ CheckpointKind = Literal["step", "start", "turn", "fork", "rollback", "reopen", 
 the end of a turn, where it began as a fork,
 where it was rolled back or reopened, or nothing but a position that people gave a name."""
 
+TURN = "turn:"
+"""What the name of a turn of a conversation begins with; no tag and no step has a `:`."""
+
 _KINDS: Mapping[str, CheckpointKind] = {
     "StepCompleted": "step",
     "TurnEnded": "turn",
@@ -29,6 +32,17 @@ def checkpoint_kind(kind: str, source: str | None, because: str = "") -> Checkpo
     """
     begins = kind == "Routed" and source is None and not because
     return "start" if begins else _KINDS.get(kind)
+
+
+def turn_name(turn: int) -> str:
+    """What names the end of a turn of a conversation, where a position is asked for."""
+    return f"{TURN}{turn}"
+
+
+def turn_of(name: str) -> int | None:
+    """The turn that such a name means; none where it names something else."""
+    number = name.removeprefix(TURN)
+    return int(number) if number != name and number.isdecimal() and len(number) < 10 else None
 
 
 def nearest(run: RunId, position: int, known: Iterable[int]) -> str:

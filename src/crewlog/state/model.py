@@ -381,6 +381,8 @@ class Interrupt(Model):
     """The flag that the answer sets."""
     words: bool = False
     """Whether other words than the options are an answer too."""
+    words_to: str = ""
+    """The option that such words mean: its agent is told them. Empty: the answer is the words."""
     hash: ContentHash | None = None
     """The definition that is to be approved: the answer is about it and no other."""
     position: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crewlog.ids import AgentName, StepId, item_of, visit_of
+from crewlog.ids import AgentName, StepId, item_of, node_of, visit_of
 from crewlog.state.brief import brief
 from crewlog.state.journal import StepFailed
 from crewlog.state.merging import place_of, with_part
@@ -27,6 +27,21 @@ def named_agent(state: CrewState, step: StepId) -> AgentName | None:
     visit = visit_of(step)
     found = state.frontier.get(visit) or state.parked.get(visit)
     return found.mapped.agent(number) if found is not None and found.mapped is not None else None
+
+
+def step_words(state: CrewState, step: StepId, agent: AgentName | None) -> str:
+    """A step for people: `writer#2`, or `workers#1.3 (writer, item 3 of 5)`.
+
+    Args:
+        state: The run's state.
+        step: The step.
+        agent: Whose it is; it is said where the step has another name.
+    """
+    said = [str(agent)] if agent and str(agent) != str(node_of(step)) else []
+    visit = state.frontier.get(visit_of(step)) or state.parked.get(visit_of(step))
+    if (number := item_of(step)) and visit is not None and visit.mapped is not None:
+        said.append(f"item {number} of {visit.mapped.of}")
+    return f"{step} ({', '.join(said)})" if said else str(step)
 
 
 def items_words(mapped: Mapped) -> str:

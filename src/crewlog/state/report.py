@@ -149,6 +149,23 @@ class ArtifactReport(Model):
     """Who changed it, in the order in which they first did."""
 
 
+class TurnReport(Model):
+    """A turn of a conversation."""
+
+    turn: int
+    at: int = 0
+    """When it began."""
+    by: str = ""
+    """Who said the message."""
+    said: Value = Value()
+    ended: int = 0
+    """The journal position that ended it, which `turn:N` names; 0: it goes on."""
+    agent: AgentName | None = None
+    """Who answered; none where the run did."""
+    answer: Value = Value()
+    error: str = ""
+
+
 class Report(Model):
     """A run, told from its end, or from where it is now."""
 
@@ -186,6 +203,8 @@ class Report(Model):
     errors: tuple[ErrorReport, ...] = ()
     open: tuple[str, ...] = ()
     """Questions that nobody has answered."""
+    turns: tuple[TurnReport, ...] = ()
+    """Of a conversation: what was said, and what was answered."""
     usage: Usage = Usage()
 
     @property
@@ -234,6 +253,7 @@ def report_of(entries: Iterable[tuple[int, j.JournalEntry]]) -> Report:
         flags=state.flags,
         artifacts={name: _artifact(made) for name, made in pen.artifacts.items()},
         errors=tuple(pen.errors),
+        turns=tuple(pen.turns),
         open=tuple(asked.question for asked in state.interrupts.values()),
         usage=sum(state.usage.values(), Usage()),
     )
@@ -300,6 +320,7 @@ class _Pen:
         self.errors: list[ErrorReport] = []
         self.mapped: dict[StepId, tuple[str, int, Value]] = {}
         self.artifacts: dict[str, list[tuple[AgentName, int, int]]] = {}
+        self.turns: list[TurnReport] = []
         self._agents: dict[StepId, AgentName | None] = {}
         self._asked: dict[str, Interrupt] = {}
 
@@ -323,6 +344,15 @@ class _Pen:
                 made.append((entry.agent, entry.count, entry.refused))
             case j.InterruptRaised():
                 self._asked[entry.interrupt.id] = entry.interrupt
+            case j.TurnBegan():
+                said = Value(body=entry.body)
+                turn = TurnReport(turn=entry.turn, at=entry.at, by=entry.by, said=said)
+                self.turns.append(turn)
+            case j.TurnEnded() if self.turns and self.turns[-1].turn == entry.turn:
+                answer = entry.response or (entry.ref.body if entry.ref is not None else None)
+                ended: dict[str, Any] = {"ended": position, "agent": entry.agent}
+                ended |= {"answer": Value(body=answer), "error": entry.error}
+                self.turns[-1] = self.turns[-1].model_copy(update=ended)
             case _:
                 if told := _decision(entry, self._asked):
                     self.decisions.append(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, cast
 
 from crewlog.ids import (
     AgentName,
@@ -633,3 +633,9 @@ def _answers(step: StepTrace) -> list[tuple[str, str]]:
 
 def _errors(step: StepTrace) -> list[str]:
     return [*step.errors, *(error for call in step.calls for error in call.errors)]
+
+
+def body_of(value: Json) -> str:
+    """The body that holds a large value that was set; empty where the value is there itself."""
+    body = cast("dict[str, Json]", value).get("body") if isinstance(value, dict) else None
+    return body if isinstance(body, str) and value == {"body": body} else ""

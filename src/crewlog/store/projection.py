@@ -38,7 +38,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.checkpoints import CheckpointKind, checkpoint_kind
+from crewlog.state.checkpoints import CheckpointKind, checkpoint_kind, turn_name
 from crewlog.state.edited import edited_bodies
 from crewlog.state.hashing import hash_json, log_root
 from crewlog.state.logs import entries_of, links_of
@@ -255,6 +255,8 @@ class _Collector:
         if kind is not None:
             step = entry.step if isinstance(entry, j.StepCompleted) else StepId("")
             node = node_of(step) if step else NodeName("")
+            if isinstance(entry, j.TurnEnded):  # by which people name it
+                step = StepId(turn_name(entry.turn))
             self.checkpoints.append(CheckpointFacts(position, step, node, entry.at, kind))
         match entry:
             case j.StepStarted(agent=str(agent)):

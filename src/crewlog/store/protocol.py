@@ -111,8 +111,9 @@ class CheckpointRow(Model):
     """The journal position; of a step, that of its end."""
     kind: CheckpointKind = "step"
     step: StepId
-    """The step that ended; empty where none did, as `node`."""
+    """The step that ended, or `turn:3` for the end of a turn; empty where none did."""
     node: NodeName
+    """The step's phase, if there is one."""
     agent: AgentName | None = None
     """The agent, for an agent's step."""
     at: int = 0
