@@ -377,3 +377,15 @@ def test_notes_are_folded_between_words_and_never_cropped() -> None:
     assert all(len(line) <= 40 for line in note)
     assert " ".join(line.strip() for line in note) == whole
     assert whole.endswith("else general")
+
+
+def test_what_a_box_has_no_room_for_is_noted_beneath() -> None:
+    long = "a.text and a.text and (a.text or a.text) and a.text"
+    plan = plan_of(
+        ["a", {"agent": "b", "only_if": long, "for_each": "a.steps", "at_once": 2}],
+        {"a": {"outputs": ["steps"]}},
+    )
+    for width in (40, 100):
+        text = picture(plan, width=width, folds=False)
+        assert f"… b: if {long}, each a.steps, 2 at a time" in text
+    assert "a ── b (…) ── done" in picture(plan, width=40)

@@ -40,7 +40,7 @@ def show_question(screen: Screen, question: InterruptView) -> None:
     text = shortly(question.question, question.detail)
     named = not question.step or question.step in text
     where = "" if named else f" ({plain(question.step)})"
-    screen.line(("  ? ", "bold yellow"), (text, "bold"), (where, "dim"))
+    screen.wrapped([("  ? ", "bold yellow")], f"{text}{where}", indent=4, style="bold")
     if asked := whom(question):
         screen.paragraph(" · ".join(asked), style="dim", indent=4)
     if because := because_words(question.why, question.risk):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -178,19 +179,20 @@ def _text(output: Output | OutputPart, bodies: dict[Any, Json]) -> str:
     if isinstance(output, Output) and output.parts:
         return "\n".join(_text(part, bodies) for part in output.parts)
     if output.body is None:
-        return output.value if isinstance(output.value, str) else _short(output.value)
+        return output.value if isinstance(output.value, str) else _json(output.value)
     body = bodies.get(output.body)
     if isinstance(body, dict):
         message: dict[str, Any] = body  # pyright: ignore[reportUnknownVariableType]
         return str(message.get("content", message))
-    return "(not in the store)" if body is None else str(body)
+    return "(not in the store)" if body is None else _json(body)
 
 
 def _short(value: Json) -> str:
-    words = {True: "true", False: "false", None: "null"}
-    if value is None or isinstance(value, bool):
-        return words[value]
-    return plain(value)[:60]
+    return shortened(plain(value if isinstance(value, str) else _json(value)), 60)
+
+
+def _json(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def journal_line(item: JournalItem, start: int) -> list[Part]:

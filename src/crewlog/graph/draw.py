@@ -32,7 +32,8 @@ _CLASSES = {
     "ready": "fill:#ffffff,stroke:#888888,color:#333333",
     "failed": "fill:#fde0e0,stroke:#c62828,color:#5c1010",
 }
-_LONGEST_CONDITION = 40
+_LONGEST_CONDITION, _WHOLE = 40, 100_000
+"""Characters of a condition in a box, and in a note."""
 
 
 def clean(text: str) -> str:
@@ -133,18 +134,19 @@ def _mermaid_ways(
         yield f'{here} -.->|"{_escaped(why)}"| {to}'
 
 
-def _entry_label(node: PlanNode) -> str:
+def _entry_label(node: PlanNode, longest: int = _LONGEST_CONDITION) -> str:
+    """What a node waits for, and how often it is visited; long conditions are cut."""
     parts: list[str] = []
     if node.join is not None and node.join.need < len(node.join.of):
         parts.append("any" if node.join.need == 1 else f"{node.join.need} of {len(node.join.of)}")
     if node.when is not None:
-        parts.append(f"when {_short(render_condition(node.when), _LONGEST_CONDITION)}")
+        parts.append(f"when {_short(render_condition(node.when), longest)}")
     if node.only_if is not None:
-        parts.append(f"if {_short(render_condition(node.only_if), _LONGEST_CONDITION)}")
+        parts.append(f"if {_short(render_condition(node.only_if), longest)}")
     if node.needs:
-        parts.append(_short(f"needs {' + '.join(node.needs)}", _LONGEST_CONDITION))
+        parts.append(_short(f"needs {' + '.join(node.needs)}", longest))
     if node.for_each is not None:
-        parts.append(f"each {_short(node.for_each, _LONGEST_CONDITION)}")
+        parts.append(f"each {_short(node.for_each, longest)}")
     if node.at_once is not None:
         parts.append(f"{node.at_once} at a time")
     return ", ".join(parts)
@@ -295,10 +297,19 @@ def picture(
     notes = [
         line
         for name, node in plan.nodes.items()
-        for note in _notes(name, node, plan, name in unclear, loops)
+        for note in (
+            *_cut(name, node, boxes[name].text),
+            *_notes(name, node, plan, name in unclear, loops),
+        )
         for line in (_folded(clean(note), width) if folds else [clean(note)])
     ]
     return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
+
+
+def _cut(name: NodeName, node: PlanNode, shown: str) -> Iterator[str]:
+    """What a node's box says in part."""
+    if (whole := clean(_entry_label(node, _WHOLE))) and f"{whole})" not in shown:
+        yield f"… {name}: {whole}"
 
 
 def _folded(note: str, width: int) -> list[str]:
@@ -323,6 +334,8 @@ def _box(
     glyph = f"{_GLYPHS[status]} " if status in _GLYPHS else ""
     label = ", ".join(part for part in ("off" if off else "", _entry_label(node)) if part)
     text = f"{glyph}{sign}{name}" + (f" ({label})" if label else "")
+    if len(text) > longest and _entry_label(node):
+        text = f"{glyph}{sign}{name} ({'off, ' if off else ''}…)"  # it is noted beneath
     code = _COLORS.get(status, "") if color else ""
     return Box(_short(text, longest), code)
 

@@ -303,7 +303,7 @@ class RunFacts:
             for log in readable
             if log in logs and may_read(agent, log, reads=reads, step=step).allowed
         }
-        heads |= artifact_heads(self.plan, self.state, agent)
+        heads |= artifact_heads(self.plan, self.state, agent, step)
         return View(heads=heads, was=was, after=after)
 
     def reads_of(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:

@@ -20,6 +20,7 @@ from crewlog.prompt import ast, phrases
 from crewlog.prompt.ast import Words
 from crewlog.prompt.authority import Authority
 from crewlog.prompt.crew import Member, speaks_of
+from crewlog.prompt.deciders import Deciders
 from crewlog.prompt.draft import Node, Sources
 from crewlog.prompt.registry import LONGEST_WAIT, WAIT_REMEDY, Registry
 from crewlog.prompt.remarks import Remarks
@@ -71,6 +72,7 @@ class Assembly:
         self.authority = Authority(self)
         self.ruling = Ruling(self)
         self.shaping = Shaping(self)
+        self.deciders = Deciders(self)
         self._blocks = 0
         self._ids = 0
         self._handlers: dict[str, Callable[[Any], None]] = {
@@ -94,6 +96,9 @@ class Assembly:
             "window": self.shaping.window,
             "cap": self.shaping.cap,
             "artifact": self.shaping.artifact,
+            "decides": self.deciders.decides,
+            "does": self.deciders.does,
+            "shown": self.shaping.shown,
             "on_error": self._on_error,
             "limit": self._limit,
             "model": self._model,
@@ -560,7 +565,9 @@ class Assembly:
         return fields
 
     def _gate(self, said: ast.Gate) -> None:
-        self.gates.append(said)
+        others = self.deciders.sure(said) if said.agents else ()
+        if others or not said.agents:
+            self.gates.append(said.model_copy(update={"agents": others}))
 
     # -- settings ------------------------------------------------------------------------------
 
@@ -740,6 +747,10 @@ class Assembly:
     def _fact(
         self, said: ast.Fact, context: list[str], words: tuple[Words, ...], requirement: bool
     ) -> c.Condition:
+        meant = self.deciders.meant(said, words)
+        if meant is not None:
+            return meant
+        said = self._as_before(said)
         owner = said.agent
         if owner is None and not requirement:
             owner = self._decided_before(said)
@@ -765,6 +776,14 @@ class Assembly:
             values: list[Json] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
             member.outputs.setdefault(said.name, []).extend(values)
         return c.Fact(agent=owner, name=said.name, operator=said.operator, value=said.value)
+
+    def _as_before(self, said: ast.Fact) -> ast.Fact:
+        """`If the intent is booking, … If it is a cancellation, …` asks for the intent again."""
+        asked = c.facts_in(self.chain[-1]) if said.name == "kind" and self.chain else ()
+        known = next((fact for fact in asked if fact.operator == "=="), None)
+        if known is None or said.operator != "==" or said.agent not in {None, known.agent}:
+            return said
+        return said.model_copy(update={"name": known.name, "agent": known.agent})
 
     def _decided_before(self, said: ast.Fact) -> str | None:
         """Who decides what the branch said just before hangs on, where it is asked once more."""

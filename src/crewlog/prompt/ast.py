@@ -293,6 +293,8 @@ class Conversation(Statement):
     kind: Literal["conversation"] = "conversation"
     idle: Seconds | None = None
     """How long it waits for the next message, in seconds or as `30m`; none: as long as it takes."""
+    respond: tuple[str, ...] = ()
+    """Agents whose answer counts before those of others, the first one first."""
 
 
 class Window(Statement):
@@ -326,6 +328,35 @@ class Artifact(Statement):
     name: str = Field(pattern=NAME_PATTERN)
     writers: tuple[str, ...] = Field(min_length=1)
     """The agents whose tools may change it."""
+
+
+class Decides(Statement):
+    """`The judge says whether the goal is reached`: the form of what an agent says at the end."""
+
+    kind: Literal["decides"] = "decides"
+    agent: str
+    decision: Literal["strategy", "terminate"]
+    """`strategy`: between a plan and doing it at once; `terminate`: whether the goal is reached."""
+
+
+class Does(Statement):
+    """`The tests agent runs run_pytest without a model`."""
+
+    kind: Literal["does"] = "does"
+    agents: tuple[str, ...] = Field(min_length=1)
+    tools: tuple[str, ...] = Field(min_length=1)
+    """What it calls, and nothing else."""
+
+
+class Shown(Statement):
+    """`The builder sees what discovery found and the artifact workflow, and nothing else`."""
+
+    kind: Literal["shown"] = "shown"
+    agents: tuple[str, ...] = Field(min_length=1)
+    sources: tuple[str, ...] = Field(min_length=1)
+    """As the inputs of a definition: `input`, `discovery.found`, `artifact:workflow`."""
+    each: bool = False
+    """Said of each stage: what is said of one by its name counts in its place."""
 
 
 class OnError(Statement):
@@ -557,6 +588,9 @@ AnyStatement = Annotated[
     | Window
     | Cap
     | Artifact
+    | Decides
+    | Does
+    | Shown
     | OnError
     | Limit
     | UseModel

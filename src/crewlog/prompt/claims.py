@@ -19,7 +19,10 @@ from crewlog.prompt.registry import Registry
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 Path = tuple[str | int, ...]
 Claim = tuple[Path, str, str]
-_AGENTS = {"agents", "agent", "group", "to", "before", "after", "whose", "reject_to", "maker", "of"}
+_AGENTS = {
+    *("agents", "agent", "group", "to", "before", "after", "whose", "reject_to", "maker", "of"),
+    "respond",
+}
 """Fields that hold agents' names, in statements and in their parts."""
 
 

@@ -174,6 +174,7 @@ class _Finish:
         self._find_sources()
         self._put_waits_and_questions()
         self._gates()
+        self.crew.deciders.tell()
         granted = self.crew.authority.settle()
         self._leave_out_idle()
         self._name()

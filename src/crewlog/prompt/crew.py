@@ -68,7 +68,9 @@ class Member:
             [key for key in self.lists if key not in keys],
             [*self.tasks, *self.traits],
         )
-        if base is None:
+        if base is None and "does" in self.fields:
+            prompt = ""  # it has no model
+        elif base is None:
             sentences = [*([] if tasks_apart else self.tasks), *self.traits]
             prompt = agent_prompt(self.name, sentences, said)
         else:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from crewlog.definition.artifacts import ArtifactDefinition
-from crewlog.definition.context import OFF, Window
+from crewlog.definition.context import OFF, Input, Window
+from crewlog.definition.decisions import reply_fields
 from crewlog.definition.findings import Path, listed
 from crewlog.definition.model import Conversation
 from crewlog.definition.times import duration_words
@@ -28,6 +29,8 @@ class Shaping:
         self._crew = crew
         self._conversations: list[ast.Conversation] = []
         self._windows: list[ast.Window] = []
+        self._each: set[str] = set()
+        """Stages of which only that is said what each of them is shown."""
         self._artifacts: dict[str, ast.Artifact] = {}
 
     def conversation(self, said: ast.Conversation) -> None:
@@ -66,11 +69,33 @@ class Shaping:
             self._crew.contradiction(say, (*known.words, *said.words))
         self._artifacts[said.name] = said
 
+    def shown(self, said: ast.Shown) -> None:
+        """`The builder sees what discovery found and the artifact workflow, and nothing else`."""
+        inputs = tuple(self._input(source) for source in said.sources)
+        text = listed([each.from_ for each in inputs])
+        for agent in said.agents:
+            if agent in self._each and not said.each:
+                self._crew.members[agent].fields.pop("inputs", None)
+            self._crew.setting(agent, "inputs", inputs, text, said.words)
+        if said.each:
+            self._each.update(said.agents)
+        self._crew.authority.sees(ast.Sees(agents=said.agents, hidden=True, words=said.words))
+
+    def _input(self, source: str) -> Input:
+        """A source as a definition has it: `discovery.found` where that agent sets such a field."""
+        agent, dot, key = source.partition(".")
+        if dot and key not in {"text", "instructions"}:
+            member = self._crew.members.get(agent)
+            reply = member.offered.reply if member and member.offered else None
+            known = (*(member.outputs if member else ()), *(reply_fields(reply) if reply else ()))
+            source = source if key in known else f"{agent}.text"
+        return Input.model_validate({"from": source})
+
     def fields(self) -> dict[str, Any]:
         """What the definition has of it."""
         found: dict[str, Any] = {}
         if self._conversations:
-            found["conversation"] = Conversation(idle=self._idle())
+            found["conversation"] = Conversation(idle=self._idle(), respond=self._respond())
         if self._windows:
             found["window"] = _window(self._windows[-1])
         if self._artifacts:
@@ -85,6 +110,8 @@ class Shaping:
         if self._conversations:
             idle = self._idle()
             text = "conversation" if idle is None else f"conversation, {duration_words(idle)} idle"
+            if order := self._respond():
+                text += f", first {', then '.join(order)}"
             words = tuple(w for each in self._conversations for w in each.words)
             yield text, ("conversation",), tuple(dict.fromkeys(words))
         for said in self._windows[-1:]:
@@ -93,6 +120,19 @@ class Shaping:
         for name, artifact in self._artifacts.items():
             text = f"artifact {name}: changed by {listed(artifact.writers)}"
             yield text, ("artifacts", name), artifact.words
+
+    def _respond(self) -> tuple[str, ...]:
+        """Whose answer counts first, as several sentences may say."""
+        order: list[str] = []
+        for said in self._conversations:
+            known = [name for name in said.respond if name in order]
+            if not known or order[-1] == known[0] == said.respond[0]:
+                order += [name for name in said.respond if name not in order]
+            elif known != sorted(known, key=order.index) or len(known) < len(said.respond):
+                words = [w for each in self._conversations if each.respond for w in each.words]
+                self._crew.contradiction("it is not clear whose answer counts first", words)
+                break
+        return tuple(order)
 
     def _idle(self) -> float | None:
         return next((c.idle for c in reversed(self._conversations) if c.idle is not None), None)

@@ -17,7 +17,7 @@ from crewlog.prompt.grammar.nouns import (
     open_end,
 )
 from crewlog.prompt.grammar.sentences import Sentence, Token
-from crewlog.prompt.grammar.shape_lists import list_at
+from crewlog.prompt.grammar.shape_lists import checkers, list_at, plans
 
 _SIDE_BY_SIDE = frozenset(["next", "simultaneously", "parallel", "once", "time"])
 _MADE_OF = frozenset(["consists", "consisting", "up", "composed", "team", "crew", "made"])
@@ -38,10 +38,14 @@ _THERE_TOO = frozenset([("we", "need"), ("i", "need"), ("i", "have"), ("we", "wa
 
 def listed_agents(sentences: Sequence[Sentence], names: Names) -> None:
     """Collects the agents that a prompt lists."""
+    planned = False
     for sentence in sentences:
         if sentence.kind == "heading" or names_crew(sentence):
             continue
         _cast(sentence.tokens, names)
+        for first, last in checkers(sentence.tokens) if planned else ():
+            names.add(sentence.tokens, first, last, introduced=True)
+        planned = planned or plans(sentence.tokens)
         if sentence.first:
             _label(sentence, names)
         _arrows(sentence.tokens, names)

@@ -519,7 +519,19 @@ def _acts(place: Place, end: int) -> bool:
     word = place.word(end)
     if word in MODALS | {"has", ",", "(", "never", "always"} or works_at(place.tokens, end):
         return True
-    return third_person(word) and place.word(end + 1) in _OBJECTS
+    follows = place.word(end + 1)
+    return third_person(word) and (
+        follows in _OBJECTS or (word in _CHOOSES and follows in _CHOICES)
+    )
+
+
+_CHOOSES = frozenset(
+    ["picks", "chooses", "decides", "selects", "determines", "says", "names", "looks", "judges"]
+)
+_CHOICES = frozenset(
+    ["who", "whom", "whoever", "which", "between", "whether", "among", "one", "at", "from", "where"]
+)
+"""What follows a choice that no machine makes: `the router picks who answers`."""
 
 
 def _place_works(place: Place, end: int, names: Names) -> bool:

@@ -25,6 +25,7 @@ from crewlog.prompt.grammar.lexicon import (
     known_verb,
     singular,
 )
+from crewlog.prompt.grammar.nouns import works_at
 from crewlog.prompt.grammar.phrase import Unit, unit
 from crewlog.prompt.grammar.sentences import Sentence, Token
 from crewlog.prompt.names import agent_name, plain
@@ -240,7 +241,8 @@ class Roster:
             if number is None:
                 continue
             titled = stop < len(tokens) and tokens[stop].text in {"agent", "agents"}
-            if not titled and not self._called(number, tokens[begin:stop], bare=bare):
+            called = titled or self._called(number, tokens[begin:stop], bare=bare)
+            if not called and not (bare and _at_work(tokens, at, stop)):
                 continue
             stop += titled
             return f"@{number}", stop
@@ -349,6 +351,15 @@ def _stands_alone(tokens: Sequence[Token], at: int) -> bool:
     if known_verb(token.text) and previous in MODALS | {"to", "not", "never", "please"}:
         return False
     return token.capital or not previous[:1].isalpha() or previous in FUNCTION
+
+
+def _at_work(tokens: Sequence[Token], at: int, stop: int) -> bool:
+    """Whether a name in small letters works: `if not, pricing tries again`, `back to pricing`."""
+    previous = tokens[at - 1].text if at else ""
+    if previous in {"to", "with"}:
+        return at > 1 and tokens[at - 2].text in {"back", "over", "returns", "goes"}
+    begins = not previous or previous in {",", ";", ":", "then", "and", "otherwise", "else"}
+    return begins and stop < len(tokens) and works_at(tokens, stop)
 
 
 def _enumerated(

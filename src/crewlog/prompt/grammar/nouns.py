@@ -215,7 +215,9 @@ def head_end(tokens: Sequence[Token], at: int) -> int | None:
 def plain_end(tokens: Sequence[Token], at: int) -> int | None:
     """Where a noun phrase of any kind ends, in a list that can hold nothing but agents."""
     j = at
-    if at and tokens[at - 1].text not in DETERMINERS and _verb(tokens[at].text):
+    follows = tokens[at + 1].text if at + 1 < len(tokens) else ""
+    verb = at < len(tokens) and _verb(tokens[at].text) and follows not in {",", "or"}
+    if at and tokens[at - 1].text not in DETERMINERS and verb:
         return None  # `…, and stops after ten rounds`
     while j < len(tokens) and j - at < LONGEST_NAME and continues(tokens, j, at):
         word = tokens[j].text

@@ -24,11 +24,15 @@ from crewlog.prompt.grammar.calls import Calls, unbounded
 from crewlog.prompt.grammar.confined import look_at_confined
 from crewlog.prompt.grammar.consents import Consents
 from crewlog.prompt.grammar.counted import Counts
+from crewlog.prompt.grammar.deciding import look_at_decisions
 from crewlog.prompt.grammar.joined import apart as apart_by_rights
 from crewlog.prompt.grammar.joined import uncounted
+from crewlog.prompt.grammar.left_out import look_at_left_out
 from crewlog.prompt.grammar.lexicon import third_person
 from crewlog.prompt.grammar.mentions import Roster
+from crewlog.prompt.grammar.more_shapes import MoreShapes
 from crewlog.prompt.grammar.named_groups import NamedGroups
+from crewlog.prompt.grammar.near_shapes import HUB, nameless, nearly
 from crewlog.prompt.grammar.order import read_sentence
 from crewlog.prompt.grammar.pauses import timed
 from crewlog.prompt.grammar.phrase import Phrase, Unit, too_long
@@ -91,6 +95,7 @@ def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
     look_at_tasks(state)
     look_at_confined(state)
     look_for_tools(state)
+    look_at_left_out(state)
     remarks = sorted(state.remarks, key=lambda r: r.words[0].start if r.words else 0)
     return Reading(PromptAst(statements=tuple(state.statements)), tuple(remarks))
 
@@ -189,7 +194,9 @@ def _read(state: State, sentence: Sentence) -> None:
 
 def _by_rights(state: State, units: list[Unit]) -> list[list[Unit]]:
     """A sentence, or those that it joins where one of them bounds a right and each is read."""
-    if not unbounded(units) or _ruled(state, units, aloud=False) is not None:
+    if not unbounded(units):
+        return _by_shapes(state, units)
+    if _ruled(state, units, aloud=False) is not None:
         return [units]
     parts = apart_by_rights(_without_fillers(units))
     for part in parts:
@@ -198,9 +205,51 @@ def _by_rights(state: State, units: list[Unit]) -> list[list[Unit]]:
     return parts
 
 
+def _by_shapes(state: State, units: list[Unit]) -> list[list[Unit]]:
+    """A sentence, or those that semicolons join, where the first says the shape of a crew."""
+    texts = [u.text for u in units]
+    if ";" not in texts or _shaped(state, units):
+        return [units]
+    cut = texts.index(";")
+    first, rest = units[:cut], units[cut + 1 :]
+    if not first or not rest or not _shaped(state, first):
+        return [units]
+    return [first, *_by_shapes(state, rest)]
+
+
+def _shaped(state: State, units: list[Unit]) -> bool:
+    """Whether units say the shape of a crew, or what belongs to one; nothing is kept of it."""
+    kept = (list(state.statements), state.touched, state.worked, state.subject, {*state.ever})
+    remarked = len(state.remarks)
+    try:
+        said = _without_fillers(units)
+        readers = (Shapes(state, said), MoreShapes(state, said)) if said else ()
+        return any(reader.read() is not None for reader in readers)
+    finally:
+        state.statements, state.touched, state.worked, state.subject, state.ever = kept
+        del state.remarks[remarked:]
+
+
+_ASKS = frozenset(["checks", "says", "sees", "decides", "tells", "judges", "determines", "looks"])
+
+
+def _whether(units: list[Unit]) -> list[Unit]:
+    """`The judge checks if the goal is reached` with `whether`, as no step hangs on it."""
+    texts = [u.text for u in units]
+    if "if" not in texts or not {"goal", "plan"} & {*texts}:
+        return units
+    at = texts.index("if")
+    if not at or texts[at - 1] not in _ASKS:
+        return units
+    return [*units[:at], Unit("whether", units[at].start, units[at].end), *units[at + 1 :]]
+
+
 def _read_part(state: State, sentence: Sentence | None, units: list[Unit], whole: Words) -> None:
     before, remarked = len(state.statements), len(state.remarks)
     if _authority(state, units, whole):
+        state.labelled = state.described = False
+        return
+    if _all_but(state, units, whole):
         state.labelled = state.described = False
         return
     units = timed(state, asks_whom(units))
@@ -209,12 +258,13 @@ def _read_part(state: State, sentence: Sentence | None, units: list[Unit], whole
         _unclear(state, sentence)
     state.addressed = ()
     units, asides = _without_asides(
-        _fronted(plainly(_uninterrupted(_without_fillers(_named_aside(units)))))
+        _fronted(plainly(_uninterrupted(_without_fillers(_named_aside(_whether(units))))))
     )
     read_sentence(state, units)
     for aside in asides:
         read_sentence(state, aside)
     state.labelled = state.described = False
+    look_at_decisions(state, before)
     _unbounded(state, before, remarked)
     if len(state.statements) == before and len(state.remarks) == remarked and not state.touched:
         state.not_understood(whole)
@@ -252,6 +302,20 @@ def _unbounded(state: State, before: int, remarked: int) -> None:
             break
 
 
+def _all_but(state: State, units: list[Unit], whole: Words) -> bool:
+    """Whether a sentence all but says the shape of a crew: then no phases are made of it."""
+    said = " ".join(state.text[whole.start : whole.end].lower().split()).rstrip(".!")
+    hint = nearly(said)
+    if not hint:
+        return False
+    state.units += units
+    word = nameless(said) if hint == HUB else ""
+    why = f": {word!r} is no name of an agent" if word else ""
+    message = f"{state.shown(whole)!r} is near a sentence that is read, and is none{why}"
+    state.remark("not_understood", message, [whole], hint)
+    return True
+
+
 def _authority(state: State, units: list[Unit], whole: Words) -> bool:
     """Reads a sentence about calls, groups, budgets or questions, as a whole or not at all."""
     said = _without_fillers(units)
@@ -282,7 +346,7 @@ def _ruled(state: State, units: list[Unit], *, aloud: bool) -> list[AnyStatement
         aloud: Whether what is assumed in it is said, too.
     """
     said, remarked = _without_fillers(units), len(state.remarks)
-    for reader in (Terms, Calls, Consents, Counts, Shapes):
+    for reader in (Terms, Calls, Consents, Counts, Shapes, MoreShapes):
         made = reader(state, said).read()
         if made is not None:
             break

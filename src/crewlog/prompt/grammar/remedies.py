@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from crewlog.prompt.grammar.near_shapes import near
+
 _PLAIN = "Say it as a rule about agents, tools or their order, or in an agent's prompt."
 _PEOPLE = re.compile(
     r"\b(?:ask\w*|approv\w*|confirm\w*|consent|permission|sign(?:ed)? off|check with (?:me|us)"
@@ -38,6 +40,8 @@ def remedy(said: str, agents: tuple[str, ...], tools: tuple[str, ...]) -> str:
         tools: The tools that they name.
     """
     text = said.lower()
+    if shape := near(" ".join(text.split())):
+        return shape
     agent = agents[0].replace("_", " ") if agents else "X"
     if (found := _PEOPLE.search(text)) is not None:
         if found[0] in {"say no", "reject", "rejected"}:

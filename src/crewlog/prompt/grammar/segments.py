@@ -22,7 +22,7 @@ _VERBISH = rf"(?:{_AUX}|[a-z][a-z-]*[a-z]s|{_BASE})"
 _NO_VERB = r"(?!(?:with|without|of|for|to|in|on|at|from|by|or|and|as|who|that|which|while|if|unless|until|once|when|before|after|so|but|then|only|alone|(?:the )?same|via|using|whose)\b)"
 
 SUBORDINATE = re.compile(
-    r"(?:if|unless|in case|in the event that|in the event|on condition that|provided that|provided|providing|assuming|once|now that|when|whenever|as soon as|as long as|until|till|"
+    r"(?:if|unless|in case|in the event that|in the event|on condition that|provided that|provided|providing|assuming|(?<!at )once|now that|when|whenever|as soon as|as long as|until|till|"
     r"while|whilst|after(?= (?!that\b|this\b|which\b|it all\b))|before|should(?= (?:@[0-9]+|it|this|that|they|he|she|i|we|the|any|anything|my|one|two|all|both) )|for each|for every|"
     r"whoever|the moment|as often as)(?: |$)"
 )

@@ -385,7 +385,7 @@ class Shapes(Reading):
         if not scan.takes(_CARRY):
             return None
         at, options = self._shape("team")
-        if at < 0 or not (they or {*who} == {*_names(options, "workers")}):
+        if at < 0 or not (they or {*who} == {*names_of(options, "workers")}):
             return None
         scan.over({","})
         scan.takes(_AT_MOST)
@@ -416,7 +416,7 @@ class Shapes(Reading):
             if most is None or not self.over():
                 return None
             options["rounds"] = most
-        if who[0] in (*_names(options, "workers"), options["planner"]):
+        if who[0] in (*names_of(options, "workers"), options["planner"]):
             return None
         options["reviewer"] = who[0]
         return self._put(at, options, first=who[0])
@@ -496,7 +496,7 @@ class Shapes(Reading):
     def _artifact(self) -> Found:
         """`The builder and the configurator change the artifact workflow`."""
         scan, agents = self.scan, self.agents()
-        scan.takes(ways("may|can|together|alone"))
+        scan.takes(ways("may both|may|can both|can|together|alone|both|jointly"))
         if not agents or scan.word not in _CHANGES:
             return None
         scan.at += 1
@@ -534,7 +534,8 @@ class Shapes(Reading):
         return []
 
 
-def _names(options: dict[str, Json], key: str) -> tuple[str, ...]:
+def names_of(options: dict[str, Json], key: str) -> tuple[str, ...]:
+    """The agents that an option lists."""
     found: Any = options.get(key)
     return tuple(str(name) for name in found) if isinstance(found, list) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from crewlog.prompt.ast import Allow, Cast, Deny, Step, Trait, Words
+from crewlog.prompt.ast import Allow, Cast, Deny, Does, Step, Trait, Words
 from crewlog.prompt.grammar.lexicon import FUNCTION, known_verb, word_set
 from crewlog.prompt.grammar.phrase import Unit
 from crewlog.prompt.grammar.remedies import bounded
@@ -141,7 +141,7 @@ def _has(state: State, agent: str, tool: str) -> bool:
     if offered is not None and tool in (offered.tools or ()):
         return True
     return any(
-        isinstance(said, Allow) and tool in said.tools and agent in (said.agents or (agent,))
+        isinstance(said, Allow | Does) and tool in said.tools and agent in (said.agents or (agent,))
         for said in state.statements
     )
 
@@ -152,7 +152,9 @@ def _settled(state: State, agent: str, tool: str) -> bool:
     if offered is not None:
         return True  # it has what the registry gives it, and no more
     return any(
-        isinstance(said, Allow | Deny) and tool in said.tools and agent in (said.agents or (agent,))
+        isinstance(said, Allow | Deny | Does)
+        and tool in said.tools
+        and agent in (said.agents or (agent,))
         for said in state.statements
     )
 

@@ -18,7 +18,7 @@ _CONTROL = re.compile(
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(
-    r"\b(?:at once|once more|once again|once a [a-z]+|not only|if (?:needed|necessary|possible|any|there (?:is|are) any)|when (?:needed|necessary|possible)|before and after|if at all|look after|looks after)\b",
+    r"\b(?:at once|once more|once again|once a [a-z]+|not only|if (?:needed|necessary|possible|any|there (?:is|are) any)|when (?:needed|necessary|possible)|before and after|if at all|(?:checks?|says?|sees|decides?|tells?|judges?|determines?|looks) if|look after|looks after)\b",
     re.IGNORECASE,
 )
 
