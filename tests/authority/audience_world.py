@@ -145,7 +145,7 @@ def random_crew(
 ) -> tuple[Layout, CrewDefinition]:
     """A crew with random audiences, of a given flow or a random one."""
     while True:
-        names = NAMES if flow is None else tuple(dict.fromkeys(_agents(flow)))
+        names = NAMES if flow is None else tuple(dict.fromkeys(agents_in(flow)))
         layout = random_layout(rng, names)
         data = copy.deepcopy(layout)
         for name in names:
@@ -195,10 +195,10 @@ def random_flow(rng: random.Random) -> list[Any]:
     return flow
 
 
-def _agents(flow: Sequence[Any]) -> Iterator[str]:
+def agents_in(flow: Sequence[Any]) -> Iterator[str]:
     for item in flow:
         if isinstance(item, list):
-            yield from _agents(item)
+            yield from agents_in(item)
         else:
             yield item if isinstance(item, str) else item["agent"]
 
@@ -573,8 +573,7 @@ class World:
 
     async def _edit(self) -> None:
         agent = self.rng.choice([*self.layout["agents"]])
-        writes = tuple(self.layout["agents"][agent]["writes"])
-        items = [self.mark(writes, agent, "edited") for _ in range(2)]
+        items = [self.mark(self.shares(agent), agent, "edited") for _ in range(2)]
         values = {f"outputs.{agent}.list": items, "shared.tone": self.mark(kind="shared")}
         values[f"private.agent:{agent}.hint"] = self.mark(kind="hint")
         await self.command("edit_state", set=values, reason=self.mark(kind="reason"))
@@ -615,7 +614,7 @@ class World:
             for item in flow
             if isinstance(item, dict) and "for_each" in item
         }
-        if not makers <= {*_agents(flow)}:
+        if not makers <= {*agents_in(flow)}:
             return None
         for _ in range(10):
             try:

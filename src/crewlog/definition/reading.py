@@ -25,7 +25,7 @@ from crewlog.definition.decisions import AMONG, DecisionKind, find_decision, rep
 from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.lenient import ALSO, REASONS, mended
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.named import FINALLY, answer_of, taken_back
+from crewlog.definition.named import FINALLY, YES, answer_of, taken_back
 from crewlog.definition.replies import VALUE, Reply
 from crewlog.faults import fault_of
 from crewlog.model import Json
@@ -186,9 +186,8 @@ class Form:
         enum: Any = form.get("enum") if isinstance(form, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         names = [str(each) for each in enum] if isinstance(enum, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         choice = bool(names) or isinstance(said, bool)
-        return taken_back(
-            before, after, names, said if isinstance(said, str) else "", choice=choice
-        )
+        name = said if isinstance(said, str) else YES if said is True else ""
+        return taken_back(before, after, names, name, choice=choice)
 
     def check(self, value: Json) -> Read:
         """A value, held against the form and filled in."""

@@ -73,7 +73,7 @@ async def dataset(client: Client, run: str, stages: Sequence[str] = ()) -> list[
     wanted = [
         (step, AgentName(str(step.agent)))
         for step in turns
-        if step.fate == "completed" and step.calls and (not stages or step.agent in stages)
+        if step.fate == "completed" and _replied(step) and (not stages or step.agent in stages)
     ]
     places = {at for step, _ in wanted for at in (step.began, step.checkpoint)}
     states = _states(RunId(run), entries, places)
@@ -85,6 +85,11 @@ async def dataset(client: Client, run: str, stages: Sequence[str] = ()) -> list[
 
 
 Entries = Sequence[tuple[int, JournalEntry]]
+
+
+def _replied(step: StepTrace) -> bool:
+    """Whether its model was ever shown anything: a step may be gone on without before that."""
+    return any(call.tool is None and call.body is not None for call in step.calls)
 
 
 def _states(run: RunId, entries: Entries, places: Collection[int | None]) -> dict[int, CrewState]:

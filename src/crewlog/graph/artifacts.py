@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from crewlog.authority.artifacts import check_artifact
 from crewlog.authority.permissions import Decision
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log
+from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log, visit_of
 from crewlog.state import journal as j
 from crewlog.state.calls import ToolResult
 from crewlog.state.hashing import log_root
@@ -21,14 +21,24 @@ from crewlog.state.model import CrewState
 
 
 def artifact_heads(
-    plan: GraphPlan, state: CrewState, agent: AgentName
+    plan: GraphPlan, state: CrewState, agent: AgentName, step: StepId | None = None
 ) -> dict[LogName, ContentHash]:
-    """The artifacts that an agent sees and that somebody has changed, each at its head."""
+    """The artifacts that an agent sees and that somebody has changed, each at its head.
+
+    In a step that ends though its node is gone, those that it saw then and sees still.
+    """
     found: dict[LogName, ContentHash] = {}
+    left = plan.left.get(visit_of(step)) if step is not None else None
+    then = left.artifacts if left is not None else None
     for name, rules in plan.artifacts.items():
         log = artifact_log(name)
         at = state.messages.get(log)
-        if at is not None and check_artifact("see", agent, name, rules.readers).allowed:
+        if at is None or not check_artifact("see", agent, name, rules.readers).allowed:
+            continue
+        was = None if then is None else then.get(name)
+        if then is None or (
+            was is not None and check_artifact("see", agent, name, was.readers).allowed
+        ):
             found[log] = at.head
     return found
 

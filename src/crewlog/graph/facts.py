@@ -61,6 +61,8 @@ from crewlog.state.shapes import (
 
 BOUNDS_SHAPES = "bounds-what-lists-say-of-their-items"
 """The patch of executions that work on no list which says more of that than is kept."""
+SHAPES_APART = "keeps-what-items-that-are-handed-on-say"
+"""The patch of executions that know which agents large items name that no `set_output` set."""
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 
 
@@ -236,6 +238,11 @@ class RunFacts:
         shapes = tuple(self._short(shape_of(value, keys)) for value in values) if nodes else ()
         return {"shapes": shapes} if any(shape != Shape() for shape in shapes) else {}
 
+    def shaped_apart(self, name: str, values: Sequence[Json]) -> dict[str, Any]:
+        """The same of items that are handed on, or that people put in."""
+        shapes = self.shaped(name, values)
+        return shapes if shapes and self.patched(SHAPES_APART) else {}
+
     def _short(self, shape: Shape) -> Shape:
         """What an item says that is added to a list by itself, where that is short enough."""
         waits = len(shape.after)
@@ -296,7 +303,7 @@ class RunFacts:
             for log in readable
             if log in logs and may_read(agent, log, reads=reads, step=step).allowed
         }
-        heads |= artifact_heads(self.plan, self.state, agent)
+        heads |= artifact_heads(self.plan, self.state, agent, step)
         return View(heads=heads, was=was, after=after)
 
     def reads_of(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:

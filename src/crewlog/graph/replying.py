@@ -46,6 +46,16 @@ class Replies:
             return ()
         return () if result.reply is not None else result.faults or _UNREAD
 
+    def hands_on(self, agent: AgentName, step: StepId, result: ModelResult) -> bool:
+        """Whether a reply has items for some readers that nobody is to be handed any more.
+
+        Its model was asked for them by the crew of then, in which the text went to nobody.
+        """
+        rules = self._run.rules_of(agent, step).reply
+        tagged = rules.tagged if rules is not None else {}
+        outputs = result.reply.outputs if result.reply is not None else ()
+        return any(each.whom is not None and each.key not in tagged for each in outputs)
+
     def drafts(self, agent: AgentName, step: StepId, result: ModelResult) -> bool:
         """Whether a message that is not final has the text that a capped turn would end with."""
         return self._run.rules_of(agent, step).on_cap == "end" and bool(brief_of(result.body))

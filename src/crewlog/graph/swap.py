@@ -152,7 +152,14 @@ def left_step(plan: GraphPlan, name: NodeName) -> LeftStep | None:
     among = {agent: plan.agents[agent] for agent in node.among}
     offered = [*rules.tools, *(tool for each in among.values() for tool in each.tools)]
     tools = {tool: plan.tools[tool] for tool in offered if tool in plan.tools}
-    return LeftStep(node=node, rules=rules, among=among, tools=tools, definition=plan.definition)
+    return LeftStep(
+        node=node,
+        rules=rules,
+        among=among,
+        tools=tools,
+        artifacts=plan.artifacts or None,
+        definition=plan.definition,
+    )
 
 
 def permissions_after(

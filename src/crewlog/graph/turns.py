@@ -83,6 +83,8 @@ class Turns:
         faults = () if calls else self._replies.faults(agent, step, result)
         final = not calls and not faults
         logs = self._final_logs(agent, step) if final else (working_log(step, agent),)
+        if final and self._replies.hands_on(agent, step, result):
+            logs = (private_log(agent),)
         self._run.record(
             j.ModelReplied,
             step=step,

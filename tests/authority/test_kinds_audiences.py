@@ -1,0 +1,111 @@
+"""Hand-offs, pools, calls without models, artifacts, notes and conversations tell nobody more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authority.audience_world import World
+from authority.kinds_world import Worker, hunt
+from crewlog.activities import artifacts as folding
+from crewlog.authority.permissions import Decision
+from crewlog.definition.audiences import Audiences
+from crewlog.graph import artifacts, doing, handoffs, replying, swap
+from crewlog.graph.replying import Replies
+from crewlog.ids import PUBLIC
+
+HUNTS = int(os.environ.get("CREWLOG_KINDS_HUNTS", "24"))
+"""Random crews that run; 1,000 take three minutes."""
+RUNS_OF_A_STORE = 100
+
+
+def wrong(world: World) -> list[Any]:
+    return [*world.leaks, *(each for each in world.refusals if "view" in each)]
+
+
+async def test_random_crews_of_all_kinds_tell_nobody_what_is_for_others(tmp_path: Path) -> None:
+    counts: dict[str, int] = {}
+    worker = Worker(tmp_path)
+    for seed in range(HUNTS):
+        if seed % RUNS_OF_A_STORE == 0:
+            worker = Worker(tmp_path)
+        world = await hunt(seed, worker, changes=bool(seed % 3))
+        assert not wrong(world), (seed, wrong(world)[:3])
+        for what, count in world.counts.items():
+            counts[what] = counts.get(what, 0) + count
+    assert counts["looks"] > 8 * HUNTS
+    kinds = ("items", "notes handed on", "passed on", "scribble", "note", "notes", "peek", "turns")
+    assert all(counts.get(each) for each in (*kinds, "cases", "swaps", "rollback")), counts
+
+
+async def test_a_step_that_was_shown_nothing_is_no_case_of_a_data_set(tmp_path: Path) -> None:
+    """Its item is for others, and the run went on without it: the other steps are cases."""
+    world = await hunt(273, Worker(tmp_path), changes=False)
+    assert world.counts["LogRefused"]
+    assert world.counts["cases"]
+
+
+def _yes(*_: Any, **__: Any) -> Decision:
+    return Decision(allowed=True, reason="")
+
+
+def _passes_on_what_it_may_not_see(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(doing, "may_see", _yes)
+
+
+def _hands_on_to_all(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(handoffs, "_logs", lambda run, step, agent, item: run.shares_of(agent, step))
+
+
+def _response_has_all_items(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(replying, "private_log", lambda _: PUBLIC)
+
+
+def _old_replies_are_said(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Replies, "hands_on", lambda *_: False)
+
+
+def _artifacts_for_all(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(artifacts, "check_artifact", _yes)
+    patch.setattr(folding, "check_artifact", _yes)
+    patch.setattr(Audiences, "artifact_readers", lambda self, _: tuple(self._crew.agents))
+
+
+def _left_steps_see_new_artifacts(patch: pytest.MonkeyPatch) -> None:
+    make = swap.left_step
+
+    def older(*args: Any) -> Any:
+        found = make(*args)
+        return found and found.model_copy(update={"artifacts": None})
+
+    patch.setattr(swap, "left_step", older)
+
+
+@pytest.mark.parametrize(
+    ("mutate", "seed"),
+    [
+        (_passes_on_what_it_may_not_see, 10),
+        (_hands_on_to_all, 15),
+        (_response_has_all_items, 3),
+        (_old_replies_are_said, 68),
+        (_artifacts_for_all, 3),
+        (_left_steps_see_new_artifacts, 218),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+async def test_the_hunt_sees_a_check_that_is_missing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mutate: Callable[[pytest.MonkeyPatch], None],
+    seed: int,
+) -> None:
+    assert not wrong(await hunt(seed, Worker(tmp_path), changes=bool(seed % 3)))
+    mutate(monkeypatch)
+    for other in range(seed, seed + 60):
+        if wrong(await hunt(other, Worker(tmp_path), changes=bool(other % 3))):
+            return
+    pytest.fail("nothing was seen")
