@@ -65,16 +65,16 @@ def lanes(name: str, naps: Sequence[Sequence[float]]) -> Crew:
     return {"crew": name, "agents": agents, "flow": flow, "tools": tools}
 
 
-def pool(naps: Sequence[float], at_once: int) -> Crew:
+def pool(naps: Sequence[float], at_once: int, name: str = "pool") -> Crew:
     """An agent that makes a list, and for each of its items one that calls a tool that sleeps."""
     names = [f"worker{number}" for number in range(len(naps))]
     work = {"phase": "work", "for_each": "maker.items", "by": "agent", "among": names}
     agents: Crew = {"maker": agent(f"bench:plan-{len(naps)}", outputs=["items"])}
-    for name, seconds in zip(names, naps, strict=True):
-        agents[name] = agent(f"bench:nap-{seconds}", tools=["nap"], reads=[])
+    for worker, seconds in zip(names, naps, strict=True):
+        agents[worker] = agent(f"bench:nap-{seconds}", tools=["nap"], reads=[])
     tools = {"nap": {"run": "bench.peers.tools:nap", "effects": "read"}}
     flow = ["maker", {**work, "at_once": at_once}]
-    return {"crew": "pool", "agents": agents, "flow": flow, "tools": tools}
+    return {"crew": name, "agents": agents, "flow": flow, "tools": tools}
 
 
 def together(naps: Sequence[float]) -> Crew:

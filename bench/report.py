@@ -124,6 +124,8 @@ SPECS: tuple[Spec, ...] = (
         "five steps of a pool of two by what they sleep where none waits without need",
         at_most("pool_vs_optimum", 1.05),
     ),
+    Spec("pool_overhead_ms", "what the engine takes of each of these steps, ms"),
+    Spec("pool_short_vs_optimum", "the same pool with naps of 0.5 to 1 s by their optimum"),
     Spec(
         "turn_tools_vs_longest",
         "a turn that calls four tools at once by what the longest one sleeps",

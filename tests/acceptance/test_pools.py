@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from covers import covers
 from crewlog.client import Run
+from crewlog.definition.operations import AddAgent
+from crewlog.errors import ServiceError
+from crewlog.ids import RunId, item_of
+from crewlog.state.journal import RolledBack, StepCompleted
+from crewlog.state.model import CrewState
+from crewlog.state.reduce import reduce
 
 from .harness import LIMIT, Site, calls, tool, until
 
@@ -88,6 +96,78 @@ async def test_a_plan_goes_on_in_its_order_when_the_worker_is_killed(site: Site)
     (shown,) = [p for p in site.prompted(run) if (p["step"], p["call"]) == ("work#1.2", 1)]
     texts = [m["content"] for m in shown["messages"]]
     assert texts.count("[back] built") == 1
+
+
+@covers("C48", "C49")
+@pytest.mark.timeout(300)
+async def test_no_item_is_lost_or_done_twice_through_a_change_a_rollback_and_a_kill(
+    site: Site,
+) -> None:
+    """Five items, two at a time; whatever happens, it happens while some of them are at work."""
+    names = [f"w{n}" for n in range(1, 6)]
+    said = {name: [calls(("gate", {"name": name})), {"text": name}] for name in names}
+    retry = {name: {"retry": {"first": 0.05, "attempts": 50}} for name in names}
+    crew = planned(
+        site,
+        [{"agent": name} for name in names],
+        {"at_once": 2},
+        said,
+        tools={"gate": tool("gate")},
+        rules=retry,
+        merge={f"{name}.text": "last" for name in names},
+    )
+
+    def at_gates() -> set[str]:
+        return {each["gate"] for each in site.ledger(run, "start")}
+
+    async def kill_and_start() -> None:
+        for dead in site.workers[QUEUE]:
+            dead.kill()
+        await site.start_worker(QUEUE)
+
+    site.end_workers(QUEUE)
+    await site.start_worker(QUEUE)
+    run = await site.start(crew, queue=QUEUE)
+    await until(lambda: at_gates() == {"w1", "w2"}, "two at work")
+    site.open_gate(run, "w1")
+    await kill_and_start()
+    await until(lambda: at_gates() == {"w1", "w2", "w3"}, "the next one")
+    more = AddAgent(name="x", agent={"prompt": "You are x."}, phase={"after": ["lead"]})
+    changed = await run.change(operations=[more], wait=False)
+    assert changed.swap
+    site.open_gate(run, "w2")
+    site.open_gate(run, "w3")
+    await until(lambda: at_gates() == {*names}, "all that is left, in the other graph")
+    journal = dict(await site.journal(run))
+    swapped = max(at for at, e in journal.items() if e.kind == "GraphSwapped")
+    shown = await run.checkpoints(0, 1000)
+    found = [each.position for each in shown.checkpoints if each.position < swapped]
+    going = asyncio.create_task(run.rollback(found[-1], id="back"))
+    await asyncio.sleep(0)
+    await kill_and_start()
+    with suppress(ServiceError):
+        await going
+    await run.rollback(found[-1], id="back")  # the same command: it is done once
+    site.open_gate(run, "w4")
+    site.open_gate(run, "w5")
+    result = await run.result(LIMIT)
+    assert result.status == "completed"
+    assert [result.outputs[name]["text"] for name in names] == names
+    entries = await site.journal(run)
+    (back,) = [at for at, e in entries if isinstance(e, RolledBack)]
+    ends = [
+        e.step
+        for at, e in entries
+        if isinstance(e, StepCompleted) and at not in range(found[-1] + 1, back)
+    ]
+    items = [item_of(step) for step in ends if item_of(step)]
+    assert sorted(items) == [1, 2, 3, 4, 5]
+    state, peak = CrewState(run=RunId(run.id)), 0
+    for _, entry in entries:
+        state = reduce(state, entry)
+        peak = max(peak, len([step for step in state.frontier if item_of(step)]))
+    assert peak == 2
+    site.end_workers(QUEUE)
 
 
 @covers("C49")

@@ -149,3 +149,30 @@ async def test_a_capped_turn_ends_with_what_is_there(crews: Site) -> None:
     assert capped.calls == 2
     last = crews.prompted(run)[-1]["messages"]
     assert [m["content"] for m in last if "Half" in m["content"]] == ["[finder] Half of it."]
+
+
+async def test_thousands_of_small_values_do_not_hold_up_a_run(crews: Site) -> None:
+    """A workflow task that takes two seconds is tried again for ever, and the run is dead."""
+    many = [{"n": n, "for": "b"} for n in range(8_000)]
+    schema = {"type": "object", "properties": {"seen": {}, "context": {"type": "array"}}}
+    crew = crews.crew(
+        {
+            "a": [
+                {"text": json.dumps({"seen": [0] * 8_000, "context": many})},
+                {"text": json.dumps({"seen": [0] * 8_000, "context": many[:200]})},
+            ],
+            "b": [{"text": "Done."}],
+        },
+        rules={
+            "a": {"reply": {"schema": schema, "tagged": {"context": "for"}}, "writes": []},
+            "b": {"inputs": ["a.context"]},
+        },
+        flow=["a", "b"],
+        merge={"a.seen": "union"},
+    )
+    run, result = await crews.finish(crew)
+    assert (result.status, result.outputs["a"]["seen"]) == ("completed", [0])
+    (refused,) = await crews.entries(run, "ReplyRefused")
+    assert refused.faults == (
+        "'context' has 8,000 items, and at most 200 can be handed on at once",
+    )

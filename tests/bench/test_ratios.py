@@ -75,8 +75,16 @@ async def test_lanes_are_all_of_them_by_the_longest(
 async def test_a_pool_is_by_half_of_what_its_steps_sleep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = await figures(pool, {"pool": 7875, "turn": 3750}, tmp_path, monkeypatch)
-    assert found == pytest.approx({"pool_vs_optimum": 1.25, "turn_tools_vs_longest": 1.25})
+    measured = {"pool": 7875, "short": 2625, "turn": 3750}
+    found = await figures(pool, measured, tmp_path, monkeypatch)
+    assert found == pytest.approx(
+        {
+            "pool_vs_optimum": 1.25,
+            "pool_overhead_ms": 525,
+            "pool_short_vs_optimum": 1.5,
+            "turn_tools_vs_longest": 1.25,
+        }
+    )
 
 
 async def test_replay_is_the_engines_by_the_floors(

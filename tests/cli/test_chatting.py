@@ -73,11 +73,39 @@ def test_a_session_message_by_message(crewlog: Cli, desk: Path) -> None:
     assert crewlog("stop", run).code == 0
 
 
+def test_several_lines_are_one_message_at_a_terminal(crewlog: Cli, desk: Path) -> None:
+    run = fresh()
+    terminal = Terminal("chat", str(desk), "--id", run, cwd=crewlog.cwd, env=crewlog.env)
+    terminal.expect(f"session {run}")
+    terminal.expect("›")  # noqa: RUF001
+    terminal.type("\x1b[200~crew: a\nflow: [my bill]\n\x1b[201~and\\")
+    terminal.type("no more")
+    terminal.expect("It is paid.")
+    terminal.type("again, my bill")
+    terminal.expect("It is paid.")
+    terminal.hang_up()
+    assert terminal.end() == 0
+    said = [each for each in crewlog("log", run, "--json").records
+            if each["entry"]["kind"] == "MessageAdded"]  # fmt: skip
+    texts = [each["entry"]["ref"]["inline"]["content"] for each in said]
+    assert texts == ["crew: a\nflow: [my bill]\nand\nno more", "again, my bill"]
+
+
+def test_another_model_for_a_session(crewlog: Cli, desk: Path) -> None:
+    other = {"agents": {"router": [{"when": ".", "text": '{"next": "billing"}'}],
+                        "billing": [{"when": ".", "text": "By another."}]}}  # fmt: skip
+    (desk.parent / "other.script.yaml").write_text(json.dumps(other))
+    model = ("--model", f"scripted:{desk.parent / 'other.script.yaml'}")
+    done = crewlog("chat", str(desk), "my bill", *model)
+    assert done.out.strip() == "By another.", done.err
+    assert "--model needs the crew's file" in crewlog("chat", "desk-none", *model).err
+
+
 def test_lines_from_a_pipe_are_messages(crewlog: Cli, desk: Path) -> None:
     run = fresh()
     done = subprocess.run(
         [sys.executable, "-m", "crewlog.cli.main", "chat", str(desk), "--id", run],
-        input="my bill\n\nthe bill again\n",
+        input="my bill\n\nthe bill \\\nagain\n",
         capture_output=True,
         text=True,
         cwd=crewlog.cwd,
@@ -96,8 +124,9 @@ def test_at_a_terminal(crewlog: Cli, desk: Path) -> None:
     terminal.expect("It is paid.")
     terminal.type("what else")
     terminal.expect("May clerk#1 call look with x?")
-    terminal.expect("or words")
+    terminal.expect("or a sentence")
     terminal.type("1")
+    assert "answered by" not in terminal.expect("✓ approved")
     terminal.expect("I looked.")
     terminal.expect("›")  # noqa: RUF001
     terminal.hang_up()

@@ -148,10 +148,15 @@ agents:
 @pytest.mark.server
 @pytest.mark.timeout(400)
 def test_what_cannot_be_tried_is_told(crewlog: Cli, built: Path) -> None:
-    mute = crewlog(
-        "eval", "builders.yaml", "-d", "all.jsonl", "finder", "-m", "scripted:mute.script.yaml"
-    )
+    name = f"eval-{uuid4().hex[:6]}"
+    asked = ("eval", "builders.yaml", "-d", "all.jsonl", "finder", "--id", name)
+    mute = crewlog(*asked, "-m", "scripted:mute.script.yaml")
     assert mute.code == 1
+    script = (built / "mute.script.yaml").read_text()
+    (built / "mute.script.yaml").write_text((built / "good.script.yaml").read_text())
+    mended = crewlog(*asked, "-m", "scripted:mute.script.yaml")
+    assert (mended.code, "all 2 cases passed" in mended.out) == (0, True), mended.out + mended.err
+    (built / "mute.script.yaml").write_text(script)
     assert "2 cases could not be tried" in mute.out
     assert "finder  2 of 2 cases could not be tried" in mute.out
     told = " ".join(mute.out.split())

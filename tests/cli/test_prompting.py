@@ -69,6 +69,18 @@ def test_keys_that_edit_a_line() -> None:
     assert (typed.text, typed.ended) == ("", True)
 
 
+@pytest.mark.parametrize("chunk", [1, 3, 7, 1000])
+def test_a_text_of_several_lines_is_one_where_that_is_wanted(chunk: int) -> None:
+    keys = b"Register:\\\nx \x1b[200~crew: a\r\n\x1b[Aflow: [b\x1b[201~]\x7f] c\x17ok\n\x1b[Dnext\n"
+    typed, lines = Typed(several=True), list[str]()
+    for at in range(0, len(keys), chunk):
+        lines += typed.feed(keys[at : at + chunk])
+    assert lines == ["Register:\nx crew: a\nflow: [b] ok", "next"]
+    early = Typed(several=True)  # Ctrl-D, while nobody read the keys
+    assert (early.feed(b"\0"), early.ended) == ([], True)
+    assert Typed().feed(b"a\\\n\x1b[200~b\nc\x1b[201~\n") == ["a\\", "b", "c"]
+
+
 class Place:
     """A terminal that this process itself is at."""
 

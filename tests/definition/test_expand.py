@@ -171,7 +171,10 @@ async def test_plan_execute_asks_for_the_plan_and_has_a_step_for_each() -> None:
     plan = lower(crew([part, "z"], {"p": {}, "e": {}}))
     assert plan.nodes["e"].for_each == "p.steps"  # type: ignore[index]
     sim = await run(plan)
-    assert sim.ran() == ["plan_execute#1", "plan_execute.approve#1"]
+    assert sim.ran() == ["p#1", "plan_execute.approve#1"]
+    await sim.respond("fewer steps, please")
+    await sim.run()
+    assert sim.ran()[2:] == ["p#2", "plan_execute.approve#2"]
     await sim.respond("approve")
     assert "e#1" in (await sim.run()).ran() or "e" in str(sim.ran())
 

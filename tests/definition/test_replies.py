@@ -20,7 +20,7 @@ from crewlog.definition.expand import expand
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.named import named_in
 from crewlog.definition.operations import RemoveAgent, apply_operations
-from crewlog.definition.reading import Form
+from crewlog.definition.reading import MOST_HANDED, Form
 from crewlog.definition.validate import all_findings
 from crewlog.errors import InvalidDefinition, UsageError
 from crewlog.model import Json
@@ -460,3 +460,14 @@ def test_many_words_are_read_in_time() -> None:
     ):
         named_in(words * 5000, NAMES)
     assert time.process_time() - began < 3
+
+
+def test_no_more_is_handed_on_than_a_run_can_carry() -> None:
+    schema = {"type": "object", "properties": {"context": {"type": "array"}}}
+    tagged = form({"schema": schema, "tagged": {"context": "for"}})
+    items = [{"n": n, "for": "billing"} for n in range(MOST_HANDED + 1)]
+    assert not tagged.read(json.dumps({"context": items[1:]})).faults
+    assert tagged.read(json.dumps({"context": items})).faults == (
+        "'context' has 201 items, and at most 200 can be handed on at once",
+    )
+    assert not form({"schema": schema}).read(json.dumps({"context": items})).faults

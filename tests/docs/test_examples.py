@@ -34,7 +34,14 @@ from crewlog.testing.script_file import read_script
 from crewlog.tool_call import ToolCall, calling, current_call
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").glob("*/README.md"),
+    ]
+)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PHASES = (
     AgentPhase,
@@ -127,6 +134,21 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in {_anchor(head) for head in heads}, f"{page.name} links to {target}"
 
 
+def test_the_index_leads_to_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    linked = {target.partition("#")[0] for target in LINK.findall(index)}
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    decisions = {page for page in pages if page.startswith("decisions/")}
+    assert pages - decisions - {"README.md"} <= linked
+
+
+def test_files_that_an_example_lists_are_there() -> None:
+    for page in (ROOT / "examples").glob("*/README.md"):
+        for row in re.findall(r"^\| (`[^|]+`) \|", page.read_text(), re.MULTILINE):
+            for name in re.findall(r"`([\w.-]+\.\w+|[\w.-]+/)`", row):
+                assert (page.parent / name).exists(), f"{page} lists {name}"
+
+
 def _anchor(head: str) -> str:
     return re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-")
 
@@ -144,7 +166,7 @@ def test_commands_that_are_shown_exist(capsys: pytest.CaptureFixture[str]) -> No
         text = page.read_text()
         shown = set(re.findall(r"`crewlog ([a-z][a-z-]*)[^`]*`", text))
         for match in FENCE.finditer(text):
-            shown |= set(re.findall(r"^crewlog ([a-z][a-z-]*)", match[2], re.MULTILINE))
+            shown |= set(re.findall(r"(?:^|  )crewlog ([a-z][a-z-]*)", match[2], re.MULTILINE))
         assert shown <= known, f"{page.name} shows {shown - known}"
 
 

@@ -12,6 +12,7 @@ from crewlog.state.combining import (
     CONFLICTING,
     LISTS,
     MOST,
+    MOST_VALUES,
     added,
     combined,
     conflict,
@@ -20,6 +21,7 @@ from crewlog.state.combining import (
 )
 from crewlog.state.hashing import canonical
 from crewlog.state.model import Output, Part
+from pace import assert_within
 
 HUGE = 10**4999
 """More digits than Python writes."""
@@ -133,3 +135,27 @@ def test_the_items_of_a_list_are_put_together_in_their_order(values: list[Any], 
         assert canonical([o and o.to_json() for o in found[:1]]) == canonical(
             [o and o.to_json() for o in found[1:]]
         )
+
+
+def test_a_union_has_a_bound_of_values_however_small_they_are() -> None:
+    many: Any = [*range(MOST_VALUES)]
+    assert not conflict("union", many, [0, 1]), "they are there"
+    assert conflict("union", many, [MOST_VALUES]) == (
+        "together they are 1,001 values, and at most 1,000 are kept"
+    )
+
+
+@pytest.mark.parametrize("values", [[0] * 8_000, [*range(MOST_VALUES)]], ids=["same", "others"])
+def test_what_fits_is_put_together_in_no_time(values: Any) -> None:
+    """A workflow task that takes two seconds is tried again for ever."""
+
+    def put_together() -> None:
+        assert not conflict("union", None, values)
+        output = with_parts("union", None, Part(value=values, place=(7, 0)), 7)
+        output = with_parts("union", output, Part(value=values, place=(9, 0)), 9)
+        flag, places = added("union", None, (), values, (7, 0))
+        flag, places = added("union", flag, places, values, (9, 0))
+        assert output.value == flag == [*dict.fromkeys(values)]
+        assert len(output.parts) == len(places) == len(flag)
+
+    assert_within(0.5, put_together)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crewlog.cli.reported import in_markdown
+from crewlog.cli.screen import counted
 from crewlog.ids import AgentName, ContentHash, CrewName, FlagName, RunId
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -86,6 +87,8 @@ async def test_of_any_run_it_is_made_and_is_what_the_state_says() -> None:
         found = report_on(sim)
         assert Report.model_validate_json(found.model_dump_json()) == found
         assert (found.status, found.position) == (sim.state.status, sim.state.position)
+        assert found.taken == sim.state.steps
+        assert f" · {counted(sim.state.steps, 'step')} · " in "\n".join(in_markdown(found))
         assert {step.step for step in found.steps} >= set(sim.state.frontier) - {
             item.step for step in found.steps for item in step.items
         }

@@ -41,6 +41,15 @@ def chat(
         ),
     ] = None,
     id: Id = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="NAME",
+            help="Use this model for every agent of a new session: openai:NAME or scripted:FILE.",
+            show_default=False,
+        ),
+    ] = None,
     steps: Annotated[
         bool, typer.Option("--steps", help="Show what the crew does meanwhile, as watch does.")
     ] = False,
@@ -52,13 +61,15 @@ def chat(
     """Talk to a crew with `conversation:`: each line is a message, and each gets an answer.
 
     The session is a run. Ctrl-D and Ctrl-C leave it: it waits, and `crewlog chat RUN` goes on with
-    it, from any machine. One that had ended is taken up again. From a pipe each line is a message,
-    and the answers alone are printed.
+    it, from any machine. One that had ended is taken up again. A text of several lines that is
+    pasted is one message, and a line that ends with a backslash goes on with the next one. From a
+    pipe each line is a message, and the answers alone are printed.
     """
     from crewlog.cli.screen import Screen  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
-    return go(_chat(screen, target, text, id, by, task_queue, steps=steps), debug=debug)
+    said = _chat(screen, target, text, id, by, task_queue, model=model, steps=steps)
+    return go(said, debug=debug)
 
 
 async def _chat(
@@ -69,19 +80,28 @@ async def _chat(
     by: str | None,
     queue: str | None,
     *,
+    model: str | None,
     steps: bool,
 ) -> int:
-    from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
+    from crewlog.cli.files import is_file  # noqa: PLC0415
     from crewlog.cli.following import Start, assign_for, definition_of_start, ready  # noqa: PLC0415
     from crewlog.cli.hands import hand  # noqa: PLC0415
+    from crewlog.cli.run import loaded  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
-    crew, file = (load_crew(Path(target)), Path(target)) if is_file(target) else (target, None)
+    crew, file = (loaded(target, model), Path(target)) if is_file(target) else (target, None)
+    if model and file is None:
+        raise UsageError(
+            "--model needs the crew's file: a registered crew has its models, and so has a session",
+            remedy="Give the path of the file instead.",
+            place="crewlog chat",
+        )
     if isinstance(crew, str):
         async with connected(screen, both=True) as client:
             if id is None and await definition_of_start(client, crew) is None:
                 return await _with_run(screen, client, target, text, by, steps=steps)
-    start = Start(crew, _directory(file), id=id, by=by, queue=queue, file=file)
+    checked = None if model else file  # the faults of another model stand nowhere in it
+    start = Start(crew, _directory(file), id=id, by=by, queue=queue, file=checked)
     assignment = assign_for(start)
     async with ready(screen, assignment) as client, hand(assignment) as lent:
         definition = await definition_of_start(client, crew)
@@ -96,7 +116,7 @@ async def _chat(
             await _taken_up(client, run, by)
         else:
             run = await client.start(crew, "", id=id, by=by)
-        async with _talker(screen, client, run, assignment, lent, steps=steps) as talker:
+        async with _talker(screen, client, run, assignment, lent, by, steps=steps) as talker:
             return await _talk(screen, talker, run, text, by)
 
 
@@ -122,7 +142,7 @@ async def _with_run(
     run, assignment = client.run(target), assigned(description.task_queue)
     async with hand(assignment) as lent:
         await _taken_up(client, run, by)
-        async with _talker(screen, client, run, assignment, lent, steps=steps) as talker:
+        async with _talker(screen, client, run, assignment, lent, by, steps=steps) as talker:
             return await _talk(screen, talker, run, text, by)
 
 
@@ -151,6 +171,7 @@ async def _talker(
     run: Run,
     assignment: Assignment,
     lent: Hand | None,
+    by: str | None,
     *,
     steps: bool,
 ) -> AsyncGenerator[Talker]:
@@ -171,6 +192,7 @@ async def _talker(
         there=client.gateway.there,
         queue=assignment.queue,
         steps=steps,
+        by=client.user if by is None else by,
     )
     try:
         yield talker

@@ -186,7 +186,7 @@ def _tell(
             screen.line(("  Written  ", "dim"), str(out))
             if previous is not None:
                 document["replaced"] = _replaced(screen, previous, found.definition)
-            screen.line(("  Next     ", "dim"), f"crewlog run {out}")
+            screen.line(("  Next     ", "dim"), f"crewlog {_how(found.definition)} {out}")
     if screen.as_json:
         screen.document(document)
     if faults is not None:
@@ -194,6 +194,11 @@ def _tell(
             screen.line("")
         raise faults
     return exits.OK
+
+
+def _how(crew: CrewDefinition) -> str:
+    """The command that people use a crew by."""
+    return "run" if crew.conversation is None else "chat"
 
 
 def _replaced(screen: Screen, before: CrewDefinition, after: CrewDefinition) -> list[str]:

@@ -135,7 +135,7 @@ def brief_lines(text: str, most: int) -> str:
 
 def _head(found: Report) -> str:
     took = lasted(found.started, found.ended or None)
-    done = sum(step.started > 0 for step in found.steps)
+    done = found.taken  # as `run` and `ps` count them
     return " · ".join(filter(None, [found.status, took, counted(done, "step"), _used(found.usage)]))
 
 

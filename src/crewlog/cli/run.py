@@ -137,7 +137,7 @@ def run(
             return exits.STOPPED
         found, directory = approval
     elif is_file(crew):
-        found = _loaded(crew, model)
+        found = loaded(crew, model)
         file = None if model else Path(crew)
         directory = Path(crew).resolve().parent
     elif model:
@@ -298,7 +298,7 @@ def _from_prompt(
     return definition, code_directory(source, offer)
 
 
-def _loaded(file: str, model: str | None) -> CrewDefinition:
+def loaded(file: str, model: str | None) -> CrewDefinition:
     """The crew in a file, with another model if one is named."""
     from crewlog.cli.files import load_crew  # noqa: PLC0415
 
@@ -330,7 +330,7 @@ def demo(
         note = f"▸ model: {chosen} (OPENAI_API_KEY is set)"
     else:
         note = "▸ model: scripted (set OPENAI_API_KEY for a real one)"
-    definition = _loaded(str(file), chosen)
+    definition = loaded(str(file), chosen)
     suffix = "".join(secrets.choice(_LETTERS) for _ in range(4))
     code = _go(
         definition,

@@ -1,7 +1,9 @@
-"""A line that somebody types to a conversation: at a terminal, or from a pipe.
+"""What somebody says to a conversation: at a terminal, or from a pipe.
 
 At a terminal the keys are read one by one, so that Ctrl-C and Ctrl-D leave it as it was, whatever
-was typed. From a pipe each line is a message, and its end is the end.
+was typed. A text of several lines that is pasted is one message, once Enter is pressed. From a pipe
+each line is a message, and its end is the end. In both, a line that ends with a backslash goes on
+with the next one.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ import os
 import sys
 
 from crewlog.cli.screen import Screen
-from crewlog.cli.typed import Keys, Typed, columns, rows_of
+from crewlog.cli.typed import NO_PASTES, PASTES, Keys, Typed, columns, rows_of
 
 YOU = "  › "  # noqa: RUF001
 """What stands before what is typed."""
+_INDENT = " " * len(YOU)
 _LONGEST = 65_536
 
 
@@ -35,12 +38,11 @@ class Sayings:
 
     async def _line(self) -> str | None:
         if not self._screen.asks:
-            line = await asyncio.to_thread(sys.stdin.readline)
-            return line or None
+            return await asyncio.to_thread(_piped)
         return await self._typed()
 
     async def _typed(self) -> str | None:
-        terminal, typed = sys.stdin.fileno(), Typed()
+        terminal, typed = sys.stdin.fileno(), Typed(several=True)
         loop = asyncio.get_running_loop()
         done: asyncio.Future[str | None] = loop.create_future()
         keys = Keys(terminal)
@@ -62,19 +64,21 @@ class Sayings:
                 loop.remove_reader(terminal)
 
         self._screen.out.print(YOU, style="bold cyan", end="")
-        self._screen.out.file.flush()
+        self._write(PASTES)
         loop.add_reader(terminal, read)
         try:
             return await done
         finally:
             loop.remove_reader(terminal)
+            self._write(NO_PASTES)
             keys.give_back()
 
     def _echo(self, before: str, text: str) -> None:
+        before, text = (each.replace("\n", f"\n{_INDENT}") for each in (before, text))
         if text.startswith(before):
             self._write(text[len(before) :])
             return
-        above = rows_of(YOU + before, columns()) - 1
+        above = sum(rows_of(line, columns()) for line in (YOU + before).split("\n")) - 1
         self._write("\r" + (f"\x1b[{above}A" if above else "") + "\x1b[J")
         self._screen.out.print(YOU, style="bold cyan", end="")
         self._write(text)
@@ -82,3 +86,13 @@ class Sayings:
     def _write(self, text: str) -> None:
         self._screen.out.file.write(text)
         self._screen.out.file.flush()
+
+
+def _piped() -> str | None:
+    """The next line of standard input, with those that it goes on with; none at its end."""
+    said = ""
+    while line := sys.stdin.readline():
+        if not line.endswith("\\\n"):
+            return said + line
+        said += f"{line[:-2]}\n"
+    return said or None

@@ -24,10 +24,11 @@ from crewlog.wire import Reply
 if TYPE_CHECKING:
     from crewlog.cli.hands import Hand
 
+_DECIDED = {"approve": "approved", "reject": "rejected", "edit": "approved, as it was edited"}
 PATIENCE = 60.0
 """Seconds for a session to begin."""
-_WARNINGS = (j.StepFailed, j.RouteRefused, j.InterruptAnswered, j.CommandRejected)
-"""What is told of a turn besides its answer."""
+_WARNINGS = (j.RouteRefused, j.InterruptAnswered, j.CommandRejected)
+"""What is told of a turn besides its answer, which says itself why it is none."""
 
 
 class Talker(Follower):
@@ -44,6 +45,7 @@ class Talker(Follower):
         there: Look,
         queue: str,
         steps: bool,
+        by: str = "",
     ) -> None:
         super().__init__(
             screen,
@@ -56,6 +58,8 @@ class Talker(Follower):
             queue=queue,
         )
         self._steps = steps
+        self._by = by
+        """Who talks."""
         self._waits_for = ""
         """The command whose answer is waited for; empty: of the turn under way."""
         self._turn = 0
@@ -97,6 +101,7 @@ class Talker(Follower):
         if talk is not None and not talk.resting:
             # From its beginning: what was asked before somebody came is asked here, too.
             self.under_way, self.position, self._last_reply = True, talk.began, None
+            self._waits_for = talk.message  # where the turn is undone, it gets another one
 
     def greet(self) -> None:
         """Says which session it is, and what was answered last."""
@@ -106,9 +111,8 @@ class Talker(Follower):
         if not self.screen.tty:
             return
         self.screen.line("")
-        self.screen.line(
-            ("  session ", "dim"), (self.run.id, "bold"), ("   Ctrl-D leaves it; it waits.", "dim")
-        )
+        how = "   Ctrl-D leaves it; it waits. A line that ends with \\ goes on."
+        self.screen.line(("  session ", "dim"), (self.run.id, "bold"), (how, "dim"))
         if self._last_reply is not None and self._last_reply.text:
             self.screen.line("")
             self._tell_answer(self._last_reply, style="dim")
@@ -166,9 +170,21 @@ class Talker(Follower):
 
     @override
     def _show(self, rows: list[Row]) -> None:
-        told = isinstance(self._last, _WARNINGS)
-        if self._steps or (told and self.screen.tty):
+        if self._steps:
             super()._show(rows)
+        elif isinstance(self._last, _WARNINGS) and self.screen.tty and not self.screen.as_json:
+            for row in (each for each in rows if each.glyph != "●"):  # held back until now
+                self._still()
+                self.screen.line("  ", (f"{row.glyph} {self._in_words(row)}", row.style))
+
+    def _in_words(self, row: Row) -> str:
+        """A row of the timeline without times and numbers of questions: nobody counts here."""
+        entry = self._last
+        if not isinstance(entry, j.InterruptAnswered) or entry.decision == "withdrawn":
+            return f"{row.node}: {row.text}" if row.node else row.text
+        by = f" by {plain(entry.by)}" if entry.by and entry.by != self._by else ""
+        said = _DECIDED.get(entry.decision, f"answered: {plain(entry.decision)}")
+        return f"{said}{by}"
 
     @override
     async def _end(self) -> int:
@@ -196,5 +212,6 @@ class Talker(Follower):
             for line in plain_lines(reply.text).splitlines():
                 self.screen.paragraph(line, style=style)
             if reply.error:  # its agents are not told; the person at the terminal may be
-                self.screen.paragraph(plain(reply.error), style="dim")
+                for line in plain_lines(reply.error).splitlines():
+                    self.screen.paragraph(line, style="dim")
             self.screen.line("")

@@ -18,26 +18,79 @@ from rich.cells import cell_len
 
 from crewlog.cli.screen import plain
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?")
+_ESCAPES = re.compile(r"(\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?)")
 """Arrows and the like: a line is edited at its end only."""
+_CUT = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)?\Z")
+"""The beginning of one, whose rest comes with the next keys."""
+PASTES, NO_PASTES = "\x1b[?2004h", "\x1b[?2004l"
+"""Have a terminal say where a text that is pasted begins and ends, and no more."""
+_PASTE, _PASTED = "\x1b[200~", "\x1b[201~"
 _ENTER, _ERASE, _KILL, _WORD, _END = "\r\n", "\b\x7f", "\x15", "\x17", "\x04"
+_LATE_END = "\0"
+"""What a terminal makes of a Ctrl-D that was typed before its keys were read one by one."""
+
+
+_LAST_WORD = re.compile(r"\S+\s*\Z")
 
 
 class Typed:
-    """What was typed of a line."""
+    """What was typed of a line.
 
-    def __init__(self) -> None:
+    Args:
+        several: Whether it may have several lines: one that ends with a backslash goes on, and a
+            text that is pasted, as the terminal says, is not ended by its own.
+    """
+
+    def __init__(self, *, several: bool = False) -> None:
         self.text = ""
         """The line that is not ended yet."""
         self.ended = False
         """Whether nobody types any more: Ctrl-D at a line's begin."""
+        self._several = several
+        self._pasted = False
+        """Whether what comes was pasted, and the end of that did not come yet."""
+        self._returned = False
+        """Whether the last key of that was a carriage return."""
+        self._cut = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, data: bytes) -> list[str]:
         """Takes keys; the lines that they end."""
+        keys = self._decoder.decode(data)
+        if self._cut != "\x1b" or keys[:1] in "[O":  # else that was the key Escape alone
+            keys = self._cut + keys
+        cut = _CUT.search(keys)
+        at = cut.start() if cut else len(keys)
+        keys, self._cut = keys[:at], keys[at:]
         lines: list[str] = []
-        for key in _ESCAPES.sub("", self._decoder.decode(data)):
+        for number, part in enumerate(_ESCAPES.split(keys)):
+            if number % 2:
+                self._pasted = self._several and (
+                    part == _PASTE or (self._pasted and part != _PASTED)
+                )
+            elif self._pasted:
+                self._paste(part)
+            else:
+                self._type(part, lines)
+            if self.ended:
+                break
+        return lines
+
+    def _paste(self, text: str) -> None:
+        for key in text:
             if key in _ENTER:
+                self.text += "" if key == "\n" and self._returned else "\n"
+            elif key in " \t":
+                self.text += " "
+            elif plain(key):
+                self.text += key
+            self._returned = key == "\r"
+
+    def _type(self, keys: str, lines: list[str]) -> None:
+        for key in keys:
+            if key in _ENTER and self._several and self.text.endswith("\\"):
+                self.text = f"{self.text[:-1]}\n"
+            elif key in _ENTER:
                 lines.append(self.text)
                 self.text = ""
             elif key in _ERASE:
@@ -45,16 +98,14 @@ class Typed:
             elif key == _KILL:
                 self.text = ""
             elif key == _WORD:
-                self.text = self.text.rstrip().rpartition(" ")[0]
-                self.text += " " if self.text else ""
-            elif key == _END and not self.text:
+                self.text = _LAST_WORD.sub("", self.text)
+            elif not self.text and (key == _END or (self._several and key == _LATE_END)):
                 self.ended = True
                 break
             elif key in " \t":
                 self.text += " "
             elif plain(key):
                 self.text += key
-        return lines
 
 
 class Keys:

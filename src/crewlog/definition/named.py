@@ -72,7 +72,7 @@ _DOUBT = re.compile(
 _RETRACTS = re.compile(
     r"\b(?:actually|wait|scratch|second thoughts?|on reflection|ignore|disregard|correction|"
     r"never ?mind|oops|sorry|kidding|however|although|but|instead(?! of)|unless|or rather|"
-    r"or better|no longer|not final)\b|\?|"
+    r"or better|no longer|not final|wrong|incorrect|made (?:this|it|that) up|if(?! you\b))\b|\?|"
     r"(?:\A|[.!;:,\n])\W*(?:no|nope|nein|non|not)\b(?=\s*[,.!:;\u2013\u2014-]|\s*\Z)"
 )
 _TAKES_BACK = re.compile(
@@ -80,6 +80,12 @@ _TAKES_BACK = re.compile(
     r"never ?mind|oops|sorry|kidding|or rather|not final|do not use|don't use)\b"
 )
 """Of data that is no choice between a few: much may be said beside it."""
+_NOT_GOOD = re.compile(
+    r"\b(?:fail\w*|reject\w*|not (?:yet|pass\w*|good|done|ready|right|finished|complete\w*)|"
+    r"(?:do|does|did|must|should|can) ?not|cannot|missing|broken|unfinished)\b|n't\b"
+)
+"""What stands behind no yes."""
+YES = "yes"
 _GOES_ON = re.compile(
     r"\A[\s`\"')*_]*(?:is(?! my\b| the (?:answer|best|right))|isn't|was|wasn't|are|"
     r"aren't|would|wouldn't|can't|cannot|could|won't|will not|may|might|must not|should not|"
@@ -100,6 +106,8 @@ _LABELS = (
 _LABEL = re.compile(
     rf"{_LABELS}\s*(?:is|should be|will be|must be|=>|->|→|[:=])?\s*(?:to\s+)?(?:the\s+)?{_N}"
 )
+_NO_NAME = re.compile(rf"{_LABELS}\s*(?:[:=]|->|=>)\s*\S.*")
+"""A label with something else than a name: `next: nobody`."""
 _ALONE = re.compile(
     r"(?:(?:so|ok|okay|therefore|thus|hence|but|to|the|our|we|agent|use|→|->|=>|yes|for|i say)\s*)*"
     rf"{_N}(?:\s+(?:please|agent|team|it is|this|one|now|next|specialist))*"
@@ -127,7 +135,7 @@ _CUE = re.compile(
 )
 _SUBJECT = re.compile(
     rf"{_FILLERS}{_N}{_TAIL}\s+(?:(?:should|must|will|can|shall|is to|has to|needs to)"
-    r"(?:\s+(?:handle|take|do|answer|help|deal|go|continue|reply|look|work|be next))?"
+    r"(?:\s+(?:handle|take|do|answer|help|deal|go on|go next|continue|reply|look|work|be next))?"
     r"(?:\s+(?:this|it|that|with|over|care|of|on|next|now|into|after))*|"
     r"(?:handles|takes|does|answers) (?:this|it|that|over|care of (?:this|it|that))|fits|goes next|"
     r"is (?:(?:clearly|definitely|the|a|most)\s+)*(?:(?:best|right|correct|suitable)\s+"
@@ -144,7 +152,7 @@ _REPORTS = re.compile(
 )
 _STORY = re.compile(r"(?:the |our )?(?:user|customer|client|person)(?:'s)?\s.*")
 _YES = re.compile(r"\W*(?:yes|since|because)\b")
-_NOT_JUST = re.compile(r"\b(?:only|just|merely|simply|anyone|anybody)\b")
+_NOT_JUST = re.compile(r"\b(?:only|just|merely|simply|anyone|anybody|if|unless|or|then)\b")
 _TOGETHER = re.compile(rf"\W*(?:and|or|plus|&)\s+(?:(?:to|the)\s+)*{_N}")
 _ALSO = re.compile(r"\bas (?:well|soon|long|much|far)\b")
 _QUOTES = re.compile(r"[\"`*_<>|\\]+|(?<![a-z])'|'(?![a-z])")
@@ -193,7 +201,7 @@ def taken_back(
         before: What stands before the data.
         after: What stands behind it.
         names: The names that the data may have.
-        name: The one that it has; empty where it has none.
+        name: The one that it has; `YES` of a yes, empty where it has none.
         choice: Whether it says which of a few, or yes or no: a `but` behind it counts then.
     """
     before, after = _smooth(before[-200:]).rstrip(" `*_\"':{[(\n"), _smooth(after[:LONGEST_TEXT])
@@ -201,12 +209,14 @@ def taken_back(
         return True
     if (_RETRACTS if choice else _TAKES_BACK).search(after):
         return True
+    if choice and name == YES and _NOT_GOOD.search(after):
+        return True
     if not names or not name:
         return False
     found, sign = _marks(after, names), _sign_of(name, names)
     return (
         sign in found.against
-        or bool(found.meant - {sign})
+        or bool((found.meant | found.beside) - {sign})
         or _TOGETHER.match(_signed(after, names)) is not None
     )
 
@@ -274,7 +284,7 @@ def _of_clause(clause: str, found: _Marks, *, reason: bool) -> None:
         but = clause.startswith("but ") or clause == "but"
         aside = reason or _STORY.fullmatch(clause) is not None
         found.unclear |= bool(not aside and (against or doubt or but))
-        found.unclear |= bool(_RETRACTS.search(clause))
+        found.unclear |= bool(_RETRACTS.search(clause) or _NO_NAME.fullmatch(clause))
     elif against:
         found.against.update(signs)
         found.unclear |= _NOT_JUST.search(clause) is not None

@@ -19,6 +19,7 @@ from crewlog.definition.model import (
     JoinQuorum,
     Name,
 )
+from crewlog.definition.phases import END
 from crewlog.model import Model
 
 DONE = "done"
@@ -201,11 +202,37 @@ class PlanExecute(Model):
     executor: Name
     """The agent that carries out each step."""
     approve: bool = False
-    """Whether people approve the plan first."""
+    """Whether people approve the plan first, or have the planner plan anew and say why."""
     in_order: bool = False
     """Whether the steps are carried out one after the other; else side by side."""
     at_most: int = Field(default=50, ge=1)
     """How many steps it takes one after the other; then people are asked."""
+
+
+def approved(
+    items: Sequence[FlowItem], planner: str, place: Place, shows: str | None = None
+) -> list[FlowItem]:
+    """A planner's phase with the question after it: whether its plan is to be carried out.
+
+    The part begins with a place of its own, so that the planner keeps its name, which is an answer:
+    it plans anew then, and words say why.
+
+    Args:
+        items: The planner's phase.
+        planner: Its agent, and what the phase is called.
+        place: Where the part stands.
+        shows: What people are shown.
+    """
+    never = Fact(agent=planner, name="text", operator="in", value=[])
+    begin = DecisionPhase.model_validate({"phase": place.phase, "if": never, "go": END})
+    question = AskPhase(
+        ask=f"Carry out the plan of {planner}?",
+        phase=f"{place.phase}.approve",
+        shows=shows,
+        options=("approve", planner, "reject"),
+        words=True,
+    )
+    return [begin, *items, question]
 
 
 def plan_execute(options: PlanExecute, place: Place) -> Built:
@@ -213,11 +240,9 @@ def plan_execute(options: PlanExecute, place: Place) -> Built:
     planner, executor = options.planner, options.executor
     _once((planner, executor))
     task = "Make a plan. Set the output 'steps' to the list of its steps, in order."
-    items: list[FlowItem] = [AgentPhase(agent=planner, task=task)]
+    items: list[FlowItem] = [AgentPhase(agent=planner, phase=planner, task=task)]
     if options.approve:
-        items.append(
-            AskPhase(ask=f"Carry out the plan of {planner}?", phase=f"{place.phase}.approve")
-        )
+        items = approved(items, planner, place)
     if not options.in_order:
         items.append(AgentPhase(agent=executor, for_each=f"{planner}.steps"))
         return Built(items, outputs={planner: ("steps",)})

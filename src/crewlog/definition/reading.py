@@ -25,7 +25,7 @@ from crewlog.definition.decisions import AMONG, DecisionKind, find_decision, rep
 from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.lenient import ALSO, REASONS, mended
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.named import FINALLY, answer_of, taken_back
+from crewlog.definition.named import FINALLY, YES, answer_of, taken_back
 from crewlog.definition.replies import VALUE, Reply
 from crewlog.faults import fault_of
 from crewlog.model import Json
@@ -35,6 +35,9 @@ LONGEST_SCANNED = 200_000
 _MOST_WORK = 2_000_000
 """Characters that are looked at for JSON inside a text, those that are looked at again included."""
 _MOST_FAULTS = 5
+MOST_HANDED = 200
+"""Items of a list that is handed on by tags, at most: each is an entry of the journal, and part of
+what executions carry."""
 END = "end"
 """Among the names that a decision may have: nobody."""
 _LONGEST_FAULT = 300
@@ -186,12 +189,24 @@ class Form:
         enum: Any = form.get("enum") if isinstance(form, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         names = [str(each) for each in enum] if isinstance(enum, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         choice = bool(names) or isinstance(said, bool)
-        return taken_back(
-            before, after, names, said if isinstance(said, str) else "", choice=choice
-        )
+        name = said if isinstance(said, str) else YES if said is True else ""
+        return taken_back(before, after, names, name, choice=choice)
 
     def check(self, value: Json) -> Read:
         """A value, held against the form and filled in."""
+        read = self._fits(value)
+        return read if read.faults else Read(read.value, faults=self._too_many(read.value))
+
+    def _too_many(self, value: Json) -> tuple[str, ...]:
+        """Which lists have more items to hand on than can be."""
+        lists = self.fields(value) if self.reply.tagged else {}
+        return tuple(
+            f"{key!r} has {len(items):,} items, and at most {MOST_HANDED} can be handed on at once"
+            for key in self.reply.tagged
+            if isinstance(items := lists.get(key), list) and len(items) > MOST_HANDED
+        )
+
+    def _fits(self, value: Json) -> Read:
         try:
             check_depth(value)
             value = scrubbed(value)

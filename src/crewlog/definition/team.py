@@ -8,8 +8,8 @@ from pydantic import Field
 
 from crewlog.definition.builders import Builder, Built, Place, register
 from crewlog.definition.conditions import Fact, Not
-from crewlog.definition.model import AgentPhase, AskPhase, DecisionPhase, FlowItem, Name
-from crewlog.definition.patterns import AMPLE
+from crewlog.definition.model import AgentPhase, DecisionPhase, FlowItem, Name
+from crewlog.definition.patterns import AMPLE, approved
 from crewlog.definition.phases import END
 from crewlog.definition.replies import Reply
 from crewlog.model import Model
@@ -52,20 +52,7 @@ def team(options: Team, place: Place) -> Built:
     work = f"{place.phase}.work"
     items: list[FlowItem] = [AgentPhase(agent=planner, phase=planner)]
     if options.approve:
-        # A place of its own to begin with: so the planner keeps its name, which is an answer.
-        begin = DecisionPhase.model_validate(
-            {"phase": place.phase, "if": _never(planner), "go": END}
-        )
-        items = [begin, *items]
-        items.append(
-            AskPhase(
-                ask=f"Carry out the plan of {planner}?",
-                phase=f"{place.phase}.approve",
-                shows=f"{planner}.steps",
-                options=("approve", planner, "reject"),
-                words=True,
-            )
-        )
+        items = approved(items, planner, place, shows=f"{planner}.steps")
     steps = AgentPhase(
         phase=work, for_each=f"{planner}.steps", by="agent", among=workers, at_once=once
     )

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Literal
 
-from crewlog.client import Client
+from crewlog.client import Client, Run
 from crewlog.content import hash_json
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import RunFailed, UsageError
 from crewlog.evaluation.cases import Case, StageOutput
 from crewlog.evaluation.comparing import Verdict
-from crewlog.evaluation.waiting import GRACE, trouble
+from crewlog.evaluation.waiting import GRACE, carried_out
 from crewlog.ids import AgentName
 from crewlog.model import Json
 from crewlog.state.model import Usage
@@ -105,15 +106,19 @@ class Judge:
         }
         if self._rubric:
             asked["look_at"] = self._rubric
-        judging = await self._client.start(
-            self._judge,
-            asked,
-            # Another judge, or another question, is another run.
-            id=f"{run}-{JUDGE}-{hash_json([self._judge.to_json(), asked])[:6]}",
-            existing="attach",
-            execution_timeout=timedelta(seconds=self._timeout + GRACE),
-        )
-        if error := await trouble(judging, self._timeout):
+
+        async def begin(existing: Literal["reject", "attach", "replace"]) -> Run:
+            return await self._client.start(
+                self._judge,
+                asked,
+                # Another judge, or another question, is another run.
+                id=f"{run}-{JUDGE}-{hash_json([self._judge.to_json(), asked])[:6]}",
+                existing=existing,
+                execution_timeout=timedelta(seconds=self._timeout + GRACE),
+            )
+
+        judging, error = await carried_out(begin, self._timeout)
+        if error:
             raise RunFailed(f"the judge came to nothing: {error}", place=f"run {judging.id!r}")
         result = await judging.result(GRACE)
         return _verdict(result.outputs, judging.id), result.total

@@ -1,27 +1,29 @@
 """Evaluations: each case of a data set is tried as a real, small run of its stage alone.
 
 The runs' ids follow from the evaluation's, the case and the crew of the stage: an evaluation that
-was interrupted goes on under its id, and what is done is not done again. Runs stay, to be looked at
-by `crewlog trace`, until somebody deletes them.
+was interrupted goes on under its id, and what is done is not done again; what could not be tried is
+tried anew. Runs stay, to be looked at by `crewlog trace`, until somebody deletes them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
-from crewlog.client import Client
+from crewlog.client import Client, Run
 from crewlog.content import hash_json
 from crewlog.definition.model import CrewDefinition
-from crewlog.errors import RunFailed
+from crewlog.errors import CrewlogError, RunFailed
 from crewlog.evaluation.cases import Case, StageOutput
 from crewlog.evaluation.comparing import Verdict
 from crewlog.evaluation.dataset import dataset
 from crewlog.evaluation.report import Report, Trial, report_of
 from crewlog.evaluation.stage import alone, given
-from crewlog.evaluation.waiting import GRACE, trouble
+from crewlog.evaluation.waiting import GRACE, carried_out
 from crewlog.state.model import Usage
 
 Compare = Callable[[Case, StageOutput, str], Awaitable[tuple[Verdict, Usage]]]
@@ -106,17 +108,22 @@ async def _tried(
         run=f"{plan.id}-{number}-{key}",
         outcome="error",
     )
-    run = await client.start(
-        crew,
-        id=trial.run,
-        existing="attach",
-        given=given(crew, case),
-        execution_timeout=timedelta(seconds=plan.timeout + GRACE),
-    )
-    error = await trouble(run, plan.timeout)
+
+    async def begin(existing: Literal["reject", "attach", "replace"]) -> Run:
+        return await client.start(
+            crew,
+            id=trial.run,
+            existing=existing,
+            given=given(crew, case),
+            execution_timeout=timedelta(seconds=plan.timeout + GRACE),
+        )
+
+    run, error = await carried_out(begin, plan.timeout)
     found = [each for each in await dataset(client, run.id) if each.stage == case.stage]
     if error or not found:
-        used = (await run.state()).total_usage
+        used = Usage()
+        with suppress(CrewlogError):  # nobody may be there to tell
+            used = (await run.state()).total_usage
         error = error or "the stage did not come to its end"
         return trial.model_copy(update={"error": error, "usage": used})
     got = found[-1]

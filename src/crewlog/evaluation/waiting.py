@@ -1,17 +1,38 @@
-"""Waiting for runs that nobody looks after: they end, ask people in vain, or take too long."""
+"""Runs that nobody looks after: they end, ask people in vain, or take too long."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Literal
 
 from crewlog.client import Run
-from crewlog.errors import CrewlogError, RunFailed
+from crewlog.errors import CrewlogError, RunAlreadyExists, RunFailed
 from crewlog.state.brief import sentences
 
 LOOK = 1.0
 """Seconds between two looks at whether a run asks people: nobody answers an evaluation."""
 GRACE = 60.0
 """Seconds that a run may take to end once it was stopped."""
+
+Begin = Callable[[Literal["reject", "attach", "replace"]], Awaitable[Run]]
+"""Starts a run of a given id; what it is told is what to do where there is one, as of `start`."""
+
+
+async def carried_out(begin: Begin, timeout: float) -> tuple[Run, str]:
+    """A run at its end, and why that was no good one, or nothing.
+
+    One that is there already stays, whether it goes on or is done; where it came to no good end it
+    is made anew: somebody may have mended since what stood in its way.
+    """
+    try:
+        run = await begin("reject")
+    except RunAlreadyExists:
+        run = await begin("attach")
+        if not await trouble(run, timeout):
+            return run, ""
+        run = await begin("replace")
+    return run, await trouble(run, timeout)
 
 
 async def trouble(run: Run, timeout: float) -> str:

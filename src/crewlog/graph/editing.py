@@ -189,7 +189,9 @@ def _edit(run: RunFacts, path: str, value: Json, logs: tuple[LogName, ...]) -> j
     rules = run.plan.agents.get(AgentName(agent))
     logs = logs or (rules.shares if rules is not None else ())
     if run.appends(name):
-        return j.Edit(path=path, value=value, append=True, logs=logs, **run.shaped(name, value))
+        return j.Edit(
+            path=path, value=value, append=True, logs=logs, **run.shaped_apart(name, value)
+        )
     if is_small(value) or whole_value(run, name, value):
         return j.Edit(path=path, value=value, logs=logs)
     listed = run.listed(name, value, small=False, step=False)

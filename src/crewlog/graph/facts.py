@@ -61,6 +61,8 @@ from crewlog.state.shapes import (
 
 BOUNDS_SHAPES = "bounds-what-lists-say-of-their-items"
 """The patch of executions that work on no list which says more of that than is kept."""
+SHAPES_APART = "keeps-what-items-that-are-handed-on-say"
+"""The patch of executions that know which agents large items name that no `set_output` set."""
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 
 
@@ -235,6 +237,11 @@ class RunFacts:
         keys = {node.by for node in nodes if node.by}
         shapes = tuple(self._short(shape_of(value, keys)) for value in values) if nodes else ()
         return {"shapes": shapes} if any(shape != Shape() for shape in shapes) else {}
+
+    def shaped_apart(self, name: str, values: Sequence[Json]) -> dict[str, Any]:
+        """The same of items that are handed on, or that people put in."""
+        shapes = self.shaped(name, values)
+        return shapes if shapes and self.patched(SHAPES_APART) else {}
 
     def _short(self, shape: Shape) -> Shape:
         """What an item says that is added to a list by itself, where that is short enough."""

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from crewlog.definition.findings import listed
 from crewlog.graph.facts import RunFacts
+from crewlog.graph.merging import SHOWN
 from crewlog.ids import READERS, AgentName, LogName, StepId, private_log
 from crewlog.state import journal as j
+from crewlog.state.brief import brief
 from crewlog.state.calls import OutputValue
 
 ALL = "all"
@@ -44,7 +46,7 @@ def hand_on(
     for number, item in enumerate(items, 1):
         logs = _logs(run, step, agent, item)
         if logs is None:
-            said = listed(map(repr, item.whom)) if item.whom else "nobody"
+            said = brief(listed(map(repr, item.whom)), SHOWN) if item.whom else "nobody"
             run.record(j.HandoffMissed, step=step, agent=agent, key=key, item=number, whom=said)
         run.record(
             j.OutputSet,
@@ -55,7 +57,7 @@ def hand_on(
             inline=None if stored or item.body is None else item.content,
             append=True,
             logs=(private_log(agent),) if logs is None else logs,
-            **(run.shaped(f"{agent}.{key}", [item.content]) if item.body is not None else {}),
+            **(run.shaped_apart(f"{agent}.{key}", [item.content]) if item.body is not None else {}),
         )
 
 

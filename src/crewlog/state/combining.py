@@ -17,7 +17,7 @@ from crewlog.ids import FlagName
 from crewlog.model import Json
 from crewlog.state.brief import brief
 from crewlog.state.hashing import canonical
-from crewlog.state.merging import with_part, with_value
+from crewlog.state.merging import among_parts, with_part, with_value, with_values
 from crewlog.state.model import Output, Part, Place
 
 CONFLICTS = FlagName("conflicts")
@@ -28,6 +28,8 @@ LISTS = ("append", "union")
 """Those that make a list of what is set."""
 MOST = 16_384
 """Bytes of JSON of what is put together, at most: every execution carries it."""
+MOST_VALUES = 1_000
+"""Values of a `union`, at most: each has a place and an audience of its own in the state."""
 
 
 def conflicts(flags: Mapping[FlagName, Json]) -> int:
@@ -49,7 +51,11 @@ def conflict(how: str, there: Json, value: Json) -> str:
     try:
         if why := _unfit(how, there, value):
             return why
-        size = len(canonical(_whole(how, there, value)))
+        whole = _whole(how, there, value)
+        count = len(whole) if isinstance(whole, list) and how == "union" else 0
+        if count > MOST_VALUES:
+            return f"together they are {count:,} values, and at most {MOST_VALUES:,} are kept"
+        size = len(canonical(whole))
     except (OverflowError, ValueError, RecursionError):
         # 1e308 twice, a whole number of thousands of digits, or what is nested without end.
         what = "number" if how == "sum" else "value"
@@ -101,7 +107,7 @@ def settled(how: str, there: Json, value: Json) -> Json:
 def _whole(how: str, there: Json, value: Json) -> Json:
     """The two put together."""
     if how == "union":
-        return [*elements(there), *elements(value)]
+        return _each_once([*elements(there), *elements(value)])
     if there is None:
         return value
     if how == "update":
@@ -129,9 +135,7 @@ def added(
     """A flag's list with what a step adds to it, and the places of all: see `with_value`."""
     if how != "union":
         return with_value(values, places, value, place)
-    listed = elements(values)
-    for each in elements(value):
-        listed, places = with_value(listed, places, each, place)
+    listed, places = with_values(elements(values), places, elements(value), place)
     begun = len(listed) - len(places)
     first = _first_of_each([canonical(each) for each in listed])
     return [listed[at] for at in first], tuple(places[at - begun] for at in first if at >= begun)
@@ -141,15 +145,17 @@ def with_parts(how: str, output: Output | None, part: Part, position: int) -> Ou
     """An output that is a list with what a step adds to it: see `with_part`."""
     if how != "union":
         return with_part(output, part, position)
-    if output is None:
-        output = Output(value=[], position=position)
-    for each in elements(part.value):
-        output = with_part(output, part.model_copy(update={"value": each}), position)
+    new = tuple(part.model_copy(update={"value": each}) for each in elements(part.value))
+    parts = among_parts(output.parts if output is not None else (), new)
     # A large value that people put in is known by its hash alone.
-    first = _first_of_each([each.body or canonical(each.value) for each in output.parts])
-    parts = tuple(output.parts[at] for at in first)
+    first = _first_of_each([each.body or canonical(each.value) for each in parts])
+    parts = tuple(parts[at] for at in first)
     values = None if any(each.body for each in parts) else [each.value for each in parts]
-    return output.model_copy(update={"parts": parts, "value": values, "position": position})
+    return Output(value=values, parts=parts, position=position)
+
+
+def _each_once(values: list[Json]) -> list[Json]:
+    return [values[at] for at in _first_of_each([canonical(each) for each in values])]
 
 
 def _first_of_each(values: Sequence[bytes | str]) -> list[int]:

@@ -38,18 +38,34 @@ def with_value(
         place: Where it stands.
     """
     listed: list[Json] = list(values) if isinstance(values, list) else []  # pyright: ignore[reportUnknownArgumentType]
+    return with_values(listed, places, [value], place)
+
+
+def with_values(
+    listed: list[Json], places: tuple[Place, ...], values: list[Json], place: Place
+) -> tuple[list[Json], tuple[Place, ...]]:
+    """As `with_value`, with several that one step adds: they stand side by side."""
     # What the list began with stands before all that steps add.
     known = (*((0, 0),) * (len(listed) - len(places)), *places)
     at = bisect_right(known, place)
-    return [*listed[:at], value, *listed[at:]], (*known[:at], place, *known[at:])
+    return (
+        [*listed[:at], *values, *listed[at:]],
+        (*known[:at], *(place for _ in values), *known[at:]),
+    )
 
 
 def with_part(output: Output | None, part: Part, position: int) -> Output:
     """An output that is a list, with one more value."""
-    parts = output.parts if output else ()
-    at = bisect_right([each.place for each in parts], part.place)
-    parts = (*parts[:at], part, *parts[at:])
+    parts = among_parts(output.parts if output else (), (part,))
     return Output(value=_small(parts), parts=parts, position=position)
+
+
+def among_parts(parts: tuple[Part, ...], new: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Parts in their order, with those that one step adds, all at one place."""
+    if not new:
+        return parts
+    at = bisect_right([each.place for each in parts], new[0].place)
+    return (*parts[:at], *new, *parts[at:])
 
 
 def _small(parts: tuple[Part, ...]) -> Json:

@@ -187,6 +187,8 @@ class Report(Model):
     """The final message that came last."""
     summarized_by: AgentName | None = None
     """Whose it is."""
+    taken: int = 0
+    """Steps that it began, as `RunResult.steps` counts: those of items, and not their visit."""
     steps: tuple[StepReport, ...] = ()
     """What was executed, in the order in which it was reached."""
     plans: tuple[PlanReport, ...] = ()
@@ -238,6 +240,7 @@ def report_of(entries: Iterable[tuple[int, j.JournalEntry]]) -> Report:
         input=pen.input,
         summary=text,
         summarized_by=last,
+        taken=state.steps,
         steps=steps,
         plans=tuple(_plans(pen, trace)),
         decisions=tuple(pen.decisions),

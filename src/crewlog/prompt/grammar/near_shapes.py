@@ -49,6 +49,10 @@ NOTES = "Notes that are for one agent each are said in the definition, under 're
 PLAN_SHOWN = "Say 'I approve the plan first.' behind a plan that agents share."
 
 BLIND = "Say 'The A may not see the B's work.'"
+SHOW_ME = "Say 'The A drafts it. Then ask me whether to go on.'"
+CLASSES = (
+    "For a hub, say 'The router sends each message to A, B or C.'; else 'If it is a bug, the A …'"
+)
 FIRST = "Say 'First the A works, then the B works.'"
 CAST = "Say 'There are three agents: an A, a B and a C.'"
 
@@ -91,8 +95,9 @@ STRONG: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\b(?:each|every) (?:step|task|part|piece)\b.{0,20}\bto (?:whichever|whoever|one of|the right|either|the one)\b", TEAM),
         (r"\b(?:steps|tasks|parts|pieces|packages)\b,? (?:and )?one for each of\b", TEAM),
         (r"\b(?:says?|decides?|picks?|tells?|determines?|names?) (?:what (?:has to|must|needs to) be (?:done again|redone|repeated)|which of the \w+\b.{0,60}\b(?:again|once more)\b)", AGAIN),
-        (r"\b(?:starts?|begins?|enters?) (?:with|at|from|in) (?:the )?\w+, (?:the )?\w+ or (?:the )?\w+", STAGES),
+        (r"\b(?:starts? (?:with|at|from)|begins? (?:with|at|from)|enters?(?: at| with)?|(?:jumps?|skips?|goes|moves?)(?: straight| right| directly)? to) (?:the )?\w+, (?:the )?\w+ or (?:the )?\w+", STAGES),
         (r"\bdecides? which (?:one )?(?:of them )?(?:comes|runs|works|acts|is) first\b", STAGES),
+        (r"\b(?:proposes?|presents?|submits?|suggests?|drafts?|writes?|makes?|draws? up)\b.*\band (?:then )?waits? for (?:my|our|a human's) (?:nod|okay|ok|yes|approval|go-ahead|answer)\b(?! before)", SHOW_ME),
         (r"^(?:they|these|those|the (?:stages|others|rest|agents))\b.*\b(?:in sequence|in (?:this|that|the given|the same) order|one after (?:the other|another)|in turn|one by one)\b", STAGES),
         (r"\b(?:conversation|chat|session|dialogue?)s? (?:\w+ )?(?:ends?|stops?|closes?|is over|is closed|times? out|expires?|finish(?:es)?|hangs? up)\b", TALK),
         (r"\b(?:last|newest|latest|most recent|previous|recent) (?:\w+ )?(?:messages|turns|exchanges|lines of the (?:chat|conversation))\b", WINDOW),
@@ -112,6 +117,9 @@ WEAK: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\b(?:two|three|four|five|six|\d+) (?:of them )?in parallel\b", AT_ONCE),
         (r"\b(?:sends?|passes|pass|hands?|routes?|forwards?|directs?|gives?|assigns?|transfers?|connects?|refers?|delegates?)\b[^.;]{0,60}\b(?:to|with|between|among)\b[^.;]{0,60} or\b", HUB),
         (r"\bdecides? which of (?:the|them)\b", HUB),
+        (r"\b(?:sort|class|categori|triage)\w*\b[^.;]{0,60}\binto\b[^.;]{0,60}\b(?:and|or)\b", CLASSES),
+        (r"\bmay (?:also |only |both )?(?:touch|change|edit|alter|modify|write to|work on) (?:the|a|this|that)\b", ARTIFACT),
+        (r"\b(?:shares?|holds?|has|have|in) (?:a|one|the same) (?:conversation|chat)\b", TALK),
         (r"\bremembers?\b|\bmemori[sz]es?\b", MEMORY),
         (r"^(?:the|our|my) (?:agents|stages|experts|specialists|options|workers|members) are\b", CAST),
         (r"^(?:(?:we have|there (?:is|are)|our [\w ]{1,30} has) [\w ,]{0,40}\b(?:and|,) (?:two|three|four|five|\d+) \w+s\b|our [\w ]{1,30} has an? \w+$)", CAST), (r"\b(?:names?|picks?|says?|chooses?) (?:the |an? |who\w* )?\w+ (?:of|for) each\b", TEAM),

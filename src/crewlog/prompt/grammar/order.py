@@ -387,7 +387,7 @@ def _bound(sentence: Sentence, text: str, segment: Segment) -> bool:
             isinstance(made, Inside) and made.use == "review_loop" and "rounds" not in made.options
         ):
             state.replace(at, options={**made.options, "rounds": times}, words=words)
-        elif isinstance(made, Use) and "at_most" not in made.options:
+        elif isinstance(made, Use) and made.use == "supervisor" and "at_most" not in made.options:
             state.replace(at, options={**made.options, "at_most": times}, words=words)
         else:
             continue

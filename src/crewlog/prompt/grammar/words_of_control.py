@@ -9,7 +9,7 @@ from crewlog.prompt.grammar.outsiders import at_work, instead_of
 from crewlog.prompt.grammar.state import State
 
 _CONTROL = re.compile(
-    r"\b(?:if|unless|until|after|before|once|when|only|at most|no more than|in parallel|repeat|otherwise|wait for|wait until|"
+    r"\b(?:if|unless|until|after|before|once|when|only|at most|at the most|in which case|no more than|in parallel|repeat|otherwise|wait for|wait until|"
     r"must not|may not|asks? me|asks? a human|skip|stop|provided|as long as|in case|assuming|up to [a-z0-9]+ times|[a-z0-9]+ times at most|"
     r"within [a-z0-9.]+ (?:second|minute|hour|day|week)s?|neither|for each|for every"
     r"|(?:shares?|keeps?|stays?|remains?) [a-z ]{0,40}(?:private|secret|confidential|to itself|to themselves)"
