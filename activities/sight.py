@@ -17,7 +17,7 @@ from crewlog.activities.items import Items
 from crewlog.activities.views import Hydrator
 from crewlog.activities.windows import Cut
 from crewlog.authority.artifacts import check_artifact
-from crewlog.authority.audiences import may_read, may_see
+from crewlog.authority.audiences import may_be_given, may_read
 from crewlog.authority.permissions import Decision
 from crewlog.definition.context import Window
 from crewlog.errors import LogRefused
@@ -128,7 +128,7 @@ class Sight:
         if item is None:
             return None
         sees = await self._definitions.sees(task.definition, task.agent)
-        decision = may_see(task.agent, item.logs, reads=sees.reads, step=task.step)
+        decision = may_be_given(task.agent, item.logs, reads=sees.reads, step=task.step)
         if item.withheld and decision.allowed:  # its crew has taken the log from it since
             decision = Decision(allowed=False, reason=f"{task.agent!r} may not see it any more")
         _check(task, decision, None)

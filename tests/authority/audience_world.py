@@ -84,6 +84,10 @@ def may_write(layout: Layout, agent: str, log: str) -> bool:
     return True
 
 
+def _names(log: str, agent: str) -> bool:
+    return log.startswith("readers:") and agent in log.removeprefix("readers:").split("+")
+
+
 def _expanded(layout: Layout, named: Sequence[str]) -> set[str]:
     found: set[str] = set()
     for each in named:
@@ -325,9 +329,9 @@ class World:
 
     def is_given(self, agent: str, step: str, canary: Canary) -> bool:
         """Whether an agent is shown something though it reads no log with it."""
-        # An item of a public list is for whom the flow gives it to.
-        public = canary.kind in ("output", "edited") and "public" in canary.logs
-        return public and bool(item_of(StepId(step)))
+        # An item of a public list is for whom the flow gives it to, and so is one that names it.
+        kept = canary.kind in ("output", "edited", "tagged") and bool(item_of(StepId(step)))
+        return kept and any(log == "public" or _names(log, agent) for log in canary.logs)
 
     def shares(self, agent: str) -> list[str]:
         """The logs whose readers may see an agent's outputs."""

@@ -25,7 +25,8 @@ from crewlog.definition.load import load_data
 from crewlog.errors import InvalidDefinition
 from crewlog.evaluation import dataset
 from crewlog.graph.engine import Order
-from crewlog.ids import StepId, item_of, visit_of
+from crewlog.ids import StepId, visit_of
+from crewlog.state.calls import ModelResult
 
 FORM = {
     "type": "object",
@@ -80,6 +81,8 @@ class KindsWorld(ContextWorld):
         super().__post_init__()
         self.took: set[tuple[str, int]] = set()
         """Who has taken which text by a call: that stays in its log."""
+        self.shared: set[int] = set()
+        """Texts for whoever may see the outputs of their agents, as it is when they come."""
         self.seen: tuple[str, int] = ("", 0)
         """The run, and up to where its journal was searched for what is taken."""
         self.said: dict[str, int] = {"input": 1}
@@ -193,8 +196,6 @@ class KindsWorld(ContextWorld):
             return False
         if said.get("kind") == "does" and public:
             return True
-        if canary.kind == "tagged" and item_of(StepId(step)):
-            return public  # by the list that the flow gives it items of
         key = {"tagged": "notes", "verdict": "verdict", "output": "list", "edited": "list"}
         if f"{canary.owner}.{key.get(canary.kind, 'text')}" not in inputs:
             return self._passed_on(inputs, canary)
@@ -271,9 +272,12 @@ class KindsWorld(ContextWorld):
                 ]
             )
             text = self.mark(logs, agent, "tagged") + " long" * rng.choice([0, 0, 80])
+            if whom == "all":
+                self.shared.add(self._marks)
             notes.append({"to": whom, "text": text})
             self.count("notes handed on")
         said = {"notes": notes, "verdict": self.mark(shares, agent, "verdict")}
+        self.shared.add(self._marks)
         return json.dumps(said) if rng.random() < 0.9 else f"So: {said}"
 
     @override
@@ -328,7 +332,11 @@ class KindsWorld(ContextWorld):
 
     @override
     async def _land(self, which: int) -> None:
-        agent, before = str(self.flights[which][0].agent), dict(self.canaries)
+        order, result, _ = self.flights[which]
+        agent, before = str(order.agent), dict(self.canaries)
+        if isinstance(result, ModelResult):
+            for mark in {*map(int, MARK.findall(json.dumps(result.to_json())))} & self.shared:
+                before[mark] = replace(before[mark], logs=tuple(self.shares(agent)))
         await super()._land(which)
         for mark, canary in before.items():
             if canary.owner not in ("", agent) or canary.kind in ("tagged", "verdict", "page"):

@@ -91,8 +91,8 @@ def _left_steps_write_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def _items_for_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(facts, "may_see", _yes)
-    patch.setattr(sight, "may_see", _yes)
+    patch.setattr(facts, "may_be_given", _yes)
+    patch.setattr(sight, "may_be_given", _yes)
 
 
 def _outputs_without_audience(patch: pytest.MonkeyPatch) -> None:

@@ -139,6 +139,14 @@ def told(data: dict[str, Any], severity: str) -> str:
             id="never-called",
         ),
         pytest.param(
+            {
+                "test_a_dot_py": GOOD,
+                "conftest_dot_py": "import os\ndef pytest_unconfigure():\n    os._exit(0)\n",
+            },
+            "something ended pytest after the last test, with the exit code 0",
+            id="ended-after",
+        ),
+        pytest.param(
             {"test_a_dot_py": BAD, "pytest_dot_py": "raise SystemExit(0)\n"},
             "test_a.py::test_bad: assert 0",
             id="in-its-stead",
@@ -180,6 +188,15 @@ async def test_what_passes_says_what_it_left_out(workspace: Path) -> None:
         "in test_b.py no test was found",
     ]
     assert told(data, "info").startswith("the workspace configures pytest with -m")
+
+
+async def test_hooks_that_are_not_ready_for_the_test_that_must_fail_do_no_harm(
+    workspace: Path,
+) -> None:
+    for does in ("pytest.skip('x')", "pytest.exit('x')", "item.funcargs['driver'].shot()"):
+        hook = f"makereport(item, call):\n    r = yield\n    if r.failed: {does}\n    return r\n"
+        having(workspace, test_a_dot_py=GOOD, conftest_dot_py=HOOK + hook)
+        assert (await judged(run_pytest))["passed"], does
 
 
 async def test_failures_are_bounded_and_none_forges_a_line(workspace: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.definition.load import load_data
+from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import check, warnings
 from crewlog.graph.engine import Engine
 from crewlog.graph.inputs import inputs_of
@@ -114,3 +115,30 @@ def test_what_is_wrong_with_a_hand_off() -> None:
     assert "writes: []" in warned.remedy
     with pytest.raises(Exception, match="no field 'contxt' to hand on"):
         crew(reply={"schema": SCHEMA, "tagged": {"contxt": "for"}})
+
+
+async def test_items_are_worked_on_by_those_whom_they_name_also_where_these_read_nothing() -> None:
+    work = {"phase": "work", "for_each": "finder.context", "by": "for", "among": ["ann", "bob"]}
+    flow = ["finder", work, {"agent": "cid", "phase": "look", "for_each": "finder.context"}]
+    items = [{"for": "ann", "t": "1"}, {"for": "bob", "t": "2"}, {"for": "ann", "t": "3"}]
+    engine = await handed_on(items, flow=flow)
+    await engine.settle(set())
+    orders = [*engine.orders(set())]
+    shown = [(order.agent, engine.maps.item(order.step)) for order in orders]
+    assert [agent for agent, _ in shown] == ["ann", "bob", "ann"]
+    assert [item and (item.withheld, item.value) for _, item in shown] == [
+        (False, item) for item in items
+    ]
+    look = engine.sees(AgentName("cid"), shown[0][1], StepId("look#1.1"))  # type: ignore[arg-type]
+    assert (look.withheld, look.value) == (True, None), "the flow gives it what is for others"
+
+
+def test_a_list_may_be_shared_with_who_works_on_it_by_name() -> None:
+    makes = {"prompt": "Make.", "outputs": ["list"], "writes": [], "shares": ["readers:ann"]}
+    agents = {"finder": makes, "ann": AGENTS["ann"] | {"inputs": []}, "bob": {"prompt": "Work."}}
+    for agent, told in (("ann", 0), ("bob", 1)):
+        flow = ["finder", {"agent": agent, "for_each": "finder.list"}]
+        found = check(CrewDefinition.from_json({**CREW, "agents": agents, "flow": flow}))
+        said = [each for each in found if "its list" in each.message]
+        assert len(said) == told, found
+        assert all("shares its outputs with readers:ann" in each.message for each in said)

@@ -222,7 +222,7 @@ def canonical(state: CrewState) -> dict[str, Any]:
     for name in ("commands", "parked", "coordination_rules", "flag_places", "resume_info"):
         del data[name]
     for entry in data["frontier"].values():
-        del entry["since"]
+        del entry["since"], entry["reached"]
         if entry["turn"]:
             del entry["turn"]["began"]
         if entry["mapped"]:

@@ -157,14 +157,21 @@ def _items(crew: CrewDefinition, audiences: Audiences, found: list[Phase]) -> It
         item = phase.item
         if not isinstance(item, AgentPhase) or item.for_each is None:
             continue
-        maker = item.for_each.partition(".")[0]
+        maker, _, key = item.for_each.partition(".")
         for agent in item.agents:
             if not {maker, agent} <= {*crew.agents} or maker == agent:
                 continue
-            writes = audiences.writes(maker)
-            if any(log == PUBLIC or not audiences.no_reader(agent, log) for log in writes):
+            reply = crew.agents[maker].reply
+            if reply is not None and key in reply.tagged:
+                continue  # each item says whom it is for
+            said = key == "text" or crew.agents[maker].shares is None
+            shares = audiences.writes(maker) if said else audiences.shares(maker)
+            if any(log == PUBLIC or agent in named_readers(log) for log in shares):
                 continue  # what is public is for everybody whom the flow gives it to
-            where = f"writes to {listed(writes)}" if writes else "writes to nobody but itself"
+            if any(not audiences.no_reader(agent, log) for log in shares):
+                continue
+            does = "writes to" if said else "shares its outputs with"
+            where = f"{does} {listed(shares) or 'nobody but itself'}"
             say = f"{agent!r} may not see {item.for_each}, its list: {maker!r} {where}"
             remedy = f"Let {agent} read what {maker} writes, or {maker} write what it reads."
             yield Finding((*phase.path, "for_each"), say, remedy, word=item.for_each)

@@ -195,6 +195,8 @@ class _Reader:
         item: Item | None = None
         if item_of(step) and visit is not None and visit.mapped is not None:
             item = facts.sees(agent, visit.mapped.item(item_of(step)), step)
+            if item.withheld:  # an agent without a model does without, and any other is refused
+                item = None
         return CallModel(
             run=self._run,
             step=step,

@@ -110,11 +110,12 @@ def _no_end(ended: Ended, now: str, owners: Mapping[str, Sequence[str]]) -> Sign
     if "No module named 'pytest'" in ended.output:
         ended = Ended(None, "", ended.seconds, ended.bound, error="it is not installed")
     signal = no_good_end("pytest", "test_failure", ended, owners)
+    test = now if "::" in now else ""
     if ended.hung or ended.error or (ended.code or 0) < 0:
-        return signal.model_copy(update={"where": now})
-    where = f" in {now}" if now else " before any test ran"
-    detail = f"something ended pytest{where}, with the exit code {ended.code}"
-    return signal.model_copy(update={"detail": detail, "where": now.partition("::")[0]})
+        return signal.model_copy(update={"where": test})
+    where = f"in {test}" if test else now or "before any test ran"
+    detail = f"something ended pytest {where}, with the exit code {ended.code}"
+    return signal.model_copy(update={"detail": detail, "where": test.partition("::")[0]})
 
 
 def _amiss(

@@ -38,6 +38,8 @@ HEAD, TAIL = 12_000, 6_000
 """Characters of a failure's text that are kept, of its beginning and of its end."""
 FILES = 5_000
 """Files that are named of those in which tests were found."""
+_AFTER = "after the last test"
+_OUTCOMES = (pytest.skip.Exception, pytest.fail.Exception, pytest.exit.Exception)
 _RANKS = ("skipped", "xfailed", "passed", "failed")
 """What came of a test; of several reports of one test the last of these counts."""
 
@@ -144,9 +146,9 @@ class Witness:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Tries whether a failure is told as one, where all is said to be well."""
-        self._record.now("")
+        self._record.now(_AFTER)
         if "passed" in self._came.values() and not self._failed:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception, *_OUTCOMES):  # of a hook that is not ready for it
                 self._lies |= _hides_failures(session, self._came)
 
     def ended(self, code: int) -> dict[str, Any]:

@@ -200,7 +200,7 @@ async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str)
         return
     if decision == "skip":
         because = f"skipped: {asked.detail} was not met"
-        await engine.pass_over(asked.step, because=because, asked=asked.position)
+        await engine.pass_over(asked.step, because=because)
         return
     if decision == "again":  # it is ready, and looks for its list once more
         return
@@ -220,7 +220,7 @@ async def _failed(engine: Engine, asked: Interrupt, decision: str, by: str) -> N
     if asked.step is None or asked.step not in engine.state.frontier:
         return
     because = "skipped after it failed"
-    await engine.pass_over(asked.step, because=because, asked=asked.position)
+    await engine.pass_over(asked.step, because=because)
 
 
 async def _outcome(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:

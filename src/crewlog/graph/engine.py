@@ -40,7 +40,7 @@ from crewlog.graph.routing import (
 from crewlog.graph.showing import shown, words_go_to
 from crewlog.graph.talks import Talks
 from crewlog.graph.turns import Turns, calls_of
-from crewlog.graph.unsetting import unset, unset_error
+from crewlog.graph.unsetting import begun, unset, unset_error
 from crewlog.graph.waits import Waits
 from crewlog.ids import AgentName, ContentHash, LogName, NodeName, RunId, StepId, item_of, visit_of
 from crewlog.state import journal as j
@@ -259,9 +259,9 @@ class Engine(RunFacts):
         """Ends a step that is no agent's turn, and routes on."""
         await self._complete(step, outcome=outcome, because=because)
 
-    async def pass_over(self, step: StepId, *, because: str, asked: int) -> None:
-        """Ends a step that people skip; what they set since they were `asked` stays."""
-        unset(self, step, before=asked)
+    async def pass_over(self, step: StepId, *, because: str) -> None:
+        """Ends a step that people skip; what they set since it was reached stays."""
+        unset(self, step)
         await self._complete(step, because=because, skipped=True)
 
     async def give_way(self, step: StepId, *, because: str) -> None:
@@ -270,7 +270,8 @@ class Engine(RunFacts):
             unset(self, item)
             self.withdraw(item)
             self.record(j.StepCancelled, step=item)
-        unset(self, step)
+        if begun(self, step):
+            unset(self, step)
         await self._complete(step, because=because, skipped=True)
 
     async def again(self, step: StepId) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from crewlog.authority.audiences import may_read, may_see, may_write
+from crewlog.authority.audiences import may_be_given, may_read, may_write
 from crewlog.authority.bindings import check_binding
 from crewlog.authority.permissions import (
     EVERYONE,
@@ -329,7 +329,7 @@ class RunFacts:
 
     def sees(self, agent: AgentName, item: Item, step: StepId) -> Item:
         """An item as an agent may be shown it, in a step: without what it may not see."""
-        if may_see(agent, item.logs, reads=self.reads_of(agent, step), step=step).allowed:
+        if may_be_given(agent, item.logs, reads=self.reads_of(agent, step), step=step).allowed:
             return item
         return Item(number=item.number, of=item.of, logs=item.logs, withheld=True)
 

@@ -31,22 +31,19 @@ def begun(run: RunFacts, step: StepId) -> int:
     return entry.turn.began if entry is not None and entry.turn is not None else 0
 
 
-def unset(
-    run: RunFacts, step: StepId, *, before: int = 0, but: Collection[str] = frozenset()
-) -> None:
+def unset(run: RunFacts, step: StepId, *, but: Collection[str] = frozenset()) -> None:
     """Sets to null what the agents of a step that comes to nothing said before it began.
 
     Args:
         run: The run.
         step: The step.
-        before: Of one that has not begun: the position from which on what is set counts.
         but: Outputs that are set otherwise.
     """
     entry = run.state.frontier.get(step)
     if entry is None:
         return
     waits = entry.turn is None and entry.mapped is None
-    since = before if waits else begun(run, step)
+    since = entry.reached if waits else begun(run, step)
     for agent in _agents(run, entry):
         rules = run.plan.rules_at(step, agent) if _known(run, step, agent) else None
         for key in _declared(rules) if rules is not None else ():

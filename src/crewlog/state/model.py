@@ -275,6 +275,8 @@ class FrontierEntry(Model):
     """`waiting` for its condition, `asking` people, `queued` behind an earlier visit."""
     since: int = 0
     """The journal position of the last change of status."""
+    reached: int = 0
+    """The journal position at which its node was reached, and no earlier visit stood before it."""
     item: Json = None
     """What the node was sent, where the route sent something."""
     requirement: str = ""

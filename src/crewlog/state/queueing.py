@@ -29,6 +29,6 @@ def queued(
             status = "queued"
         active.add(entry.node)
         if status != entry.status:
-            changes = {"status": status, "since": position}
+            changes = {"status": status, "since": position, "reached": position}
             after[entry.step] = entry.model_copy(update=changes)
     return after

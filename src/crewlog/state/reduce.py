@@ -281,6 +281,7 @@ def _reach(
             node=reached.node,
             status="queued" if queued else "waiting" if reached.requirement else "ready",
             since=position,
+            reached=position,
             item=reached.item,
             requirement=reached.requirement,
         )
