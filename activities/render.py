@@ -35,6 +35,10 @@ Quotes = dict[ContentHash, BaseMessage]
 """Messages as all but their speaker are shown them, by the hash of the body."""
 
 
+Said = tuple[str, str]
+"""Who said something, `tool` or `people`, and what."""
+
+
 class Spots:
     """Where the groups of a transcript stand in the journal, and what they are."""
 
@@ -51,6 +55,9 @@ class Spots:
         """Positions of messages of its logs that the transcript does not show."""
         self.sums: list[int] = [0]
         """The tokens before each group, as far as they were asked for and have not changed."""
+        self.before: list[tuple[tuple[Said, ...], Said]] = []
+        """What was said right before each of the agent's replies in a group, and at its end; as far
+        as it was asked for and has not changed."""
 
     def group(self, position: int) -> None:
         """Notes a new group."""
@@ -61,6 +68,7 @@ class Spots:
         """Notes a message that belongs to a group that there is."""
         self.of[position] = group
         del self.sums[group + 1 :]
+        del self.before[group:]
 
 
 class Transcript:

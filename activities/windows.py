@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from crewlog.activities.render import Transcript
+from crewlog.activities.render import Said, Transcript
 from crewlog.definition.context import OFF, Window
 from crewlog.ids import ContentHash, LogName, StepId
 
@@ -76,7 +76,7 @@ class Cut:
     """What is shown, in order."""
     left_out: int = 0
     """How many groups are not."""
-    earlier: tuple[tuple[str, str], ...] = ()
+    earlier: tuple[Said, ...] = ()
     """What was said right before each reply of the agent's own among these, where it was asked,
     with who said it: `tool` or `people`."""
     covered: tuple[Covered, ...] = ()
@@ -151,13 +151,19 @@ def _people_said_last(transcript: Transcript, start: int, present: int) -> int |
 
 def _earlier(
     transcript: Transcript, start: int, shown: Collection[int], agent: str
-) -> Iterator[tuple[str, str]]:
-    before = ("people", "")
-    for i in range(start):
+) -> Iterator[Said]:
+    known = transcript.spots.before
+    for i in range(len(known), start):
+        before = known[i - 1][1] if i else ("people", "")
+        found: list[Said] = []
         for message in transcript.group(i):
-            if i not in shown and isinstance(message, AIMessage) and message.name == agent:
-                yield before
+            if isinstance(message, AIMessage) and message.name == agent:
+                found.append(before)
             before = ("tool" if isinstance(message, ToolMessage) else "people", message.text)
+        known.append((tuple(found), before))
+    for i in range(start):
+        if i not in shown:
+            yield from known[i][0]
 
 
 # -- tokens -----------------------------------------------------------------------------------

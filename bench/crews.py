@@ -85,15 +85,15 @@ def together(naps: Sequence[float]) -> Crew:
 
 
 def session(spokes: int = 3) -> Crew:
-    """A hub that is talked to: its agents are shown the last five messages."""
-    agents: Crew = {"router": agent("bench:route-spoke0")}
+    """A hub that is talked to, with windows: what is older is summed up."""
+    agents: Crew = {"router": {**agent("bench:route-spoke0"), "window": {"last": 5}}}
     agents |= {f"spoke{number}": agent() for number in range(spokes)}
     return {
         "crew": "session",
         "agents": agents,
         "flow": [{"use": "hub", "with": {"router": "router"}}],
         "conversation": {},
-        "window": {"last": 5},
+        "window": {"last": 20, "summary": "extract"},
     }
 
 

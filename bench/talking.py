@@ -2,8 +2,9 @@
 
 Every turn has two steps, the router's and a specialist's. The long session is taken to its last
 turns, and these alternate with those of a session that is ten turns old: what the machine does
-meanwhile weighs on both. Each turn is timed by the history, from its first call to its answer. No
-execution's history may grow beyond what the crew's limit of events says.
+meanwhile weighs on both. Each turn is timed by the history, from the workflow task
+that takes the message to its answer. No execution's history may grow beyond what the crew's limit
+of events says.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ STEPS = 2
 """Steps of a turn."""
 LIMIT = timedelta(minutes=30)
 
+_TAKEN = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED
 _ANSWERED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_COMPLETED
 
 
@@ -91,5 +93,6 @@ def _step_ms(events: Sequence[HistoryEvent]) -> list[float]:
         if event.event_type == _ANSWERED:
             mine = [call for call in calls if call < at][-STEPS:]
             if len(mine) == STEPS:
-                found.append(ms_between(events[mine[0]], event) / STEPS)
+                taken = max(i for i in range(mine[0]) if events[i].event_type == _TAKEN)
+                found.append(ms_between(events[taken], event) / STEPS)
     return found

@@ -12,7 +12,7 @@ from activity_kit import Log, crew
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from crewlog.activities.crew import CrewActivities
-from crewlog.activities.render import Transcript
+from crewlog.activities.render import UNANSWERED, Transcript
 from crewlog.activities.summaries import INTRODUCTION, summed_up
 from crewlog.activities.views import Chain
 from crewlog.activities.windows import CHUNK, MOST_UNCOVERED, Cut, cut, tokens_of
@@ -67,9 +67,9 @@ class Said:
             self.add(ToolMessage(f"result {each}", tool_call_id=each), "private:me")
         self.pending.clear()
 
-    def cut(self, step: StepId = NOW, **window: Any) -> Cut:
+    def cut(self, step: StepId = NOW, script: str = "", **window: Any) -> Cut:
         logs = {log: LogView(chain, len(chain)) for log, chain in self.logs.items()}
-        return cut(self.transcript, logs, self.bodies, Window(**window), step)
+        return cut(self.transcript, logs, self.bodies, Window(**window), step, script=script)
 
 
 def texts(messages: Sequence[BaseMessage]) -> list[str]:
@@ -222,6 +222,21 @@ async def prompt_after(
     definition = crew(scripted(script), backend={"window": window})
     result = await model_call(definition, log, **fields)
     return result, recorded_prompts(definition.model or "")[-1].messages
+
+
+def test_a_script_is_told_what_was_said_before_each_reply_that_is_left_out() -> None:
+    said = Said()
+    said.people("do it")
+    said.own("me#1", 1, "look", ["a"], late=True)
+    assert said.cut(script="me", last=1).earlier == ()
+    said.own("me#2", 1, "so", late=True)
+    said.other("end")
+    before = ("people", "do it")
+    assert said.cut(script="me", last=2).earlier == (before,)
+    assert said.cut(script="me", last=1).earlier == (before, ("tool", UNANSWERED))
+    said.results()  # late: they stand with their call
+    assert said.cut(script="me", last=1).earlier == (before, ("tool", "result a"))
+    assert said.cut(script="me", last=2).earlier == (before,)
 
 
 @pytest.mark.parametrize("summary", ["off", "extract"])
