@@ -49,6 +49,13 @@ async def test_a_step_that_was_shown_nothing_is_no_case_of_a_data_set(tmp_path: 
     assert world.counts["cases"]
 
 
+async def test_what_lands_after_its_agent_may_share_it_no_more_is_for_nobody(
+    tmp_path: Path,
+) -> None:
+    """A step whose phase was taken away sets what was public when it began."""
+    assert not wrong(await hunt(116, Worker(tmp_path)))
+
+
 def _yes(*_: Any, **__: Any) -> Decision:
     return Decision(allowed=True, reason="")
 
