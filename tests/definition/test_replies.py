@@ -336,6 +336,12 @@ def test_a_name_that_is_near_is_offered() -> None:
         ({"decision": "route", "fallback": "general"}, {}, "the fallback of agent 'router'"),
         ({"schema": {"type": "objekt"}}, {}, "the schema of the reply of agent 'router'"),
         ({"schema": {"$ref": "http://x/y"}}, {}, "never fetched"),
+        (
+            {"schema": {"properties": {"a": {"$ref": "#/$defs/no"}}}},
+            {},
+            "leads nowhere: #/$defs/no",
+        ),
+        ({"schema": {"properties": {"a": {"$ref": "#no"}}}}, {}, "'$ref' leads nowhere: #no"),
         ({"schema": {"properties": {"a": {"pattern": "(?=a)"}}}}, {}, "the pattern '(?=a)'"),
         ({"schema": {"properties": {"text": {}}}}, {}, "a field 'text'"),
         ({"schema": {"properties": {f"a{n}": {} for n in range(65)}}}, {}, "has 65 fields"),
