@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -12,7 +13,7 @@ from langchain_core.tools import BaseTool
 
 from crewlog.evaluators import compile_python, lint, run_pytest
 from crewlog.ids import AgentName, CallKey, RunId, StepId, ToolName
-from crewlog.tool_call import ToolCall, calling
+from crewlog.tool_call import ToolCall, calling, current_call
 
 BAD = "def test_bad():\n    assert 0\n"
 GOOD = "def test_good():\n    assert 1\n"
@@ -239,3 +240,19 @@ async def test_without_ruff_nothing_passes(
     data = await judged(lint)
     assert not data["passed"]
     assert "ruff is not installed here" in told(data, "error")
+
+
+async def test_settings_around_the_workspace_are_not_its_own(workspace: Path) -> None:
+    """Whatever project the folder lies in, the same tests come to the same."""
+    outside, inner = workspace, workspace / "runs" / "r"
+    inner.mkdir(parents=True)
+    having(outside, pytest_dot_ini="[pytest]\naddopts = --co\n", conftest_dot_py="1 / 0\n")
+    having(inner, test_a_dot_py=GOOD, conftest_dot_py="", pyproject_dot_toml="[project]\n")
+    call = replace(current_call(), workspace=inner)
+    with calling(call):
+        found = await judged(run_pytest)
+        assert (found["passed"], found["signals"]) == (True, [])
+        having(inner, tox_dot_ini="[pytest]\naddopts = --co\n")
+        found = await judged(run_pytest)
+    assert not found["passed"]
+    assert "the workspace configures pytest with --co" in told(found, "info")

@@ -27,6 +27,14 @@ LARGEST_RECORD = 8 * 1024 * 1024
 """Bytes of the record; what a test says is in it, and a test is a stranger's."""
 _WITNESS = Path(__file__).with_name("witness.py")
 _SYNTAX = ("SyntaxError", "IndentationError", "TabError")
+_SETTINGS = {
+    "pytest.ini": "",
+    ".pytest.ini": "",
+    "pyproject.toml": "[tool.pytest",
+    "tox.ini": "[pytest]",
+    "setup.cfg": "[tool:pytest]",
+}
+"""Where pytest looks for settings, and how they begin there."""
 _MOST_LOOKED = 20_000
 """Files and folders among which files of tests are looked for."""
 _NO_TESTS = frozenset({"__pycache__", "node_modules", "venv", "build", "dist"})
@@ -58,13 +66,20 @@ async def run_pytest(
     """
     whose: Mapping[str, Sequence[str]] = owners or {}
     looked = within(paths or [])
-    named = _test_files(looked, current_call().workspace)
+    workspace = current_call().workspace
+    named = _test_files(looked, workspace)
     with Scratch() as scratch:
         record = scratch / "record"
         argv = [sys.executable, "-P", str(_WITNESS), str(record)]
         argv += ["-q", "--tb=short", "--color=no", "-p", "no:cacheprovider"]
         argv += [part for name in plugins or () for part in ("-p", name)]
-        argv += ["--rootdir=.", *looked]
+        # Else pytest takes the settings of whatever project the workspace lies in.
+        argv += ["--rootdir=.", "--confcutdir=."]
+        if not _configured(looked, workspace):
+            settings = scratch / "pytest.ini"
+            settings.write_text("[pytest]\n")
+            argv += ["-c", str(settings)]
+        argv += looked
         ended = await run_program(argv, seconds=timeout, scratch=scratch)
         told = _read(record)
     signals = [_failure(each, whose) for each in told.failed]
@@ -162,6 +177,18 @@ def _asides(told: Mapping[str, Any], named: Sequence[str]) -> Iterator[Signal]:
     if told["addopts"]:
         say = f"the workspace configures pytest with {told['addopts']}"
         yield Signal(type="test_failure", detail=brief(say, 300), severity="info")
+
+
+def _configured(looked: Sequence[str], workspace: Path) -> bool:
+    """Whether the workspace has settings of pytest, in a folder where these are looked for."""
+    places = {workspace, *(part for path in looked for part in (workspace / path).parents)}
+    places |= {workspace / path for path in looked}
+    return any(
+        (folder / name).is_file() and mark in (folder / name).read_text("utf-8", "replace")
+        for folder in places
+        if folder.is_relative_to(workspace)
+        for name, mark in _SETTINGS.items()
+    )
 
 
 def _test_files(looked: Sequence[str], workspace: Path) -> list[str]:
