@@ -22,6 +22,7 @@ from crewlog.client import Client
 from crewlog.client.client import checked
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.validate import model_findings
 from crewlog.errors import UsageError
 from crewlog.evaluation.cases import Case, StageOutput, read
 from crewlog.evaluation.comparing import (
@@ -71,6 +72,7 @@ async def evaluated(wanted: Wanted, *, as_json: bool) -> int:
     """Tries the cases and tells the report; the exit code."""
     screen = Screen(as_json=as_json)
     cases = _cases(wanted)
+    _check_models(wanted.models)
     given: CrewDefinition | str = wanted.crew
     directory = Path.cwd()
     file: Path | None = None
@@ -174,6 +176,21 @@ def _check_stages(crew: CrewDefinition, cases: Sequence[Case], wanted: Wanted) -
                 remedy="Say `effects: read` or `effects: write` of tools that do not, or let them "
                 "with --external.",
                 place=PLACE,
+            )
+
+
+def _check_models(models: Sequence[str | None]) -> None:
+    """Looks whether models are named as models are.
+
+    Raises:
+        UsageError: one is not.
+    """
+    for model in models:
+        for finding in model_findings(model, ()) if model is not None else ():
+            raise UsageError(
+                finding.message,
+                remedy=finding.remedy.replace("model: ", "--model "),
+                place="--model",
             )
 
 
