@@ -49,8 +49,8 @@ def compiled(said: str) -> tuple[CompiledPrompt, list[Any], bool]:
         "Under pressure, the editor polishes it.",
         "In rare cases the editor polishes it.",
         (
-            "If the router chooses a plan, the planner splits the work into steps for the builder and "
-            "the cook; otherwise the programmer does it."
+            "If the router chooses a plan, the planner splits the work into steps for the builder "
+            "and the cook; otherwise the programmer does it."
         ),
         "For big tasks, the planner splits the work into steps for the builder and the cook.",
     ],
