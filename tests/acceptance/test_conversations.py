@@ -53,11 +53,12 @@ async def seen(run: Run, holds: Callable[[ConversationView], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-def desk(site: Site, **conversation: Any) -> dict[str, Any]:
+def desk(site: Site, *after: Any, **conversation: Any) -> dict[str, Any]:
     """A hub whose specialist goes on once the gate `desk` is open."""
     agents = {"billing": [{"when": ".", "of": "tool", "text": "Paid."},
                           {"when": ".", **calls(("gate", {"name": "desk"}))}]}  # fmt: skip
-    return hub(site, agents=agents, tools={"gate": tool("gate")}, conversation=conversation)
+    crew = hub(site, agents=agents, tools={"gate": tool("gate")}, conversation=conversation)
+    return {**crew, "flow": [*crew["flow"], *after]}
 
 
 async def gated(site: Site, crew: dict[str, Any], **options: Any) -> Run:
@@ -186,14 +187,21 @@ async def test_a_session_over_many_executions_carries_no_more(crews: Site) -> No
 async def test_a_count_and_a_turn_hold_where_a_worker_is_killed(site: Site) -> None:
     queue = "talks"
     worker = await site.start_worker(queue)
-    run = await gated(site, desk(site), queue=queue)
+    back = {"if": "router.next == 'billing'", "go": "router", "at_most": 9, "phase": "back"}
+    run = await gated(site, desk(site, back), queue=queue)
     worker.kill()
     await site.start_worker(queue)
     site.open_gate(run, "desk")
     await rests(run, 1)
     assert (await run.state()).execution_count == {"billing": 1}
+    # The bound was counted by a worker that is gone; who asked is told all the same.
+    first = (await run.conversation()).last
+    assert first is not None
+    assert (first.text, first.error) == ("Paid.", "")
+    assert "the run went to billing once, the most" in first.warning
     reply = await run.send("my bill", timeout=LIMIT)
-    assert reply.turn == 2
+    assert (reply.turn, reply.text) == (2, "Paid.")
+    assert "the run went to billing once, the most" in reply.warning
     assert (await run.state()).execution_count == {"billing": 1}
     site.end_workers(queue)
 

@@ -330,9 +330,15 @@ async def test_a_route_beyond_its_bound_warns_and_ends_the_turn(crews: Site) -> 
     )
     run = await crews.start(crew, "")
     reply = await run.send("Find it.", timeout=LIMIT)
-    assert reply.text == "found 1"
+    assert (reply.text, reply.agent, reply.error) == ("found 1", "finder", "")
+    assert reply.warning == (
+        "A limit was reached: chief.next is 'finder', and the run went to finder 2 times, the most."
+    )
+    told = (await run.conversation()).last
+    assert told is not None
+    assert told.warning == reply.warning
     assert (await run.state()).execution_count == {"finder": 2}
     await run.stop()
     await run.result(LIMIT)
     (refused,) = await crews.entries(run, "RouteRefused")
-    assert (refused.goes, "2" in refused.because) == ("end", True)
+    assert (refused.goes, refused.used_up) == ("end", True)

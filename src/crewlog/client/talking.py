@@ -198,6 +198,7 @@ def _result_of(state: CrewState, reply: Reply) -> RunResult:
         total=state.total_usage,
         position=state.position,
         ms=int(time.time() * 1000) - state.started,
+        warning=reply.warning,
         reply=reply,
     )
 
@@ -210,4 +211,5 @@ def reply_of(entry: j.TurnEnded, message: str = "") -> Reply:
         agent=entry.agent,
         response=entry.ref.body if entry.ref is not None else entry.response,
         error=entry.error,
+        warning=entry.warning,
     )
