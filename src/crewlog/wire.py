@@ -757,6 +757,7 @@ class RunResult(Model):
     ms: int = 0
     """From start to end, in milliseconds."""
     warning: str = ""
-    """The last bound that it came to, in a sentence: of a route, a loop, or an agent's calls."""
+    """The last bound that it came to, in a sentence: of a route, or of an agent's calls; in a
+    conversation, of a loop, too."""
     reply: Reply | None = None
     """Of a conversation that is asked: the answer."""

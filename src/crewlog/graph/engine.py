@@ -435,7 +435,8 @@ class Engine(RunFacts):
             question = f"{render_condition(rule.when)}, and the run {because}. What now?"
             self.ask("ask", question, step=step, options=("continue", "again", "stop"))
             return
-        spent = used_up(self.plan, name, state.routing, because) and self.patched(TELLS_BOUNDS)
+        spent = self.talks.talks and used_up(self.plan, name, state.routing, because)
+        spent = spent and self.patched(TELLS_BOUNDS)
         self.record(j.StepCompleted, step=step, because=because, used_up=spent)
         if outcome == FAIL:
             self.fail(f"{name}: {because}")

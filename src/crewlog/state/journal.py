@@ -645,7 +645,7 @@ class StepCompleted(Fact):
     goto: tuple[NodeName, ...] = ()
     """For the step of an item: nodes that it hands off to, once all items are done."""
     used_up: bool = False
-    """For a decision: whether it would go back, and may not any more."""
+    """For a decision of a conversation: whether it would go back, and may not any more."""
 
 
 class StepFailed(Fact):
