@@ -856,6 +856,7 @@ class Execution:
                 total=state.total_usage,
                 position=state.position,
                 ms=self.engine.at - state.started,
+                warning=state.warning,
             ),
         )
 

@@ -93,6 +93,7 @@ class Answers:
             text=text,
             response=body,
             error=entry.error,
+            warning=entry.warning,
         )
         self._texts.clear()
         self._last = reply
@@ -132,6 +133,7 @@ class Answers:
             agent=told.agent,
             response=told.response,
             error=told.error,
+            warning=told.warning,
         )
 
     def carried(self, engine: Engine) -> dict[str, Json]:

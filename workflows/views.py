@@ -103,6 +103,7 @@ def replied(engine: Engine | Drafting, reply: Reply) -> RunResult:
         total=state.total_usage,
         position=state.position,
         ms=engine.at - state.started,
+        warning=reply.warning,
         reply=reply,
     )
 

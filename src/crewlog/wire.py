@@ -691,6 +691,9 @@ class Reply(Model):
     """The message's hash, by which the store has it."""
     error: str = ""
     """The last error of the turn."""
+    warning: str = ""
+    """The last bound that the turn came to, in a sentence: of a route, of a loop, or of an agent's
+    calls. The answer is what there was by then."""
 
 
 class ConversationView(Model):
@@ -753,5 +756,8 @@ class RunResult(Model):
     """The last journal position."""
     ms: int = 0
     """From start to end, in milliseconds."""
+    warning: str = ""
+    """The last bound that it came to, in a sentence: of a route, or of an agent's calls; in a
+    conversation, of a loop, too."""
     reply: Reply | None = None
     """Of a conversation that is asked: the answer."""

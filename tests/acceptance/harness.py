@@ -183,12 +183,14 @@ class Site:
 
     # -- workers -----------------------------------------------------------------------------
 
-    def spawn(self, queue: str, **environ: str) -> WorkerProcess:
-        """Starts a worker; `ready` waits until it polls."""
+    def spawn(
+        self, queue: str, *, module: str = "crewlog.workers", **environ: str
+    ) -> WorkerProcess:
+        """Starts a worker; `ready` waits until it polls. One of somebody's own is a module, too."""
         log = self.root / f"worker-{next(_NUMBERS)}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", "crewlog.workers"],
+                [sys.executable, "-m", module],
                 cwd=self.project,
                 env={**self.environ(queue), **environ},
                 stdin=subprocess.DEVNULL,

@@ -9,7 +9,7 @@ from covers import covers
 from crewlog.client import Run
 from crewlog.state.hashing import hash_json
 
-from .harness import Site
+from .harness import Site, calls
 
 CONTEXT = {
     "found": ["trigger", "mail"],
@@ -79,8 +79,47 @@ async def test_stages_hand_on_what_each_of_them_needs_and_no_more(crews: Site) -
     (answer,) = prompts(crews, run, "responder")
     assert "builder is done" in text_of(answer)
     assert "configurator is done" in text_of(answer)
+    # What they share is the answer, what was found and what the supervisor says: no word of others.
+    state = await run.state()
+    assert {*state.agent_outputs} == {"supervisor", *STAGES, "responder"}
+    keys = {a: {*found} - {"text", "response"} for a, found in state.agent_outputs.items()}
+    assert keys["supervisor"] == {"next", "instructions", "rationale"}
+    assert keys["discovery"] == {"found", "context"}
+    assert keys["builder"] == keys["configurator"] == keys["responder"] == set()
+    assert (state.flags, state.shared_context) == ({}, {})
+    said = await crews.entries(run, "ModelReplied")
+    assert [each.agent for each in said if "public" in each.ref.logs] == ["responder"]
+    assert {each.agent for each in said} == {*keys}
     (missed,) = await crews.entries(run, "HandoffMissed")
     assert (missed.key, missed.item, missed.whom) == ("context", 3, "'gardener'")
+
+
+@covers("C86")
+async def test_a_stage_returns_what_it_declares_and_is_asked_for_what_it_lacks(crews: Site) -> None:
+    crew = stage_crew(crews)
+    less = {"text": json.dumps({"found": ["trigger"]})}
+    mine = calls(("set_output", {"key": "nodes", "value": ["trigger"]}))
+    more = calls(("set_output", {"key": "gossip", "value": "psst"}))
+    crew["agents"]["builder"]["outputs"] = ["nodes"]
+    crew["model"] = crews.script(
+        {
+            "supervisor": [{"text": json.dumps({"next": "discovery", "instructions": "go"})}],
+            "discovery": [less, {"text": json.dumps(CONTEXT)}],
+            "builder": [mine, more, {"text": "built"}],
+            "configurator": [{"text": "set"}],
+            "responder": [{"text": "It is built."}],
+        }
+    )
+    run, result = await crews.finish(crew, "a mail at nine")
+    outputs: Any = result.outputs
+    assert outputs["responder"]["text"] == "It is built."
+    (refused,) = await crews.entries(run, "ReplyRefused")
+    assert (refused.agent, "'context'" in str(refused.faults)) == ("discovery", True)
+    assert outputs["discovery"]["found"] == CONTEXT["found"]
+    assert outputs["builder"]["nodes"] == ["trigger"]
+    assert "gossip" not in outputs["builder"]
+    assert "Input should be 'nodes'" in text_of(prompts(crews, run, "builder")[-1])
+    assert "psst" not in text_of(prompts(crews, run, "responder")[0])
 
 
 @covers("C77", "C86")

@@ -11,7 +11,14 @@ import pytest
 
 from covers import covers
 from crewlog.client import Run
-from crewlog.errors import CommandRejected, ConversationBusy, CrewlogError, UsageError
+from crewlog.errors import (
+    CommandRejected,
+    ConversationBusy,
+    CrewlogError,
+    NotInTime,
+    UsageError,
+    WorkerMissing,
+)
 from crewlog.state.hashing import canonical
 from crewlog.wire import ConversationView
 
@@ -53,11 +60,12 @@ async def seen(run: Run, holds: Callable[[ConversationView], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-def desk(site: Site, **conversation: Any) -> dict[str, Any]:
+def desk(site: Site, *after: Any, **conversation: Any) -> dict[str, Any]:
     """A hub whose specialist goes on once the gate `desk` is open."""
     agents = {"billing": [{"when": ".", "of": "tool", "text": "Paid."},
                           {"when": ".", **calls(("gate", {"name": "desk"}))}]}  # fmt: skip
-    return hub(site, agents=agents, tools={"gate": tool("gate")}, conversation=conversation)
+    crew = hub(site, agents=agents, tools={"gate": tool("gate")}, conversation=conversation)
+    return {**crew, "flow": [*crew["flow"], *after]}
 
 
 async def gated(site: Site, crew: dict[str, Any], **options: Any) -> Run:
@@ -186,15 +194,26 @@ async def test_a_session_over_many_executions_carries_no_more(crews: Site) -> No
 async def test_a_count_and_a_turn_hold_where_a_worker_is_killed(site: Site) -> None:
     queue = "talks"
     worker = await site.start_worker(queue)
-    run = await gated(site, desk(site), queue=queue)
+    back = {"if": "router.next == 'billing'", "go": "router", "at_most": 9, "phase": "back"}
+    run = await gated(site, desk(site, back), queue=queue)
     worker.kill()
+    with pytest.raises((WorkerMissing, NotInTime)):  # it may be taken, or not
+        await run.send("my bill", id="m1", timeout=1)
     await site.start_worker(queue)
     site.open_gate(run, "desk")
-    await rests(run, 1)
+    reply = await run.send("my bill", id="m1", timeout=LIMIT)
+    assert (reply.turn, reply.text, reply.error) == (2, "Paid.", "")
+    assert await run.send("my bill", id="m1", timeout=LIMIT) == reply
     assert (await run.state()).execution_count == {"billing": 1}
-    reply = await run.send("my bill", timeout=LIMIT)
-    assert reply.turn == 2
-    assert (await run.state()).execution_count == {"billing": 1}
+    await run.stop()
+    await run.result(LIMIT)
+    began = await site.entries(run, "TurnBegan")
+    assert [each.said for each in began] == ["input", "m1"], "sent three times, answered once"
+    # The bound was counted by a worker that is gone; who asked is told all the same.
+    bound = "the run went to billing once, the most"
+    for ended in await site.entries(run, "TurnEnded"):
+        assert bound in ended.warning
+    assert bound in reply.warning
     site.end_workers(queue)
 
 

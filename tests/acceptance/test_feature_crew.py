@@ -55,6 +55,16 @@ async def test_a_feature_is_planned_approved_built_tested_and_mended(site: Site)
     # Only whom the review names works again, and once.
     assert [item.agent for item in steps["workers#1"].items] == ["pricing", "cart", "writer"]
     assert [item.agent for item in steps["rework#2"].items] == ["pricing"]
+    # From the beginning to the end, in order; the round that mends goes by its own way.
+    began = [each.step.partition(".")[0] for each in await site.entries(run, "StepStarted")]
+    phases = list(dict.fromkeys(began))
+    order = ["init#1", "router#1", "planner#1", "gate#1", "workers#1", "gather#1"]
+    order += ["reviewer#1", "rework#2", "reviewer#2", "judge#1", "finisher#1"]
+    assert [each for each in phases if each in order] == order
+    for name in ("tests", "compiler", "linter"):  # gathered before, and reviewed behind
+        at = phases.index(f"{name}#1")
+        assert phases.index("gather#1") < at < phases.index("reviewer#1")
+    assert phases[-1] == "finisher#1"
     workspace = site.root / "workspace" / run.id
     assert "count >= 10" in (workspace / "shop/pricing.py").read_text()
     assert [plan.of for plan in found.plans] == [3, 1]

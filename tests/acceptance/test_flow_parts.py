@@ -163,6 +163,44 @@ async def test_the_state_has_all_of_a_run_in_one_place(crews: Site) -> None:
     assert "A" not in told["messages"][1]["content"]
 
 
+@covers("C51")
+async def test_an_agent_is_given_and_gives_what_is_declared_and_nothing_else(crews: Site) -> None:
+    """Its input is a projection, its results are merged by key, and no other key is taken."""
+    found = [
+        *(sets("names", ["Ana", "Bo"]), sets("note", "between us")),
+        *(sets("undeclared", 1), {"text": "I have said it."}),
+    ]
+    more = [sets("names", ["Bo", "Cy"]), {"text": "And I."}]
+    crew = crews.crew(
+        {"one": found, "two": more, "three": [{"text": "Hello, all."}], "teller": [{"text": "."}]},
+        rules={
+            "one": {"outputs": ["names", "note"], "writes_flags": ["seen"]},
+            "two": {"outputs": ["names"]},
+            "three": {"reads": [], "inputs": [{"from": "one.names", "as": "Who is there"}]},
+            "teller": {"reads": [], "inputs": ["one.note", "two.names"]},
+        },
+        merge={"one.names": "union"},
+        flow=["one", {"agent": "one", "phase": "anew"}, "two", "three", "teller"],
+    )
+    again = [sets("names", ["Bo", "Dan"]), {"text": "Once more."}]
+    crew["model"] = crews.script(
+        {"one": [*found, *again], "two": more, "three": [{"text": "x"}], "teller": [{"text": "."}]}
+    )
+    run, result = await crews.finish(crew, "go")
+    assert result.outputs["one"]["names"] == ["Ana", "Bo", "Dan"], "merged as it is declared"  # type: ignore[index]
+    assert result.outputs["two"]["names"] == ["Bo", "Cy"]  # type: ignore[index]
+    assert {key for key in result.outputs["one"] if key != "text"} == {"names", "note"}  # type: ignore[index]
+    (three,) = [p["messages"] for p in crews.prompted(run) if p["agent"] == "three"]
+    shown = "\n".join(each["content"] for each in three[1:])
+    assert "Who is there" in shown
+    assert [name in shown for name in ("Ana", "Bo", "Dan", "Cy")] == [True, True, True, False]
+    assert "between us" not in shown
+    assert "I have said it" not in shown
+    (teller,) = [p["messages"] for p in crews.prompted(run) if p["agent"] == "teller"]
+    told = "\n".join(each["content"] for each in teller[1:])
+    assert ["between us" in told, "Cy" in told, "Ana" in told] == [True, True, False]
+
+
 @covers("C89")
 async def test_each_agent_has_its_prompt_tools_and_model(crews: Site) -> None:
     small = crews.script({"b": [calls(("echo", {"text": "x"})), {"text": "B of the other model"}]})

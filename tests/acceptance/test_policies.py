@@ -125,6 +125,47 @@ async def test_a_plan_is_shown_and_made_anew_by_people_and_by_a_decision(crews: 
     assert "nobody eats bread" in json.dumps(again["messages"])
 
 
+@covers("C41", "C45")
+@pytest.mark.parametrize("escalates", [True, False])
+async def test_an_agent_decides_whether_people_are_asked_and_what(
+    crews: Site, *, escalates: bool
+) -> None:
+    """After garbage it is asked again; what it wants to know is shown to those who are asked."""
+    said = {"escalate": escalates, "question": "May we pay $900?", "reason": "it is much"}
+    crew = crews.crew(
+        {
+            "watch": [{"text": "hm, hard to say"}, says(said)],
+            "payer": [{"text": "Paid."}],
+        },
+        rules={"watch": {"reply": {"decision": "escalate", "tries": 2}}},
+        flow=[
+            "watch",
+            {
+                "ask": "The watch asks you.",
+                "shows": "watch.question",
+                "only_if": "watch.escalate",
+                "phase": "gate",
+            },
+            "payer",
+        ],
+    )
+    run = await crews.start(crew)
+    if escalates:
+        question = await asked(run)
+        assert question.question == "The watch asks you."
+        assert question.detail == "May we pay $900?"
+        assert await worked(crews, run) == ["watch#1 watch"]
+        await run.respond(question.id, "approve", by="ana")
+    result = await run.result(LIMIT)
+    assert (result.status, result.outputs["payer"]["text"]) == ("completed", "Paid.")  # type: ignore[index]
+    assert result.outputs["watch"]["reason"] == "it is much"  # type: ignore[index]
+    (refused,) = await crews.entries(run, "ReplyRefused")
+    (taken,) = await crews.entries(run, "ReplyTaken")
+    assert (refused.agent, taken.decision) == ("watch", "escalate")
+    people = await crews.entries(run, "InterruptRaised")
+    assert len(people) == int(escalates)
+
+
 @covers("C47")
 @pytest.mark.parametrize("handed_on", [True, False])
 async def test_people_are_asked_before_a_step_a_call_and_a_hand_over(
@@ -330,9 +371,15 @@ async def test_a_route_beyond_its_bound_warns_and_ends_the_turn(crews: Site) -> 
     )
     run = await crews.start(crew, "")
     reply = await run.send("Find it.", timeout=LIMIT)
-    assert reply.text == "found 1"
+    assert (reply.text, reply.agent, reply.error) == ("found 1", "finder", "")
+    assert reply.warning == (
+        "A limit was reached: chief.next is 'finder', and the run went to finder 2 times, the most."
+    )
+    told = (await run.conversation()).last
+    assert told is not None
+    assert told.warning == reply.warning
     assert (await run.state()).execution_count == {"finder": 2}
     await run.stop()
     await run.result(LIMIT)
     (refused,) = await crews.entries(run, "RouteRefused")
-    assert (refused.goes, "2" in refused.because) == ("end", True)
+    assert (refused.goes, refused.used_up) == ("end", True)

@@ -71,7 +71,7 @@ async def test_whatever_a_plan_of_two_hundred_steps_says_fits() -> None:
 
 
 TOO_MUCH: list[tuple[list[dict[str, Any]], str]] = [
-    (scattered(240), "its items wait for 14,280 others each, and at most 10,000 can be"),
+    (scattered(240), "up to 119 others each, for 14,280 together, and at most 10,000 "),
     (each_after_all_before(1) * (MOST_ITEMS + 1), "it has 10,001 items, and at most 10,000"),
     (
         [{"agent": "a", "after": ["x"] * (MOST_READ + 1)}],

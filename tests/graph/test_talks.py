@@ -99,6 +99,65 @@ async def test_what_was_set_in_an_earlier_turn_sends_nobody() -> None:
     assert apology == "Sorry, I have no answer to that."
 
 
+BACK = {"if": "router.next == 'billing'", "go": "router", "phase": "back"}
+
+
+def around(*last: Any, at_most: int = 1) -> list[Any]:
+    """A flow that comes back to its router."""
+    way = {"route": "router.next", "to": ["billing"], "at_most": at_most}
+    return ["router", way, {"agent": "billing", "after": "go"}, *last]
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ({**BACK, "at_most": 9}, "router.next is 'billing', and the run went to billing once"),
+        ({**BACK, "at_most": 1, "else": "end"}, "back went to router 1 times, which is the most"),
+        ({**BACK, "at_most": 1, "else": "next"}, "back went to router 1 times, which is the most"),
+    ],
+)
+async def test_a_bound_that_is_used_up_is_told_with_the_answer(last: Any, said: str) -> None:
+    flow = around(last, at_most=1 if last["at_most"] == 9 else 5)
+    sim = await talk(talk_plan(flow), "billing", "billing", "")
+    (ended,) = sim.facts("TurnEnded")
+    assert ended["agent"] == "billing"
+    assert not ended.get("error")
+    assert ended["warning"].startswith(f"A limit was reached: {said}")
+    assert sim.state.talk is not None
+    assert sim.state.talk.last is not None
+    assert sim.state.talk.last.warning == ended["warning"]
+    await say(sim)
+    assert "warning" not in sim.facts("TurnEnded")[-1], "it was of the turn before"
+    assert as_json(folded(sim.journal)) == as_json(sim.state)
+
+
+async def test_who_was_cut_off_is_told_with_the_answer() -> None:
+    rules = {"billing": {"max_calls": 2, "on_cap": "end"}}
+
+    def script(order: Order) -> Outcome:
+        if order.agent != "billing":
+            return hub(order)
+        return returns() if order.call.tool else says("So far.", "set_output")
+
+    hub = routed(["billing"])
+    sim = await (await Simulation.begin(talk_plan(agents=rules), script)).run()
+    (ended,) = sim.facts("TurnEnded")
+    assert ended["agent"] == "billing"
+    assert ended["warning"] == (
+        "A limit was reached: billing was cut off, since 2 model calls are its most."
+    )
+
+
+async def test_an_execution_of_an_older_build_tells_as_it_did() -> None:
+    """Its journal is in the store already: it must be made once more as it was."""
+    flow = around({**BACK, "at_most": 9})
+    sim = await Simulation.begin(talk_plan(flow), routed(["billing", "billing"]))
+    sim.engine.patched = lambda _: False
+    await sim.run()
+    assert "warning" not in sim.facts("TurnEnded")[-1]
+    assert "used_up" not in sim.facts("RouteRefused")[-1]
+
+
 async def test_an_agent_that_fails_still_gives_the_user_an_answer() -> None:
     def script(order: Order) -> Outcome:
         return Failure("the desk is closed") if order.agent == "billing" else hub(order)

@@ -156,8 +156,9 @@ def _waits(screen: Screen, run: str, questions: Sequence[InterruptView]) -> None
 
 
 def _tell(screen: Screen, result: RunResult, definition: CrewDefinition | None) -> None:
-    from crewlog.cli.screen import plain, plain_lines, write  # noqa: PLC0415
+    from crewlog.cli.screen import plain, plain_lines, tell_warning, write  # noqa: PLC0415
 
+    tell_warning(screen, result.warning, aside=True)
     if result.reply is not None:  # a conversation, which goes on
         write(plain_lines(result.reply.text))
         return

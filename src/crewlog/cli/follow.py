@@ -26,7 +26,7 @@ from crewlog.cli.lacking import Lacking
 from crewlog.cli.pictures import show_picture
 from crewlog.cli.presence import Find, Look, Server, Stalls, Worker
 from crewlog.cli.questions import Prompt, answer_line, show_question
-from crewlog.cli.screen import Part, Screen, plain, plain_lines, text_of
+from crewlog.cli.screen import Part, Screen, plain, plain_lines, tell_warning, text_of
 from crewlog.cli.shown import tell_lack
 from crewlog.cli.stating import Stated, States
 from crewlog.cli.timeline import WHOLE, Row, Timeline, sentences
@@ -238,6 +238,7 @@ class Follower:
             self.screen.line("")
             for line in plain_lines(reply.text).splitlines():
                 self.screen.paragraph(line)
+            tell_warning(self.screen, reply.warning)
         self.screen.line("")
         self.screen.line(("  Go on    ", "dim"), f"crewlog chat {self.run.id}")
         self.screen.line(("  End      ", "dim"), f"crewlog stop {self.run.id}")
@@ -594,5 +595,6 @@ class Follower:
             return code
         at = self._last.at - self.timeline.started if self._last else result.ms
         self.screen.line(*summary(result, at))
+        tell_warning(self.screen, result.warning)
         show_end(self.screen, self.run, result, self._directory)
         return code

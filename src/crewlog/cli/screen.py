@@ -244,6 +244,23 @@ class Screen:
             self.out.print(shown, soft_wrap=True)
 
 
+def tell_warning(screen: Screen, warning: str, *, aside: bool = False) -> None:
+    """Tells which bound a run came to, where it did: on standard error where nobody looks.
+
+    Args:
+        screen: The command's.
+        warning: The sentence, or nothing.
+        aside: Whether standard output is for answers alone.
+    """
+    if not warning or screen.as_json:
+        return
+    said = (f"! {plain(warning)}", "yellow")
+    if aside or not screen.tty:
+        screen.note(said)
+    else:
+        screen.line("  ", said)
+
+
 def write(line: str) -> None:
     """A raw line to standard output, at once: programs read it as it comes."""
     sys.stdout.write(line.encode("utf-8", "replace").decode("utf-8") + "\n")

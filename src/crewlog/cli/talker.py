@@ -12,7 +12,7 @@ from typing_extensions import override
 from crewlog.cli import exits
 from crewlog.cli.follow import Follower, Manner
 from crewlog.cli.presence import Look
-from crewlog.cli.screen import Screen, plain, plain_lines, write
+from crewlog.cli.screen import Screen, plain, plain_lines, tell_warning, write
 from crewlog.cli.timeline import Row
 from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.gateway import pauses
@@ -172,6 +172,8 @@ class Talker(Follower):
     def _show(self, rows: list[Row]) -> None:
         if self._steps:
             super()._show(rows)
+        elif isinstance(self._last, j.RouteRefused) and self._last.used_up:
+            return  # the answer has it as a warning, or people are asked
         elif isinstance(self._last, _WARNINGS) and self.screen.tty and not self.screen.as_json:
             for row in (each for each in rows if each.glyph != "●"):  # held back until now
                 self._still()
@@ -206,6 +208,7 @@ class Talker(Follower):
             self.screen.record({"event": "answer", "run": self.run.id, **found})
         elif not self.screen.tty:
             write(plain_lines(reply.text))
+            tell_warning(self.screen, reply.warning)  # not among the answers
         else:
             who = plain(reply.agent or self._crew)
             self.screen.line(("  ", ""), (who, style or "bold green"))
@@ -214,4 +217,5 @@ class Talker(Follower):
             if reply.error:  # its agents are not told; the person at the terminal may be
                 for line in plain_lines(reply.error).splitlines():
                     self.screen.paragraph(line, style="dim")
+            tell_warning(self.screen, reply.warning)
             self.screen.line("")

@@ -505,7 +505,8 @@ class Timeline:
                 return self._row(entry, "", "◆", f"turn {entry.turn}", "dim")
             case j.TurnEnded() if entry.turn:
                 who = f"{entry.agent} answers" if entry.agent else "no agent answers"
-                why = f": {_first(entry.error)}" if entry.error else ""
+                told = entry.error or entry.warning
+                why = f": {_first(told)}" if told else ""
                 return self._row(entry, "", "◇", f"turn {entry.turn} is over, {who}{why}", "dim")
             case _:
                 return []

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 from pydantic import ValidationError
 
 from crewlog.client.gateway import REFUSALS, Gateway
-from crewlog.errors import CommandRejected, NotInTime, RunBusy, UsageError
+from crewlog.errors import CommandRejected, NotInTime, RunBusy, UsageError, WorkerMissing
 from crewlog.graph.talks import ended_unanswered
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json
@@ -82,19 +82,23 @@ class Talking(ABC):
     ) -> Reply:
         """Says something to a conversation, and waits for the answer of its turn.
 
-        Sent in the middle of a turn, it waits for one of its own. Two with the same id are one.
+        Sent in the middle of a turn, it waits for one of its own. Two with the same id are one: a
+        message of which nobody knows what became is sent again under its id, and answered once.
 
         Args:
             text: What is said.
             by: Who says it; by default the system's user.
             id: The command's id.
-            timeout: Seconds; without it, as long as it takes. The turn goes on afterwards.
+            timeout: Seconds; without it, as long as it takes and a worker is there. The turn goes
+                on afterwards.
 
         Raises:
             UsageError: the run is no conversation.
             ConversationBusy: too many messages wait for their turns.
             CommandRejected: the run has ended, or ends meanwhile.
             RunFailed: it was ended from outside meanwhile.
+            WorkerMissing: no worker answers. The message may have been taken, and is then answered
+                once there is one: send it again with the id that the remedy names.
             NotInTime: no answer came in time; it is a TimeoutError.
         """
         if not self._talks:
@@ -108,6 +112,11 @@ class Talking(ABC):
                 f"the run {self.id!r} did not answer within {timeout or 0:g} s; its turn goes on",
                 remedy=f"`crewlog chat {self.id}` shows the answer, and what people are asked.",
                 place=f"run {self.id!r}",
+            ) from error
+        except WorkerMissing as error:
+            again = f"Send it again with id={command.id!r}: it is answered once, taken or not."
+            raise WorkerMissing(
+                error.message, remedy=f"{error.remedy} {again}".strip(), place=error.place
             ) from error
 
     async def _sent(self, command: AskRun) -> Reply:
@@ -198,6 +207,7 @@ def _result_of(state: CrewState, reply: Reply) -> RunResult:
         total=state.total_usage,
         position=state.position,
         ms=int(time.time() * 1000) - state.started,
+        warning=reply.warning,
         reply=reply,
     )
 
@@ -210,4 +220,5 @@ def reply_of(entry: j.TurnEnded, message: str = "") -> Reply:
         agent=entry.agent,
         response=entry.ref.body if entry.ref is not None else entry.response,
         error=entry.error,
+        warning=entry.warning,
     )

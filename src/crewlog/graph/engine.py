@@ -24,7 +24,7 @@ from crewlog.graph.budgets import Budgets, uses
 from crewlog.graph.compile import compile_plan
 from crewlog.graph.doing import Doing
 from crewlog.graph.driver import Target
-from crewlog.graph.facts import RunFacts, switched_off
+from crewlog.graph.facts import TELLS_BOUNDS, RunFacts, switched_off
 from crewlog.graph.given import give
 from crewlog.graph.loops import Joins, Loops
 from crewlog.graph.maps import Maps
@@ -36,6 +36,7 @@ from crewlog.graph.routing import (
     new_generation,
     sent_nowhere,
     unfilled,
+    used_up,
 )
 from crewlog.graph.showing import shown, words_go_to
 from crewlog.graph.talks import Talks
@@ -434,7 +435,9 @@ class Engine(RunFacts):
             question = f"{render_condition(rule.when)}, and the run {because}. What now?"
             self.ask("ask", question, step=step, options=("continue", "again", "stop"))
             return
-        self.record(j.StepCompleted, step=step, because=because)
+        spent = self.talks.talks and used_up(self.plan, name, state.routing, because)
+        spent = spent and self.patched(TELLS_BOUNDS)
+        self.record(j.StepCompleted, step=step, because=because, used_up=spent)
         if outcome == FAIL:
             self.fail(f"{name}: {because}")
             return
@@ -447,8 +450,14 @@ class Engine(RunFacts):
         since = state.talk.began if state.talk is not None else 0
         choice = routes.choose(self.plan, name, state.agent_outputs, state.execution_count, since)
         if choice.refused:
+            spent = choice.used_up and self.patched(TELLS_BOUNDS)
             self.record(
-                j.RouteRefused, step=step, by=route.by, because=choice.because, goes=choice.goes
+                j.RouteRefused,
+                step=step,
+                by=route.by,
+                because=choice.because,
+                goes=choice.goes,
+                used_up=spent,
             )
         if choice.goes == ASK_HUMAN:
             options = routes.ways_to_ask(route)

@@ -61,6 +61,8 @@ from crewlog.state.shapes import (
 
 BOUNDS_SHAPES = "bounds-what-lists-say-of-their-items"
 """The patch of executions that work on no list which says more of that than is kept."""
+TELLS_BOUNDS = "tells-which-bounds-were-used-up"
+"""The patch of executions whose journal says which bounds of decisions and routes are used up."""
 SHAPES_APART = "keeps-what-items-that-are-handed-on-say"
 """The patch of executions that know which agents large items name that no `set_output` set."""
 SHARES_AS_NOW = "shares-what-lands-late-as-the-crew-says-now"

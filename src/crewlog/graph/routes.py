@@ -35,6 +35,8 @@ class Choice(NamedTuple):
     """Why, for people."""
     refused: bool = False
     """Whether it does not go where the value says: that is worth a warning."""
+    used_up: bool = False
+    """Whether that is so since it went there as often as it may."""
 
 
 def choose(
@@ -96,9 +98,8 @@ def _bounded(
     if used < route.at_most:
         return Choice(target, why, refused)
     times = "once" if used == 1 else f"{used} times"
-    return Choice(
-        route.used_up, f"{why}, and the run went to {target} {times}, the most", refused=True
-    )
+    because = f"{why}, and the run went to {target} {times}, the most"
+    return Choice(route.used_up, because, refused=True, used_up=True)
 
 
 def ways_to_ask(route: Route) -> tuple[str, ...]:

@@ -96,6 +96,24 @@ def fires(plan: GraphPlan, target: NodeName, source: NodeName, routing: Routing)
     return level(join, after, base) > max(fired, level(join, before, base))
 
 
+NOT_HELD = "the condition does not hold"
+
+
+def used_up(plan: GraphPlan, name: NodeName, routing: Routing, because: str) -> bool:
+    """Whether a decision would go back, and has done so as often as it may.
+
+    Args:
+        plan: The run's.
+        name: The decision.
+        routing: What was counted.
+        because: Why it goes where it goes, as `decide` says it.
+    """
+    rule = plan.nodes[name].decide
+    if rule is None or rule.at_most is None or because == NOT_HELD:
+        return False
+    return routing.loops.get(name, 0) >= rule.at_most
+
+
 def decide(
     plan: GraphPlan,
     name: NodeName,
@@ -106,7 +124,7 @@ def decide(
     """Where a decision goes (`next`, `end`, `fail`, `ask_human` or a node), and why, for people."""
     rule = plan.nodes[name].decide
     if rule is None or not holds(rule.when, flags, outputs):
-        return NEXT, "the condition does not hold"
+        return NEXT, NOT_HELD
     used = routing.loops.get(name, 0)
     if rule.at_most is not None and used >= rule.at_most:
         return rule.otherwise, f"went to {rule.go} {used} times, which is the most"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from crewlog.errors import CommandRejected, ConversationBusy
-from crewlog.graph.facts import RunFacts, message_body
+from crewlog.graph.facts import TELLS_BOUNDS, RunFacts, message_body
 from crewlog.ids import PUBLIC, AgentName, CommandId, ContentHash, FlagName, RunId, named_readers
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -150,6 +150,8 @@ class Talks:
             body = self._apology(talk)
             error = error or talk.warning
             more = {"ref": j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)}
+        if state.warning and run.patched(TELLS_BOUNDS):
+            more["warning"] = state.warning
         run.record(j.TurnEnded, turn=talk.turn, error=error, due=self._due(), **more)
         rules = run.plan.conversation
         if rules is not None and any(run.holds(each) for each in rules.ends_on):

@@ -212,6 +212,8 @@ class TurnEnded(Fact):
     """The run's own answer, where no agent said anything."""
     error: str = ""
     """The last error of the turn."""
+    warning: str = ""
+    """The last bound that the turn came to, for people."""
     due: int = 0
     """Until when the next message is waited for, in milliseconds since the epoch; 0: for ever."""
 
@@ -280,6 +282,8 @@ class RouteRefused(Fact):
     """Why, for people."""
     goes: str
     """What happens instead: a node, `next`, `end`, `ask_human` or `fail`."""
+    used_up: bool = False
+    """Whether the output does name a way, which may not be taken any more."""
 
 
 class StepStarted(Fact):
@@ -640,6 +644,8 @@ class StepCompleted(Fact):
     skipped: bool = False
     goto: tuple[NodeName, ...] = ()
     """For the step of an item: nodes that it hands off to, once all items are done."""
+    used_up: bool = False
+    """For a decision of a conversation: whether it would go back, and may not any more."""
 
 
 class StepFailed(Fact):

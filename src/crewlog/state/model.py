@@ -639,6 +639,9 @@ class CrewState(Model):
     was first."""
     error: str = ""
     """Why the run failed."""
+    warning: str = ""
+    """The last bound that the run came to, in a sentence: of a route, a loop, or an agent's calls.
+    In a conversation, in its present turn."""
     error_type: str = ""
     """The kind of failure, where it has one: `InvalidPrompt`."""
     errors: tuple[StepError, ...] = ()

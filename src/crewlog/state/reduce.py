@@ -453,7 +453,11 @@ def _turn_capped(state: CrewState, entry: j.TurnCapped, position: int) -> Change
     changes = _entry(state, entry.step, turn=turn)
     if entry.ref is not None:
         changes["agent_outputs"] = _text(state, entry, entry.ref.body, position)
-    return changes
+    times = "model call is its" if entry.calls == 1 else "model calls are its"
+    return {
+        **changes,
+        **talking.bounded(f"{entry.agent} was cut off, since {entry.calls} {times} most"),
+    }
 
 
 @_on(j.MessageAdded)
@@ -585,6 +589,8 @@ def _step_completed(state: CrewState, entry: j.StepCompleted, position: int) -> 
         goto = tuple(dict.fromkeys((*visit.mapped.goto, *entry.goto)))
         counts = {"done": visit.mapped.done + 1, "skipped": visit.mapped.skipped + entry.skipped}
         changes["frontier"] = _mapped(changes["frontier"], entry.step, goto=goto, **counts)
+    if entry.used_up:
+        changes |= talking.bounded(f"{node_of(entry.step)} {entry.because}")
     return changes
 
 

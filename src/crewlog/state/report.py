@@ -164,6 +164,8 @@ class TurnReport(Model):
     """Who answered; none where the run did."""
     answer: Value = Value()
     error: str = ""
+    warning: str = ""
+    """The last bound that it came to."""
 
 
 class Report(Model):
@@ -352,6 +354,7 @@ class _Pen:
                 answer = entry.response or (entry.ref.body if entry.ref is not None else None)
                 ended: dict[str, Any] = {"ended": position, "agent": entry.agent}
                 ended |= {"answer": Value(body=answer), "error": entry.error}
+                ended |= {"warning": entry.warning}
                 self.turns[-1] = self.turns[-1].model_copy(update=ended)
             case _:
                 if told := _decision(entry, self._asked):

@@ -173,7 +173,9 @@ def in_bounds(shape: ListShape) -> ListShape:
     """A list's shape, where it is small enough to be kept; else one that says that it is not."""
     waits = sum(map(len, shape.after))
     if waits > MOST_WAITS:
-        return _too_much(f"its items wait for {waits:,} others each, and at most {MOST_WAITS:,}")
+        each = max(sum(last - first + 1 for first, last in spans(packed)) for packed in shape.after)
+        what = f"its items wait for up to {each:,} others each, for {waits:,} together"
+        return _too_much(f"{what}, and at most {MOST_WAITS:,} together")
     named = max(map(len, shape.names.values()), default=0)
     if named > MOST_NAMES:
         return _too_much(f"its items name {named:,} agents, and at most {MOST_NAMES}")

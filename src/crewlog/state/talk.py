@@ -38,6 +38,8 @@ class TurnAnswer(Model):
     """Who gave it; none where the run did, since nobody else had anything to say."""
     error: str = ""
     """The last error of the turn."""
+    warning: str = ""
+    """The last bound that the turn came to."""
     position: int = 0
     """The journal position that ended it."""
 

@@ -49,6 +49,7 @@ def began(state: CrewState, entry: j.TurnBegan, position: int) -> Changes:
         "routing": Routing(),
         "execution_count": {},
         "error": "",
+        "warning": "",
         "extensions": 0,
         "allowed": {key: value for key, value in state.allowed.items() if key != "wall"},
         "agent_outputs": {
@@ -75,6 +76,7 @@ def ended(state: CrewState, entry: j.TurnEnded, position: int) -> Changes:
         response=entry.ref.body if entry.ref is not None else entry.response,
         agent=entry.agent,
         error=entry.error,
+        warning=entry.warning,
         position=position,
     )
     changes: Changes = {"turn": entry.turn, "resting": True, "due": entry.due}
@@ -97,9 +99,19 @@ def idle_set(state: CrewState, entry: j.IdleSet, _position: int) -> Changes:
 
 def warned(state: CrewState, entry: j.RouteRefused, _position: int) -> Changes:
     """A route did not go where the output said: the answer of the turn may say so."""
-    if state.talk is None:
-        return {}
-    return {"talk": state.talk.model_copy(update={"warning": entry.because})}
+    changes = bounded(entry.because) if entry.used_up else {}
+    if state.talk is not None:
+        changes["talk"] = state.talk.model_copy(update={"warning": entry.because})
+    return changes
+
+
+def bounded(why: str) -> Changes:
+    """A bound was used up: who asked is told so, whoever answers.
+
+    Args:
+        why: Which bound, and by what.
+    """
+    return {"warning": f"A limit was reached: {why}."}
 
 
 def failing(state: CrewState, error: str) -> Changes:
