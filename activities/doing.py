@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from crewlog.activities.tool_graph import Outcome
+from crewlog.content import canonical, check_depth
 from crewlog.definition.model import AgentDefinition
 from crewlog.model import Json
 
@@ -26,7 +27,21 @@ def with_outputs(outcome: Outcome, agent: AgentDefinition) -> Outcome:
         return outcome
     found = _object(outcome.message.artifact) or _object(outcome.message.content)
     named = {key: found[key] for key in agent.outputs if key in found}
+    if faults := [f"{key!r}: {why}" for key, value in named.items() if (why := _unkept(value))]:
+        said = f"The call was made, but what it says cannot be kept: {'; '.join(faults)}"
+        told = outcome.message.model_copy(update={"status": "error", "content": said})
+        return replace(outcome, message=told)
     return replace(outcome, outputs={**named, **outcome.outputs})
+
+
+def _unkept(value: Json) -> str:
+    """Why a value cannot be kept; empty where it can."""
+    try:
+        check_depth(value)
+        canonical(value)
+    except (ValueError, TypeError, RecursionError) as error:
+        return str(error)
+    return ""
 
 
 def _object(value: Any) -> dict[str, Json]:

@@ -26,7 +26,7 @@ from crewlog.state.calls import INLINE_BYTES, OutputValue, ReadReply
 from crewlog.state.handoffs import apart
 from crewlog.state.hashing import canonical, hash_json
 
-LONG = 20_000
+LONG = 2_000
 """Characters of a reply that is read in a thread: others must not wait for it."""
 _SERVICES = ("openai",)
 _STRICT = frozenset({"type", "enum", "const", "items", "properties", "description", "anyOf"})

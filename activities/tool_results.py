@@ -67,7 +67,10 @@ def _harmless(exc: ValidationError | SystemExit) -> Exception:
 def _plain(tool: BaseTool, result: Any) -> Any:
     if tool.response_format == "content_and_artifact" and _is(result, tuple):
         parts: tuple[Any, ...] = result
-        return tuple(_plain_value(tool, part) for part in parts)
+        plain = tuple(_plain_value(tool, part) for part in parts)
+        for part in plain:
+            _shallow(tool, part)  # the content is made text of; the artifact stays data
+        return plain
     return _plain_value(tool, result)
 
 
@@ -103,6 +106,21 @@ def _plain_value(tool: BaseTool, value: Any) -> Any:
     return plain
 
 
+def _shallow(tool: BaseTool, value: Any) -> None:
+    """Refuses data that no activity's result could carry.
+
+    Raises:
+        NotJson: where it is nested too deep.
+    """
+    try:
+        check_depth(value)
+    except ValueError as exc:
+        raise NotJson(
+            f"the tool {tool.name!r} ran, but what it returned cannot be kept: {exc}",
+            remedy="Return less of it, or as text.",
+        ) from exc
+
+
 def _data(value: Any) -> Any:
     """The plain data of a model or a dataclass; anything else as it is."""
     if isinstance(value, BaseModel):
@@ -119,7 +137,7 @@ def _keepable(tool: BaseTool, message: ToolMessage) -> ToolMessage:
         NotJson: where its content or artifact holds what is not JSON.
     """
     try:
-        message_to_json(message)
+        check_depth(message_to_json(message))
     except (TypeError, ValueError, RecursionError) as exc:
         raise NotJson(
             f"the tool {tool.name!r} ran, but its ToolMessage holds what is not JSON ({exc})",

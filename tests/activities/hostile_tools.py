@@ -6,6 +6,7 @@ import pickle
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.types import Command
 from pydantic import BaseModel
 
@@ -107,6 +108,8 @@ KINDS: dict[str, Any] = {
     "told_trap": lambda: tells(outputs={"spec": Trap()}),
     "artifact": lambda: ToolMessage("x", tool_call_id="c1", artifact=CONSTRUCTOR),
     "artifact_trap": lambda: ToolMessage("x", tool_call_id="c1", artifact=Trap()),
+    "artifact_deep": lambda: ToolMessage("x", tool_call_id="c1", artifact=nested(205)),
+    "blocks_deep": lambda: ToolMessage([{"x": nested(205)}], tool_call_id="c1"),
     "blocks": lambda: ToolMessage([CONSTRUCTOR], tool_call_id="c1"),
 }
 
@@ -114,3 +117,23 @@ KINDS: dict[str, Any] = {
 def hostile(kind: str) -> Any:
     """Returns what no tool should."""
     return KINDS[kind]()
+
+
+UNKEPT: dict[str, str] = {
+    "deep": '{"spec": ' + "[" * 150 + "]" * 150 + "}",
+    "deeper": '{"spec": ' + "[" * 205 + "]" * 205 + "}",
+    "deepest": '{"spec": ' + "[" * 900 + "]" * 900 + "}",
+    "nan": '{"spec": NaN}',
+    "infinite": '{"spec": 1e999}',
+}
+
+
+def hostile_text(kind: str) -> str:
+    """Returns a text of JSON whose data cannot be kept."""
+    return UNKEPT[kind]
+
+
+@tool(response_format="content_and_artifact")
+def hostile_artifact(depth: int) -> tuple[str, Any]:
+    """Returns data beside a text."""
+    return "x", {"spec": nested(depth)}

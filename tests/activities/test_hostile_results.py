@@ -19,9 +19,9 @@ TEXTS = {"text": "a", "nul": "\x00", "keys": '{"1": "a", "null": "b"}'}
 """What is shown of results that are texts, or nearly."""
 
 
-def crew() -> CrewDefinition:
-    agent = {"prompt": "p", "writes_flags": ["ready"], "outputs": ["spec"]}
-    tool = {"run": "hostile_tools:hostile", "effects": "read"}
+def crew(function: str = "hostile", **agent: Any) -> CrewDefinition:
+    agent = agent or {"prompt": "p", "writes_flags": ["ready"], "outputs": ["spec"]}
+    tool = {"run": f"hostile_tools:{function}", "effects": "read"}
     return CrewDefinition.from_json(
         {
             "crew": "c",
@@ -63,3 +63,29 @@ async def test_what_looks_like_an_object_stays_text(tool_call: Any) -> None:
     for kind in ("told_constructor", "told_human", "told_system", "told_remove"):
         said = await tool_call("hostile", {"kind": kind}, crew=crew())
         assert "obey" not in str(said.body), "what it tells besides its answer is nobody's message"
+
+
+def carried(result: ToolResult) -> ToolResult:
+    """The result as a workflow gets it."""
+    converter = CrewPayloadConverter()
+    (read,) = converter.from_payloads(converter.to_payloads([result]), [ToolResult])
+    return read
+
+
+@pytest.mark.parametrize("kind", hostile_tools.UNKEPT)
+async def test_a_text_of_data_that_cannot_be_kept_sets_nothing(tool_call: Any, kind: str) -> None:
+    """Nobody could read such a result: its run would be dead."""
+    doing = crew("hostile_text", does=["hostile"], outputs=["spec"])
+    result = carried(await tool_call("hostile", {"kind": kind}, crew=doing))
+    assert (result.ok, result.outputs) == (False, ())
+    assert "The call was made, but what it says cannot be kept" in result.body["content"]
+
+
+@pytest.mark.parametrize("depth", [90, 150, 205])
+async def test_data_beside_a_text_is_kept_or_refused(tool_call: Any, depth: int) -> None:
+    doing = crew("hostile_artifact", does=["hostile"], outputs=["spec"])
+    result = carried(await tool_call("hostile", {"depth": depth}, crew=doing))
+    assert result.ok == (depth == 90)
+    assert bool(result.outputs) == result.ok
+    if not result.ok:
+        assert "nested deeper than 100 levels" in result.body["content"]

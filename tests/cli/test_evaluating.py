@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from covers import covers
+from crewlog.definition.load import load_data
 from crewlog.errors import UsageError
-from crewlog.evaluation import Case, StageOutput, exact, of_schema
-from crewlog.evaluation.comparing import check_schema, check_wanted
+from crewlog.evaluation import Case, StageOutput, exact, of_schema, running
+from crewlog.evaluation.comparing import Verdict, check_schema, check_wanted
+from crewlog.state.model import Usage
 
 from .conftest import Cli
 
@@ -205,6 +210,81 @@ def test_values_are_compared_part_by_part() -> None:
     assert of_schema(schema, StageOutput(text='{"a": []}')).passed
     assert of_schema(schema, StageOutput(fields={"a": 1})).differs[0].startswith("fields.a: 1 is")
     assert not of_schema(schema, StageOutput(text="no JSON")).passed
+    assert of_schema(schema, StageOutput(fields={})).differs == (
+        "fields: 'a' is a required property",
+    )
+    assert not of_schema(schema, StageOutput(text="[" * 9000)).passed
+    assert not of_schema(False, StageOutput(fields={})).passed
+
+
+def test_nothing_is_fetched_to_compare_and_references_lead_somewhere() -> None:
+    asked: list[str] = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+    with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        for ref in (f"http://127.0.0.1:{server.server_port}/x", "file:///x", "#/$defs/none", "#no"):
+            schema = {"type": "object", "properties": {"a": {"$ref": ref}}}
+            with pytest.raises(UsageError, match=r"never fetched|leads nowhere"):
+                check_schema(schema, "all.jsonl")
+            assert not of_schema(schema, StageOutput(fields={"a": 1})).passed
+        server.shutdown()
+        thread.join()
+    assert asked == []
+    named = {"$defs": {"n": {"type": "number"}, "m": {"$anchor": "m"}}}
+    for ref in ("#", "#/$defs/n", "#m"):
+        check_schema({**named, "properties": {"a": {"$ref": ref}}}, "all.jsonl")
+    inner: dict[str, Any] = {
+        "$id": "https://x/y",
+        "$defs": {"n": {}},
+        "items": {"$ref": "#/$defs/n"},
+    }
+    check_schema({"properties": {"a": inner}}, "all.jsonl")
+
+
+@pytest.mark.parametrize("where", ["compare", "dataset"])
+async def test_a_trial_that_raises_does_not_end_the_others(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    crew = load_data({"crew": "t", "model": "scripted:x", "agents": {"a": {"prompt": "p"}}})
+
+    async def ran(*_: Any) -> Any:
+        return SimpleNamespace(id="r"), ""
+
+    async def made(*_: Any) -> list[Case]:
+        return [Case(stage="a", output=StageOutput(text="x"))]
+
+    async def compared(case: Case, got: StageOutput, _run: str) -> tuple[Verdict, Usage]:
+        return exact(case, got), Usage()
+
+    def bad(found: Any) -> Any:
+        """The second one raises."""
+        calls: list[int] = []
+
+        async def once(*args: Any) -> Any:
+            calls.append(1)
+            if len(calls) == 2:
+                raise ZeroDivisionError("oh")
+            return await found(*args)
+
+        return once
+
+    monkeypatch.setattr(running, "carried_out", ran)
+    monkeypatch.setattr(running, "dataset", bad(made) if where == "dataset" else made)
+    cases = {n: Case(stage="a", output=StageOutput(text="x")) for n in (1, 2, 3)}
+    compare = bad(compared) if where == "compare" else compared
+    plan = running.Plan("e", crew, cases, [None], compare)
+    report = await running.evaluate(None, plan)  # type: ignore[arg-type]
+    trials = sorted(report.trials, key=lambda each: each.case)
+    assert [each.outcome for each in trials] == ["passed", "error", "passed"]
+    assert [each.error for each in trials if each.error] == ["ZeroDivisionError: oh"]
 
 
 def test_a_case_that_compares_nothing_does_not_pass() -> None:

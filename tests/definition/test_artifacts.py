@@ -46,6 +46,7 @@ TOOL = {"run": "m:f", "effects": "read"}
         ({}, doc(writers=["a", "group:g"]), "artifacts.doc.writers.1", "names the group 'g'"),
         ({}, doc(writers=["b"]), "artifacts.doc.writers", "'b' may change the artifact 'doc'"),
         ({}, doc(schema={"type": "objekt"}), "artifacts.doc.schema", "'doc' is none"),
+        ({}, doc(schema={"$ref": "#/no"}), "artifacts.doc.schema", "leads nowhere: #/no"),
         ({}, doc(initial=deep(120)), "artifacts.doc.initial", "no run can keep"),
         ({}, doc(initial="x" * LARGEST_INITIAL), "artifacts.doc.initial", "there may be 65,536"),
         ({"c": {"reads": ["artifact:doc"]}}, doc(), "agents.c.reads.0", "which is not a log"),

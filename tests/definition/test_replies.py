@@ -24,6 +24,7 @@ from crewlog.definition.reading import MOST_HANDED, Form
 from crewlog.definition.validate import all_findings
 from crewlog.errors import InvalidDefinition, UsageError
 from crewlog.model import Json
+from pace import assert_within
 
 NAMES = ("billing", "technician", "tech-support", "general")
 
@@ -335,6 +336,12 @@ def test_a_name_that_is_near_is_offered() -> None:
         ({"decision": "route", "fallback": "general"}, {}, "the fallback of agent 'router'"),
         ({"schema": {"type": "objekt"}}, {}, "the schema of the reply of agent 'router'"),
         ({"schema": {"$ref": "http://x/y"}}, {}, "never fetched"),
+        (
+            {"schema": {"properties": {"a": {"$ref": "#/$defs/no"}}}},
+            {},
+            "leads nowhere: #/$defs/no",
+        ),
+        ({"schema": {"properties": {"a": {"$ref": "#no"}}}}, {}, "'$ref' leads nowhere: #no"),
         ({"schema": {"properties": {"a": {"pattern": "(?=a)"}}}}, {}, "the pattern '(?=a)'"),
         ({"schema": {"properties": {"text": {}}}}, {}, "a field 'text'"),
         ({"schema": {"properties": {f"a{n}": {} for n in range(65)}}}, {}, "has 65 fields"),
@@ -450,16 +457,17 @@ def test_a_fault_is_told_without_what_follows_from_it() -> None:
 
 
 def test_many_words_are_read_in_time() -> None:
-    began = time.process_time()
     for words in (
         "to ",
         "hand it over ",
         "not the billing, ",
         "billing: ",
         "i would send this to ",
+        "....",
+        "!;",
     ):
-        named_in(words * 5000, NAMES)
-    assert time.process_time() - began < 3
+        text = f"{words * 5000}x"
+        assert_within(0.8, lambda text=text: named_in(text, NAMES))
 
 
 def test_no_more_is_handed_on_than_a_run_can_carry() -> None:

@@ -17,6 +17,8 @@ from typing import Any
 from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import SchemaError, ValidationError
 from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
 
 from crewlog.definition.matching import NotLinear, pattern_of
 from crewlog.model import Json
@@ -72,32 +74,58 @@ def unusable(schema: Any) -> str:
         return f"{where}: {_short(error.message, 200)}" if where else _short(error.message, 200)
     except Exception as error:  # noqa: BLE001 - it may be anything
         return f"it is no JSON Schema ({type(error).__name__})"
-    return next(_unusable(schema), "")
+    try:
+        return next(_unusable(schema, _places(schema)), "")
+    except RecursionError:
+        return "it is nested too deep"
 
 
-def _unusable(schema: Any) -> Iterator[str]:
+def _places(schema: Any) -> Any:
+    """Finds what a schema refers to, in itself alone."""
+    nothing: Registry[Any] = Registry()
+    return nothing.resolver_with_root(DRAFT202012.create_resource(schema))
+
+
+def _unusable(schema: Any, places: Any) -> Iterator[str]:
     if isinstance(schema, list):
         for each in schema:  # pyright: ignore[reportUnknownVariableType]
-            yield from _unusable(each)
+            yield from _unusable(each, places)
     if not isinstance(schema, dict):
         return
     inner: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
+    if "$id" in inner:  # what is in it is looked for in it
+        places = places.in_subresource(DRAFT202012.create_resource(inner))
     for key, value in inner.items():
-        if key in ("$ref", "$dynamicRef") and not str(value).startswith("#"):
-            yield f"what is elsewhere is never fetched: {_short(str(value), 100)}"
-        elif key == "pattern" and isinstance(value, str) and (fault := _no_pattern(value)):
-            yield fault
-        elif key in ("unevaluatedProperties", "unevaluatedItems"):
-            yield f"{key!r} is not looked at: say additionalProperties, or prefixItems and items"
-        elif key in _DATA:
-            continue
-        elif key in _BY_NAME and isinstance(value, dict):
-            if key == "patternProperties":
-                yield from filter(None, map(_no_pattern, value))  # pyright: ignore[reportUnknownArgumentType]
-            for each in value.values():  # pyright: ignore[reportUnknownVariableType]
-                yield from _unusable(each)
-        else:
-            yield from _unusable(value)
+        yield from _unusable_at(key, value, places)
+
+
+def _unusable_at(key: str, value: Any, places: Any) -> Iterator[str]:
+    if key in ("$ref", "$dynamicRef"):
+        yield from _astray(key, str(value), places)
+    elif key == "pattern" and isinstance(value, str) and (fault := _no_pattern(value)):
+        yield fault
+    elif key in ("unevaluatedProperties", "unevaluatedItems"):
+        yield f"{key!r} is not looked at: say additionalProperties, or prefixItems and items"
+    elif key in _BY_NAME and isinstance(value, dict):
+        if key == "patternProperties":
+            yield from filter(None, map(_no_pattern, value))  # pyright: ignore[reportUnknownArgumentType]
+        for each in value.values():  # pyright: ignore[reportUnknownVariableType]
+            yield from _unusable(each, places)
+    elif key not in _DATA:
+        yield from _unusable(value, places)
+
+
+def _astray(key: str, ref: str, places: Any) -> Iterator[str]:
+    """Why a reference leads to no schema; nothing where it does."""
+    if not ref.startswith("#"):
+        yield f"what is elsewhere is never fetched: {_short(ref, 100)}"
+        return
+    try:
+        found = isinstance(places.lookup(ref).contents, dict | bool)
+    except (Unresolvable, ValueError, TypeError, KeyError):
+        found = False
+    if not found:
+        yield f"{key!r} leads nowhere: {_short(ref, 100)}"
 
 
 _DATA = ("const", "default", "enum", "examples")

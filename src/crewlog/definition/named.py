@@ -27,7 +27,7 @@ _THOUGHTS = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _THINKS = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 FINALLY = re.compile(r"\bfinal (?:answer|decision|choice|reply)\b\W{0,6}[:=]", re.IGNORECASE)
 """What stands behind the last of these is the answer; what stands before it led there."""
-_SENTENCE = re.compile(r"[.!;]+(?=[\s\"'*_`)\]]|$)|\n+")
+_SENTENCE = re.compile(r"(?<![.!;])[.!;]++(?=[\s\"'*_`)\]]|$)|\n+")
 _CLAUSE = re.compile(
     r",|[\u2013\u2014()\[\]{}]|\s-+\s|//|/\*|\*/|(?=\bbut\b)|(?=\bso\b)|"
     r"(?=\b(?:since|because|as|given that|due to|while|whereas)\b)"

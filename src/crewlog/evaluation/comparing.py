@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import cast
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-
+from crewlog.definition.json_schemas import schema_faults, unusable
 from crewlog.errors import UsageError
 from crewlog.evaluation.cases import Case, StageOutput
 from crewlog.model import Json, Model
@@ -63,11 +61,14 @@ def of_schema(schema: Json, got: StageOutput) -> Verdict:
     if value is None:
         try:
             value = json.loads(got.text or "")
-        except ValueError:
+        except (ValueError, RecursionError):
             said = "it set no fields, and its text is not JSON"
             return Verdict(passed=False, score=0.0, differs=(said,))
-    faults = sorted(Draft202012Validator(schema).iter_errors(value), key=lambda e: e.json_path)
-    differs = [f"{fault.json_path.replace('$', 'fields', 1)}: {fault.message}" for fault in faults]
+    if schema is False:
+        differs = ["fields: nothing fits the schema"]
+    else:  # as replies are: nothing is fetched, and the work is bounded
+        found = schema_faults(cast("Mapping[str, Json]", schema), value, called="the schema")
+        differs = [f"fields.{fault}".replace("fields.all: ", "fields: ", 1) for fault in found]
     return Verdict(passed=not differs, score=float(not differs), differs=told(differs))
 
 
@@ -98,14 +99,12 @@ def check_schema(schema: Json, place: str) -> None:
             remedy="docs/evaluation.md has an example.",
             place=place,
         )
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
+    if fault := unusable(schema):
         raise UsageError(
-            f"what is to be fitted is no JSON Schema: {error.json_path}: {error.message}",
+            f"what is to be fitted cannot be used: {fault}",
             remedy="docs/evaluation.md has an example.",
             place=place,
-        ) from error
+        )
 
 
 def told(differs: list[str]) -> tuple[str, ...]:

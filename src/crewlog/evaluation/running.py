@@ -8,6 +8,7 @@ tried anew. Runs stay, to be looked at by `crewlog trace`, until somebody delete
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,18 +18,28 @@ from typing import Literal
 from crewlog.client import Client, Run
 from crewlog.content import hash_json
 from crewlog.definition.model import CrewDefinition
-from crewlog.errors import CrewlogError, RunFailed
+from crewlog.errors import (
+    CrewlogError,
+    DefinitionError,
+    KeyMissing,
+    StoreUnavailable,
+    TemporalUnavailable,
+)
 from crewlog.evaluation.cases import Case, StageOutput
 from crewlog.evaluation.comparing import Verdict
 from crewlog.evaluation.dataset import dataset
 from crewlog.evaluation.report import Report, Trial, report_of
 from crewlog.evaluation.stage import alone, given
 from crewlog.evaluation.waiting import GRACE, carried_out
+from crewlog.state.brief import brief
 from crewlog.state.model import Usage
 
 Compare = Callable[[Case, StageOutput, str], Awaitable[tuple[Verdict, Usage]]]
 """Compares an output with its case, made in the run of that id; what that used, too. It raises
-`RunFailed` where it cannot."""
+where it cannot: the trial has that as its error, and the others go on."""
+_OF_ALL = (DefinitionError, KeyMissing, StoreUnavailable, TemporalUnavailable)
+"""What ends an evaluation: it would be so of each trial."""
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -77,8 +88,14 @@ async def trials(client: Client, plan: Plan) -> AsyncIterator[Trial]:
     ]
 
     async def one(number: int, case: Case, choice: int, crew: CrewDefinition) -> Trial:
+        trial = _trial(plan, number, case, choice, crew)
         async with free:
-            return await _tried(client, plan, number, case, choice, crew)
+            try:
+                return await _tried(client, plan, case, crew, trial)
+            except _OF_ALL:
+                raise
+            except Exception as error:  # noqa: BLE001 - one that raises does not end the others
+                return trial.model_copy(update={"error": _told(error)})
 
     tasks = [asyncio.create_task(one(*each)) for each in asked]
     try:
@@ -94,12 +111,11 @@ def _alone(crew: CrewDefinition, case: Case, model: str | None) -> CrewDefinitio
     return alone(crew, case.stage, case.phase, model=model, artifacts=case.input.artifacts)
 
 
-async def _tried(
-    client: Client, plan: Plan, number: int, case: Case, choice: int, crew: CrewDefinition
-) -> Trial:
+def _trial(plan: Plan, number: int, case: Case, choice: int, crew: CrewDefinition) -> Trial:
+    """A trial before it is made."""
     key = hash_json([crew.to_json(), case.key])[:8]
     agent = crew.agents[case.stage]
-    trial = Trial(
+    return Trial(
         case=number,
         name=case.name,
         stage=case.stage,
@@ -109,6 +125,10 @@ async def _tried(
         outcome="error",
     )
 
+
+async def _tried(
+    client: Client, plan: Plan, case: Case, crew: CrewDefinition, trial: Trial
+) -> Trial:
     async def begin(existing: Literal["reject", "attach", "replace"]) -> Run:
         return await client.start(
             crew,
@@ -137,8 +157,10 @@ async def _tried(
     )
     try:
         verdict, judged = await plan.compare(case, got.output, trial.run)
-    except RunFailed as failed:
-        return trial.model_copy(update={"error": failed.message})
+    except _OF_ALL:
+        raise
+    except Exception as failed:  # noqa: BLE001 - comparisons may be anybody's
+        return trial.model_copy(update={"error": _told(failed)})
     return trial.model_copy(
         update={
             "outcome": "passed" if verdict.passed else "failed",
@@ -147,3 +169,11 @@ async def _tried(
             "judged": judged,
         }
     )
+
+
+def _told(error: Exception) -> str:
+    """Why a trial came to nothing, as it is told."""
+    if isinstance(error, CrewlogError):
+        return error.message
+    _LOG.debug("a trial raised", exc_info=error)
+    return f"{type(error).__name__}: {brief(str(error), 200)}"
