@@ -13,6 +13,7 @@ from crewlog.definition.load import load_data, load_definition
 from crewlog.definition.model import FILLED, AgentDefinition, CrewDefinition
 from crewlog.definition.write import to_yaml
 from crewlog.graph.lower import lower
+from crewlog.ids import AgentName
 from crewlog.prompt.edits import keep_names
 from crewlog.prompt.english import expressible, to_english
 from crewlog.prompt.keeping import kept
@@ -63,7 +64,7 @@ def test_builders_fill_what_is_kept_where_it_is_said() -> None:
 )
 def test_a_default_that_is_said_is_in_force(part: dict[str, Any], name: str, key: str) -> None:
     default = AgentDefinition.model_fields[key].get_default(call_default_factory=True)
-    value = [*default] if isinstance(default, tuple) else default
+    value: Any = list(default) if isinstance(default, tuple) else default  # pyright: ignore
     # With what it writes to, or nobody may see what the lead tells its stages, which is a fault.
     more = {"writes": ["public"]} if key == "shares" else {}
     before, said = crew(part, **{name: more}), crew(part, **{name: {**more, key: value}})
@@ -114,7 +115,7 @@ def test_a_prompt_says_it_and_keeps_it() -> None:
         assert fresh is not None
         now = kept(said, keep_names(said, fresh), own, own=True)
         again = CrewDefinition.from_json(now.to_json())
-        assert lower(again).agents["billing"].on_error == wanted
+        assert lower(again).agents[AgentName("billing")].on_error == wanted
         assert not again.agents["general"].says("on_error")
 
 

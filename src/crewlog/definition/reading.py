@@ -199,11 +199,14 @@ class Form:
 
     def _too_many(self, value: Json) -> tuple[str, ...]:
         """Which lists have more items to hand on than can be."""
-        lists = self.fields(value) if self.reply.tagged else {}
+        fields = self.fields(value) if self.reply.tagged else {}
+        lists: dict[str, list[Json]] = {
+            key: fields[key] for key in self.reply.tagged if isinstance(fields.get(key), list)
+        }
         return tuple(
             f"{key!r} has {len(items):,} items, and at most {MOST_HANDED} can be handed on at once"
-            for key in self.reply.tagged
-            if isinstance(items := lists.get(key), list) and len(items) > MOST_HANDED
+            for key, items in lists.items()
+            if len(items) > MOST_HANDED
         )
 
     def _fits(self, value: Json) -> Read:
