@@ -26,7 +26,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import pytest
 
@@ -202,7 +202,7 @@ def _hides_failures(session: pytest.Session, came: dict[str, str]) -> bool:
     outcomes: list[str] = []
 
     def take(when: Literal["setup", "call", "teardown"], do: Callable[[], Any]) -> None:
-        call = cast("pytest.CallInfo[Any]", pytest.CallInfo.from_call(do, when=when))
+        call: pytest.CallInfo[Any] = pytest.CallInfo.from_call(do, when=when)  # pyright: ignore[reportUnknownVariableType]
         outcomes.append(hook.pytest_runtest_makereport(item=item, call=call).outcome)
 
     take("setup", lambda: hook.pytest_runtest_setup(item=item))
