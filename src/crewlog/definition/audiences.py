@@ -185,18 +185,22 @@ def without_member(crew: CrewDefinition, name: str) -> dict[str, Any]:
 
 def without_reader(agents: Mapping[str, AgentDefinition], name: str) -> dict[str, AgentDefinition]:
     """Agents that address a log no more to one that has left; to nobody, where it was alone."""
-    return {
-        each: agent.model_copy(
-            update={
-                "reads": tuple(_without(agent.reads, name)),
-                "writes": tuple(_without(agent.writes, name)),
-                "shares": None if agent.shares is None else tuple(_without(agent.shares, name)),
-                "scratch": agent.scratch and _unread(agent.scratch, name),
-                "inputs": tuple(i for i in agent.inputs if (i.output or ("",))[0] != name),
-            }
-        )
-        for each, agent in agents.items()
-    }
+    return {each: _reaching(agent, name) for each, agent in agents.items()}
+
+
+def _reaching(agent: AgentDefinition, name: str) -> AgentDefinition:
+    left = agent.model_copy(
+        update={
+            "reads": tuple(_without(agent.reads, name)),
+            "writes": tuple(_without(agent.writes, name)),
+            "shares": None if agent.shares is None else tuple(_without(agent.shares, name)),
+            "scratch": agent.scratch and _unread(agent.scratch, name),
+            "inputs": tuple(i for i in agent.inputs if (i.output or ("",))[0] != name),
+        }
+    )
+    if agent.inputs and not left.inputs:  # nobody said that it is shown nothing
+        return left.saying(left.model_fields_set - {"inputs"})
+    return left
 
 
 def _unread(scratch: Scratch, name: str) -> Scratch:

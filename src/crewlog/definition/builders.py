@@ -69,8 +69,9 @@ class Built:
     replies: Mapping[str, Reply] = field(default_factory=dict[str, Reply])
     """The forms of agents' replies that it needs, by agent; one that an agent has is kept."""
     fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    """Other fields of agents that it needs, by agent. One that an agent has given another value
-    than its default is kept; `inputs` are added to its own."""
+    """Other fields of agents that it needs, by agent. What an agent says itself is kept: of those
+    in `crewlog.definition.model.FILLED` also where it says the default, of others what differs from
+    it. `inputs` are added to its own; an agent that says `[]` is shown none."""
 
 
 Expand = Callable[[Any, Place], "Built | Sequence[FlowItem]"]

@@ -102,9 +102,26 @@ def diff_models(old: Model, new: Model) -> DefinitionDiff:
             say = "the flow is written in another way, with the same phases"
             flow = Change(kind="changed", path=("flow",), old=flows[0], new=flows[1], words=say)
             changes.append(flow)
+        order = [*before]
+        changes += _said(old, new)
+        changes.sort(key=lambda change: order.index(change.path[0]))
     else:
         changes = list(_between((), before, after))
     return DefinitionDiff(changes=tuple(changes))
+
+
+def _said(old: CrewDefinition, new: CrewDefinition) -> Iterator[Change]:
+    """Defaults that an agent comes to say itself, or no longer: a builder may put others there."""
+    for name, agent in new.agents.items():
+        was = old.agents.get(name)
+        before, after = was.said_defaults if was else (), agent.said_defaults
+        for key in sorted({*before} ^ {*after}) if was else ():
+            if getattr(was, key) == getattr(agent, key):
+                value = _whole(agent)[key]
+                say = "said of it now" if key in after else "not said of it any more"
+                words = f"agent {name}: {key} {_shown(value)}, {say}"
+                path = ("agents", name, key)
+                yield Change(kind="changed", path=path, old=value, new=value, words=words)
 
 
 def _rules(old: list[Json], new: list[Json]) -> tuple[dict[str, Json], dict[str, Json]]:

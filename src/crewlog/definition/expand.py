@@ -298,15 +298,14 @@ class _Expansion:
 
 
 def _brought(agent: AgentDefinition, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What a builder brings of an agent's fields, where the agent says nothing else."""
+    """What a builder brings of an agent's fields, where the agent says nothing of them itself."""
     found: dict[str, Any] = {}
     for key, value in fields.items():
-        own = getattr(agent, key)
-        if key == "inputs":
-            there = {each.from_ for each in own}
-            found[key] = (*(each for each in value if each.from_ not in there), *own)
-        elif own == AgentDefinition.model_fields[key].get_default(call_default_factory=True):
+        if not agent.says(key):
             found[key] = value
+        elif key == "inputs" and agent.inputs:  # these, too; an empty list says that it is none
+            there = {each.from_ for each in agent.inputs}
+            found[key] = (*(each for each in value if each.from_ not in there), *agent.inputs)
     return found
 
 

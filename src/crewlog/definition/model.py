@@ -8,6 +8,7 @@ places in the text, `crewlog.graph.lower` turns one into a plan.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
@@ -18,10 +19,13 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainSerializer,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     field_validator,
+    model_serializer,
     model_validator,
 )
 from pydantic_core import CoreSchema, PydanticKnownError
@@ -251,6 +255,11 @@ class _NoPrompt(str):
     __slots__ = ()
 
 
+FILLED = frozenset({"reads", "writes", "shares", "inputs", "on_error"})
+"""Fields of an agent that builders fill where it does not say them. What it says of them counts, so
+that it is kept and written also where it is the default; see `AgentDefinition.says`."""
+
+
 class AgentDefinition(Model):
     """An agent: its prompt, its model, and what it may call, read, write and declare."""
 
@@ -340,6 +349,54 @@ class AgentDefinition(Model):
             tools = tuple(dict.fromkeys(call.tool for call in self.does))
             object.__setattr__(self, "tools", tools)  # before anybody has seen it
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_said(
+        self, write: SerializerFunctionWrapHandler, info: SerializationInfo
+    ) -> dict[str, Any]:
+        """Writes the defaults that are said: what is read again says as much as this does."""
+        found: dict[str, Any] = write(self)
+        if not info.exclude_defaults:
+            return found
+        more = {key for key in self.said_defaults if key not in (info.exclude or ())}
+        if info.include is not None:
+            more &= {*info.include}
+        if not more:
+            return found
+        for key in more:
+            value = getattr(self, key)
+            found[key] = [*value] if info.mode == "json" and isinstance(value, tuple) else value
+        order = [*type(self).model_fields]
+        return {key: found[key] for key in sorted(found, key=order.index)}
+
+    @property
+    def said_defaults(self) -> tuple[str, ...]:
+        """Fields that builders fill, and of which the agent says that they are as by default."""
+        said = sorted(FILLED & self.model_fields_set)
+        return tuple(key for key in said if getattr(self, key) == _default(key))
+
+    def says(self, key: str) -> bool:
+        """Whether the agent itself says what a field of it is: a builder has no say then."""
+        return getattr(self, key) != _default(key) or key in self.said_defaults
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values; to put in place what was there says nothing more."""
+        made = super().model_copy(update=update, deep=deep)
+        for key in (FILLED & {*(update or ())}) - self.model_fields_set:
+            if getattr(made, key) == getattr(self, key):
+                made.__pydantic_fields_set__.discard(key)
+        return made
+
+    def saying(self, keys: Collection[str]) -> Self:
+        """A copy that says these of the fields that builders fill; others, where no default."""
+        made = self.model_copy()
+        made.__pydantic_fields_set__.difference_update(FILLED)
+        made.__pydantic_fields_set__.update(FILLED.intersection(keys))
+        return made
+
+
+def _default(key: str) -> Any:
+    return AgentDefinition.model_fields[key].get_default(call_default_factory=True)
 
 
 class JoinQuorum(Model):

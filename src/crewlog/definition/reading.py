@@ -199,11 +199,9 @@ class Form:
 
     def _too_many(self, value: Json) -> tuple[str, ...]:
         """Which lists have more items to hand on than can be."""
-        said = self.fields(value) if self.reply.tagged else {}
-        lists = {
-            key: cast("list[Json]", said[key])
-            for key in self.reply.tagged
-            if isinstance(said.get(key), list)
+        fields = self.fields(value) if self.reply.tagged else {}
+        lists: dict[str, list[Json]] = {
+            key: fields[key] for key in self.reply.tagged if isinstance(fields.get(key), list)
         }
         return tuple(
             f"{key!r} has {len(items):,} items, and at most {MOST_HANDED} can be handed on at once"

@@ -158,7 +158,7 @@ class Witness:
             for item in getattr(self._session, "items", ())
             if item.nodeid not in self._came
         ]
-        count = dict.fromkeys(_RANKS, 0)
+        count: dict[str, int] = dict.fromkeys(_RANKS, 0)
         for rank in self._came.values():
             count[rank] += 1
         stop = self._stopped or getattr(self._session, "shouldstop", "")
@@ -202,7 +202,7 @@ def _hides_failures(session: pytest.Session, came: dict[str, str]) -> bool:
     outcomes: list[str] = []
 
     def take(when: Literal["setup", "call", "teardown"], do: Callable[[], Any]) -> None:
-        call: pytest.CallInfo[Any] = pytest.CallInfo.from_call(do, when=when)
+        call: pytest.CallInfo[Any] = pytest.CallInfo.from_call(do, when=when)  # pyright: ignore[reportUnknownVariableType]
         outcomes.append(hook.pytest_runtest_makereport(item=item, call=call).outcome)
 
     take("setup", lambda: hook.pytest_runtest_setup(item=item))

@@ -227,7 +227,9 @@ def _agents(base: CrewDefinition, fresh: CrewDefinition, *, own: bool) -> dict[s
             unsaid = how == "unless" and key not in agent.model_fields_set
             if unsaid or (how == "stands" and _unsaid(key, old, agent, base, speaks=speaks)):
                 update[key] = getattr(old, key)
-        found[name] = agent.model_copy(update=update)
+        said = {key for key in old.said_defaults if key in update}
+        made = agent.model_copy(update=update)
+        found[name] = made.saying({*made.model_fields_set, *said}) if said else made
     return found
 
 

@@ -107,12 +107,13 @@ def offered_tools(registry: Registry) -> str:
 def registry_of_crew(crew: CrewDefinition) -> Registry:
     """What a prompt may use that changes a crew for which no registry stands: what the crew has.
 
-    Its agents keep what they may call, and its tools go to nobody else.
+    Its agents keep what they may call, and its tools go to nobody else. A default that an agent
+    says can be said otherwise.
     """
     may = {tool: callers(crew, tool) for tool in crew.tools}
     agents = {
         name: {
-            **agent.model_dump(exclude_unset=True, by_alias=True),
+            **agent.model_dump(exclude_unset=True, exclude={*agent.said_defaults}, by_alias=True),
             "tools": tuple(tool for tool in crew.tools if name in may[tool]),
         }
         for name, agent in crew.agents.items()

@@ -66,6 +66,7 @@ class RulesTeller:
         self._permissions()
         self._approvals()
         self._sight()
+        self._as_by_default()
         self._limits()
 
     def _add(self, said: ast.AnyStatement) -> None:
@@ -139,7 +140,9 @@ class RulesTeller:
             self._add(ast.UseModel(agents=(name,), model=agent.model))
         if agent.pattern is not None and agent.pattern != base.pattern:
             self._pattern(name, agent.pattern)
-        if agent.on_error != base.on_error:
+        if agent.on_error != base.on_error or (
+            agent.says("on_error") and not base.says("on_error")
+        ):
             self._add(ast.OnError(agents=(name,), policy=agent.on_error))
         if agent.enabled != base.enabled:
             self._add(ast.Switch(agents=(name,), enabled=agent.enabled))
@@ -283,6 +286,20 @@ class RulesTeller:
         else:
             self._add(ast.Sees(agents=tuple(readers), whose=(source,)))
 
+    def _as_by_default(self) -> None:
+        """Defaults that agents say themselves, where a builder would put others there."""
+        said = {name: {*agent.said_defaults} for name, agent in self._crew.agents.items()}
+        if not any(said.values()):
+            return
+        agents = {name: agent.saying(()) for name, agent in self._crew.agents.items()}
+        silent = expand(self._crew.model_copy(update={"agents": agents})).definition.agents
+        for name, keys in said.items():
+            keys -= {"on_error", *self._offered(name).said_defaults}
+            for key in sorted(keys):
+                if getattr(silent[name], key) != getattr(self._expanded.agents[name], key):
+                    self._teller.unsaid(f"that {key} of the agent {name!r} is as by default")
+
 
 def _others(agent: AgentDefinition) -> dict[str, Any]:
-    return agent.model_dump(exclude=_SAID, exclude_unset=True, exclude_defaults=True)
+    said = _SAID | {*agent.said_defaults}
+    return agent.model_dump(exclude=said, exclude_unset=True, exclude_defaults=True)

@@ -52,7 +52,8 @@ def conflict(how: str, there: Json, value: Json) -> str:
         if why := _unfit(how, there, value):
             return why
         whole = _whole(how, there, value)
-        count = len(elements(whole)) if how == "union" else 0
+        many: list[Json] = whole if how == "union" and isinstance(whole, list) else []  # pyright: ignore[reportUnknownVariableType]
+        count = len(many)
         if count > MOST_VALUES:
             return f"together they are {count:,} values, and at most {MOST_VALUES:,} are kept"
         size = len(canonical(whole))

@@ -40,9 +40,12 @@ def look_at_decisions(state: State, before: int) -> None:
     """
     for at in range(len(state.statements) - 1, before - 1, -1):
         said = state.statements[at]
-        if not isinstance(said, Step) or len(said.parts) > 1:
+        if not isinstance(said, Step):
             continue
-        task, agent = " ".join(said.parts[0].task.lower().split()), said.parts[0].agent
+        part, *others = said.parts
+        if others:
+            continue
+        task, agent = " ".join(part.task.lower().split()), part.agent
         decision: Literal["strategy", "terminate"] | None = None
         if "whether" in task or " if " in task or "between" in task:
             decision = (
