@@ -13,10 +13,6 @@ from crewlog.prompt.registry_file import load_registry_file
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 OFFERED = {"words", "grant"}
 """Fields that a registry alone has."""
-OWN: dict[str, set[str]] = {
-    # Whose files are whose follows from who works, which the prose says otherwise.
-    "feature_crew": {"agents.tests.does", "agents.compiler.does"},
-}
 
 
 @pytest.mark.parametrize("name", sorted(each.parent.name for each in EXAMPLES.glob("*/prompt.md")))
@@ -32,4 +28,4 @@ def test_a_registry_says_what_the_crew_says(name: str) -> None:
             fields = {**said[key].to_json(), **offered.to_json()}.keys() - OFFERED
             pairs = ((each, getattr(said[key], each), getattr(offered, each)) for each in fields)
             differ |= {f"{part}.{key}.{each}" for each, one, other in pairs if one != other}
-    assert differ == OWN.get(name, set())
+    assert differ == set()
