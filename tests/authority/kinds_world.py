@@ -81,12 +81,16 @@ class KindsWorld(ContextWorld):
         super().__post_init__()
         self.took: set[tuple[str, int]] = set()
         """Who has taken which text by a call: that stays in its log."""
+        self.passed: set[int] = set()
+        """Texts that some agent without a model has passed on, as it might."""
         self.shared: set[int] = set()
         """Texts for whoever may see the outputs of their agents, as it is when they come."""
         self.seen: tuple[str, int] = ("", 0)
         """The run, and up to where its journal was searched for what is taken."""
         self.said: dict[str, int] = {"input": 1}
         """The texts of messages, by their commands."""
+        self.mute = False
+        """Whether it is a conversation in which nobody answers, and much fails."""
 
     # -- crews ---------------------------------------------------------------------------------
 
@@ -118,9 +122,11 @@ class KindsWorld(ContextWorld):
                 item |= {"by": "to", "among": sorted({item["agent"], *some(rng, names, 1)})}
         for name in names:
             self._agent(layout, data, name, names, tagged, doers)
+        if self.mute:
+            self._silence(layout, data)
         for key in ("notes", "verdict"):
             data["merge"] |= {f"{n}.{key}": rng.choice(["append", "last"]) for n in tagged}
-        if rng.random() < 0.5:
+        if rng.random() < 0.5 or self.mute:
             data["conversation"] = {"apology": "Sorry."}
         _mend(layout, data)
 
@@ -166,6 +172,12 @@ class KindsWorld(ContextWorld):
         if rng.random() < 0.4:
             said["notes"] = some(rng, [n for n in names if n != name])
             own["scratch"] = {"readers": said["notes"], "most": 3}
+
+    def _silence(self, layout: Layout, data: dict[str, Any]) -> None:
+        """Lets nobody say anything, so that turns are answered by the crew itself."""
+        for name, own in data["agents"].items():
+            own |= {"writes": [], "shares": ["public"], "on_error": "fail"}
+            layout["agents"][name] |= {"writes": [], "shares": ["public"]}
 
     def _readers(self, layout: Layout, key: str = "readers") -> Collection[str]:
         named = layout["page"].get(key)
@@ -231,6 +243,8 @@ class KindsWorld(ContextWorld):
     def reply(self, agent: str, step: str, call: int) -> AIMessage:
         rng = self.rng
         kind = self.layout["agents"].get(agent, {}).get("kind")
+        if self.mute and rng.random() < 0.2:
+            raise RuntimeError(f"the service is away {self.mark(owner=agent, kind='failure')}")
         if kind == "tagged" and rng.random() < 0.6:
             return AIMessage(self._form(agent))
         if call == 1 and kind == "" and rng.random() < 0.5:
@@ -287,13 +301,8 @@ class KindsWorld(ContextWorld):
         if call.tool in ("relay", "notes", "peek"):
             kept = self._takes(agent, order.step, json.dumps(result.to_json()))
             if call.tool == "relay":
-                said = self.of(agent)["agents"][agent]
                 self.count("passed on")
-                to = (*said["writes"], *self.shares(agent))
-                for mark in kept:
-                    found = self.canaries[mark]
-                    logs = tuple(dict.fromkeys((*found.logs, *to)))
-                    self.canaries[mark] = replace(found, logs=logs)
+                self.passed |= kept
         if call.tool == "scribble" and agent in self._readers(self.of(agent), "writers"):
             for mark in map(int, MARK.findall(json.dumps(result.to_json()))):
                 if self.canaries[mark].kind == "scribbled":
@@ -310,8 +319,17 @@ class KindsWorld(ContextWorld):
         self.took |= {(agent, mark) for mark in kept}
         return kept
 
+    def _adds(self, marks: Collection[int], to: Collection[str], among: dict[int, Canary]) -> None:
+        """Texts are for others too, from now on."""
+        for mark in marks:
+            logs = tuple(dict.fromkeys((*among[mark].logs, *to)))
+            among[mark] = replace(among[mark], logs=logs)
+
     def _composed(self) -> None:
-        """Searches what agents without a model take as arguments, as soon as they do."""
+        """Searches what agents without a model take as arguments, as soon as they do.
+
+        What they took they say at the end of their turn, to whom they write to by then.
+        """
         run = self.engine.state.run
         after = self.seen[1] if self.seen[0] == run else 0
         for at, entry in self.engine.ledger.page(after, 10_000):
@@ -319,6 +337,11 @@ class KindsWorld(ContextWorld):
             body = entry.get("ref", {}).get("inline", {}) if entry["kind"] == "ModelReplied" else {}
             if any(call["name"] == "relay" for call in body.get("tool_calls", ())):
                 self._takes(entry["agent"], entry["step"], json.dumps(body))
+            elif entry.get("composed"):
+                agent = entry["agent"]
+                marks = {*map(int, MARK.findall(json.dumps(body)))}
+                taken = [mark for mark in marks if (agent, mark) in self.took]
+                self._adds(taken, self.of(agent)["agents"][agent]["writes"], self.canaries)
 
     @override
     async def _somebody(self) -> None:
@@ -337,10 +360,14 @@ class KindsWorld(ContextWorld):
         if isinstance(result, ModelResult):
             for mark in {*map(int, MARK.findall(json.dumps(result.to_json())))} & self.shared:
                 before[mark] = replace(before[mark], logs=tuple(self.shares(agent)))
+        elif order.call.tool == "relay":
+            marks = {*map(int, MARK.findall(repr(result)))} & self.passed
+            self._adds(marks, self.shares(agent), before)
         await super()._land(which)
         for mark, canary in before.items():
             if canary.owner not in ("", agent) or canary.kind in ("tagged", "verdict", "page"):
                 self.canaries[mark] = canary  # it says again what another one has said
+        self._composed()
 
     @override
     async def message(self) -> None:
@@ -391,6 +418,7 @@ class KindsWorld(ContextWorld):
 async def hunt(seed: int, worker: Worker, *, changes: bool = True) -> KindsWorld:
     """A random crew of any kind, run with random people; `leaks` has what went wrong."""
     world = KindsWorld(random.Random(seed), worker, changes=changes)  # noqa: S311
+    world.mute = seed % 10 == 4
     await world.begin(seed)
     for _ in range(6):
         await world.message()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 from temporalio import workflow
 
 from crewlog.graph import changing
+from crewlog.graph.facts import SHARES_AS_NOW
 from crewlog.graph.swap import permissions_after, plan_swap
 from crewlog.ids import AgentName, StepId
 from crewlog.state import journal as j
-from crewlog.state.calls import PreparedChange
+from crewlog.state.calls import OutputValue, PreparedChange, ReadReply
 from crewlog.workflows.execution import Execution
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, returns, says
@@ -169,6 +171,61 @@ async def test_where_a_tool_handed_off_may_be_gone_and_is_told() -> None:
     assert sim.ran() == ["a#1", "b#1", "c#1"]
     (ended,) = [e for e in sim.facts("StepCompleted") if e["step"] == "b#1"]
     assert "it handed off to d, which is gone" in ended["because"]
+
+
+FORM = {
+    "type": "object",
+    "properties": {"notes": {"type": "array"}, "verdict": {"type": "string"}},
+}
+MAKES = {"reply": {"schema": FORM, "tagged": {"notes": "to"}}, "tools": ["t"]}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "shares"),
+    [
+        ({"shares": ["public"]}, {"shares": ["public"]}, ()),
+        ({"shares": ["public"]}, {"shares": []}, ("private:b",)),
+        ({"shares": ["public"]}, {"shares": ["group:g"]}, ("private:b",)),
+        ({"shares": ["group:g", "public"]}, {"shares": ["group:g"]}, ("group:g", "private:b")),
+        ({"shares": []}, {"shares": ["public"]}, ("private:b",)),
+        ({}, {"writes": ["group:g"]}, ("private:b",)),
+        ({}, {"reply": None, "writes": []}, ("private:b",)),
+        ({"shares": ["public"], "writes": ["group:g"]}, {"shares": ["public"], "writes": []}, ()),
+        ({"shares": [], "writes": ["public", "group:g"]}, {"shares": []}, ("private:b",)),
+    ],
+)
+async def test_what_lands_late_is_shared_as_the_crew_says_now(
+    then: dict[str, Any], now: dict[str, Any], shares: tuple[str, ...]
+) -> None:
+    """All that a step sets whose node is gone: also what it hands on to all."""
+    assert await landed(then, now) == {shares}
+
+
+async def test_older_executions_share_what_lands_late_as_they_did() -> None:
+    then = {"shares": ["public"]}
+    assert await landed(then, {"shares": []}, older=True) == {()}
+
+
+async def landed(
+    then: dict[str, Any], now: dict[str, Any], *, older: bool = False
+) -> set[tuple[str, ...]]:
+    """Whom what an agent says of a form is for, as it lands after its node has gone."""
+    named = {"tools": TOOLS, "groups": {"g": ["a", "b"]}}
+    outputs = (
+        OutputValue(key="notes", value="for all", whom=("all",)),
+        OutputValue(key="verdict", value="good"),
+    )
+    script = Replies({"b#1": [says("", "t"), says("{}", reply=ReadReply(outputs=outputs))]})
+    sim = await begun(plan_of([["a", "b"], "c"], {"b": MAKES | then}, **named), script)
+    rules = {key: value for key, value in (MAKES | now).items() if value is not None}
+    await sim.change(plan_of(["a", "c", {"agent": "b", "phase": "later"}], {"b": rules}, **named))
+    assert sim.state.frontier[StepId("b#1")].leaving
+    if older:
+        sim.engine.patched = lambda patch: patch != SHARES_AS_NOW
+    await sim.finish("b#1", "b#1")
+    facts = [each for each in sim.facts("OutputSet") if each["key"] in FORM["properties"]]
+    assert [each.get("value") for each in facts] == [[], "for all", "good"]
+    return {tuple(each.get("logs", ())) for each in facts}
 
 
 # -- bugs ------------------------------------------------------------------------------------

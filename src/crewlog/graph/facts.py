@@ -65,6 +65,8 @@ TELLS_BOUNDS = "tells-which-bounds-were-used-up"
 """The patch of executions whose journal says which bounds of decisions and routes are used up."""
 SHAPES_APART = "keeps-what-items-that-are-handed-on-say"
 """The patch of executions that know which agents large items name that no `set_output` set."""
+SHARES_AS_NOW = "shares-what-lands-late-as-the-crew-says-now"
+"""The patch of executions whose steps without nodes share no more than the crew in force allows."""
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 
 
@@ -79,6 +81,18 @@ def message_body(text: str, *, by: str, message_id: str) -> dict[str, Json]:
     if by:
         body["name"] = by
     return body
+
+
+def _shared_by_both(agent: AgentName, then: AgentRules, now: AgentRules) -> tuple[LogName, ...]:
+    """The logs that an agent shares its outputs with by two rules at once; empty: `public`.
+
+    Rules without outputs say nothing of sharing: then it is where the agent writes to.
+    """
+    allowed = (now.shares or (PUBLIC,)) if now.outputs else now.writes
+    logs = then.shares or (PUBLIC,)
+    if all(log in allowed or log == private_log(agent) for log in logs):
+        return then.shares
+    return tuple(dict.fromkeys((*(log for log in logs if log in allowed), private_log(agent))))
 
 
 def switched_off(agent: AgentName) -> str:
@@ -325,9 +339,17 @@ class RunFacts:
         return tuple(log for log in writes if may_write(agent, log, writes=now.writes).allowed)
 
     def shares_of(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
-        """The logs whose readers may see what an agent sets of its outputs; empty: `public`."""
-        rules, writes = self.rules_of(agent, step), self.writes_of(agent, step)
-        return rules.shares if writes == rules.writes else (*writes, private_log(agent))
+        """The logs whose readers may see what an agent sets of its outputs; empty: `public`.
+
+        One that ends a turn though its node is gone shares with whom its rules of then and those of
+        now both say; see `reads_of`. Where that is nobody, it is the agent's own.
+        """
+        rules, now = self.rules_of(agent, step), self.plan.agents.get(agent)
+        if now is None or now is rules:
+            return rules.shares
+        both, writes = _shared_by_both(agent, rules, now), self.writes_of(agent, step)
+        before = rules.shares if writes == rules.writes else (*writes, private_log(agent))
+        return both if both == before or self.patched(SHARES_AS_NOW) else before
 
     def sees(self, agent: AgentName, item: Item, step: StepId) -> Item:
         """An item as an agent may be shown it, in a step: without what it may not see."""

@@ -408,7 +408,9 @@ _AROUND = frozenset(
 def limit(state: State, phrase: Phrase) -> bool:
     """`At most 20 steps`, `no more than 3 at a time`."""
     text = phrase.text
-    if len(phrase.units) > 30 or any(sign in text for sign in "#$~"):
+    if len(phrase.units) > 30 or any(sign in text for sign in "#$~@"):
+        return False
+    if _is_made(state, phrase):
         return False
     side = next((s for s in sorted(_SIDE, key=len, reverse=True) if f" {s} " in f" {text} "), "")
     words = text.replace(side, " ", 1).split() if side else text.split()
@@ -429,6 +431,13 @@ def limit(state: State, phrase: Phrase) -> bool:
         return False
     what: Literal["steps", "parallel"] = "parallel" if side else "steps"
     return said(state, Limit(what=what, most=int(most), words=(phrase.words,)))
+
+
+def _is_made(state: State, phrase: Phrase) -> bool:
+    """Whether it is what a clause before it makes: `the planner makes | no more than five steps`."""
+    before = state.text[: phrase.words.start].rstrip()
+    step = state.last("step", sentence=True)
+    return step is not None and before[-1:].isalpha()
 
 
 def _is_upper(words: list[str], text: str, *, bare: bool) -> bool:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections.abc import Sequence
 
-from crewlog.prompt.ast import Ask, Step, Trait, Words
+from crewlog.prompt.ast import Ask, Step, Trait, Use, Words
 from crewlog.prompt.grammar.outsiders import at_work, instead_of
+from crewlog.prompt.grammar.phrase import agents_in
 from crewlog.prompt.grammar.state import State
 
 _CONTROL = re.compile(
@@ -21,10 +24,24 @@ _HARMLESS = re.compile(
     r"\b(?:at once|once more|once again|once a [a-z]+|not only|if (?:needed|necessary|possible|any|there (?:is|are) any)|when (?:needed|necessary|possible)|before and after|if at all|(?:checks?|says?|sees|decides?|tells?|judges?|determines?|looks) if|look after|looks after)\b",
     re.IGNORECASE,
 )
+_BOUND = re.compile(
+    r"\b(?:never|at (?:the very )?(?:most|least)|(?:(?:no|not) )?(?:more|less|fewer|greater) than(?: [a-z0-9]+)?"
+    r"|not|cannot|[a-z]+n['’]t|no|none|nothing|nobody|neither|nor|without|except(?:ing)?|but those|apart from|other than"
+    r"|or (?:fewer|less|more)|maximum of|minimum of|exactly|just (?:one|once|two|twice)|avoids?|avoiding|refrains?|forbidden|prohibited|banned|barred|excluded|excludes|excluding"
+    r"|rarely|seldom|hardly|scarcely|leaves? out|skips)\b",
+    re.IGNORECASE,
+)
+"""What forbids or bounds something: of an agent in a shape, it may be meant as a rule about that."""
+_NO_BOUND = re.compile(
+    r"\b(?:not (?:only|just|merely)|no matter|whether or not|no doubt|if not (?:already|yet)|nothing but|nothing else)\b",
+    re.IGNORECASE,
+)
 
 
 def look_at_tasks(state: State) -> None:
     """Reports words of control in tasks and traits."""
+    shaped = _in_shapes(state)
+    starts = [unit.start for unit in state.units] if shaped else []
     added = {(phrase.words.start, phrase.words.end) for phrase in state.glued}
     asked = [s.words for s in state.statements if isinstance(s, Ask)]
     for statement in state.statements:
@@ -39,23 +56,58 @@ def look_at_tasks(state: State) -> None:
         )
         for words in (clause, *glued):
             _report(state, words, several=several)
+            if shaped and _speaks_of(state, statement, words, shaped, starts):
+                _report_bound(state, words)
             _report_times(state, words)
             _report_people(state, words)
 
 
+def _in_shapes(state: State) -> set[str]:
+    """The agents that stand in a hub, share a plan, or are stages."""
+    uses = [said for said in state.statements if isinstance(said, Use)]
+    return {name for said in uses for name in said.agents}
+
+
+def _speaks_of(
+    state: State, said: Step | Trait, words: Words, shaped: set[str], starts: Sequence[int]
+) -> bool:
+    """Whether what is told is told to, or speaks of, one of these agents."""
+    told = said.agents if isinstance(said, Trait) else [part.agent for part in said.parts]
+    if not told or not shaped.isdisjoint(told):  # a trait of nobody by name is everybody's
+        return True
+    inside = state.units[bisect_left(starts, words.start) : bisect_left(starts, words.end)]
+    return any(state.roster.agent(n) in shaped for unit in inside for n in agents_in(unit.text))
+
+
 def _report(state: State, words: Words, *, several: bool) -> None:
-    said = state.text[words.start : words.end]
-    hidden = _HARMLESS.sub(lambda m: " " * len(m[0]), said)
-    for found in _CONTROL.finditer(hidden):
-        start, end = words.start + found.start(), words.start + found.end()
+    for found in _CONTROL.finditer(_without(_HARMLESS, state, words)):
         if several and found[0].lower() == "in parallel":
             continue
-        state.remark(
-            "read_as_words",
-            f"{found[0]!r} was read as part of what an agent is told, not as a rule",
-            [Words(start=start, end=end)],
-            "If it is a rule, say it in a sentence of its own.",
-        )
+        _as_words(state, words, found)
+
+
+def _report_bound(state: State, words: Words) -> None:
+    """The first word that forbids or bounds something, where no other has been reported there."""
+    said = _without(_NO_BOUND, state, words)
+    taken = [m.span() for m in _CONTROL.finditer(_without(_HARMLESS, state, words))]
+    for found in _BOUND.finditer(said):
+        if not any(start < found.end() and found.start() < end for start, end in taken):
+            _as_words(state, words, found)
+            return
+
+
+def _without(harmless: re.Pattern[str], state: State, words: Words) -> str:
+    said = state.text[words.start : words.end]
+    return harmless.sub(lambda m: " " * len(m[0]), said)
+
+
+def _as_words(state: State, words: Words, found: re.Match[str]) -> None:
+    state.remark(
+        "read_as_words",
+        f"{found[0]!r} was read as part of what an agent is told, not as a rule",
+        [Words(start=words.start + found.start(), end=words.start + found.end())],
+        "If it is a rule, say it in a sentence of its own.",
+    )
 
 
 def _report_times(state: State, words: Words) -> None:
