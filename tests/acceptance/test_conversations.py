@@ -194,7 +194,7 @@ async def test_a_session_over_many_executions_carries_no_more(crews: Site) -> No
 async def test_a_count_and_a_turn_hold_where_a_worker_is_killed(site: Site) -> None:
     queue = "talks"
     worker = await site.start_worker(queue)
-    back = {"if": "router.next == 'billing'", "go": "router", "at_most": 9, "phase": "back"}
+    back = {"if": "router.next == 'billing'", "go": "router", "at_most": 9, "after": ["billing"]}
     run = await gated(site, desk(site, back), queue=queue)
     worker.kill()
     with pytest.raises((WorkerMissing, NotInTime)):  # it may be taken, or not
