@@ -20,7 +20,8 @@ def test_a_prompt_is_understood_as_a_whole(example: str, builder: str) -> None:
     found = compile_prompt((folder / "prompt.md").read_text(), registry)
     assert [each.diagnostic.message for each in found.remarks] == []
     assert found.definition is not None
-    assert found.definition.to_json()["flow"][0]["use"] == builder
+    flow = found.definition.to_json()["flow"]
+    assert [item["use"] for item in flow if isinstance(item, dict) and "use" in item] == [builder]
 
 
 def test_the_team_in_prose_is_checked_reviewed_and_judged_like_the_one_in_yaml() -> None:
@@ -31,6 +32,7 @@ def test_the_team_in_prose_is_checked_reviewed_and_judged_like_the_one_in_yaml()
     assert found.definition is not None
     crew = found.definition.to_json()
     assert crew["flow"] == [
+        {"agent": "init", "task": "copies the project into the workspace"},
         {
             "use": "team",
             "with": {

@@ -31,6 +31,7 @@ from crewlog.prompt.ast import (
     Words,
 )
 from crewlog.prompt.grammar.bounds import BOUNDS, instead, late, who_waits
+from crewlog.prompt.grammar.circumstances import CIRCUMSTANCE, WHEN
 from crewlog.prompt.grammar.clauses import Clause, read_clause
 from crewlog.prompt.grammar.leads import led
 from crewlog.prompt.grammar.moves import (
@@ -175,17 +176,38 @@ def _under_unread(sentence: Sentence) -> bool:
     if not follows and not belongs and segment.separator != ":":
         sentence.unread = ""
         return False
-    if follows and given.phrase and not SUBORDINATE.match(given.phrase.text):
+    inserted = "@" not in said and _next_is_more(sentence)  # `if, against all odds, it rains, …`
+    if follows and given.phrase and not SUBORDINATE.match(given.phrase.text) and not inserted:
         sentence.unread = "clause"
     sentence.at += 1
     _lost(sentence, segment.phrase)
     return True
 
 
+def _next_is_more(sentence: Sentence) -> bool:
+    """Whether behind a segment without an agent, and a comma, one with an agent follows."""
+    after = sentence.parts[sentence.at + 1 : sentence.at + 2]
+    return bool(after) and after[0].separator == "," and "@" in after[0].phrase.text
+
+
 def _opens_unread(sentence: Sentence, segment: Segment, phrase: Phrase) -> bool:
     """Whether a condition that was not understood stands before its clause."""
     fronted = sentence.at == 1 or segment.separator in _AFRESH
-    return fronted and _IF.match(phrase.text) is not None
+    text = phrase.text
+    return fronted and bool(_IF.match(text) or CIRCUMSTANCE.match(text) or WHEN.match(text))
+
+
+def _under_circumstances(sentence: Sentence, clause: Clause, segment: Segment) -> bool:
+    """Leaves out a clause that begins with a circumstance nobody decides: `in winter, the …`.
+
+    Its agent would else work always.
+    """
+    if not (clause.agents and clause.works and CIRCUMSTANCE.match(clause.phrase.text)):
+        return False
+    sentence.unread, sentence.carried, sentence.glue = "clause", set(), None
+    sentence.state.branches = []
+    _lost(sentence, segment.phrase)
+    return True
 
 
 def _too_long(sentence: Sentence) -> None:
@@ -446,7 +468,7 @@ def _fold(sentence: Sentence) -> None:
     if sentence.pending.lasting and clause is not None:
         _lasting(sentence, clause, phrase)
         return
-    if clause is not None and segment.separator == ":" and _said_again(sentence, clause):
+    if clause is not None and _is_left_out(sentence, clause, segment):
         return
     if clause is not None:
         clause.behind.extend(sentence.behind)
@@ -464,6 +486,11 @@ def _else_of_nothing(sentence: Sentence, marks: set[str]) -> bool:
     decided = bool(state.branches) or state.last("back", sentence=True) is not None
     said = bool({"otherwise", "if_so"} & marks)
     return said and not decided and sentence.pending.condition is None
+
+
+def _is_left_out(sentence: Sentence, clause: Clause, segment: Segment) -> bool:
+    again = segment.separator == ":" and _said_again(sentence, clause)
+    return again or _under_circumstances(sentence, clause, segment)
 
 
 def _said_again(sentence: Sentence, clause: Clause) -> bool:
@@ -1036,7 +1063,10 @@ def _lost(sentence: Sentence, phrase: Phrase) -> None:
 def _finish(sentence: Sentence) -> None:
     state = sentence.state
     for clause in sentence.held:
-        _step(sentence, clause, set())
+        if any(said.kind != "trait" for said in state.statements[state.begun :]):
+            _step(sentence, clause, set())
+        else:  # `the responder never answers before the builder`: nothing comes before anything
+            sentence.dropped.append(clause.phrase.words)
     if sentence.pending:
         sentence.dropped.extend(sentence.pending.words)
     if not sentence.dropped and len(state.statements) == state.begun and not sentence.parts:

@@ -13,7 +13,7 @@ from crewlog.prompt.grammar.state import State
 
 _CONTROL = re.compile(
     r"\b(?:if|unless|until|after|before|once|when|only|at most|at the most|in which case|no more than|in parallel|repeat|otherwise|wait for|wait until|"
-    r"must not|may not|asks? me|asks? a human|skip|stop|provided|as long as|in case|assuming|up to [a-z0-9]+ times|[a-z0-9]+ times at most|"
+    r"must not|may not|asks? me|asks? a human|skip|stop|provided|as long as|so long as|on condition|[a-z]+ (?:permitting|allowing)|given (?:that|enough|good)|in emergencies|every other time|in case|in the event|assuming|up to [a-z0-9]+ times|[a-z0-9]+ times at most|"
     r"within [a-z0-9.]+ (?:second|minute|hour|day|week)s?|neither|for each|for every"
     r"|(?:shares?|keeps?|stays?|remains?) [a-z ]{0,40}(?:private|secret|confidential|to itself|to themselves)"
     r"|(?:needs?|requires?|gets?|obtains?) [a-z' ]{0,40}(?:permission|approval|consent)"
