@@ -248,3 +248,15 @@ async def test_facts_of_people_come_back_from_json_as_they_were() -> None:
         entry = j.StateEdited(edits=(edit,))
         data = json.loads(json.dumps(j.entry_to_json(entry)))
         assert repr(j.entry_from_json(data)) == repr(entry)
+
+
+async def test_what_an_agent_that_has_left_said_stays_for_those_whom_it_was_for() -> None:
+    secret = {"a": {"outputs": ["score"], "shares": []}}
+    sim = await at(["a", "b"], agents=secret)
+    await sim.command("edit_state", set={"outputs.a.score": 2})
+    assert sim.state.agent_outputs["a"]["score"].logs == ("private:a",)  # type: ignore[index]
+    await sim.change(plan_of(["b"]))
+    assert "a" not in sim.engine.plan.agents
+    await sim.command("edit_state", set={"outputs.a.score": 3})
+    found = sim.state.agent_outputs["a"]["score"]  # type: ignore[index]
+    assert (found.value, found.logs) == (3, ("private:a",))

@@ -18,7 +18,7 @@ from crewlog.faults import called
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.kinds import kind_of, kinds_at
 from crewlog.graph.merging import whole_value
-from crewlog.ids import AgentName, LogName
+from crewlog.ids import AgentName, LogName, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
@@ -181,13 +181,24 @@ def _of_another_kind(run: RunFacts, path: str, value: Json) -> Fault | None:
     return f"{path!r} must be {kinds.words}, not {called(value)}: {kinds.because}", remedy
 
 
+def _shared(run: RunFacts, agent: AgentName, key: str) -> tuple[LogName, ...]:
+    """Who may see an edited output where the edit does not say: empty for `public`."""
+    rules = run.plan.agents.get(agent)
+    if rules is not None:
+        return rules.shares
+    # Its agent has left: it stays for those whom it was for.
+    there = run.state.agent_outputs.get(agent, {}).get(key)
+    if there is not None and there.parts:  # each of which was for somebody
+        return (private_log(agent),)
+    return there.logs if there is not None else ()
+
+
 def _edit(run: RunFacts, path: str, value: Json, logs: tuple[LogName, ...]) -> j.Edit:
     kind, agent, key = split_path(path)
     if kind != OUTPUTS:
         return j.Edit(path=path, value=value)
     name = f"{agent}.{key}"
-    rules = run.plan.agents.get(AgentName(agent))
-    logs = logs or (rules.shares if rules is not None else ())
+    logs = logs or _shared(run, AgentName(agent), key)
     if run.appends(name):
         return j.Edit(
             path=path, value=value, append=True, logs=logs, **run.shaped_apart(name, value)
