@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 HUB = "For a hub, say 'The router sends each message to A, B or C.'"
-FALLBACK = "Behind a hub, say 'Anything else goes to A.'"
+FALLBACK = "Behind a hub, say 'Anything else goes to the A agent.'"
 OFTEN = "Behind a hub, say 'Each of them answers at most once per message.'"
 TEAM = "For a plan that agents share, say 'The planner splits the work into steps for A and B.'"
 AT_ONCE = (
