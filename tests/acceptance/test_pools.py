@@ -209,6 +209,7 @@ async def test_a_plan_that_cannot_be_worked_on_is_told_and_can_be_corrected(crew
     assert "item 2 ('y') names the agent 'c', which is none of its phase: it may be a or b" in (
         asked.question
     )
+    assert "in a circle" in asked.question
     circle = [items[0], {**items[1], "agent": "b"}]
     await run.edit_state({"outputs.planner.steps": circle})
     (asked,) = await run.interrupts()
@@ -219,7 +220,7 @@ async def test_a_plan_that_cannot_be_worked_on_is_told_and_can_be_corrected(crew
     assert result.status == "completed"
     assert [e.agent for e in await started(crews, run)] == ["b", "a"]
     refused = await crews.entries(run, "ItemsRefused")
-    assert [len(each.faults) for each in refused] == [1, 1]
+    assert [len(each.faults) for each in refused] == [2, 1], "what is wrong is told at once"
 
 
 @covers("C49", "C50")

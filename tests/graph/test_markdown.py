@@ -88,8 +88,8 @@ async def test_the_calls_under_way_and_the_changes_show_theirs(text: str) -> Non
     await sim.engine.settle(())
     (order,) = sim.engine.orders(())
     asked = order.call.model_copy(update={"tool": "act", "brief": text})
-    summary = tool_options(sim.engine.plan, Order(order.step, order.agent, asked), None)["summary"]
-    check(str(summary), text)
+    asks = Order(order.step, order.agent, asked)
+    check(str(tool_options(sim.engine.plan, sim.state, asks, None)["summary"]), text)
     entry = sim.state.frontier[StepId("a#1")]
     turn = entry.turn and entry.turn.model_copy(update={"calls": (asked,)})
     change = Mutation(position=3, graph_version=2, what=text, by=text, definition=ContentHash("d"))

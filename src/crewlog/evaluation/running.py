@@ -22,6 +22,7 @@ from crewlog.errors import (
     CrewlogError,
     DefinitionError,
     KeyMissing,
+    NotPermitted,
     StoreUnavailable,
     TemporalUnavailable,
 )
@@ -37,7 +38,7 @@ from crewlog.state.model import Usage
 Compare = Callable[[Case, StageOutput, str], Awaitable[tuple[Verdict, Usage]]]
 """Compares an output with its case, made in the run of that id; what that used, too. It raises
 where it cannot: the trial has that as its error, and the others go on."""
-_OF_ALL = (DefinitionError, KeyMissing, StoreUnavailable, TemporalUnavailable)
+_OF_ALL = (DefinitionError, KeyMissing, NotPermitted, StoreUnavailable, TemporalUnavailable)
 """What ends an evaluation: it would be so of each trial."""
 _LOG = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ async def evaluate(client: Client, plan: Plan) -> Report:
 
     Raises:
         UsageError: the crew has no such stage.
+        NotPermitted: it is signed, and nobody may say what a case has been told.
         TemporalUnavailable: the server is away.
     """
     return report_of([trial async for trial in trials(client, plan)])
@@ -78,7 +80,7 @@ async def trials(client: Client, plan: Plan) -> AsyncIterator[Trial]:
     """The trials, as they come to their ends.
 
     Raises:
-        UsageError, TemporalUnavailable: as `evaluate`.
+        UsageError, NotPermitted, TemporalUnavailable: as `evaluate`.
     """
     free = asyncio.Semaphore(plan.at_once)
     asked = [
