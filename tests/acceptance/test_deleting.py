@@ -41,14 +41,14 @@ async def test_an_ended_run_is_deleted_and_its_twin_is_not(crews: Site) -> None:
     done = await crews.client().delete(run.id)
     assert [(each.run, each.status) for each in done.runs] == [(run.id, "completed")]
     assert done.rows.entries == state.position
-    assert done.rows.bodies == 0, "the twin has them"
     await gone(crews, run)
     with pytest.raises(StoreIncomplete):
         await crews.store.read_log(head)
     folded = await crews.check(twin)
     assert folded is not None
     links = await crews.store.read_log(folded.messages[PUBLIC].head)
-    assert len(await crews.store.get_bodies([link.body for link in links])) == 3
+    # What earlier deletions left may have gone as well, so that is not counted: it is looked for.
+    assert len(await crews.store.get_bodies([link.body for link in links])) == 3, "the twin has it"
     await crews.store.get_definition(folded.definition)
     again, _ = await crews.finish(crew, id=run.id)
     assert again.id == run.id, "its id is free"
