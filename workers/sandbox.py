@@ -80,9 +80,14 @@ _LAST = frozenset(
     }
 )
 
+_ALONE = "legacy_query"
+"""The id of a query that comes without a workflow task: its answer completes none."""
+
 
 class Instance(WorkflowInstance):
     """A sandboxed instance that is entered for activations only, and takes updates last.
+
+    A query that comes while a local activity is under way is not answered: see `_asked_early`.
 
     Where a workflow task brings an update and other news, the SDK gives the update first; except
     to a worker that has to replay the history before it, which gets the update in an activation of
@@ -97,6 +102,8 @@ class Instance(WorkflowInstance):
         self._inner = inner
         info = inner.get_info()
         self._joins = info.workflow_type == WORKFLOW_TYPE
+        self._local: set[int] = set()
+        """The local activities under way, by their sequence numbers."""
         self._run = WorkflowSerializationContext(
             namespace=info.namespace, workflow_id=info.workflow_id
         )
@@ -111,8 +118,40 @@ class Instance(WorkflowInstance):
 
     @override
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        if self._asked_early(act):
+            return self._inner.activate(_with_jobs(act, []))
         if self._joins:
             act = _joined(act)
+        completion = self._activate(act)
+        self._note_local(act, completion)
+        return completion
+
+    def _asked_early(self, act: WorkflowActivation) -> bool:
+        """Whether the activation brings queries while a local activity is under way.
+
+        An answer completes the workflow task. Where the local activity has ended meanwhile, its
+        marker is part of that task, and the workflow learns of it in the next one, after the
+        signals that came between; a replay tells it in the task of the marker, before them. The
+        run could not be replayed any more (docs/decisions/0046). The server gives a query that
+        its task left unanswered with the next one, or alone.
+        """
+        return bool(self._local) and any(
+            job.HasField("query_workflow") and job.query_workflow.query_id != _ALONE
+            for job in act.jobs
+        )
+
+    def _note_local(
+        self, act: WorkflowActivation, completion: WorkflowActivationCompletion
+    ) -> None:
+        for command in completion.successful.commands:
+            if command.HasField("schedule_local_activity"):
+                self._local.add(command.schedule_local_activity.seq)
+        if self._local:
+            self._local.difference_update(
+                job.resolve_activity.seq for job in act.jobs if job.resolve_activity.is_local
+            )
+
+    def _activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         updates = [job for job in act.jobs if job.HasField("do_update")]
         if not updates or len(updates) == len(act.jobs):
             return self._inner.activate(act)

@@ -467,7 +467,8 @@ class Gateway:
             return error
         queue = execution.task_queue
         unsure = _unsure(command) if command else ""
-        tries = execution.raw_description.pending_workflow_task.attempt
+        pending = execution.raw_description.pending_workflow_task
+        tries = pending.attempt
         if tries > 1 and (unread := await locked(self.temporal, run)) is not None:
             if command:
                 unread.remedy += _unsure(command)
@@ -479,6 +480,15 @@ class Gateway:
                 remedy="The worker's log says why. Where it is a payload that cannot be read: "
                 "the file that it names was put by a client with another CREWLOG_PAYLOADS. "
                 f"Copy it from there into the workers' folder, and the run goes on.{unsure}",
+                place=f"run {run!r}",
+            )
+        # Such a task is kept up by new ones while a local activity is under way in it: those that
+        # take so long are the ones that ask the store.
+        began = pending.original_scheduled_time.ToNanoseconds()
+        if tries == 1 and began < pending.scheduled_time.ToNanoseconds():
+            return WorkerMissing(
+                f"the run {run!r} waits for what its worker reads from the store",
+                remedy=f"Look at the worker's log: it may not reach its store.{unsure}",
                 place=f"run {run!r}",
             )
         open_yet = execution.status is WorkflowExecutionStatus.RUNNING
