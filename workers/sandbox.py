@@ -84,10 +84,18 @@ _ALONE = "legacy_query"
 """The id of a query that comes without a workflow task: its answer completes none."""
 
 
+_NO_NEWS = frozenset({"query_workflow", "remove_from_cache"})
+"""What may come to an execution that has ended."""
+
+ENDED_EARLY = "the execution ended for a query, before these events: the task is done again"
+"""Why a task fails whose instance has answered a query about a task that was refused."""
+
+
 class Instance(WorkflowInstance):
     """A sandboxed instance that is entered for activations only, and takes updates last.
 
-    A query that comes while a local activity is under way is not answered: see `_asked_early`.
+    A query that comes while a local activity is under way is not answered: see `_asked_early`. And
+    an instance that has ended its execution is given up where more comes: see `_ended_early`.
 
     Where a workflow task brings an update and other news, the SDK gives the update first; except
     to a worker that has to replay the history before it, which gets the update in an activation of
@@ -104,6 +112,8 @@ class Instance(WorkflowInstance):
         self._joins = info.workflow_type == WORKFLOW_TYPE
         self._local: set[int] = set()
         """The local activities under way, by their sequence numbers."""
+        self._ended = 0
+        """How long the history was when the execution ended here; 0: it has not."""
         self._run = WorkflowSerializationContext(
             namespace=info.namespace, workflow_id=info.workflow_id
         )
@@ -120,10 +130,16 @@ class Instance(WorkflowInstance):
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         if self._asked_early(act):
             return self._inner.activate(_with_jobs(act, []))
+        if self._ended_early(act):
+            failed = WorkflowActivationCompletion(run_id=act.run_id)
+            failed.failed.failure.message = ENDED_EARLY
+            return failed
         if self._joins:
             act = _joined(act)
         completion = self._activate(act)
         self._note_local(act, completion)
+        if _ends(completion):
+            self._ended = act.history_length
         return completion
 
     def _asked_early(self, act: WorkflowActivation) -> bool:
@@ -138,6 +154,19 @@ class Instance(WorkflowInstance):
         return bool(self._local) and any(
             job.HasField("query_workflow") and job.query_workflow.query_id != _ALONE
             for job in act.jobs
+        )
+
+    def _ended_early(self, act: WorkflowActivation) -> bool:
+        """Whether the activation brings news to an execution that has ended here.
+
+        The server refuses the end of an execution where signals came meanwhile, and the task is
+        done again by a new instance. One that was made for a query in between has replayed the
+        refused task as well, and ended; were it given the rest of the events, the SDK would
+        send the end that it had made without them, and signals were lost
+        (docs/decisions/0047). A task that fails is done again, from the whole history.
+        """
+        return 0 < self._ended < act.history_length and any(
+            job.WhichOneof("variant") not in _NO_NEWS for job in act.jobs
         )
 
     def _note_local(

@@ -23,7 +23,7 @@ from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workers.sandbox import Instance, sandbox
+from crewlog.workers.sandbox import ENDED_EARLY, Instance, sandbox
 from crewlog.workflows.together import TOGETHER, apart
 from curious import Curious
 from shared import Lab
@@ -42,7 +42,7 @@ class Inner:
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         assert act.run_id == "r"
-        assert act.history_length == 7
+        assert act.history_length in (7, 9)
         names = [str(job.WhichOneof("variant")) for job in act.jobs]
         self.asked.append(names)
         completion = WorkflowActivationCompletion()
@@ -63,11 +63,18 @@ class Inner:
         return f"inner {info.command_type}"
 
 
-KINDS = ["do_update", "resolve_activity", "signal_workflow", "fire_timer"]
+KINDS = [
+    "do_update",
+    "resolve_activity",
+    "signal_workflow",
+    "fire_timer",
+    "query_workflow",
+    "remove_from_cache",
+]
 
 
-def activation(*kinds: str) -> WorkflowActivation:
-    act = WorkflowActivation(run_id="r", history_length=7)
+def activation(*kinds: str, length: int = 7) -> WorkflowActivation:
+    act = WorkflowActivation(run_id="r", history_length=length)
     for kind in kinds:
         getattr(act.jobs.add(), kind).SetInParent()
     return act
@@ -108,6 +115,22 @@ def test_an_execution_that_has_ended_takes_no_update(how: str) -> None:
     inner = Inner(ends="fire_timer", by=f"{how}_workflow_execution")
     asked, _ = taken(inner, "do_update", "fire_timer")
     assert asked == [["fire_timer"]]
+
+
+@pytest.mark.parametrize("how", ["complete", "fail", "cancel", "continue_as_new"])
+def test_an_execution_that_ended_for_a_query_fails_the_task_that_brings_more(how: str) -> None:
+    inner = Inner(ends="fire_timer", by=f"{how}_workflow_execution")
+    instance = Instance(inner)  # type: ignore[arg-type]
+    assert not instance.activate(activation("fire_timer")).HasField("failed")
+    for calm in ("query_workflow", "remove_from_cache"):
+        assert not instance.activate(activation(calm, length=9)).HasField("failed")
+    # What still belongs to the task that ended it: a local activity that was cancelled.
+    assert not instance.activate(activation("resolve_activity")).HasField("failed")
+    taken = len(inner.asked)
+    for kinds in (["signal_workflow"], ["do_update"], ["signal_workflow", "resolve_activity"]):
+        late = instance.activate(activation(*kinds, length=9))
+        assert late.failed.failure.message == ENDED_EARLY
+    assert len(inner.asked) == taken
 
 
 def signal(name: str, *said: str) -> Any:
