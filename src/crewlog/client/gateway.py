@@ -19,8 +19,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.enums.v1 import PendingWorkflowTaskState, TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflow.v1 import PendingWorkflowTaskInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
 from temporalio.client import Client as TemporalClient
 from temporalio.client import (
@@ -73,6 +74,9 @@ BUSY_LIMIT = 10.8
 run that is over it replays all before it answers."""
 FAILING_TRIES = 3
 """Tries of one workflow task, after which it is told that it fails."""
+KEPT_UP = 2000
+"""Milliseconds between two tasks by which one is known to be kept up: workers do it after four
+fifths of what a task may take."""
 CALL_LIMIT = 10.0
 """Seconds for an answer of the server itself."""
 PROBE_LIMIT = 1.0
@@ -482,10 +486,9 @@ class Gateway:
                 f"Copy it from there into the workers' folder, and the run goes on.{unsure}",
                 place=f"run {run!r}",
             )
-        # Such a task is kept up by new ones while a local activity is under way in it: those that
-        # take so long are the ones that ask the store.
-        began = pending.original_scheduled_time.ToNanoseconds()
-        if tries == 1 and began < pending.scheduled_time.ToNanoseconds():
+        # A task at work is kept up by new ones while a local activity is under way in it: those
+        # that take so long are the ones that ask the store.
+        if tries == 1 and _is_kept_up(pending):
             return WorkerMissing(
                 f"the run {run!r} waits for what its worker reads from the store",
                 remedy=f"Look at the worker's log: it may not reach its store.{unsure}",
@@ -604,6 +607,14 @@ def update_id(command: dict[str, Json]) -> str:
     if not isinstance(proof, dict):
         return id_
     return f"{id_}:{hashlib.sha256(str(proof['signature']).encode()).hexdigest()[:16]}"  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _is_kept_up(pending: PendingWorkflowTaskInfo) -> bool:
+    """Whether a worker has kept up its workflow task, past most of what one task may take."""
+    since, first = pending.scheduled_time, pending.original_scheduled_time
+    kept = since.ToMilliseconds() - first.ToMilliseconds() if first.seconds else 0
+    at_work = pending.state == PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_STARTED
+    return at_work and kept > KEPT_UP
 
 
 def _unsure(command: dict[str, Json]) -> str:
