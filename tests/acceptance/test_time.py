@@ -376,6 +376,26 @@ async def test_a_paused_schedule_starts_what_is_triggered(crews: Site) -> None:
         await schedules.delete(name)
 
 
+async def test_what_a_schedule_is_told_at_once_is_done_each(crews: Site) -> None:
+    """The server's scheduler keeps only the last change that it has not come to."""
+    schedules = crews.client().schedules
+    name = f"hasty-{secrets.token_hex(4)}"
+    made = {"every": timedelta(days=1), "overlap": "allow"}
+    await schedules.create(name, echoing(crews), by="test", **made)
+    try:
+        await schedules.trigger(name)
+        await schedules.pause(name, "one after the other")
+        await asyncio.gather(schedules.trigger(name), schedules.resume(name))
+        await asyncio.gather(schedules.pause(name, "both"), schedules.trigger(name))
+        runs = await ended(crews, name, 3)
+        view = await schedules.show(name)
+        assert (view.started, view.paused, view.note) == (3, True, "both")
+    finally:
+        await schedules.delete(name)
+    crews.runs += runs
+    assert len({run.id for run in runs}) == 3
+
+
 @pytest.mark.parametrize(
     ("when", "message"),
     [

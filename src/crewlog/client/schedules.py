@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from temporalio.client import (
@@ -57,6 +57,12 @@ _LONGEST_NAME = 150
 """Characters: the ids of the runs have a time behind it."""
 _AT_ONCE = 16
 """Schedules that are asked for at a time."""
+_PAUSES = (0.0, 0.1, 1.0, 1.0)
+"""Seconds before each try to change a schedule."""
+_SECOND = timedelta(seconds=1)
+"""What ids of runs are told apart by: of two triggers within one, the server starts the second not
+at all, or under the id of the first where that has ended."""
+_LONG_AGO = datetime.fromtimestamp(0, UTC)
 _SDK_NOTE = re.compile(r"(?:Paused|Unpaused) via \w+ SDK")
 _NOTE = "schedule_note"
 """What notes are encrypted as."""
@@ -176,16 +182,45 @@ class Schedules:
         return await _described(found, self._seal)
 
     async def pause(self, name: str, note: str = "") -> None:
-        """Lets it start nothing; runs that go on are not touched. Raises as `show`."""
-        await self._on(name, lambda s: s.pause(note=self._noted(name, note), rpc_timeout=_LIMIT))
+        """Lets it start nothing; runs that go on are not touched. Raises as `trigger`."""
+        said = self._noted(name, note)
+        await self._change(
+            name,
+            lambda s: s.pause(note=said, rpc_timeout=_LIMIT),
+            lambda _, after: after.schedule.state.paused,
+        )
 
     async def resume(self, name: str, note: str = "") -> None:
-        """Lets it start runs again. Raises as `show`."""
-        await self._on(name, lambda s: s.unpause(note=self._noted(name, note), rpc_timeout=_LIMIT))
+        """Lets it start runs again. Raises as `trigger`."""
+        said = self._noted(name, note)
+        await self._change(
+            name,
+            lambda s: s.unpause(note=said, rpc_timeout=_LIMIT),
+            lambda _, after: not after.schedule.state.paused,
+        )
 
     async def trigger(self, name: str) -> None:
-        """Starts a run of it now, as its overlap allows. Raises as `show`."""
-        await self._on(name, lambda s: s.trigger(rpc_timeout=_LIMIT))
+        """Starts a run of it now, as its overlap allows.
+
+        Raises:
+            UsageError: there is none of that name, or the server did not do it: others change the
+                schedule at the same time, or it cannot start the run.
+            TemporalUnavailable: the server is away.
+        """
+
+        async def in_a_second_of_its_own(handle: ScheduleHandle) -> None:
+            info = (await handle.describe(rpc_timeout=_LIMIT)).info
+            last = max((done.scheduled_at for done in info.recent_actions), default=_LONG_AGO)
+            since = datetime.now(UTC) - last.replace(microsecond=0)
+            if timedelta(0) <= since < _SECOND:
+                await asyncio.sleep((_SECOND - since).total_seconds())
+            await handle.trigger(rpc_timeout=_LIMIT)
+
+        await self._change(
+            name,
+            in_a_second_of_its_own,
+            lambda before, after: _done_so_far(before) != _done_so_far(after),
+        )
 
     async def delete(self, name: str) -> None:
         """Removes it; its runs stay as they are. Raises as `show`."""
@@ -201,6 +236,36 @@ class Schedules:
 
     def _noted(self, name: str, note: str) -> str | None:
         return self._seal.seal(note, _NOTE, name) if note else None
+
+    async def _change(
+        self,
+        name: str,
+        change: Callable[[ScheduleHandle], Awaitable[None]],
+        is_done: Callable[[ScheduleDescription, ScheduleDescription], bool],
+    ) -> None:
+        """Changes a schedule and sees that it is changed.
+
+        The server's scheduler keeps a single change that it has not come to: the next one takes
+        its place, and who sent the first is told nothing. A description is a query, which is
+        answered behind all that was sent before it.
+        """
+
+        async def seen(handle: ScheduleHandle) -> bool:
+            before = await handle.describe(rpc_timeout=_LIMIT)
+            for pause in _PAUSES:
+                await asyncio.sleep(pause)
+                await change(handle)
+                if is_done(before, await handle.describe(rpc_timeout=_LIMIT)):
+                    return True
+            return False
+
+        if not await self._on(name, seen):
+            raise UsageError(
+                f"the server did not do it, in {len(_PAUSES)} tries",
+                remedy="Others change it at the same time, or it cannot start runs: see "
+                "`crewlog schedule list`, and say it again.",
+                place=f"the schedule {name!r}",
+            )
 
     async def _on(self, name: str, call: Callable[[ScheduleHandle], Awaitable[T]]) -> T:
         try:
@@ -310,6 +375,13 @@ async def _described(found: ScheduleDescription, seal: RowSeal) -> ScheduleView:
         skipped=info.num_actions_skipped_overlap,
         by=memo.get(_BY, ""),
     )
+
+
+def _done_so_far(by: ScheduleDescription) -> tuple[int, ...]:
+    """What is counted of a schedule's starts, however its overlap takes them."""
+    info = by.raw_description.info
+    skipped, dropped = info.overlap_skipped, info.buffer_dropped
+    return (info.action_count, skipped, dropped, info.missed_catchup_window, info.buffer_size)
 
 
 def _note(said: str, name: str, seal: RowSeal) -> str:
