@@ -194,6 +194,10 @@ class ChangeConflict(CommandRejected):
     """A change was made against another graph than the run has now: look again, and decide anew."""
 
 
+class TopologyRefused(CommandRejected):
+    """Creatures and channels cannot be joined or parted like that; nothing was done."""
+
+
 class ConversationBusy(CommandRejected):
     """As many messages wait for their turns as the conversation allows."""
 
