@@ -18,9 +18,11 @@ from pydantic import BaseModel, Field, WithJsonSchema, create_model
 from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.recent import Recent
 from crewlog.activities.scratch_tools import scratch_tool
+from crewlog.activities.tool_graph import SENDS
 from crewlog.activities.tools import Tool, make_tool
 from crewlog.definition.artifacts import SCRATCH_TOOLS, Scratch
 from crewlog.definition.audiences import Audiences
+from crewlog.definition.creatures import SEND_MESSAGE
 from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition
 from crewlog.ids import AgentName, ToolName
 from crewlog.model import Json
@@ -29,6 +31,8 @@ from crewlog.tool_call import current_call
 
 SET_FLAG = ToolName("set_flag")
 SET_OUTPUT = ToolName("set_output")
+LONGEST_SENT = 32_000
+"""Characters of a message to a channel: it travels in the histories of runs."""
 
 # Every type is named, and a list has items: some services refuse a schema without.
 _ANY_JSON: dict[str, Any] = {
@@ -62,6 +66,8 @@ class BuiltIn:
         if name in MEMORY_TOOLS:
             return None if self._memory is None else self._memory.tool(name, crew, who)
         agent = crew.agents[who]
+        if name == SEND_MESSAGE:
+            return self._send(crew, agent.send)
         if name in SCRATCH_TOOLS:
             return self._scratch(name, crew, who)
         names = {SET_FLAG: agent.writes_flags, SET_OUTPUT: agent.outputs}.get(name, ())
@@ -70,6 +76,13 @@ class BuiltIn:
         key = (name, names)
         make = _set_flag if name == SET_FLAG else _set_output
         return self._tools.get(key) or self._tools.put(key, make_tool(make(names)))
+
+    def _send(self, crew: CrewDefinition, channels: tuple[str, ...]) -> Tool | None:
+        if not channels:
+            return None
+        about = {name: said.description or "" for name, said in crew.channels.items()}
+        key = (ToolName(SEND_MESSAGE), tuple(f"{c} {about.get(c, '')}" for c in channels))
+        return self._tools.get(key) or self._tools.put(key, make_tool(_send(channels, about)))
 
     def _scratch(self, name: ToolName, crew: CrewDefinition, who: AgentName) -> Tool | None:
         bounds, seen = crew.agents[who].scratch, Audiences(crew).notes_seen(who)
@@ -105,6 +118,24 @@ def _set_output(keys: Sequence[str]) -> StructuredTool:
     )
 
 
+def _send(channels: Sequence[str], about: Mapping[str, str]) -> StructuredTool:
+    async def send_message(channel: str, text: str) -> Command[Any]:
+        return _command(SENDS, [{"channel": channel, "text": text}], f"Sent to {channel}.")
+
+    each = "; ".join(f"{c} ({about[c]})" if about.get(c) else c for c in channels)
+    fields: dict[str, Any] = {
+        "channel": (Literal[tuple(channels)], Field(description=f"One of: {each}.")),
+        "text": (str, Field(min_length=1, max_length=LONGEST_SENT, description="What you say.")),
+    }
+    schema: type[BaseModel] = create_model("SendMessage", **fields)
+    return StructuredTool.from_function(
+        coroutine=send_message,
+        name=SEND_MESSAGE,
+        description="Says something in a channel. Each agent that listens there has a turn for it.",
+        args_schema=schema,
+    )
+
+
 def _arguments(
     name: str, key: str, names: Sequence[str], schema: dict[str, Any], *, default: Any
 ) -> type[BaseModel]:
@@ -120,9 +151,9 @@ def _arguments(
     return made
 
 
-def _command(what: str, values: Mapping[str, Json], said: str) -> Command[Any]:
+def _command(what: str, values: Json, said: str) -> Command[Any]:
     message = ToolMessage(said, tool_call_id=current_call().id)
-    return Command(update={what: dict(values), "messages": [message]})
+    return Command(update={what: values, "messages": [message]})
 
 
 def _shown(value: Json) -> str:

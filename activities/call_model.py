@@ -23,7 +23,7 @@ from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import counted, usage_of
 from crewlog.activities.read_reply import Formats, Reading, read_by
 from crewlog.activities.recent import Recent
-from crewlog.activities.render import prompt, with_item
+from crewlog.activities.render import prompt, with_heard, with_item
 from crewlog.activities.replies import kept, message_of
 from crewlog.activities.sight import Sight
 from crewlog.activities.streaming import CannotStream, Writing, streamed
@@ -159,6 +159,9 @@ class ModelCalls:
         what = await self._definitions.task(task.definition, task.step)
         if (item := await self._sight.item(task)) is not None:
             transcript = with_item(transcript, item, task.step, task.view.was)
+        if task.heard is not None:
+            message = await self._hydrator.message(task.run, task.heard.body)
+            transcript = with_heard(transcript, message, task.heard, task.step)
         form = await self._definitions.form(task.definition, task.agent)
         said = prompt(
             task.agent, agent, task.tools, transcript, what, form.told if form is not None else ""

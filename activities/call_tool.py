@@ -90,6 +90,7 @@ from crewlog.state.calls import (
     CallTool,
     CheckArguments,
     OutputValue,
+    SentMessage,
     ToolResult,
     owner_of,
 )
@@ -416,6 +417,10 @@ class ToolCalls:
             },
             outputs=tuple(outputs),
             operations=outcome.changes,
+            sends=tuple(
+                SentMessage(channel=each["channel"], text=scrubbed_text(redacted(each["text"])))
+                for each in outcome.sends
+            ),
             goto=tuple(outcome.goto),
             stored=stored,
         )

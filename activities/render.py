@@ -22,7 +22,9 @@ from langchain_core.messages import (
 )
 
 from crewlog.definition.model import AgentDefinition
-from crewlog.ids import CREW, AgentName, ContentHash, StepId, item_of, item_step, visit_of
+from crewlog.ids import CREW, PUBLIC, AgentName, ContentHash, StepId, item_of, item_step, visit_of
+from crewlog.state.brief import brief
+from crewlog.state.hearing import Heard
 
 LONGEST = 200_000
 """Characters of a message that a model is shown; the log keeps all of them."""
@@ -226,6 +228,24 @@ def before_turn(
 
     at = next((i for i, m in enumerate(transcript) if own(m)), len(transcript))
     return [*transcript[:at], message, *transcript[at:]]
+
+
+def with_heard(
+    transcript: Sequence[BaseMessage], message: BaseMessage, heard: Heard, step: StepId
+) -> list[BaseMessage]:
+    """The transcript with which message a step is for: others may have come since it was said.
+
+    Args:
+        transcript: What the agent sees.
+        message: The message.
+        heard: Where it was said, and by whom.
+        step: The step.
+    """
+    where = f" in {heard.log}" if heard.log != PUBLIC else ""
+    told = f"This turn is for what {heard.by or 'people'} said{where}: {brief(message.text, 300)}"
+    if heard.more:
+        told += f"\nAnd for {heard.more} more that came since."
+    return before_turn(transcript, HumanMessage(told, name=CREW), step)
 
 
 def call_ids(message: AIMessage) -> list[str]:

@@ -20,12 +20,15 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
 from crewlog.activities.tools import Tool
+from crewlog.definition.creatures import SEND_MESSAGE
 from crewlog.errors import ToolFailed
 from crewlog.ids import NodeName
 from crewlog.model import Json
 from crewlog.state.calls import ArtifactChange
 
 _UPDATES = frozenset({"flags", "outputs", "operations", "messages"})
+SENDS = "sends"
+"""What the built-in tool of channels updates; a crew's own tools do not."""
 
 
 class ToolState(TypedDict, total=False):
@@ -50,6 +53,8 @@ class Outcome:
     goto: list[NodeName] = field(default_factory=list[NodeName])
     operations: list[Json] = field(default_factory=list[Json])
     """What it does to artifacts, as it said it."""
+    sends: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    """What it sends to channels."""
     changes: tuple[ArtifactChange, ...] = ()
     """The same, tried on what its agent sees."""
 
@@ -106,9 +111,11 @@ def _outcome(name: str, given: Any) -> Outcome:
     outputs: dict[str, Json] = {}
     goto: list[NodeName] = []
     operations: list[Json] = []
+    sends: list[dict[str, str]] = []
+    updates = {*_UPDATES, SENDS} if name == SEND_MESSAGE else _UPDATES
     for part in parts:
         update = cast("dict[str, Any]", part.update if isinstance(part, Command) else part)
-        if unknown := set(update) - _UPDATES:
+        if unknown := set(update) - updates:
             raise ToolFailed(
                 f"the tool {name!r} returned a Command that updates {sorted(unknown)}",
                 remedy="A run takes updates of flags, outputs, operations and messages.",
@@ -116,11 +123,12 @@ def _outcome(name: str, given: Any) -> Outcome:
         flags |= update.get("flags") or {}
         outputs |= update.get("outputs") or {}
         operations += update.get("operations") or ()
+        sends += update.get(SENDS) or ()
         # A hand-off may bring the whole history along: the log has that already.
         messages += [m for m in update.get("messages", ()) if isinstance(m, ToolMessage)]
         if isinstance(part, Command):
             goto += _targets(name, part.goto)  # pyright: ignore[reportUnknownArgumentType]
-    return Outcome(messages[-1], flags, outputs, goto, operations)
+    return Outcome(messages[-1], flags, outputs, goto, operations, sends)
 
 
 def _targets(name: str, goto: Any) -> Iterable[NodeName]:

@@ -45,6 +45,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine, Order
     from crewlog.graph.expiring import expire
     from crewlog.graph.inputs import inputs_of
+    from crewlog.graph.listening import heard_by
     from crewlog.ids import RESERVED, CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
     from crewlog.state.answered import binding_of
@@ -594,6 +595,7 @@ class Execution:
                 tools=engine.tools_of(order.agent, order.step),
                 item=engine.maps.item(order.step) if isinstance(engine, Engine) else None,
                 unsettled=unsettled(engine.state, order.step),
+                heard=heard_by(engine.state, order.step),
                 **self._step_call(order),
             ),
             result_type=ModelResult,

@@ -544,7 +544,9 @@ async def _hear(engine: Engine | Drafting, said: MessageCommand) -> str:
     if said.to == PUBLIC and isinstance(engine, Engine) and engine.talks.talks:
         return await engine.talks.hear(said.text, by=said.by, command=said.id)
     check_log(engine.plan, said.to, engine.state.frontier)
-    engine.say(said.text, by=said.by, to=said.to, message_id=said.id, command=said.id)
+    body = engine.say(said.text, by=said.by, to=said.to, message_id=said.id, command=said.id)
+    if isinstance(engine, Engine):
+        engine.listening.said(said.to, body, said.by)
     return ""
 
 

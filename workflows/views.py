@@ -83,6 +83,7 @@ def run_view(
         flags={str(k): v for k, v in state.flags.items()},
         interrupts=tuple(state.interrupts),
         waiting_for=waiting,
+        rests=state.rest is not None,
         usage=state.total_usage,
         error=state.error,
     )
@@ -132,6 +133,8 @@ def waiting_for(state: CrewState, flights: Flights, drains_for: Sequence[StepId]
         return f"{first.id}: {first.question}"
     if state.resting and state.talk is not None:
         return waits.next_message(state.talk)
+    if state.rest is not None:
+        return waits.any_message(state.rest)
     return waits.waiting_for(state)
 
 

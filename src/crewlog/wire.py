@@ -533,6 +533,8 @@ class RunView(Model):
     """The open questions."""
     waiting_for: str = ""
     """Why nothing moves, for people; empty where something does."""
+    rests: bool = False
+    """Whether nothing is to do before somebody says something, where agents hear."""
     usage: Usage = Usage()
     error: str = ""
 

@@ -36,6 +36,7 @@ MODELS: list[tuple[str, str, type[BaseModel]]] = [
     ("definition.md", "### Waits", definition.WaitPhase),
     ("definition.md", "### Routes", definition.RoutePhase),
     ("definition.md", "## Conversations", definition.Conversation),
+    ("definition.md", "## Creatures and channels", definition.GraphPolicy),
     ("definition.md", "### Builders", definition.BuilderPhase),
     ("definition.md", "### Patterns", definition.PatternUse),
     ("definition.md", "## Rules", definition.Rule),

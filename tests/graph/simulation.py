@@ -477,7 +477,7 @@ class Simulation:
             if not self.people:
                 return True
             await self._somebody(must=True)
-        elif self.engine.waits.earliest() is not None or self.state.resting:
+        elif self.engine.waits.earliest() is not None or self.state.resting or self.state.rest:
             return True
         else:
             raise AssertionError(f"nothing moves and nobody is asked: {self.state.frontier}")

@@ -56,6 +56,8 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "limits": "inner",
         "interrupts": "same",
         "checkpoints": "free",
+        "channels": "same",
+        "graph": "same",  # who is root, and may change it
         "conversation": "same",  # in one, steps, time and loops are bounded for each message anew
         "memory": "same",
         "window": "free",  # of what its agents may read, how much they are shown
@@ -89,6 +91,11 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "inputs": "own",
         "shares": "own",
         "scratch": "same",  # who else may look at its notes
+        "listen": "same",
+        "send": "same",
+        "wires": "same",
+        "beside": "same",
+        "privileged": "same",
     },
     ToolDefinition: {
         "run": "same",

@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | `public` | agents that list it | agents that list it |
 | `group:G` | the members of G; without `groups`, agents that list it | the same |
-| `channel:C` | as `logs` says of C, else agents that list it | the same |
+| `channel:C` | as `logs` says of C, else agents that list it, or listen | the same, or send |
 | `readers:A+B` | A and B | agents that list it |
 | `private:A` | A | A |
 
@@ -97,11 +97,16 @@ class Audiences:
             return f"there is no agent {agent!r}"
         if log == f"{PRIVATE}{agent}":
             return ""
-        if not found.reads:
+        hears = log in heard(found)
+        if not found.reads and not hears:
             return f"{agent!r} reads no log but its own"
         named = self.named(log)
         if named is None:
-            return "" if log in found.reads else f"{agent!r} does not list {log!r} under 'reads'"
+            return (
+                ""
+                if hears or log in found.reads
+                else f"{agent!r} does not list {log!r} under 'reads'"
+            )
         return "" if agent in named else f"{log!r} is read by {listed(named) or 'nobody'} alone"
 
     def no_writer(self, agent: str, log: str) -> str:
@@ -127,15 +132,22 @@ class Audiences:
         found = [PUBLIC, *(f"{GROUP}{name}" for name in crew.groups)]
         found += [f"{CHANNEL}{name}" for name in crew.logs]
         for agent in crew.agents.values():
-            named = (*agent.reads, *agent.writes, *(agent.shares or ()))
+            named = (*agent.reads, *agent.writes, *(agent.shares or ()), *heard(agent))
             found += (log for log in named if not log.startswith(PRIVATE))
         return tuple(dict.fromkeys(found))
 
     def reads(self, agent: str) -> tuple[str, ...]:
         """The logs that an agent reads besides its own: those it lists, and those that name it."""
-        own = self._crew.agents[agent].reads
+        found = self._crew.agents[agent]
+        own = (*found.reads, *heard(found))
         others = (log for log in self.logs() if self.named(log) is not None)
         return tuple(log for log in dict.fromkeys((*own, *others)) if self._sees(agent, log))
+
+    def listed(self, agent: str) -> tuple[str, ...]:
+        """The logs that an agent reads, but for those of the channels that it listens to."""
+        hears = heard(self._crew.agents[agent])
+        own = self._crew.agents[agent].reads
+        return tuple(log for log in self.reads(agent) if log in own or log not in hears)
 
     def _sees(self, agent: str, log: str) -> bool:
         return not self.no_reader(agent, log)
@@ -156,6 +168,11 @@ class Audiences:
     def readers(self, log: str) -> tuple[str, ...]:
         """The agents that read a log."""
         return tuple(agent for agent in self._crew.agents if not self.no_reader(agent, log))
+
+
+def heard(agent: AgentDefinition) -> tuple[str, ...]:
+    """The logs of the channels that an agent listens to."""
+    return tuple(f"{CHANNEL}{channel}" for channel in agent.listen)
 
 
 def scratch_tools(crew: CrewDefinition, audiences: Audiences, agent: str) -> tuple[str, ...]:

@@ -56,6 +56,7 @@ PHASE_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$"
 PhaseName = Annotated[str, Field(pattern=PHASE_PATTERN)]
 """A phase: as a name, and with dots, which the steps inside an agent's pattern have."""
 ARGUMENT_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*$"
+WIRE_PATTERN = r"^(channel:)?[A-Za-z][A-Za-z0-9_-]{0,63}$"
 FOR_EACH_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]*\.[A-Za-z][A-Za-z0-9_-]*$"
 
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
@@ -260,6 +261,10 @@ FILLED = frozenset({"reads", "writes", "shares", "inputs", "on_error"})
 that it is kept and written also where it is the default; see `AgentDefinition.says`."""
 
 
+EDGES = ("listen", "send", "wires", "beside", "privileged")
+"""Fields of an agent by which it lives in a graph."""
+
+
 class AgentDefinition(Model):
     """An agent: its prompt, its model, and what it may call, read, write and declare."""
 
@@ -330,6 +335,22 @@ class AgentDefinition(Model):
     """Logs whose readers may see its outputs; by default those that it writes to."""
     scratch: Scratch | None = None
     """Short-term notes that it makes for itself in a run, by the tools `note` and `notes`."""
+    listen: tuple[Name, ...] = ()
+    """Channels of which each message gives it a turn, whatever the flow says."""
+    send: tuple[Name, ...] = ()
+    """Channels that it may send to, by the tool `send_message`."""
+    wires: tuple[Annotated[str, Field(pattern=WIRE_PATTERN)], ...] = ()
+    """Where its final message of a turn goes, too: agents, or `channel:C`; it gives a turn to each
+    of these agents, and to those that listen there."""
+    beside: str | None = None
+    """An agent that it stays in one graph with, though no channel or wire leads there."""
+    privileged: bool = False
+    """Whether it has the group tools, by which it changes the graph that it lives in."""
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether it is a creature: it hears, speaks, or changes the graph that it lives in."""
+        return any(getattr(self, key) for key in EDGES)
 
     @field_validator("prompt", mode="wrap")
     @classmethod
@@ -743,6 +764,37 @@ class Conversation(Model):
         return self.model_copy(update={"respond": respond})
 
 
+class ChannelDefinition(Model):
+    """A channel between agents: each message gives a turn to those that listen to it."""
+
+    description: str | None = None
+    """What it is for, in a line; those that listen or send there are told it."""
+    born: str = Field(default="", max_length=300)
+    """The run in which it was made, once graphs have merged or split: two channels of one name and
+    one birth are the same. The engine says it."""
+
+
+class GraphPolicy(Model):
+    """A crew whose agents have a turn for each message that they hear, besides its flow, if any.
+
+    Between two messages the run waits, and costs nothing.
+    """
+
+    root: Name | None = None
+    """The agent that gets the run's input, and what people say to nobody in particular. It is
+    privileged."""
+    idle: Wait | None = None
+    """How long it waits where nothing is to do, e.g. `30m`; then the run is completed. By default
+    for ever."""
+    ends_on: tuple[ConditionText, ...] = ()
+    """Conditions: where one of them holds and nothing is under way, the run is completed."""
+    queue: int = Field(default=200, ge=1, le=1000)
+    """How many messages may wait for an agent; those beyond are refused."""
+    away: dict[Name, str] = Field(default_factory=dict)
+    """Agents that live in other runs since the graph was split, with these runs. The engine says
+    it."""
+
+
 class CheckpointPolicy(Model):
     """Which checkpoints of a run are kept in the list, with what makes loading them quick.
 
@@ -817,12 +869,28 @@ class MemoryPolicy(Model):
         return self.model_copy(update={"read": left(self.read), "write": left(self.write)})
 
 
+def _lives(data: Mapping[str, Any]) -> bool:
+    agents: dict[str, AgentDefinition] = data.get("agents", {})
+    edges = any(agent.has_edges for agent in agents.values())
+    return edges or bool(data.get("channels")) or data.get("graph") is not None
+
+
 def _one_after_the_other(data: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(data.get("agents", ()))
+    return () if _lives(data) else tuple(data.get("agents", ()))
 
 
 class CrewDefinition(Model):
     """A crew of agents and how they work together."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"properties": {"flow": {"minItems": 1}}},
+                {"required": ["channels"]},
+                {"required": ["graph"]},
+            ]
+        }
+    )
 
     crew: Name
     """The crew's name."""
@@ -836,9 +904,14 @@ class CrewDefinition(Model):
     """The tools by name."""
     mcp: dict[Name, McpServer] = Field(default_factory=dict)
     """Servers of tools by the Model Context Protocol, by name."""
-    flow: tuple[FlowItem, ...] = Field(default_factory=_one_after_the_other, min_length=1)
-    """What happens in which order; by default the agents one after the other, as written. Always
-    filled in, so that the order of keys in `agents` never has a meaning of its own."""
+    channels: dict[Name, ChannelDefinition] = Field(default_factory=dict)
+    """Channels between agents, by name; those that agents list need not be named here."""
+    graph: GraphPolicy | None = None
+    """How a crew lives whose agents listen to channels."""
+    flow: tuple[FlowItem, ...] = Field(default_factory=_one_after_the_other)
+    """What happens in which order; by default the agents one after the other, as written, and
+    nothing in a crew with channels. Always filled in, so that the order of keys
+    in `agents` never has a meaning of its own."""
     flags: dict[Name, Json] = Field(default_factory=dict)
     """Flags that conditions may use besides those agents write, with their first value."""
     permissions: dict[str, tuple[str, ...] | None] = Field(default_factory=dict)
@@ -885,11 +958,17 @@ class CrewDefinition(Model):
     """Who may command the crew's runs; by default whoever reaches the server."""
 
     @property
+    def lives(self) -> bool:
+        """Whether its agents have turns for what they hear."""
+        return _lives({"agents": self.agents, "channels": self.channels, "graph": self.graph})
+
+    @property
     def callable_tools(self) -> tuple[str, ...]:
         """The tools that permissions may name: its own, those of its memory and of notes."""
         scratch = any(agent.scratch is not None for agent in self.agents.values())
         memory = MEMORY_TOOLS if self.memory is not None else ()
-        return (*self.tools, *memory, *(SCRATCH_TOOLS if scratch else ()))
+        sends = ("send_message",) if any(agent.send for agent in self.agents.values()) else ()
+        return (*self.tools, *memory, *(SCRATCH_TOOLS if scratch else ()), *sends)
 
     @property
     def every_artifact(self) -> dict[str, ArtifactDefinition]:
@@ -900,6 +979,17 @@ class CrewDefinition(Model):
             if agent.scratch is not None
         }
         return {**self.artifacts, **own} if own else self.artifacts
+
+    @field_validator("flow", mode="after")
+    @classmethod
+    def _flows_or_lives(
+        cls, flow: tuple[FlowItem, ...], info: ValidationInfo
+    ) -> tuple[FlowItem, ...]:
+        if not flow and "agents" in info.data and not _lives(info.data):
+            raise PydanticKnownError(
+                "too_short", {"field_type": "Tuple", "min_length": 1, "actual_length": 0}
+            )
+        return flow
 
     @model_validator(mode="after")
     def _selected(self) -> Self:

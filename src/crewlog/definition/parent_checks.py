@@ -42,13 +42,14 @@ def parent_findings(definition: CrewDefinition) -> Iterator[Finding]:
             yield Finding(path, say, "Leave out 'parent' of one of them.")
         else:
             yield from _logs(audiences, name, agent.parent, path)
+            yield from _channels(definition, name, agent.parent)
             yield from _scopes(definition, name, agent.parent)
             yield from _flags(definition, name, agent.parent)
 
 
 def _logs(audiences: Audiences, name: str, parent: str, path: Path) -> Iterator[Finding]:
     """Logs beyond the parent's; what is addressed to an agent by name is its own affair."""
-    ways = (("read", audiences.reads), ("write", audiences.writes))
+    ways = (("read", audiences.listed), ("write", audiences.writes))
     for way, logs in ways:
         more = [x for x in logs(name) if x not in logs(parent) and not x.startswith(READERS)]
         if more:
@@ -62,6 +63,19 @@ def _logs(audiences: Audiences, name: str, parent: str, path: Path) -> Iterator[
         say = f"agent {name!r} shares its outputs with {which}, which {parent!r}, whom it works for"
         remedy = f"Take it from its 'shares', or let {parent!r} write to it or share with it."
         yield Finding(path, f"{say}, does not", remedy)
+
+
+def _channels(definition: CrewDefinition, name: str, parent: str) -> Iterator[Finding]:
+    """Channels beyond the parent's: what the one hears, the other may say there."""
+    own, above = definition.agents[name], definition.agents[parent]
+    theirs = {*above.listen, *above.send}
+    for key, channels in (("listen", own.listen), ("send", own.send)):
+        for i, channel in enumerate(channels):
+            if channel not in theirs:
+                does = "listens" if key == "listen" else "sends"
+                say = f"agent {name!r} {does} to {channel!r}, where {parent!r}, whom it works for"
+                remedy = f"Let {parent!r} listen or send there too, or take it out."
+                yield Finding(("agents", name, key, i), f"{say}, neither listens nor sends", remedy)
 
 
 def _scopes(definition: CrewDefinition, name: str, parent: str) -> Iterator[Finding]:

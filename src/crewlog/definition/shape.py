@@ -20,6 +20,7 @@ from pydantic_core import ErrorDetails
 from crewlog.definition.conditions import ConditionSyntaxError
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed, suggestion
 from crewlog.definition.model import (
+    EDGES,
     AgentPhase,
     AskPhase,
     BuilderPhase,
@@ -67,10 +68,11 @@ class Form(Generic[_M]):
     """How such a file begins, as a remedy."""
     check: Callable[[_M], list[Finding]]
     """What is wrong with its meaning, where its shape is right; warnings, too."""
-    own: Mapping[str, Callable[[Json], Iterator[Finding]]] = field(
-        default_factory=dict[str, Callable[[Json], Iterator[Finding]]]
+    own: Mapping[str, Callable[[Json, Mapping[str, Json]], Iterator[Finding]]] = field(
+        default_factory=dict[str, Callable[[Json, Mapping[str, Json]], Iterator[Finding]]]
     )
-    """What checks the shape of a key's value, for those that pydantic could not explain."""
+    """What checks the shape of a key's value, for those that pydantic could not explain; it is
+    given all of the data as well."""
 
 
 def shaped(data: Json, form: Form[_M]) -> _M | list[Finding]:
@@ -82,7 +84,7 @@ def shaped(data: Json, form: Form[_M]) -> _M | list[Finding]:
     found = list(_of_model(form.model, rest, (), form.called))
     for key, faults in form.own.items():
         if key in data:
-            found.extend(faults(data[key]))
+            found.extend(faults(data[key], data))
     if found:
         return found
     try:
@@ -93,13 +95,24 @@ def shaped(data: Json, form: Form[_M]) -> _M | list[Finding]:
         return [Finding((), f"the {form.called} is not JSON: {error}")]
 
 
-def flow_faults(flow: Json) -> Iterator[Finding]:
-    """What is wrong with the shape of a flow."""
+def _hears(crew: Mapping[str, Json]) -> bool:
+    """Whether agents of a crew hear: then it needs no flow."""
+    agents = crew.get("agents")
+    each = agents.values() if _is_mapping(agents) else ()
+    return (
+        bool(crew.get("channels"))
+        or crew.get("graph") is not None
+        or any(_is_mapping(agent) and any(agent.get(key) for key in EDGES) for agent in each)
+    )
+
+
+def flow_faults(flow: Json, crew: Mapping[str, Json]) -> Iterator[Finding]:
+    """What is wrong with the shape of a crew's flow."""
     if not _is_list(flow):
         yield Finding(
             ("flow",), f"'flow' must be a list, not {called(flow)}", "Begin each item with '- '."
         )
-    elif not flow:
+    elif not flow and not _hears(crew):
         yield Finding(
             ("flow",), "the flow is empty", "Leave it out to run the agents one after the other."
         )

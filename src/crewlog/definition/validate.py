@@ -21,6 +21,7 @@ from crewlog.definition.conditions import Condition, facts_in
 from crewlog.definition.context_checks import context_findings, summary_models
 from crewlog.definition.conversation_checks import conversation_findings
 from crewlog.definition.course_checks import course_findings
+from crewlog.definition.creature_checks import creature_findings
 from crewlog.definition.doing import doing_faults
 from crewlog.definition.expand import Expanded, expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed, suggestion
@@ -168,6 +169,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *interrupt_findings(definition),
         *reply_findings(definition, [phase.name for phase in found]),
         *audience_findings(definition, found),
+        *creature_findings(definition, found),
         *memory_findings(definition),
         *context_findings(definition, found),
         *artifact_findings(definition),
@@ -331,7 +333,7 @@ def _names_in_flow(
     items = [phase.item for phase in found if isinstance(phase.item, AgentPhase)]
     used = {name for item in items for name in item.agents}
     slips = {suggestion(name, definition.agents) for name in used - definition.agents.keys()}
-    for name in definition.agents:
+    for name in definition.agents if not definition.lives else ():
         if name not in used | slips:  # of a slip the slip alone is told
             say = f"agent {name!r} is in no phase of the flow"
             also = f", name it in {lists}" if (lists := lists_of_agents(expanded)) else ""

@@ -26,6 +26,7 @@ from crewlog.graph.doing import Doing
 from crewlog.graph.driver import Target
 from crewlog.graph.facts import TELLS_BOUNDS, RunFacts, switched_off
 from crewlog.graph.given import give
+from crewlog.graph.listening import Listening
 from crewlog.graph.loops import Joins, Loops
 from crewlog.graph.maps import Maps
 from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode, Route
@@ -43,7 +44,16 @@ from crewlog.graph.talks import Talks
 from crewlog.graph.turns import Turns, calls_of
 from crewlog.graph.unsetting import begun, unset, unset_error
 from crewlog.graph.waits import Waits
-from crewlog.ids import AgentName, ContentHash, LogName, NodeName, RunId, StepId, item_of, visit_of
+from crewlog.ids import (
+    PUBLIC,
+    AgentName,
+    ContentHash,
+    NodeName,
+    RunId,
+    StepId,
+    item_of,
+    visit_of,
+)
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.given import Given
@@ -72,7 +82,8 @@ class Engine(RunFacts):
 
     def __init__(self, plan: GraphPlan, ledger: Ledger) -> None:
         super().__init__(plan, ledger)
-        self.turns = Turns(self, self._turn_ended, self.fail_step)
+        self.listening = Listening(self)
+        self.turns = Turns(self, self.listening, self._turn_ended, self.fail_step)
         self.maps = Maps(self, self._complete, self._may_start)
         self.doing = Doing(self, self.turns.model_replied, self.fail_step, self.maps.item)
         self.waits = Waits(self, self._complete, self._unmet)
@@ -127,13 +138,13 @@ class Engine(RunFacts):
         )
         said: ContentHash | None = None
         if input_text:
-            said = engine.say(
-                input_text, by=by, to=LogName("public"), message_id="input", command=command
-            )
+            said = engine.say(input_text, by=by, to=PUBLIC, message_id="input", command=command)
         if given is not None:
             give(engine, given, by=by)
         if not engine.talks.talks:
             await engine._enter()
+            if said is not None:
+                engine.listening.said(PUBLIC, said, by)
         elif input_text:
             await engine.talks.begin(command or "input", by, said)
         else:
@@ -142,6 +153,8 @@ class Engine(RunFacts):
 
     async def _enter(self) -> None:
         """Reaches the nodes that the flow begins with."""
+        if not any(node.entry for node in self.plan.nodes.values()):
+            return  # nobody works but who hears
         targets = await self._driver.apply(
             "__start__", {"routing": self.state.routing, "outcome": (NEXT,)}
         )
@@ -288,7 +301,7 @@ class Engine(RunFacts):
         self.record(j.Routed, to=(j.Reached(node=node),), because="people let it go on")
 
     async def _move(self, entry: FrontierEntry) -> None:
-        if entry.leaving:
+        if entry.leaving or self._keeps(self.plan.nodes[entry.node]):
             return
         node = self.plan.nodes[entry.node]
         if entry.status in ("waiting", "ready") and (off := self._switched_off(node)):
@@ -423,6 +436,10 @@ class Engine(RunFacts):
             return ""
         return switched_off(node.agent)
 
+    def _keeps(self, node: PlanNode) -> bool:
+        """Whether what its agent has heard waits until that is switched on."""
+        return node.hears and bool(self._switched_off(node))
+
     def _missing_tools(self, node: PlanNode) -> str:
         """Why a node is skipped that needs tools; empty where its agent may call them all."""
         return "" if node.agent is None or node.by else self.missing_tools(node.agent, node.needs)
@@ -481,7 +498,7 @@ class Engine(RunFacts):
         ways = [e for e in waiting if self.plan.nodes[e.node].otherwise != ASK_HUMAN]
         for entry in ways[:1] or waiting:
             await self._unmet(entry)
-        if waiting or state.frontier:
+        if waiting or (state.frontier and not self.listening.may_rest()):
             return
         if state.resting:
             await self.talks.go_on(self.waits.idle_is_over())
@@ -499,6 +516,8 @@ class Engine(RunFacts):
                 return
         if self.talks.talks:
             self.talks.end()
+        elif self.listening.hears:
+            self.listening.rest(self.waits.idle_is_over())
         else:
             self.record(j.RunCompleted)
 
@@ -541,7 +560,7 @@ class Engine(RunFacts):
         if entry.redirect is not None and entry.redirect in self.plan.nodes:
             handoff = (entry.redirect,)
         self.record(j.StepCompleted, step=step, because=because, skipped=skipped)
-        if not entry.leaving:
+        if not entry.leaving and not self.plan.nodes[node].hears:
             taken = (outcome,) if not handoff else ()
             await self._route(node, taken, because=lost, handoff=handoff)
         elif handoff:

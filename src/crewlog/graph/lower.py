@@ -8,7 +8,7 @@ in between is `crewlog.graph.loops`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.authority.rules import rule_words
@@ -27,6 +27,7 @@ from crewlog.definition.conditions import (
 from crewlog.definition.content import definition_hash
 from crewlog.definition.context import SUMMING
 from crewlog.definition.context_checks import window_of
+from crewlog.definition.creatures import creature_nodes, creature_tools, creatures_of
 from crewlog.definition.decisions import reply_fields
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
@@ -39,6 +40,7 @@ from crewlog.definition.model import (
     BuilderPhase,
     CrewDefinition,
     DecisionPhase,
+    GraphPolicy,
     RoutePhase,
     ToolDefinition,
     WaitPhase,
@@ -77,6 +79,7 @@ from crewlog.ids import (
     ToolName,
     private_log,
 )
+from crewlog.state.topology import CHANNEL, Channel, Creature, Topology
 
 MERGED: dict[str, str] = {
     "union": "makes a list in which each value stands once",
@@ -111,6 +114,10 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
     definition = expand(definition).definition
     found = phases(definition)
     nodes = {NodeName(phase.name): _node(phase) for phase in found}
+    nodes |= {
+        NodeName(name): PlanNode(kind="agent", agent=AgentName(agent), hears=True)
+        for name, agent in creature_nodes(definition, found).items()
+    }
     audiences = Audiences(definition)
     agents = {
         AgentName(name): _agent_rules(name, definition, audiences) for name in definition.agents
@@ -124,6 +131,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             **{ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
             **_memory_rules(definition),
             **_scratch_rules(definition),
+            **_creature_rules(definition),
         },
         permissions=_agents_by_tool(definition.permissions),
         approvals=_agents_by_tool(approvals_of(definition)),
@@ -139,6 +147,8 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
         ),
         limits=definition.limits,
         conversation=definition.conversation,
+        graph=(definition.graph or GraphPolicy()) if definition.lives else None,
+        topology=topology_of(definition, found) if definition.lives else None,
         interrupts=definition.interrupts,
         policy=definition.policy,
     )
@@ -234,6 +244,7 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
     if agent.outputs:
         tools.append("set_output")
     tools += scratch_tools(definition, audiences, name)
+    tools += creature_tools(definition, name)
     if definition.memory is not None:
         tools += [
             f"memory_{way}" for way in WAYS if memory_scopes(definition, AgentName(name), way)
@@ -260,6 +271,8 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         within=tuple(AgentName(each) for each in ancestors(definition, name)),
         does=agent.does,
         in_order=agent.in_order,
+        send=agent.send,
+        wires=agent.wires,
     )
 
 
@@ -310,6 +323,53 @@ def _scratch_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:
     return {ToolName(name): ToolRules(effects="read", repeat="safe") for name in SCRATCH_TOOLS}
 
 
+def _creature_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:
+    """The rules of what creatures do: what is sent is a fact of the run, which counts once."""
+    tools = {tool for name in definition.agents for tool in creature_tools(definition, name)}
+    return {ToolName(name): ToolRules(effects="read", repeat="safe") for name in sorted(tools)}
+
+
+def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
+    """The graph that a crew's agents make.
+
+    Args:
+        definition: The crew.
+        found: The phases of its flow, whose agents are in one graph.
+    """
+    root = definition.graph.root if definition.graph is not None else None
+    living = creatures_of(definition)
+    creatures = {name: definition.agents[name] for name in living}
+    channels = {*definition.channels}
+    for agent in creatures.values():
+        channels |= {*agent.listen, *agent.send}
+        channels |= {to.removeprefix(CHANNEL) for to in agent.wires if to.startswith(CHANNEL)}
+    said = definition.channels
+    at_work = [
+        agent
+        for phase in found
+        if isinstance(phase.item, AgentPhase)
+        for agent in phase.item.agents
+        if agent in creatures
+    ]
+    return Topology(
+        creatures={
+            AgentName(name): Creature(
+                listen=agent.listen,
+                send=agent.send,
+                wires=agent.wires,
+                parent=AgentName(agent.parent) if agent.parent is not None else None,
+                beside=AgentName(agent.beside) if agent.beside is not None else None,
+                privileged=agent.privileged or name == root,
+            )
+            for name, agent in creatures.items()
+        },
+        channels={
+            name: Channel(born=said[name].born if name in said else "") for name in sorted(channels)
+        },
+        flow=tuple(AgentName(name) for name in dict.fromkeys(at_work)),
+    )
+
+
 def _tool_rules(tool: ToolDefinition) -> ToolRules:
     return ToolRules(
         effects=tool.effects,
@@ -327,6 +387,8 @@ def _tool_rules(tool: ToolDefinition) -> ToolRules:
 def rules_of(name: NodeName, node: PlanNode) -> Iterator[str]:
     """The coordination rules of a node as sentences."""
     waits: list[str] = []
+    if node.hears:
+        return
     if node.join is not None:
         of, need = node.join.of, node.join.need
         if need == len(of):
@@ -409,6 +471,7 @@ def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
     for name, agent in definition.agents.items():
         if not agent.enabled:
             yield f"{name} is switched off: its phases are skipped"
+    yield from _edge_rules(definition)
     for tool, named in approvals_of(definition).items():
         if named is None:
             yield f"every call of {tool} waits for a person's yes"
@@ -424,6 +487,15 @@ def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
             yield f"what steps set of {key} makes a list"
         elif how != "last":
             yield f"what steps set of {key} {MERGED[how]}"
+
+
+def _edge_rules(definition: CrewDefinition) -> Iterator[str]:
+    """Who hears what, and whose words go where, as sentences."""
+    for name, agent in definition.agents.items():
+        if agent.listen:
+            yield f"{name} has a turn for each message in {listed(agent.listen)}"
+        if agent.wires:
+            yield f"what {name} says at the end of a turn goes to {listed(agent.wires)}"
 
 
 def decision_text(decide: Decide) -> str:

@@ -13,10 +13,12 @@ from pydantic import Field
 
 from crewlog.authority.rules import CallRule
 from crewlog.definition.conditions import Fact, is_never
+from crewlog.definition.creatures import INBOX
 from crewlog.definition.doing import DoneCall
 from crewlog.definition.model import (
     ConditionText,
     Conversation,
+    GraphPolicy,
     InterruptPolicy,
     Limits,
     Merge,
@@ -36,6 +38,7 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.model import Json, Model
+from crewlog.state.topology import Topology
 
 END = "end"
 """Route target: the run (or this branch of it) ends."""
@@ -155,6 +158,8 @@ class PlanNode(Model):
     """The key at which an item names its agent; empty: all are `agent`'s."""
     among: tuple[AgentName, ...] = ()
     """The agents that items may name."""
+    hears: bool = False
+    """Whether it is where its agent hears: it has a visit for each message, and nothing follows."""
     decide: Decide | None = None
     ask: Ask | None = None
     wait: Wait | None = None
@@ -227,6 +232,10 @@ class AgentRules(Model):
     """What it calls in each turn, where it has no model."""
     in_order: bool = False
     """Whether one after the other."""
+    send: tuple[str, ...] = ()
+    """Channels that it may send to."""
+    wires: tuple[str, ...] = ()
+    """Where its final messages go, too: agents, or `channel:C`."""
 
 
 class ToolRules(Model):
@@ -306,12 +315,23 @@ class GraphPlan(Model):
     limits: Limits = Limits()
     conversation: Conversation | None = None
     """How it is talked to; none: a run ends once its flow has."""
+    graph: GraphPolicy | None = None
+    """How its agents live that hear; none: no agent has turns but by the flow."""
+    topology: Topology | None = None
+    """Which agents live in its graph, and how they are connected; none where none hears."""
     interrupts: InterruptPolicy = InterruptPolicy()
     """Who answers questions, and what happens to those that nobody answers."""
     policy: Policy | None = None
     """Who may command; none: whoever reaches the server."""
     left: dict[StepId, LeftStep] = Field(default_factory=dict[StepId, LeftStep])
     """Visits that outlive their nodes: those that end their turns, and those kept aside."""
+
+    def hearing_node(self, agent: AgentName) -> NodeName | None:
+        """Where an agent hears; none where it does not live in the graph."""
+        for name in (NodeName(agent), NodeName(f"{agent}{INBOX}")):
+            if name in self.nodes and self.nodes[name].hears:
+                return name
+        return None
 
     def node_at(self, step: StepId) -> PlanNode:
         """The node of a step, also where a change took it away."""

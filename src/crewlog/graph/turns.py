@@ -17,6 +17,7 @@ from crewlog.graph import approvals
 from crewlog.graph.artifacts import landed, operations_of
 from crewlog.graph.doing import did, text_of
 from crewlog.graph.facts import RunFacts
+from crewlog.graph.listening import Listening
 from crewlog.graph.merging import output_set, put
 from crewlog.graph.replying import Replies
 from crewlog.graph.turn_graph import TurnGraph
@@ -48,8 +49,9 @@ TELLS_RULING = "tells-why-people-ruled"
 class Turns:
     """The turns of a run, each at its place in the turn's graph."""
 
-    def __init__(self, run: RunFacts, ended: Ended, failed: Failed) -> None:
+    def __init__(self, run: RunFacts, listening: Listening, ended: Ended, failed: Failed) -> None:
         self._run = run
+        self._listening = listening
         self._ended = ended
         self._failed = failed
         self._graph = TurnGraph()
@@ -82,7 +84,8 @@ class Turns:
         )
         faults = () if calls else self._replies.faults(agent, step, result)
         final = not calls and not faults
-        logs = self._final_logs(agent, step) if final else (working_log(step, agent),)
+        words = bool(brief_of(result.body))
+        logs = self._final_logs(agent, step, words) if final else (working_log(step, agent),)
         if final and self._replies.hands_on(agent, step, result):
             logs = (private_log(agent),)
         self._run.record(
@@ -104,6 +107,7 @@ class Turns:
         if faults:
             await self._refuse(step, number, result, faults)
         elif final:
+            self._listening.along_wires(agent, result.hash, logs)
             self._replies.take(step, number, agent, result)
             await self.end(step, ())
         for call in calls:
@@ -387,6 +391,12 @@ class Turns:
                 yield output_set(self._run, step, agent, output, stored=result.stored)
             else:
                 denied.append(decision.reason)
+        for i, sent in enumerate(result.sends, 1):
+            decision = check_write("channel", agent, sent.channel, rules.send)
+            if decision.allowed:
+                yield self._listening.message(f"{step}/{number}/sent{i}", step, agent, sent)
+            else:
+                denied.append(decision.reason)
         for reason in denied:
             yield self._denied(step, number, agent, tool, reason, result)
         for found in operations_of(self._run.plan, step, number, agent, result, self._run.at):
@@ -438,6 +448,8 @@ class Turns:
             if isinstance(fact, j.OperationsApplied):
                 found = landed(fact, self._run.state)
             self._run.ledger.record(found)
+            if isinstance(fact, j.MessageAdded):
+                self._listening.said(fact.ref.logs[0], fact.ref.body, fact.by, AgentName(fact.by))
         if model_next:
             await self._check_turn_length(step)
         elif turn.returned == turn.expected:
@@ -455,7 +467,10 @@ class Turns:
         # Asked once per `most` calls: people may let a long turn go on.
         if entry.turn.model_calls > most and (entry.turn.model_calls - 1) % most == 0:
             if rules.on_cap == "end":
-                self._replies.cap(step, agent, self._final_logs(agent, step))
+                logs = self._final_logs(agent, step)
+                self._replies.cap(step, agent, logs)
+                if entry.turn.draft is not None:
+                    self._listening.along_wires(agent, entry.turn.draft, logs)
                 await self.end(step, entry.turn.goto)
                 return
             error = (
@@ -464,11 +479,18 @@ class Turns:
             )
             await self._failed(step, entry.turn.calls[-1].call, error, "TurnTooLong")
 
-    def _final_logs(self, agent: AgentName, step: StepId) -> tuple[LogName, ...]:
-        """Where a final message goes; to the agent's own log too, if it would not see it else."""
+    def _final_logs(
+        self, agent: AgentName, step: StepId, words: bool = True
+    ) -> tuple[LogName, ...]:
+        """Where a final message goes; to the agent's own log too, if it would not see it else.
+
+        One without words goes along no wire: agents that have nothing to say come to rest.
+        """
         writes = self._run.writes_of(agent, step)
         seen = {*writes} & {*self._run.reads_of(agent, step)}
-        return writes if seen else (*writes, private_log(agent))
+        logs = writes if seen else (*writes, private_log(agent))
+        wired = self._listening.wired_logs(agent) if words else ()
+        return (*logs, *(log for log in wired if log not in logs)) if wired else logs
 
 
 def calls_of(entry: FrontierEntry | None) -> tuple[Call, ...]:

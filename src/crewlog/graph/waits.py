@@ -18,6 +18,7 @@ from crewlog.definition.times import milliseconds, moment_words
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import PlanNode
 from crewlog.state import journal as j
+from crewlog.state.hearing import Rest
 from crewlog.state.model import CrewState, FrontierEntry, Interrupt
 from crewlog.state.talk import Talk
 
@@ -75,6 +76,8 @@ class Waits:
     def _idle(self) -> int:
         """Until when a conversation waits; 0: for ever, or it does not wait."""
         state = self._run.state
+        if state.rest is not None:
+            return state.rest.due
         return state.talk.due if state.talk is not None and state.resting else 0
 
     def _timers(self) -> Iterator[tuple[str, int]]:
@@ -93,7 +96,7 @@ class Waits:
         if wall is None:
             return 0
         state = self._run.state
-        if state.resting:
+        if state.resting or state.rest is not None:
             return 0  # it takes nothing while nobody says anything
         began = state.talk.at if state.talk is not None else state.started
         return int(state.allowed.get(WALL, 0)) or began + _milliseconds(wall)
@@ -154,6 +157,12 @@ def next_message(talk: Talk) -> str:
     """What a conversation waits for between two turns."""
     until = f", at most until {moment_words(talk.due)}" if talk.due else ""
     return f"the {'next' if talk.turn else 'first'} message{until}"
+
+
+def any_message(rest: Rest) -> str:
+    """What a run waits for whose agents hear, where nothing is to do."""
+    until = f", at most until {moment_words(rest.due)}" if rest.due else ""
+    return f"a message{until}"
 
 
 def waiting_for(state: CrewState) -> str:

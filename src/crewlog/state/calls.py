@@ -27,6 +27,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.state.context import Given, Windowed
+from crewlog.state.hearing import Heard
 from crewlog.state.journal import Batch
 from crewlog.state.model import CommandOutcome, Item, PromptRemark, Usage
 from crewlog.state.told import asked_tools, model_of, used
@@ -189,6 +190,8 @@ class CallModel(StepCall):
     """The item that the step is for, where its phase has a step for each."""
     unsettled: tuple[int, ...] = ()
     """Calls of the step of whose operations it is not known which apply."""
+    heard: Heard | None = None
+    """The message that the step is for, where its agent heard one."""
 
 
 class AskedTool(Model):
@@ -388,6 +391,13 @@ class SettledOperations(Model):
     """The first of them, each with its reason."""
 
 
+class SentMessage(Model):
+    """What an agent sends to a channel."""
+
+    channel: str
+    text: str
+
+
 class ToolResult(Answer):
     """A tool's result, or an error that the model may see and repair."""
 
@@ -400,6 +410,8 @@ class ToolResult(Answer):
     """Outputs it set, by `set_output` or a `Command`; the workflow checks that the agent may."""
     operations: tuple[ArtifactChange, ...] = ()
     """What it does to artifacts; the workflow checks that the agent may."""
+    sends: tuple[SentMessage, ...] = ()
+    """What it sends to channels; the workflow checks that the agent may."""
     goto: tuple[NodeName, ...] = ()
     """Nodes that a `Command` goes to."""
     denied: str = ""

@@ -160,11 +160,37 @@ class MessageAdded(Fact):
     command: CommandId | None = None
     asks: bool = False
     """Whether agents are shown it as their input from now on."""
+    step: StepId | None = None
+    """The step whose agent sent it; none: people, or the run's input."""
 
     @property
     @override
     def message(self) -> MessageRef | None:
         return self.ref
+
+
+class MessageHeard(Fact):
+    """A message gives agents a visit each: those that listen where it was said."""
+
+    kind: Literal["MessageHeard"] = "MessageHeard"
+    log: LogName
+    """Where it was said."""
+    body: ContentHash
+    """The message's hash."""
+    by: str = ""
+    """Who said it."""
+    to: tuple[NodeName, ...] = ()
+    """The nodes that have a visit for it."""
+    joined: tuple[NodeName, ...] = ()
+    """Those whose last visit is for it, too: as many wait there as may."""
+
+
+class RunRested(Fact):
+    """Nothing is to do: the run waits for the next message."""
+
+    kind: Literal["RunRested"] = "RunRested"
+    due: int = 0
+    """Until when, in milliseconds since the epoch; 0: for ever."""
 
 
 class MessageQueued(Fact):
@@ -1059,6 +1085,8 @@ JournalEntry = Annotated[
     | MessageAdded
     | Routed
     | RouteRefused
+    | MessageHeard
+    | RunRested
     | MessageQueued
     | TurnBegan
     | TurnEnded

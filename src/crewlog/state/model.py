@@ -24,6 +24,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
+from crewlog.state.hearing import Heard, Rest
 from crewlog.state.shapes import ListShape, Shape
 from crewlog.state.talk import Said, Talk
 
@@ -293,6 +294,8 @@ class FrontierEntry(Model):
     """The definition whose node it visits, where a change took that away; else the run's own."""
     redirect: NodeName | None = None
     """Where people sent the run, once this is done, instead of what follows it."""
+    heard: Heard | None = None
+    """The message that it is for, where its agent heard one."""
 
 
 class PromptRemark(Model):
@@ -667,6 +670,8 @@ class CrewState(Model):
     """Turns of it that have begun; never repeated."""
     queue: tuple[Said, ...] = ()
     """Messages that came during a turn: each gets one of its own."""
+    rest: Rest | None = None
+    """Set while nothing is to do in a run whose agents hear."""
     request: ContentHash | None = None
     """The message of people that agents are shown as their input, where they ask for it."""
 

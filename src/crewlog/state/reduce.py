@@ -33,6 +33,7 @@ from crewlog.state.combining import CONFLICTS, added, combined, conflicts, with_
 from crewlog.state.commands import outcome_of, remember
 from crewlog.state.edited import edited
 from crewlog.state.hashing import canonical, chain, hash_json, log_root
+from crewlog.state.hearing import Heard, Rest
 from crewlog.state.merging import place_of, with_part
 from crewlog.state.model import (
     Call,
@@ -258,6 +259,7 @@ def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
         "visits": visits,
         "frontier": frontier,
         "routing": routing.model_copy(update={"sent": sent}),
+        "rest": None if entry.to else state.rest,
     }
     if entry.counted:
         counts = dict(state.execution_count)
@@ -268,7 +270,11 @@ def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
 
 
 def _reach(
-    frontier: Frontier, visits: dict[NodeName, int], to: Iterable[j.Reached], position: int
+    frontier: Frontier,
+    visits: dict[NodeName, int],
+    to: Iterable[j.Reached],
+    position: int,
+    heard: Heard | None = None,
 ) -> None:
     """Adds visits of the nodes reached, each queued behind those of its node that are there."""
     active = {found.node for found in frontier.values()}
@@ -284,6 +290,7 @@ def _reach(
             reached=position,
             item=reached.item,
             requirement=reached.requirement,
+            heard=heard,
         )
         active.add(reached.node)
 
@@ -328,7 +335,7 @@ def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Chan
     turn = None
     if entry.agent is not None:
         turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1, began=position)
-    changes: Changes = {"steps": state.steps + 1}
+    changes: Changes = {"steps": state.steps + 1, "rest": None}
     if number := item_of(entry.step):
         started = FrontierEntry(
             step=entry.step, node=node_of(entry.step), status="running", since=position, turn=turn
@@ -861,6 +868,25 @@ def _moved(state: CrewState, remap: j.Remap) -> tuple[Frontier, Frontier]:
 
 
 _on(j.StateEdited)(edited)
+
+
+@_on(j.MessageHeard)
+def _message_heard(state: CrewState, entry: j.MessageHeard, position: int) -> Changes:
+    frontier, visits = dict(state.frontier), dict(state.visits)
+    heard = Heard(log=entry.log, body=entry.body, by=entry.by)
+    _reach(frontier, visits, [j.Reached(node=node) for node in entry.to], position, heard)
+    for node in entry.joined:
+        waiting = [e for e in frontier.values() if e.node == node and e.heard is not None]
+        if waiting and (last := waiting[-1].heard) is not None:
+            more = last.model_copy(update={"more": last.more + 1})
+            frontier[waiting[-1].step] = waiting[-1].model_copy(update={"heard": more})
+    return {"frontier": frontier, "visits": visits, "rest": None}
+
+
+@_on(j.RunRested)
+def _rested(_state: CrewState, entry: j.RunRested, position: int) -> Changes:
+    return {"rest": Rest(due=entry.due, position=position)}
+
 
 _on(j.MessageQueued)(talking.queued_message)
 _on(j.TurnBegan)(talking.began)

@@ -1,0 +1,126 @@
+"""What is wrong with the channels and wires of a crew, and with how its graph lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from crewlog.definition.audiences import CHANNEL, PUBLIC, Audiences
+from crewlog.definition.creatures import INBOX, SEND_MESSAGE, creature_nodes
+from crewlog.definition.findings import Finding, Path, did_you_mean, suggestion
+from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.definition.phases import Phase
+
+_AGENTS = "Agents are under 'agents:'."
+
+
+def creature_findings(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
+    """Everything that is wrong with a crew's creatures."""
+    if not definition.lives:
+        return
+    if SEND_MESSAGE in definition.tools:
+        say = f"a tool cannot be called {SEND_MESSAGE!r}: a crew with channels has one of that name"
+        yield Finding(("tools", SEND_MESSAGE), say, "Choose another name.")
+    if definition.conversation is not None:
+        say = "a crew with channels is no conversation: its agents answer what they hear"
+        yield Finding(("conversation",), say, "Remove it; 'graph.root' hears people.", at="key")
+    yield from _policy(definition)
+    taken = {phase.name for phase in found}
+    for name, agent in definition.agents.items():
+        yield from _edges(definition, name, agent)
+        if name in taken and f"{name}{INBOX}" in taken:
+            say = f"a phase cannot be called {name + INBOX!r}: there {name!r} hears"
+            yield Finding(("agents", name), say, "Choose another name for the phase.")
+    yield from _channels(definition)
+    yield from _lonely(definition, found)
+
+
+def _agent(definition: CrewDefinition, name: str, path: Path, says: str) -> Iterator[Finding]:
+    """An agent that something names."""
+    if name not in definition.agents:
+        say = f"{says} the agent {name!r}, which is not defined."
+        yield Finding(path, say, did_you_mean(name, definition.agents, _AGENTS))
+
+
+def _policy(definition: CrewDefinition) -> Iterator[Finding]:
+    policy = definition.graph
+    if policy is None:
+        return
+    if policy.root is not None:
+        yield from _agent(definition, policy.root, ("graph", "root"), "'graph' has as its root")
+        if policy.root in policy.away:
+            say = f"the root {policy.root!r} is away, in the run {policy.away[policy.root]!r}"
+            yield Finding(("graph", "root"), say, "Name another root, or none.")
+    for name in policy.away:
+        yield from _agent(definition, name, ("graph", "away", name), "'graph.away' names")
+    if {*policy.away} >= {*definition.agents}:
+        say = "every agent is away: nobody lives in the graph"
+        yield Finding(("graph", "away"), say, "Leave at least one of them here.")
+
+
+def _edges(definition: CrewDefinition, name: str, agent: AgentDefinition) -> Iterator[Finding]:
+    """What an agent listens to, sends to and is wired to."""
+    audiences = Audiences(definition)
+    for key, channels in (("listen", agent.listen), ("send", agent.send)):
+        for i, channel in enumerate(channels):
+            path: Path = ("agents", name, key, i)
+            if channel in channels[:i]:
+                yield Finding(path, f"agent {name!r} names {channel!r} twice", "Name it once.")
+            named = audiences.named(f"{CHANNEL}{channel}", write=key == "send")
+            if named is not None and name not in named:
+                does, whose = (
+                    ("listens to", "readers") if key == "listen" else ("sends to", "writers")
+                )
+                say = f"agent {name!r} {does} {channel!r}, and is not among its {whose}"
+                remedy = f"Add {name} to the {whose} of {channel!r} under 'logs:', or take it out."
+                yield Finding(path, say, remedy)
+    for i, to in enumerate(agent.wires):
+        path = ("agents", name, "wires", i)
+        if to in agent.wires[:i]:
+            yield Finding(path, f"agent {name!r} is wired to {to!r} twice", "Name it once.")
+        elif to == name:
+            yield Finding(path, f"agent {name!r} is wired to itself", "Take it out.")
+        elif not to.startswith(CHANNEL):
+            yield from _agent(definition, to, path, f"agent {name!r} is wired to")
+    if agent.beside is not None:
+        path = ("agents", name, "beside")
+        yield from _agent(definition, agent.beside, path, f"agent {name!r} is beside")
+        if agent.beside == name:
+            yield Finding(path, f"agent {name!r} is beside itself", "Take it out.")
+
+
+def _channels(definition: CrewDefinition) -> Iterator[Finding]:
+    """Channels with names that mean something else, and those that lead to nobody."""
+    heard = {channel for agent in definition.agents.values() for channel in agent.listen}
+    known = heard | {*definition.channels}
+    for name in definition.channels:
+        if name == PUBLIC:
+            say = f"a channel cannot be called {PUBLIC!r}: that is the log of all who list it"
+            yield Finding(("channels", name), say, "Choose another name.", at="key")
+    for name, agent in definition.agents.items():
+        for i, channel in enumerate(agent.send):
+            if channel in heard:
+                continue
+            near = suggestion(channel, known - {channel})
+            remedy = f"Did you mean {near!r}?" if near else f"Let an agent listen to {channel!r}."
+            say = f"agent {name!r} sends to {channel!r}, to which nobody listens"
+            path: Path = ("agents", name, "send", i)
+            yield Finding(path, say, remedy, severity="warning")
+
+
+def _lonely(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
+    """Agents that nothing ever gives a turn."""
+    at_work = {
+        agent
+        for phase in found
+        if (agents := getattr(phase.item, "agents", ()))
+        for agent in agents
+    }
+    wired = {to for agent in definition.agents.values() for to in agent.wires}
+    root = definition.graph.root if definition.graph is not None else None
+    for agent in creature_nodes(definition, found).values():
+        own = definition.agents[agent]
+        if own.listen or agent in at_work or agent in wired or agent == root:
+            continue
+        say = f"agent {agent!r} listens to no channel, and nothing else gives it a turn"
+        remedy = "Let it listen to one, wire an agent to it, or make it the root."
+        yield Finding(("agents", agent), say, remedy, severity="warning")

@@ -1,0 +1,37 @@
+"""Creatures: agents that have turns for what they hear, and what tools they have by that."""
+
+from __future__ import annotations
+
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.phases import Phase
+
+SEND_MESSAGE = "send_message"
+"""The tool of agents that may send to channels."""
+INBOX = ".inbox"
+"""What the node of a creature ends with whose own name a phase of the flow has."""
+
+
+def creatures_of(definition: CrewDefinition) -> tuple[str, ...]:
+    """The agents that live in the crew's graph: all of them, but those that are in other runs."""
+    away = definition.graph.away if definition.graph is not None else {}
+    return tuple(name for name in definition.agents if name not in away)
+
+
+def creature_nodes(definition: CrewDefinition, found: list[Phase]) -> dict[str, str]:
+    """The nodes at which creatures hear, by name, each with its agent.
+
+    Args:
+        definition: The crew.
+        found: The phases of its flow: a node that has none of their names is called as its agent.
+    """
+    if not definition.lives:
+        return {}
+    taken = {phase.name for phase in found}
+    return {
+        name if name not in taken else f"{name}{INBOX}": name for name in creatures_of(definition)
+    }
+
+
+def creature_tools(definition: CrewDefinition, name: str) -> tuple[str, ...]:
+    """The tools that an agent has because of its channels."""
+    return (SEND_MESSAGE,) if definition.agents[name].send else ()

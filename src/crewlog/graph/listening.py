@@ -1,0 +1,167 @@
+"""Listening: a message gives each agent that listens where it was said a visit of its own.
+
+    said in a channel ──► MessageHeard: a visit for each that listens, but for who said it
+    a turn ends ──► its final message goes along the agent's wires, each is heard there
+    nothing is to do ──► RunRested ──(`idle` is over, or `ends_on` holds)──► RunCompleted
+
+A visit waits behind the earlier ones of its agent, in the order in which messages came. Where as
+many wait as may, the last of them is for the next message, too: nothing is lost, and the state
+stays bounded. No route leads to such a visit and nothing follows from it: who hears is decided by
+the graph as it is when the message is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from crewlog.graph.facts import RunFacts
+from crewlog.ids import (
+    PUBLIC,
+    READERS,
+    AgentName,
+    ContentHash,
+    LogName,
+    NodeName,
+    StepId,
+    named_readers,
+    private_log,
+)
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.calls import SentMessage
+from crewlog.state.hashing import hash_json
+from crewlog.state.hearing import Heard
+from crewlog.state.model import CrewState
+from crewlog.state.topology import CHANNEL
+
+
+class Listening:
+    """Who hears what in a run.
+
+    Args:
+        run: The run.
+    """
+
+    def __init__(self, run: RunFacts) -> None:
+        self._run = run
+
+    @property
+    def hears(self) -> bool:
+        """Whether agents of the run hear."""
+        return self._run.plan.graph is not None
+
+    # -- what is said ------------------------------------------------------------------------
+
+    def said(
+        self, log: LogName, body: ContentHash, by: str, speaker: AgentName | None = None
+    ) -> None:
+        """Gives a visit to each agent that hears a message.
+
+        Args:
+            log: Where it was said.
+            body: Its hash.
+            by: Who said it.
+            speaker: The agent that did, which does not hear itself; none: people.
+        """
+        run, policy = self._run, self._run.plan.graph
+        if policy is None or run.state.closed:
+            return
+        to: list[NodeName] = []
+        joined: list[NodeName] = []
+        for agent in self._listeners(log, speaker):
+            node = run.plan.hearing_node(agent)
+            if node is None:
+                continue
+            waits = sum(e.node == node and e.turn is None for e in run.state.frontier.values())
+            (to if waits < policy.queue else joined).append(node)
+        if to or joined:
+            run.record(
+                j.MessageHeard, log=log, body=body, by=by, to=tuple(to), joined=tuple(joined)
+            )
+
+    def _listeners(self, log: LogName, speaker: AgentName | None) -> Iterable[AgentName]:
+        """Who hears what is said in a log: of `public`, which all may read, the root alone."""
+        plan = self._run.plan
+        topology = plan.topology
+        if topology is None:
+            return ()
+        if log == PUBLIC:
+            root = plan.graph.root if plan.graph is not None else None
+            return () if root is None or speaker is not None else (AgentName(root),)
+        if log.startswith(CHANNEL):
+            return topology.listeners(log.removeprefix(CHANNEL), speaker)
+        if named := named_readers(log):
+            return tuple(AgentName(name) for name in named if name != speaker)
+        return tuple(name for name in topology.creatures if log == private_log(name))
+
+    def message(
+        self, id_: str, step: StepId, agent: AgentName, sent: SentMessage
+    ) -> j.MessageAdded:
+        """The fact that an agent said something in a channel; once it is recorded, it is heard.
+
+        Args:
+            id_: The message's id.
+            step: The step in which it does.
+            agent: Who says it.
+            sent: What, and where.
+        """
+        log = LogName(f"{CHANNEL}{sent.channel}")
+        body: dict[str, Json] = {
+            "type": "ai",
+            "content": sent.text,
+            "name": agent,
+            "id": id_,
+        }
+        ref = j.MessageRef(body=hash_json(body), logs=(log,), inline=body)
+        return j.MessageAdded(at=self._run.at, ref=ref, by=agent, step=step)
+
+    # -- wires -------------------------------------------------------------------------------
+
+    def wired_logs(self, agent: AgentName) -> tuple[LogName, ...]:
+        """The logs that an agent's final message goes to by its wires."""
+        topology = self._run.plan.topology
+        if topology is None or agent not in topology.creatures:
+            return ()
+        return tuple(
+            LogName(to if to.startswith(CHANNEL) else f"{READERS}{to}")
+            for to in topology.creatures[agent].wires
+        )
+
+    def along_wires(self, agent: AgentName, body: ContentHash, logs: Collection[LogName]) -> None:
+        """Has a final message heard where its agent is wired to.
+
+        Args:
+            agent: Who said it.
+            body: Its hash.
+            logs: Where it was said.
+        """
+        for log in self.wired_logs(agent):
+            if log in logs:
+                self.said(log, body, agent, agent)
+
+    # -- resting -----------------------------------------------------------------------------
+
+    def may_rest(self) -> bool:
+        """Whether all that is left waits for agents that are stopped."""
+        run = self._run
+        return all(
+            run.plan.nodes[entry.node].hears and entry.status in ("ready", "queued")
+            for entry in run.state.frontier.values()
+        )
+
+    def rest(self, idle_is_over: bool) -> None:
+        """Ends the run where its rules say so; else it waits for the next message."""
+        run, policy = self._run, self._run.plan.graph
+        if policy is None:
+            return
+        if idle_is_over or any(run.holds(each) for each in policy.ends_on):
+            run.record(j.RunCompleted)
+        elif run.state.rest is None:
+            due = 0 if policy.idle is None else run.at + max(1, round(policy.idle * 1000))
+            run.record(j.RunRested, due=due)
+
+
+def heard_by(state: CrewState, step: StepId) -> Heard | None:
+    """The message that a step is for; none where its agent did not hear one."""
+    entry = state.frontier.get(step)
+    return entry.heard if entry is not None else None

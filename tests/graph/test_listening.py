@@ -1,0 +1,206 @@
+"""Creatures: each message gives each listener one visit, in order, whatever else happens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from crewlog.definition.load import load_data
+from crewlog.definition.validate import warnings
+from crewlog.errors import InvalidDefinition
+from crewlog.graph.engine import Order
+from crewlog.graph.lower import lower
+from crewlog.graph.plan import GraphPlan
+from crewlog.state.calls import SentMessage
+from graph.simulation import Outcome, Simulation, as_json, dice, final, folded, returns, says
+
+CHANNELS = ("red", "green", "blue")
+
+
+def creatures(agents: dict[str, dict[str, Any]], **more: Any) -> GraphPlan:
+    made = {name: {"prompt": "p", **edges} for name, edges in agents.items()}
+    return lower(load_data({"crew": "t", "model": "openai:x", "agents": made, **more}))
+
+
+def heard(sim: Simulation) -> Counter[tuple[str, str]]:
+    """How often each node was given each message, by the message's hash."""
+    return Counter(
+        (node, entry["body"])
+        for entry in sim.facts("MessageHeard")
+        for node in (*entry.get("to", ()), *entry.get("joined", ()))
+    )
+
+
+def sending(seed: int, rounds: int) -> Any:
+    """Agents send to their channels at random, in the first `rounds` calls of the run."""
+    rng, left = dice(f"sending/{seed}"), [rounds]
+
+    def script(order: Order) -> Outcome:
+        if order.call.tool is not None:
+            count = rng.choice((1, 1, 2))
+            sends = [
+                SentMessage(
+                    channel=rng.choice(CHANNELS), text=f"{order.step}/{order.call.call}/{n}"
+                )
+                for n in range(count)
+            ]
+            return returns(sends=tuple(sends))
+        left[0] -= 1
+        if left[0] > 0 and rng.random() < 0.6:
+            return says("", *["send_message"] * rng.choice((1, 2)))
+        return final(order) if left[0] > 0 else says("")
+
+    return script
+
+
+def world(seed: int) -> GraphPlan:
+    rng = dice(f"world/{seed}")
+    names = [f"c{n}" for n in range(rng.randint(2, 6))]
+
+    def some(of: Any) -> list[str]:
+        return rng.sample([*of], rng.randint(0, min(2, len(of))))
+
+    agents = {
+        name: {
+            "listen": some(CHANNELS),
+            "send": [*CHANNELS],
+            "wires": some([n for n in names if n > name] + ["channel:blue"]),
+        }
+        for name in names
+    }
+    agents[names[0]]["listen"] = ["red"]
+    graph = {"root": names[0], "queue": rng.choice((2, 5, 200))}
+    return creatures(agents, graph=graph, limits={"steps": 100_000})
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_every_message_is_heard_once_by_each_that_listens(seed: int) -> None:
+    plan = world(seed)
+    sim = await Simulation.begin(
+        plan,
+        sending(seed, 40),
+        seed=seed,
+        restore_at=lambda drain: drain % 2 == 0,
+    )
+    for number in range(60):
+        await sim.round()
+        if number % 10 == 3:
+            await sim.command("message", text=f"m{number}", to=f"channel:{CHANNELS[number % 3]}")
+        if number % 17 == 5:
+            await sim.drain()
+    await sim.run(5000)
+    assert sim.state.rest is not None
+    assert not sim.state.frontier
+    wanted: Counter[tuple[str, str]] = Counter()
+    for entry in sim.journal:
+        if entry["kind"] == "MessageAdded":
+            by = entry.get("by", "") if entry.get("step") else ""
+            wanted.update(listening(plan, entry["ref"], by))
+        elif entry["kind"] == "ModelReplied" and entry.get("brief") and not entry.get("calls"):
+            wires = plan.agents[entry["agent"]].wires
+            logs = {to if ":" in to else f"readers:{to}" for to in wires}
+            said = {**entry["ref"], "logs": [log for log in entry["ref"]["logs"] if log in logs]}
+            wanted.update(listening(plan, said, entry["agent"]))
+    assert heard(sim) == wanted
+    assert sum(sim.state.visits.values()) == len(sim.ran()) == len(sim.facts("StepCompleted"))
+    assert as_json(folded(sim.journal)) == as_json(sim.state)
+    for node in plan.nodes:  # each agent's visits, one after the other
+        visits = [int(step.rpartition("#")[2]) for step in sim.ran() if step.startswith(f"{node}#")]
+        assert visits == sorted(visits)
+
+
+def listening(plan: GraphPlan, ref: dict[str, Any], by: str) -> list[tuple[str, str]]:
+    """Who is to hear a message, looked up in the definition's own words."""
+    found: list[tuple[str, str]] = []
+    for log in ref["logs"]:
+        kind, _, name = log.partition(":")
+        for agent, rules in plan.agents.items():
+            listens = kind == "channel" and log in rules.reads
+            root = log == "public" and not by and plan.graph and plan.graph.root == agent
+            if agent != by and (listens or root or (kind == "readers" and name == agent)):
+                found.append((str(agent), ref["body"]))
+    return found
+
+
+async def test_an_agent_that_is_stopped_keeps_what_it_hears() -> None:
+    plan = creatures({"a": {"listen": ["x"], "enabled": False}, "b": {"wires": ["a"]}})
+    sim = await Simulation.begin(plan, final)
+    await sim.command("message", text="one", to="channel:x")
+    await sim.run()
+    assert sim.state.rest is not None
+    assert [entry.status for entry in sim.state.frontier.values()] == ["ready"]
+    await sim.change(creatures({"a": {"listen": ["x"]}, "b": {"wires": ["a"]}}))
+    await sim.run()
+    assert sim.ran() == ["a#1"]
+    assert not sim.state.frontier
+
+
+async def test_a_final_message_without_words_wakes_nobody() -> None:
+    plan = creatures({"a": {"listen": ["x"], "wires": ["b"]}, "b": {"wires": ["a"]}})
+    sim = await Simulation.begin(plan, lambda _: says(""))
+    await sim.command("message", text="one", to="channel:x")
+    await sim.run()
+    assert sim.ran() == ["a#1"]
+
+
+async def test_agents_that_answer_each_other_for_ever_come_to_the_limit() -> None:
+    plan = creatures(
+        {"a": {"wires": ["b"]}, "b": {"wires": ["a"]}}, graph={"root": "a"}, limits={"steps": 20}
+    )
+    sim = await (await Simulation.begin(plan, final)).run()
+    assert sim.asked().kind == "limit"
+    assert len(sim.ran()) == 20
+
+
+@pytest.mark.parametrize(
+    ("crew", "said"),
+    [
+        ({"agents": {"a": {"listen": ["x", "x"]}}}, "agent 'a' names 'x' twice"),
+        ({"agents": {"a": {"wires": ["b"]}}}, "agent 'a' is wired to the agent 'b'"),
+        ({"agents": {"a": {"wires": ["a"]}}}, "agent 'a' is wired to itself"),
+        ({"agents": {"a": {"beside": "b"}}}, "agent 'a' is beside the agent 'b'"),
+        ({"agents": {"a": {"beside": "a"}}}, "agent 'a' is beside itself"),
+        ({"agents": {"a": {"listen": ["x"]}}, "graph": {"root": "b"}}, "has as its root the agent"),
+        ({"agents": {"a": {"listen": ["x"]}}, "conversation": {}}, "is no conversation"),
+        ({"agents": {"a": {"listen": ["x"]}}, "channels": {"public": {}}}, "cannot be called"),
+        (
+            {"agents": {"a": {"listen": ["x"]}, "b": {}}, "logs": {"x": {"readers": ["b"]}}},
+            "agent 'a' listens to 'x', and is not among its readers",
+        ),
+        (
+            {"agents": {"a": {"send": ["x"]}, "b": {}}, "logs": {"x": {"writers": ["b"]}}},
+            "agent 'a' sends to 'x', and is not among its writers",
+        ),
+        (
+            {"agents": {"a": {"listen": ["x"], "parent": "b"}, "b": {}}},
+            "agent 'a' listens to 'x', where 'b', whom it works for",
+        ),
+        (
+            {"agents": {"a": {"listen": ["x"]}}, "tools": {"send_message": {"run": "m:t"}}},
+            "a tool cannot be called 'send_message'",
+        ),
+        (
+            {"agents": {"a": {"listen": ["x"]}}, "graph": {"away": {"a": "r"}}},
+            "every agent is away",
+        ),
+    ],
+)
+def test_what_is_wrong_with_creatures_is_told(crew: dict[str, Any], said: str) -> None:
+    agents = {name: {"prompt": "p", **edges} for name, edges in crew["agents"].items()}
+    with pytest.raises(InvalidDefinition) as raised:
+        load_data({"crew": "t", "model": "openai:x", **crew, "agents": agents})
+    assert said in str(raised.value)
+
+
+def test_what_leads_nowhere_is_told() -> None:
+    agents = {"a": {"prompt": "p", "send": ["tsks"]}, "b": {"prompt": "p", "listen": ["tasks"]}}
+    found = warnings(load_data({"crew": "t", "model": "openai:x", "agents": agents}))
+    assert [(each.message, each.remedy) for each in found] == [
+        ("agent 'a' sends to 'tsks', to which nobody listens", "Did you mean 'tasks'?"),
+        (
+            "agent 'a' listens to no channel, and nothing else gives it a turn",
+            "Let it listen to one, wire an agent to it, or make it the root.",
+        ),
+    ]
