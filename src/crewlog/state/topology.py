@@ -221,7 +221,8 @@ class TopologyChange(Model):
     new_graph_ids: tuple[RunId, ...] = ()
     """The graphs that came of them, sorted."""
     affected_creatures: tuple[AgentName, ...] = ()
-    """The creatures whose surroundings are other ones than before, by name."""
+    """The creatures that came or went, are in another graph, or have other surroundings than
+    before: by the names that they have now, sorted."""
     renamed: tuple[Renamed, ...] = ()
     """What a merge gave another name."""
 
@@ -481,7 +482,7 @@ def _renamed(
     def tie(to: AgentName | None) -> AgentName | None:
         return None if to is None else AgentName(creatures.get(to, to))
 
-    edges = {
+    edges: dict[str, Any] = {
         "listen": tuple(channels.get(name, name) for name in creature.listen),
         "send": tuple(channels.get(name, name) for name in creature.send),
         "wires": tuple(map(wire, creature.wires)),
@@ -799,7 +800,9 @@ def _disconnect(graph: Topology, op: Disconnect) -> Topology:
         over = "any channel" if op.channel is None else f"the channel {op.channel!r}"
         raise TopologyRefused(
             f"{op.sender!r} does not send to {op.listener!r} over {over}",
-            remedy="`crewlog graph show` tells who sends and listens where.",
+            remedy="It is wired to a channel there: unwire it."
+            if any(CHANNEL + name in sender.wires for name in listener.listen)
+            else "`crewlog graph show` tells who sends and listens where.",
         )
     graph = _with(graph, op.sender, send=tuple(c for c in sender.send if c not in lead))
     listens = graph.creatures[op.listener].listen
