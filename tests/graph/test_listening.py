@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crewlog.definition.load import load_data
+from crewlog.definition.operations import RemoveAgent, apply_operations
 from crewlog.definition.validate import warnings
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.engine import Order
@@ -204,3 +205,21 @@ def test_what_leads_nowhere_is_told() -> None:
             "Let it listen to one, wire an agent to it, or make it the root.",
         ),
     ]
+
+
+def test_who_goes_takes_along_the_ways_to_it() -> None:
+    agents = {
+        "a": {"prompt": "p", "listen": ["x"], "wires": ["b", "channel:x"]},
+        "b": {"prompt": "p", "wires": ["a"]},
+        "c": {"prompt": "p", "beside": "b", "listen": ["x"]},
+    }
+    crew = load_data(
+        {"crew": "t", "model": "openai:x", "agents": agents, "graph": {"root": "b", "idle": 5}}
+    )
+    left = apply_operations(crew, [RemoveAgent(name="b")])
+    assert (left.agents["a"].wires, left.agents["c"].beside) == (("channel:x",), None)
+    assert left.graph is not None
+    assert (left.graph.root, left.graph.idle) == (None, 5)
+    plan = lower(left)
+    assert plan.topology is not None
+    assert [*plan.topology.creatures] == ["a", "c"]

@@ -38,6 +38,8 @@ OF_CREW: dict[str, Any] = {
     "rules": [{"tool": "send", "do": "never", "agents": ["writer"]}, {"tool": "*", "do": "ask"}],
     "timezone": "Europe/Berlin",
     "logs": {"findings": {"readers": ["editor"], "writers": ["writer"]}},
+    "channels": {"drafts": {"description": "Drafts."}},
+    "graph": {"root": "writer", "idle": "1h"},
     "artifacts": {"doc": {"writers": ["editor"], "initial": {"n": 1}}},
     "merge": {"ready": "append"},
     "limits": {"steps": 50, "tokens": 1000, "cost": 2.5, "wall": "1h", "parallel": 3},
@@ -76,6 +78,11 @@ OF_AGENT: dict[str, Any] = {
     "window": {"last": 5},
     "inputs": ["editor.text"],
     "shares": ["channel:drafts"],
+    "listen": ["drafts"],
+    "send": ["drafts"],
+    "wires": ["editor"],
+    "beside": "editor",
+    "privileged": True,
 }
 OF_TOOL: dict[str, Any] = {
     "run": "m:other",

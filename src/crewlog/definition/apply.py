@@ -14,6 +14,7 @@ from typing import Any, Literal
 from crewlog.definition import operations as o
 from crewlog.definition.audiences import without_member, without_reader
 from crewlog.definition.conditions import AllOf, AnyOf, Condition, Fact, Not, facts_in
+from crewlog.definition.creatures import among_agents
 from crewlog.definition.expand import expand, texts_in
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.flow import Flow, Part, Wait
@@ -225,6 +226,8 @@ def _add_agent(crew: CrewDefinition, op: o.AddAgent) -> CrewDefinition:
         raise _Refused(Finding(("phase", "agent"), say, "Leave 'agent' out of it."))
     data = _data(crew)
     data["agents"] = {**data["agents"], op.name: op.agent}
+    if crew.lives and not op.phase and not op.before:
+        return _read(data, {("agents", op.name): ("agent",)})  # it hears
     phase = {"agent": op.name, **op.phase} if op.phase else op.name
     return _with_phase(crew, data, phase, op)
 
@@ -445,7 +448,7 @@ def _spliced(crew: CrewDefinition, splice: Splice, parts: Iterable[Part]) -> Cre
         splice.take_out(part)
     if splice.faults:
         raise _Refused(*splice.faults)
-    if not splice.flow.rows:
+    if not splice.flow.rows and not crew.lives:
         say = "the crew would have no phase left"
         raise _Refused(Finding(("name",), say, "Add one first; or stop the run: crewlog stop."))
     return _with_flags(splice.flow.definition(), crew)
@@ -548,7 +551,7 @@ def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
         "conversation": without.conversation and without.conversation.without(name),
         **without_member(crew, name),
     }
-    return _with_flags(without.model_copy(update=update), crew)
+    return _with_flags(among_agents(without.model_copy(update=update)), crew)
 
 
 def _named_by_parts(crew: CrewDefinition, name: str) -> Iterable[Finding]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from crewlog.definition.model import CrewDefinition
+from typing import Any
+
+from crewlog.definition.audiences import CHANNEL
+from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.phases import Phase
 
 SEND_MESSAGE = "send_message"
@@ -35,3 +38,20 @@ def creature_nodes(definition: CrewDefinition, found: list[Phase]) -> dict[str, 
 def creature_tools(definition: CrewDefinition, name: str) -> tuple[str, ...]:
     """The tools that an agent has because of its channels."""
     return (SEND_MESSAGE,) if definition.agents[name].send else ()
+
+
+def among_agents(definition: CrewDefinition) -> CrewDefinition:
+    """The crew without wires and ties to agents that it does not have, and without such a root."""
+    known = definition.agents
+
+    def left(agent: AgentDefinition) -> AgentDefinition:
+        wires = tuple(to for to in agent.wires if to.startswith(CHANNEL) or to in known)
+        beside = agent.beside if agent.beside in known else None
+        if (wires, beside) == (agent.wires, agent.beside):
+            return agent
+        return agent.model_copy(update={"wires": wires, "beside": beside})
+
+    update: dict[str, Any] = {"agents": {name: left(agent) for name, agent in known.items()}}
+    if definition.graph is not None:
+        update["graph"] = definition.graph.among(known)
+    return definition.model_copy(update=update) if definition.lives else definition

@@ -794,6 +794,12 @@ class GraphPolicy(Model):
     """Agents that live in other runs since the graph was split, with these runs. The engine says
     it."""
 
+    def among(self, agents: Collection[str]) -> Self:
+        """The policy of a crew that has these agents, and no others."""
+        root = self.root if self.root in agents else None
+        away = {name: run for name, run in self.away.items() if name in agents}
+        return self.model_copy(update={"root": root, "away": away})
+
 
 class CheckpointPolicy(Model):
     """Which checkpoints of a run are kept in the list, with what makes loading them quick.

@@ -24,7 +24,7 @@ class AddAgent(Model):
     """As under `agents` in a definition."""
     phase: dict[str, Json] = Field(default_factory=dict)
     """What its phase has besides the agent: `after`, `when`, `task`, …; by default it comes last,
-    after the phases that nothing follows."""
+    after the phases that nothing follows, and in a crew with channels has none."""
     before: tuple[str, ...] = ()
     """Phases that wait for it from now on."""
 

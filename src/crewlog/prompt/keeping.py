@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from crewlog.definition.artifacts import ArtifactDefinition
 from crewlog.definition.audiences import without_member
+from crewlog.definition.creatures import among_agents
 from crewlog.definition.findings import Finding, listed
 from crewlog.definition.model import (
     GROUP,
@@ -50,6 +51,8 @@ CREW: dict[str, How] = {
     "rules": "joined",
     "timezone": "kept",
     "logs": "joined",
+    "channels": "kept",
+    "graph": "kept",
     "artifacts": "joined",
     "merge": "joined",
     "limits": "stands",
@@ -88,6 +91,11 @@ AGENT: dict[str, How] = {
     "inputs": "unless",
     "shares": "stands",
     "scratch": "unless",
+    "listen": "unless",
+    "send": "unless",
+    "wires": "unless",
+    "beside": "unless",
+    "privileged": "unless",
 }
 TOOL: dict[str, How] = {
     "run": "said",
@@ -155,7 +163,7 @@ def kept(
             "artifacts": {**fresh.artifacts, **_artifacts(base, there)},
         }
     )
-    found = _answered(found)
+    found = among_agents(_answered(found))
     found = _with_tools(base, found) if own else found
     found = found.model_copy(
         update={
