@@ -6,7 +6,9 @@ A creature is an agent that lives in a graph: it has a turn for each message in 
 listens to. Two creatures are in one graph if there is a way between them: over a channel that one
 of them listens or sends to and the other one, too; by a wire, or by a tie. Graphs are never
 declared. Every operation derives them anew, with the same outcome in every process: where sizes are
-equal names decide, and nothing depends on the order of a set.
+equal names decide, and nothing depends on the order of a set. A flow stays with its run: the part
+that has it keeps the run's id, however small it is, and others are merged into the graph that has
+it.
 
 Pure: a world of graphs and an operation give another world and one fact. A run holds the graph that
 it is, and applies operations to a world of that one alone; where two runs merge, of both.
@@ -14,6 +16,7 @@ it is, and applies operations to a world of that one alone; where two runs merge
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple
@@ -21,6 +24,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from crewlog.definition.findings import did_you_mean
+from crewlog.definition.model import NAME_PATTERN
 from crewlog.errors import TopologyRefused
 from crewlog.ids import AgentName, RunId
 from crewlog.model import Model
@@ -30,6 +34,10 @@ CHANNEL = "channel:"
 """What a wire to a channel begins with; any other is to a creature."""
 _ID_KEPT = 160
 """Characters of a run's id that the ids of its parts begin with: ids are bounded."""
+_NAME_LENGTH = 64
+"""The most characters of a name, as the pattern of names has it."""
+_NAMED = 20
+"""How many names a remedy lists."""
 
 
 class Creature(Model):
@@ -70,8 +78,9 @@ class Channel(Model):
     """A channel."""
 
     born: str = ""
-    """Where it was made first: two channels of one name and one birth are the same. Empty: in the
-    recipe of the runs that have it."""
+    """The run in which it was made: two channels of one name and one birth are the same. Empty: in
+    the run that has it. Where a channel comes to another run it is filled in, since two runs of one
+    recipe have channels of equal names that are not the same."""
 
 
 class Topology(Model):
@@ -90,7 +99,8 @@ class Topology(Model):
 
 
 World = Mapping[RunId, Topology]
-"""Graphs by the ids of their runs. No creature and no channel is in two of them."""
+"""Graphs by the ids of their runs. No creature and no channel is in two of them, though two of them
+may have creatures, or channels, of one name."""
 
 
 class _In(Model):
@@ -137,11 +147,12 @@ class Connect(_In):
     sender: AgentName
     listener: AgentName
     channel: str
-    """Where there is none of that name in the sender's graph, it is made."""
+    """The one of that name in the sender's graph, else the one in the listener's; where there is
+    none in either, it is made."""
     other: RunId | None = None
     """The graph of the listener, where it is another one."""
     born: str = ""
-    """The birth of the channel, where it is made."""
+    """The birth of the channel, where it is made. Empty: the run that the two are in then."""
 
 
 class Disconnect(_In):
@@ -208,9 +219,10 @@ class TopologyChange(Model):
     old_graph_ids: tuple[RunId, ...] = ()
     """The graphs that it touched, sorted."""
     new_graph_ids: tuple[RunId, ...] = ()
-    """The graphs that came of them, sorted; a graph that went with its last creature is none."""
+    """The graphs that came of them, sorted."""
     affected_creatures: tuple[AgentName, ...] = ()
-    """The creatures whose surroundings are other ones than before, by name."""
+    """The creatures that came or went, are in another graph, or have other surroundings than
+    before: by the names that they have now, sorted."""
     renamed: tuple[Renamed, ...] = ()
     """What a merge gave another name."""
 
@@ -233,68 +245,83 @@ def apply(world: World, operation: Operation, command: str) -> Applied:
     Raises:
         TopologyRefused: it cannot be done: a name is unknown or taken, or nothing would be left.
     """
-    other = getattr(operation, "other", None)
-    touched = {operation.graph} if other is None else {operation.graph, other}
-    new: dict[RunId, Topology] = {id_: graph for id_, graph in world.items() if id_ in touched}
-    for graph in touched - {*new}:
-        if not isinstance(operation, AddCreature):
-            raise TopologyRefused(f"there is no graph {graph!r}", remedy=_there("graphs", world))
+    other: RunId | None = getattr(operation, "other", None)
+    ids = (operation.graph,) if other is None else (operation.graph, other)
+    old: dict[RunId, Topology] = {id_: world[id_] for id_ in ids if id_ in world}
+    for id_ in ids:
+        if id_ not in old and not isinstance(operation, AddCreature):
+            raise TopologyRefused(f"there is no graph {id_!r}", remedy=_there("graphs", world))
+    graphs = old
     renamed: tuple[Renamed, ...] = ()
     if other is not None:
-        if other == operation.graph:
-            raise TopologyRefused(
-                f"the graph {other!r} cannot be merged with itself",
-                remedy="Leave the other graph out: both creatures are in this one.",
-            )
-        operation, new, renamed = _merged(operation, other, new)
-    done = _DO[type(operation)](new.get(operation.graph, Topology()), operation)
+        operation, graphs, renamed = _merged(operation, other, old)
+    done = _DO[type(operation)](graphs.get(operation.graph, Topology()), operation)
     parts = _parted(operation.graph, done, command)
+    after = {id_: graph for id_, graph in world.items() if id_ not in old}
+    if taken := sorted({*parts} & {*after}):
+        raise TopologyRefused(
+            f"a part of the graph {operation.graph!r} would have the id of the graph {taken[0]!r}",
+            remedy="Give the command an id of its own: this one parted the graph before.",
+        )
     kind: Literal["merge", "split", "nothing"] = "nothing"
-    if len(parts) > 1 and operation.graph in new:
+    if len(parts) > 1:
         kind = "split"
     elif other is not None:
         kind = "merge"
-    after = {**{id_: graph for id_, graph in world.items() if id_ not in touched}, **parts}
-    return Applied(
-        after,
-        TopologyChange(
-            kind=kind,
-            old_graph_ids=tuple(sorted(id_ for id_ in touched if id_ in world)),
-            new_graph_ids=tuple(sorted(parts)),
-            affected_creatures=_affected(world, after, touched, renamed),
-            renamed=renamed,
-        ),
+    change = TopologyChange(
+        kind=kind,
+        old_graph_ids=tuple(sorted(old)),
+        new_graph_ids=tuple(sorted(parts)),
+        affected_creatures=_affected(old, parts, renamed),
+        renamed=renamed,
     )
+    return Applied({**after, **parts}, change)
 
 
 def components(graph: Topology) -> list[tuple[AgentName, ...]]:
-    """The graphs that some creatures make, each by name: the largest first, then by first name."""
-    above: dict[str, str] = {name: name for name in graph.creatures}
+    """The graphs that some creatures make, each by name, in order of who keeps the graph's id.
 
-    def root(of: str) -> str:
+    The one with the flow is first, then the largest; of two that are equal, the one whose first
+    name is less.
+    """
+    above: dict[AgentName, AgentName] = {name: name for name in graph.creatures}
+
+    def root(of: AgentName) -> AgentName:
         while above[of] != of:
             above[of] = above[above[of]]
             of = above[of]
         return of
 
-    def join(one: str, two: str) -> None:
-        above.setdefault(two, two)
-        first, second = sorted((root(one), root(two)))
+    def join(one: AgentName, two: AgentName) -> None:
+        first, second = root(one), root(two)
         above[second] = first
 
+    met: dict[str, AgentName] = {}
     for name, creature in graph.creatures.items():
-        for channel in creature.channels:  # its order does not matter: all of them are joined
-            join(name, CHANNEL + channel)
+        for channel in _channels(creature):
+            if (there := met.setdefault(channel, name)) != name:
+                join(there, name)
         for tie in creature.ties:
-            if tie in graph.creatures:
-                join(name, tie)
-    flow = [name for name in graph.flow if name in graph.creatures]
+            if tie in above:
+                join(tie, name)
+    flow = [name for name in graph.flow if name in above]
     for one, two in pairwise(flow):
         join(one, two)
-    found: dict[str, list[AgentName]] = {}
-    for name in sorted(graph.creatures):
+    found: dict[AgentName, list[AgentName]] = {}
+    for name in sorted(above):
         found.setdefault(root(name), []).append(name)
-    return sorted(map(tuple, found.values()), key=lambda part: (-len(part), part[0]))
+    flows = root(flow[0]) if flow else None
+    order = sorted(found, key=lambda of: (of != flows, -len(found[of]), found[of][0]))
+    return [tuple(found[of]) for of in order]
+
+
+def _channels(creature: Creature) -> Iterator[str]:
+    """A creature's channels, in the order in which they are written; some more than once."""
+    yield from creature.listen
+    yield from creature.send
+    for to in creature.wires:
+        if to.startswith(CHANNEL):
+            yield to.removeprefix(CHANNEL)
 
 
 def survivor(graphs: World) -> RunId:
@@ -325,41 +352,25 @@ class Surroundings(NamedTuple):
     """All of it, for a privileged one."""
 
 
-class _Index:
-    """Who is where in a graph: so that many creatures can be looked at in one go."""
-
-    def __init__(self, graph: Topology) -> None:
-        self._graph = graph
-        self._listeners: dict[str, list[AgentName]] = {}
-        self._senders: dict[str, list[AgentName]] = {}
-        self._wired: dict[str, list[AgentName]] = {}
-        self._workers: dict[str, list[AgentName]] = {}
-        for name in sorted(graph.creatures):
-            creature = graph.creatures[name]
-            for channel in creature.listen:
-                self._listeners.setdefault(channel, []).append(name)
-            for channel in creature.outlets:
-                self._senders.setdefault(channel, []).append(name)
-            for to in creature.wires:
-                self._wired.setdefault(to, []).append(name)
-            if creature.parent is not None:
-                self._workers.setdefault(creature.parent, []).append(name)
-
-    def around(self, name: AgentName) -> Surroundings:
-        own = self._graph.creatures[name]
-        return Surroundings(
-            own=own,
-            senders=tuple((c, tuple(self._senders.get(c, ()))) for c in sorted(own.listen)),
-            listeners=tuple((c, tuple(self._listeners.get(c, ()))) for c in sorted(own.outlets)),
-            wired=tuple(self._wired.get(name, ())),
-            workers=tuple(self._workers.get(name, ())),
-            graph=self._graph if own.privileged else None,
-        )
-
-
 def surroundings(graph: Topology, name: AgentName) -> Surroundings:
     """What a creature sees of its graph."""
-    return _Index(graph).around(name)
+    own = graph.creatures[name]
+    others = sorted(graph.creatures.items())
+    speaks = {each: creature.outlets for each, creature in others}
+    return Surroundings(
+        own=own,
+        senders=tuple(
+            (channel, tuple(each for each, _ in others if channel in speaks[each]))
+            for channel in sorted(own.listen)
+        ),
+        listeners=tuple(
+            (channel, tuple(each for each, creature in others if channel in creature.listen))
+            for channel in sorted(own.outlets)
+        ),
+        wired=tuple(each for each, creature in others if name in creature.wires),
+        workers=tuple(each for each, creature in others if creature.parent == name),
+        graph=graph if own.privileged else None,
+    )
 
 
 # -- joining and parting ---------------------------------------------------------------------
@@ -370,8 +381,8 @@ def merged(
 ) -> tuple[Topology, tuple[Renamed, ...]]:
     """Two graphs as one, before anything connects them.
 
-    Channels of one birth are one; what else has a name that is taken gets another one, in the graph
-    that joins.
+    Channels of one name and one birth are one; what else has a name that is taken gets another one,
+    in the graph that joins.
 
     Args:
         stays: The graph that keeps its id.
@@ -380,11 +391,14 @@ def merged(
         two: Its topology.
     """
     creatures = _new_names(two.creatures, one.creatures)
-    known = {name: one.channels[name].born for name in one.channels}
-    apart = {
-        name: channel for name, channel in two.channels.items() if known.get(name) != channel.born
-    }
-    channels = {name: name for name in two.channels} | _new_names(apart, known)
+    joining = _moved(two.channels, joins, stays)
+    known = _moved(one.channels, stays, stays)
+    apart = [
+        name
+        for name, channel in joining.items()
+        if name not in known or known[name].born != channel.born
+    ]
+    channels = {name: name for name in joining} | _new_names(apart, known)
     moved = {
         AgentName(creatures[name]): _renamed(creature, creatures, channels)
         for name, creature in two.creatures.items()
@@ -395,10 +409,27 @@ def merged(
     )
     graph = Topology(
         creatures={**one.creatures, **moved},
-        channels={**{channels[name]: each for name, each in two.channels.items()}, **one.channels},
+        channels={**known, **{channels[name]: each for name, each in joining.items()}},
         flow=one.flow,
     )
     return graph, told
+
+
+def _moved(channels: Mapping[str, Channel], from_: RunId, to: RunId) -> dict[str, Channel]:
+    """Channels that come from one run to another, which may be the one in which they were made."""
+    left, came = _birth(from_), _birth(to)
+    moved: dict[str, Channel] = {}
+    for name, channel in channels.items():
+        born = channel.born or left
+        born = "" if born == came else born
+        same = born == channel.born
+        moved[name] = channel if same else Channel(**{**vars(channel), "born": born})
+    return moved
+
+
+def _birth(graph: RunId) -> str:
+    """How a run is named as the birth of a channel: its id, if that is short."""
+    return graph if len(graph) <= _ID_KEPT else f"{graph[:_ID_KEPT]}.{hash_json(graph)[:8]}"
 
 
 def _told(
@@ -410,27 +441,37 @@ def _told(
 
 
 def _new_names(names: Iterable[str], taken: Collection[str]) -> dict[str, str]:
-    """A free name for each: its own, or with the first number behind that makes it free."""
+    """A free name for each: its own, or with the first number behind that makes it free.
+
+    What is too long for a number behind it loses its end.
+    """
     found: dict[str, str] = {}
     wanted = sorted(names)
-    used = {*taken}
-    used |= {name for name in wanted if name not in used}
+    used = {*taken, *wanted}
     for name in wanted:
         if name not in taken:
             found[name] = name
             continue
-        number = 2
-        while f"{name}-{number}" in used:
+        number, now = 2, name
+        while now in used:
+            end = f"-{number}"
+            now = name[: _NAME_LENGTH - len(end)] + end
             number += 1
-        found[name] = f"{name}-{number}"
-        used.add(found[name])
+        found[name] = now
+        used.add(now)
     return found
 
 
 def _renamed(
     creature: Creature, creatures: Mapping[str, str], channels: Mapping[str, str]
 ) -> Creature:
-    """A creature's edges, by the names that what they lead to has now."""
+    """A creature's edges, by the names that what they lead to has now.
+
+    Args:
+        creature: The creature.
+        creatures: New names by old ones.
+        channels: Likewise.
+    """
 
     def wire(to: str) -> str:
         if to.startswith(CHANNEL):
@@ -441,21 +482,43 @@ def _renamed(
     def tie(to: AgentName | None) -> AgentName | None:
         return None if to is None else AgentName(creatures.get(to, to))
 
-    return creature.model_copy(
-        update={
-            "listen": tuple(channels.get(name, name) for name in creature.listen),
-            "send": tuple(channels.get(name, name) for name in creature.send),
-            "wires": tuple(map(wire, creature.wires)),
-            "parent": tie(creature.parent),
-            "beside": tie(creature.beside),
-        }
-    )
+    edges: dict[str, Any] = {
+        "listen": tuple(channels.get(name, name) for name in creature.listen),
+        "send": tuple(channels.get(name, name) for name in creature.send),
+        "wires": tuple(map(wire, creature.wires)),
+        "parent": tie(creature.parent),
+        "beside": tie(creature.beside),
+    }
+    own = vars(creature)
+    return creature if edges.items() <= own.items() else Creature(**{**own, **edges})
 
 
 def _merged(
     operation: Operation, other: RunId, world: Mapping[RunId, Topology]
 ) -> tuple[Operation, dict[RunId, Topology], tuple[Renamed, ...]]:
     """The one graph that two make, and what is to be done there, by the names of there."""
+    if other == operation.graph:
+        raise TopologyRefused(
+            f"the graph {other!r} cannot be merged with itself",
+            remedy="Leave the other graph out: both creatures are in this one.",
+        )
+    # By the names and graphs that were said: once the two are one, any creature would do.
+    here, there = world[operation.graph], world[other]
+    match operation:
+        case Connect():
+            _known(here, operation.sender)
+            _known(there, operation.listener)
+        case Wire():
+            _known(here, operation.name)
+            _known_end(there, operation.to)
+            channel = operation.to.removeprefix(CHANNEL)
+            if channel != operation.to and not _used(there, channel):
+                raise TopologyRefused(
+                    f"nobody in the graph {other!r} listens or sends to the channel {channel!r}",
+                    remedy="A channel alone connects nobody: name one that a creature there uses.",
+                )
+        case _:
+            raise TopologyRefused(f"{operation.op} is about one graph", remedy="Leave 'other' out.")
     stays = survivor(world)
     joins = other if stays == operation.graph else operation.graph
     if world[joins].flow:
@@ -466,52 +529,50 @@ def _merged(
     graph, renamed = merged(stays, world[stays], joins, world[joins])
     now = {(each.kind, each.was): each.now for each in renamed}
 
-    def name(of: str, home: RunId | None) -> str:
-        return now.get(("creature", of), of) if home == joins else of
+    def name(kind: Literal["creature", "channel"], of: str, home: RunId) -> str:
+        return now.get((kind, of), of) if home == joins else of
 
-    match operation:
-        case Connect():
-            channel = operation.channel
-            if operation.graph == joins:
-                channel = now.get(("channel", channel), channel)
-            update = {
-                "graph": stays,
-                "other": None,
-                "sender": name(operation.sender, operation.graph),
-                "listener": name(operation.listener, other),
-                "channel": channel,
-            }
-        case Wire():
-            update = {"graph": stays, "other": None, "name": name(operation.name, operation.graph)}
-            if operation.to.startswith(CHANNEL):
-                channel = operation.to.removeprefix(CHANNEL)
-                channel = now.get(("channel", channel), channel) if other == joins else channel
-                update["to"] = CHANNEL + channel
-            else:
-                update["to"] = name(operation.to, other)
-        case _:
-            raise TopologyRefused(f"{operation.op} is about one graph", remedy="Leave 'other' out.")
-    return operation.model_copy(update=update), {stays: graph}, renamed
+    home, away = operation.graph, other
+    if isinstance(operation, Connect):
+        mine = home if operation.channel in here.channels else away
+        update = {
+            "sender": name("creature", operation.sender, home),
+            "listener": name("creature", operation.listener, away),
+            "channel": name("channel", operation.channel, mine),
+        }
+    else:
+        update = {"name": name("creature", operation.name, home), "to": operation.to}
+        if operation.to.startswith(CHANNEL):
+            to = operation.to.removeprefix(CHANNEL)
+            update["to"] = CHANNEL + name("channel", to, away)
+        else:
+            update["to"] = name("creature", operation.to, away)
+    said = operation.model_copy(update={**update, "graph": stays, "other": None})
+    return said, {stays: graph}, renamed
 
 
 def _parted(graph: RunId, of: Topology, command: str) -> dict[RunId, Topology]:
-    """The graphs that one is now, by id: the largest has its own, as have channels of nobody."""
+    """The graphs that one is now, by id; the first part keeps its own, as do channels of nobody."""
     parts = components(of)
-    if len(parts) == 1:
+    if len(parts) < 2:  # none: a run without creatures, which has its channels all the same
         return {graph: of}
+    home = {
+        channel: number
+        for number, names in enumerate(parts)
+        for name in names
+        for channel in _channels(of.creatures[name])
+    }
     found: dict[RunId, Topology] = {}
-    used = {channel for creature in of.creatures.values() for channel in creature.channels}
     for number, names in enumerate(parts):
-        creatures = {name: of.creatures[name] for name in names}
-        mine = {channel for creature in creatures.values() for channel in creature.channels}
-        channels = {
-            name: channel
-            for name, channel in of.channels.items()
-            if name in mine or (not number and name not in used)
-        }
-        flow = of.flow if any(name in creatures for name in of.flow) else ()
         id_ = part_id(graph, command, names[0]) if number else graph
-        found[id_] = Topology(creatures=creatures, channels=channels, flow=flow)
+        channels = {
+            name: channel for name, channel in of.channels.items() if home.get(name, 0) == number
+        }
+        found[id_] = Topology(
+            creatures={name: of.creatures[name] for name in names},
+            channels=_moved(channels, graph, id_) if number else channels,
+            flow=() if number else of.flow,
+        )
     return found
 
 
@@ -526,28 +587,57 @@ def part_id(graph: RunId, command: str, first: AgentName) -> RunId:
     return RunId(f"{graph[:_ID_KEPT]}.{hash_json([graph, command, first])[:8]}")
 
 
-def _affected(
-    before: World,
-    after: World,
-    touched: Collection[RunId],
-    renamed: Collection[Renamed],
-) -> tuple[AgentName, ...]:
-    """Creatures that see another graph around them than before, or are in another one."""
+def _affected(old: World, new: World, renamed: Collection[Renamed]) -> tuple[AgentName, ...]:
+    """Creatures that see another graph around them than before, or are in another one, or went.
+
+    Args:
+        old: The graphs that were touched, as they were.
+        new: What came of them.
+        renamed: Who has another name now, by which it is told.
+    """
     now = {(each.graph, each.was): each.now for each in renamed if each.kind == "creature"}
-    homes: dict[AgentName, tuple[RunId, Surroundings]] = {}
-    for id_ in touched:
-        if (graph := before.get(id_)) is not None:
-            index = _Index(graph)
-            for name in graph.creatures:
-                homes[AgentName(now.get((id_, name), name))] = (id_, index.around(name))
     found: set[AgentName] = set()
-    for id_, graph in after.items():
-        if before.get(id_) is graph:
+    for id_, graph in new.items():
+        before = old.get(id_)
+        found |= {*graph.creatures} if before is None else _disturbed(before, graph)
+    for id_, graph in old.items():
+        was = {AgentName(now.get((id_, name), name)) for name in graph.creatures}
+        here = new[id_].creatures if id_ in new else {}
+        found |= was - {*here}
+    return tuple(sorted(found))
+
+
+def _disturbed(before: Topology, after: Topology) -> set[AgentName]:
+    """Creatures of a graph whose surroundings are other ones than before.
+
+    What differs is looked for among the creatures that are not the same: few, in a graph of many.
+    """
+    nobody = Creature()
+    differ: set[AgentName] = set()
+    spoken: set[str] = set()
+    heard: set[str] = set()
+    reached: set[str] = set()
+    for name in {**before.creatures, **after.creatures}:
+        was, is_ = before.creatures.get(name, nobody), after.creatures.get(name, nobody)
+        if was is is_ or (was == is_ and name in before.creatures and name in after.creatures):
             continue
-        index = _Index(graph)
-        found |= {n for n in graph.creatures if homes.get(n) != (id_, index.around(n))}
-    gone = {*homes} - {name for graph in after.values() for name in graph.creatures}
-    return tuple(sorted(found | gone))
+        differ.add(name)
+        spoken |= {*was.outlets} ^ {*is_.outlets}
+        heard |= {*was.listen} ^ {*is_.listen}
+        reached |= {*was.wires} ^ {*is_.wires}
+        if was.parent != is_.parent:
+            reached |= {each for each in (was.parent, is_.parent) if each is not None}
+    same = not differ and before.channels == after.channels and before.flow == after.flow
+    return {
+        name
+        for name, creature in after.creatures.items()
+        if name in differ
+        or name in reached
+        or (creature.privileged and not same)
+        or not spoken.isdisjoint(creature.listen)
+        or not heard.isdisjoint(creature.send)
+        or (creature.wires and not heard.isdisjoint(creature.outlets))
+    }
 
 
 # -- the operations on one graph -------------------------------------------------------------
@@ -555,7 +645,10 @@ def _affected(
 
 def _there(what: str, names: Iterable[str]) -> str:
     known = sorted(names)
-    return f"There are the {what} {', '.join(known)}." if known else f"There are no {what}."
+    if not known:
+        return f"There are no {what}."
+    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+    return f"There are the {what} {', '.join(known[:_NAMED])}{more}."
 
 
 def _known(graph: Topology, name: AgentName) -> Creature:
@@ -576,28 +669,52 @@ def _known_channel(graph: Topology, name: str) -> None:
         )
 
 
+def _known_end(graph: Topology, to: str) -> None:
+    if to.startswith(CHANNEL):
+        _known_channel(graph, to.removeprefix(CHANNEL))
+    else:
+        _known(graph, AgentName(to))
+
+
+def _used(graph: Topology, channel: str) -> bool:
+    return any(channel in _channels(each) for each in graph.creatures.values())
+
+
+def _free(what: str, name: str, taken: Collection[str]) -> None:
+    if name in taken:
+        raise TopologyRefused(
+            f"there is a {what} {name!r} in the graph", remedy="Choose another name."
+        )
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise TopologyRefused(
+            f"{name!r} is no name of a {what}",
+            remedy=f"A name has a letter first, then letters, digits, `_` and `-`; "
+            f"{_NAME_LENGTH} characters at most.",
+        )
+
+
 def _with(graph: Topology, name: AgentName, **edges: object) -> Topology:
     creature = graph.creatures[name].model_copy(update=edges)
     return graph.model_copy(update={"creatures": {**graph.creatures, name: creature}})
 
 
 def _add(graph: Topology, op: AddCreature) -> Topology:
-    if op.name in graph.creatures:
-        raise TopologyRefused(
-            f"there is a creature {op.name!r} in the graph", remedy="Choose another name."
-        )
-    for channel in op.creature.channels:
+    _free("creature", op.name, graph.creatures)
+    for channel in _channels(op.creature):
         if channel not in graph.channels:
             graph = _add_channel(graph, AddChannel(graph=op.graph, name=channel))
-    for tie in op.creature.ties:
+    ties = [*op.creature.ties]
+    for tie in ties:
         _known(graph, tie)
     creature = op.creature
-    added = graph.model_copy(update={"creatures": {**graph.creatures, op.name: creature}})
-    if graph.creatures and len(components(added)) > len(components(graph)):
+    mine = {*_channels(creature)}
+    joined = ties or any(
+        not mine.isdisjoint(_channels(other)) for other in graph.creatures.values()
+    )
+    if graph.creatures and not joined:
         # Whoever joins a graph is in it: where no channel leads there, a tie does.
-        beside = min(graph.creatures)
-        added = _with(added, op.name, beside=beside)
-    return added
+        creature = creature.model_copy(update={"beside": min(graph.creatures)})
+    return graph.model_copy(update={"creatures": {**graph.creatures, op.name: creature}})
 
 
 def _remove(graph: Topology, op: RemoveCreature) -> Topology:
@@ -625,10 +742,7 @@ def _remove(graph: Topology, op: RemoveCreature) -> Topology:
 
 
 def _add_channel(graph: Topology, op: AddChannel) -> Topology:
-    if op.name in graph.channels:
-        raise TopologyRefused(
-            f"there is a channel {op.name!r} in the graph", remedy="Choose another name."
-        )
+    _free("channel", op.name, graph.channels)
     channels = {**graph.channels, op.name: Channel(born=op.born)}
     return graph.model_copy(update={"channels": channels})
 
@@ -670,6 +784,11 @@ def _plus(names: tuple[str, ...], name: str) -> tuple[str, ...]:
 
 def _disconnect(graph: Topology, op: Disconnect) -> Topology:
     sender, listener = _known(graph, op.sender), _known(graph, op.listener)
+    if op.sender == op.listener:
+        raise TopologyRefused(
+            f"{op.sender!r} cannot be disconnected from itself",
+            remedy="Whoever sends does not get its own message: name two creatures.",
+        )
     if op.channel is not None:
         _known_channel(graph, op.channel)
     lead = [
@@ -678,10 +797,12 @@ def _disconnect(graph: Topology, op: Disconnect) -> Topology:
         if name in listener.listen and (op.channel is None or name == op.channel)
     ]
     if not lead:
-        over = f"the channel {op.channel!r}" if op.channel else "any channel"
+        over = "any channel" if op.channel is None else f"the channel {op.channel!r}"
         raise TopologyRefused(
             f"{op.sender!r} does not send to {op.listener!r} over {over}",
-            remedy="`crewlog graph show` tells who sends and listens where.",
+            remedy="It is wired to a channel there: unwire it."
+            if any(CHANNEL + name in sender.wires for name in listener.listen)
+            else "`crewlog graph show` tells who sends and listens where.",
         )
     graph = _with(graph, op.sender, send=tuple(c for c in sender.send if c not in lead))
     listens = graph.creatures[op.listener].listen
@@ -690,14 +811,11 @@ def _disconnect(graph: Topology, op: Disconnect) -> Topology:
 
 def _wire(graph: Topology, op: Wire) -> Topology:
     creature = _known(graph, op.name)
-    if op.to.startswith(CHANNEL):
-        _known_channel(graph, op.to.removeprefix(CHANNEL))
-    elif op.to == op.name:
+    if op.to == op.name:
         raise TopologyRefused(
             f"{op.name!r} cannot be wired to itself", remedy="Name another creature, or a channel."
         )
-    else:
-        _known(graph, AgentName(op.to))
+    _known_end(graph, op.to)
     return _with(graph, op.name, wires=_plus(creature.wires, op.to))
 
 

@@ -1,0 +1,472 @@
+"""Creatures and channels: which of them are one graph, and what joins and parts graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from crewlog.state.topology import (
+    AddChannel,
+    AddCreature,
+    Channel,
+    Connect,
+    Creature,
+    Disconnect,
+    Operation,
+    RemoveChannel,
+    RemoveCreature,
+    Renamed,
+    Topology,
+    Unwire,
+    Wire,
+    World,
+    components,
+    merged,
+    part_id,
+    surroundings,
+    survivor,
+)
+from state.topologies import do, graph, members, talk, told
+
+FULL = "n" * 64
+"""As long as a name may be."""
+
+
+# -- what is one graph -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ({"listen": ["c"]}, {"listen": ["c"]}),
+        ({"listen": ["c"]}, {"send": ["c"]}),
+        ({"send": ["c"]}, {"send": ["c"]}),
+        ({"wires": ["channel:c"]}, {"listen": ["c"]}),
+        ({"wires": ["channel:c"]}, {"send": ["c"]}),
+        ({"wires": ["b"]}, {}),
+        ({}, {"wires": ["a"]}),
+        ({}, {"parent": "a"}),
+        ({"beside": "b"}, {}),
+    ],
+)
+def test_creatures_are_in_one_graph_by_any_edge_between_them(a: Any, b: Any) -> None:
+    assert components(graph("c", "d", a=a, b=b, x={"listen": ["d"]})) == [("a", "b"), ("x",)]
+
+
+def test_a_graph_follows_over_any_number_of_channels_and_creatures() -> None:
+    chain = {f"n{i:02}": {"listen": [f"c{i}"], "send": [f"c{i + 1}"]} for i in range(40)}
+    assert [len(part) for part in components(graph(**chain))] == [40]
+    del chain["n20"]
+    assert [len(part) for part in components(graph(**chain))] == [20, 19]
+
+
+def test_a_channel_that_has_a_creatures_name_is_not_that_creature() -> None:
+    assert components(graph("a", a={}, b={"listen": ["a"]})) == [("a",), ("b",)]
+
+
+def test_creatures_of_the_flow_are_in_one_graph() -> None:
+    assert components(graph(a={}, b={}, c={}, flow=("c", "a", "gone"))) == [("a", "c"), ("b",)]
+
+
+# -- adding ----------------------------------------------------------------------------------
+
+
+def test_a_creature_that_is_added_alone_begins_a_graph() -> None:
+    world = {"g": graph(a={})}
+    done = do(world, AddCreature, "new", name="b", creature={"listen": ["c"]})
+    assert done.world == {**world, "new": graph("c", b={"listen": ["c"]})}
+    assert told(done) == ("nothing", (), ("new",), "b")
+
+
+def test_a_creature_that_is_added_to_a_graph_is_in_it() -> None:
+    world = {"g": graph("talk", **talk("b", "a")), "h": graph(a={})}
+    alone = do(world, AddCreature, name="x")
+    assert members(alone.world) == {"h": "a", "g": "bax"}
+    assert alone.world["g"].creatures["x"].beside == "a"
+    assert told(alone) == ("nothing", ("g",), ("g",), "x")
+    unheard = do(world, AddCreature, name="x", creature={"send": ["other"]})
+    assert unheard.world["g"].creatures["x"].beside == "a"
+    assert [*unheard.world["g"].channels] == ["talk", "other"]
+
+
+@pytest.mark.parametrize(
+    "edges", [{"send": ["talk"]}, {"wires": ["channel:talk"]}, {"parent": "b"}, {"wires": ["b"]}]
+)
+def test_a_creature_that_an_edge_leads_to_needs_no_tie(edges: Any) -> None:
+    done = do({"g": graph("talk", **talk("a", "b"))}, AddCreature, name="x", creature=edges)
+    assert done.world["g"].creatures["x"] == Creature(**edges)
+    assert members(done.world) == {"g": "abx"}
+
+
+def test_who_is_told_that_a_creature_came() -> None:
+    world = {"g": graph("talk", "c", a={"listen": ["talk"]}, b={"send": ["talk"], "listen": ["c"]})}
+    speaks = do(world, AddCreature, name="x", creature={"send": ["talk"]})
+    hears = do(world, AddCreature, name="x", creature={"listen": ["talk"]})
+    works = do(world, AddCreature, name="x", creature={"parent": "b"})
+    wired = do(world, AddCreature, name="x", creature={"wires": ["a"]})
+    found = [done.change.affected_creatures for done in (speaks, hears, works, wired)]
+    assert found == [("a", "x"), ("b", "x"), ("b", "x"), ("a", "x")]
+
+
+def test_a_privileged_creature_sees_all_of_its_graph() -> None:
+    world = {"g": graph("talk", **talk("a", "b"), boss={"beside": "a", "privileged": True})}
+    assert do(world, AddChannel, name="c").change.affected_creatures == ("boss",)
+    assert do(world, AddCreature, name="x").change.affected_creatures == ("boss", "x")
+    assert surroundings(world["g"], "boss").graph == world["g"]
+    assert surroundings(world["g"], "a").graph is None
+
+
+def test_a_channel_alone_connects_nobody() -> None:
+    world = {"g": graph(a={}), "h": graph(a={})}
+    done = do(world, AddChannel, name="c", born="run")
+    assert done.world["h"] is world["h"]
+    assert done.world["g"] == world["g"].model_copy(update={"channels": {"c": Channel(born="run")}})
+    assert told(done) == ("nothing", ("g",), ("g",), "")
+
+
+def test_a_graph_without_creatures_keeps_its_channels() -> None:
+    done = do({"g": graph("a")}, AddChannel, name="b")
+    assert done.world == {"g": graph("a", "b")}
+    assert do(done.world, RemoveChannel, name="a").world == {"g": graph("b")}
+    assert do(done.world, AddCreature, name="x").world == {"g": graph("a", "b", x={})}
+
+
+# -- joining ---------------------------------------------------------------------------------
+
+
+def test_connecting_within_a_graph_changes_two_edges() -> None:
+    world = {"g": graph("talk", **talk("a", "b", "x"))}
+    done = do(world, Connect, sender="a", listener="b", channel="new", born="run")
+    assert done.world["g"].creatures["a"] == Creature(listen=("talk",), send=("new",))
+    assert done.world["g"].creatures["b"] == Creature(listen=("talk", "new"))
+    assert done.world["g"].channels["new"].born == "run"
+    assert told(done) == ("nothing", ("g",), ("g",), "ab")
+    again = do(done.world, Connect, sender="a", listener="b", channel="new")
+    assert again.world == done.world
+    assert told(again) == ("nothing", ("g",), ("g",), "")
+
+
+def test_graphs_that_become_one_have_all_of_both() -> None:
+    one = graph("talk", "quiet", **talk("a", "b", "x", send=["talk"]))
+    two = graph("hum", **talk("k", "m", over="hum"))
+    three = graph(z={})
+    world = {"g": one, "h": two, "i": three}
+    done = do(world, Connect, "h", sender="k", listener="a", other="g", channel="hum")
+    assert done.world["i"] is three
+    assert members(done.world) == {"i": "z", "g": "abxkm"}
+    now = done.world["g"]
+    assert now.creatures["a"].listen == ("talk", "hum")
+    assert now.creatures["k"].send == ("hum",)
+    assert {n: now.creatures[n] for n in "bxm"} == {
+        "b": one.creatures["b"],
+        "x": one.creatures["x"],
+        "m": two.creatures["m"],
+    }
+    assert now.channels == {"talk": Channel(), "quiet": Channel(), "hum": Channel(born="h")}
+    assert told(done) == ("merge", ("g", "h"), ("g",), "akm")
+    assert done.change.renamed == ()
+
+
+def test_the_larger_graph_stays_then_the_first_by_id_and_one_with_a_flow_before_all() -> None:
+    one, two = graph("c", **talk("a", over="c")), graph("c", **talk("b", "d", over="c"))
+    assert survivor({"x": one, "y": two}) == "y"
+    assert survivor({"y": one, "x": one}) == "x"
+    assert survivor({"x": graph(a={}, flow=("a",)), "y": two}) == "x"
+    said: dict[str, Any] = {"listener": "b", "channel": "c"}
+    done = do({"y": two, "x": one}, Connect, "x", sender="a", other="y", **said)
+    assert members(done.world) == {"y": "bda"}
+
+
+def test_a_graph_with_a_flow_is_not_merged_into_one_without() -> None:
+    world = {"g": graph(a={}, flow=("a",)), "h": graph("talk", **talk("b", "c", "d"))}
+    done = do(world, Wire, "h", name="b", to="a", other="g")
+    assert members(done.world) == {"g": "abcd"}
+    assert done.world["g"].flow == ("a",)
+
+
+def test_connecting_takes_the_senders_channel_then_the_listeners_then_a_new_one() -> None:
+    world = {"g": graph("both", "mine", a={}, z={"beside": "a"}), "h": graph("both", "your", b={})}
+    said: dict[str, Any] = {"sender": "a", "listener": "b", "other": "h", "born": "then"}
+    both, mine, your, new = (
+        do(world, Connect, channel=channel, **said).world["g"]
+        for channel in ("both", "mine", "your", "new")
+    )
+    assert both.creatures["b"].listen == ("both",)
+    assert [*both.channels] == ["both", "mine", "both-2", "your"]
+    assert mine.channels["mine"] == Channel()
+    assert your.channels["your"] == Channel(born="h")
+    assert new.channels["new"] == Channel(born="then")
+    said |= {"sender": "b", "listener": "a", "other": "g"}
+    back = do(world, Connect, "h", channel="both", **said).world["g"]
+    assert back.creatures["b"].send == back.creatures["a"].listen == ("both-2",)
+
+
+def test_what_has_a_taken_name_gets_another_one_and_all_its_edges_follow() -> None:
+    one = graph("c", **talk("a", "b", "z", over="c"), **{"a-2": {"beside": "a"}})
+    two = graph(
+        "c",
+        "d",
+        a={"listen": ["c", "d"], "send": ["c"], "wires": ["b", "channel:c", "channel:d"]},
+        b={"parent": "a", "wires": ["a"]},
+        x={"beside": "a", "parent": "b", "privileged": True},
+    )
+    done = do({"g": one, "h": two}, Connect, "h", sender="a", listener="z", other="g", channel="c")
+    now = done.world["g"]
+    assert now.creatures == {
+        **one.creatures,
+        "z": Creature(listen=("c", "c-2")),
+        "a-3": Creature(
+            listen=("c-2", "d"), send=("c-2",), wires=("b-2", "channel:c-2", "channel:d")
+        ),
+        "b-2": Creature(parent="a-3", wires=("a-3",)),
+        "x": Creature(beside="a-3", parent="b-2", privileged=True),
+    }
+    assert now.channels == {"c": Channel(), "c-2": Channel(born="h"), "d": Channel(born="h")}
+    assert done.change.renamed == (
+        Renamed(kind="creature", graph="h", was="a", now="a-3"),
+        Renamed(kind="creature", graph="h", was="b", now="b-2"),
+        Renamed(kind="channel", graph="h", was="c", now="c-2"),
+    )
+    assert done.change.affected_creatures == ("a-3", "b-2", "x", "z")
+
+
+def test_a_new_name_is_free_in_both_graphs_and_a_name_that_can_be_had() -> None:
+    taken = FULL[:-2] + "-2"
+    one = graph(FULL, a={}, **{FULL: {"beside": "a"}, "a-2": {"beside": "a"}})
+    two = graph(FULL, a={}, **{FULL: {"beside": "a"}, "a-3": {"beside": "a"}, taken: {}})
+    now, renamed = merged("g", one, "h", two)
+    assert [(each.was, each.now) for each in renamed] == [
+        ("a", "a-4"),
+        (FULL, FULL[:-2] + "-3"),
+        (FULL, FULL[:-2] + "-2"),
+    ]
+    assert {*now.creatures} == {"a", FULL, "a-2", "a-4", FULL[:-2] + "-3", "a-3", taken}
+    assert now.creatures["a-3"].beside == "a-4"
+
+
+def test_channels_of_one_name_and_one_birth_are_one() -> None:
+    one = Topology(
+        creatures={"a": Creature(send=("c",))}, channels={"c": Channel(born="r"), "d": Channel()}
+    )
+    two = Topology(
+        creatures={"b": Creature(listen=("c",))},
+        channels={"c": Channel(born="r"), "d": Channel(born="g")},
+    )
+    done = do({"g": one, "h": two}, Wire, name="a", to="b", other="h")
+    assert done.change.renamed == ()
+    assert done.world["g"].channels == one.channels
+    # Whose channel it was before hears of those that listen there now.
+    assert done.change.affected_creatures == ("a", "b")
+    assert surroundings(done.world["g"], "a").listeners == (("c", ("b",)),)
+
+
+def test_two_runs_of_one_recipe_have_channels_of_their_own() -> None:
+    recipe = graph("talk", **talk("a"))
+    done = do({"g": recipe, "h": recipe}, Wire, name="a", to="a", other="h")
+    assert done.world["g"].creatures["a-2"] == Creature(listen=("talk-2",))
+    assert done.world["g"].channels == {"talk": Channel(), "talk-2": Channel(born="h")}
+
+
+def test_a_birth_is_not_longer_than_an_id_may_be_and_still_tells_runs_apart() -> None:
+    long = "r" * 500
+    world = {"g": graph(a={}, b={"beside": "a"}), long: graph("c", x={})}
+    done = do(world, Wire, name="a", to="x", other=long)
+    born = done.world["g"].channels["c"].born
+    assert len(born) < 200
+    other = do({**world, long + "s": world[long]}, Wire, name="a", to="x", other=long + "s")
+    assert other.world["g"].channels["c"].born != born
+
+
+# -- parting ---------------------------------------------------------------------------------
+
+PAIRS = {"a": {"send": ["p"]}, "b": {"listen": ["p"]}, "x": {"wires": ["y"], "send": ["q"]}}
+BRIDGE: dict[str, Any] = {**PAIRS, "y": {"listen": ["q"]}, "m": {"listen": ["p"], "send": ["q"]}}
+
+
+def test_a_creature_that_goes_may_make_several_graphs_of_one() -> None:
+    world = {"g": graph("p", "q", "r", **BRIDGE, z={"parent": "m"})}
+    done = do(world, RemoveCreature, name="m")
+    xy, z = part_id("g", "op", "x"), part_id("g", "op", "z")
+    assert members(done.world) == {"g": "ab", xy: "xy", z: "z"}
+    # Channels go with those who use them; what nobody uses stays.
+    assert {id_: [*each.channels] for id_, each in done.world.items()} == {
+        "g": ["p", "r"],
+        xy: ["q"],
+        z: [],
+    }
+    assert done.world[xy].channels == {"q": Channel(born="g")}
+    assert done.world[z].creatures["z"] == Creature()
+    assert told(done) == ("split", ("g",), tuple(sorted(["g", xy, z])), "amxyz")
+
+
+def test_a_channel_that_goes_may_part_a_graph_and_takes_all_that_leads_there() -> None:
+    world = {"g": graph("p", "q", **BRIDGE)}
+    world["g"].creatures["x"] = Creature(wires=("y", "channel:q"))
+    done = do(world, RemoveChannel, name="q")
+    part = part_id("g", "op", "x")
+    assert members(done.world) == {"g": "abm", part: "xy"}
+    assert done.world["g"].creatures["m"] == Creature(listen=("p",))
+    assert done.world[part].creatures == {"x": Creature(wires=("y",)), "y": Creature()}
+    assert told(done) == ("split", ("g",), tuple(sorted(["g", part])), "mxy")
+
+
+def test_disconnecting_takes_both_edges_and_may_part_a_graph() -> None:
+    world = {"g": graph("p", "q", **talk("a", over="p", send=["q"]), b={"listen": ["q"]})}
+    done = do(world, Disconnect, sender="a", listener="b")
+    part = part_id("g", "op", "b")
+    assert done.world["g"] == graph("p", "q", **talk("a", over="p"))
+    assert done.world[part] == graph(b={})
+    assert told(done) == ("split", ("g",), tuple(sorted(["g", part])), "ab")
+
+
+def test_who_is_connected_otherwise_too_stays_in_one_graph() -> None:
+    both = {"a": {"send": ["p", "q"]}, "b": {"listen": ["p", "q"]}}
+    done = do({"g": graph("p", "q", **both)}, Disconnect, sender="a", listener="b", channel="p")
+    assert done.world == {"g": graph("p", "q", a={"send": ["q"]}, b={"listen": ["q"]})}
+    assert told(done) == ("nothing", ("g",), ("g",), "ab")
+    every = do({"g": graph("p", "q", **both)}, Disconnect, sender="a", listener="b")
+    assert len(every.world) == 2
+
+
+def test_wires_join_and_part_as_channels_do() -> None:
+    world = {"g": graph("p", **talk("a", "b", over="p")), "h": graph("c", x={"listen": ["c"]})}
+    to_creature = do(world, Wire, name="a", to="x", other="h")
+    to_channel = do(world, Wire, name="a", to="channel:c", other="h")
+    from_there = do(world, Wire, "h", name="x", to="channel:p", other="g")
+    for done in (to_creature, to_channel, from_there):
+        assert members(done.world) == {"g": "abx"}
+        assert done.change.kind == "merge"
+    assert to_channel.world["g"].creatures["a"].wires == ("channel:c",)
+    parted = do(to_channel.world, Unwire, name="a", to="channel:c")
+    assert members(parted.world) == {"g": "ab", part_id("g", "op", "x"): "x"}
+    assert parted.change.affected_creatures == ("a", "x")
+
+
+def test_a_wire_to_a_renamed_creature_or_channel_leads_there() -> None:
+    one, two = graph("c", **talk("a", "b", over="c")), graph("c", **talk("a", over="c"))
+    for home, other, wired in (("g", "h", "a"), ("h", "g", "a-2")):
+        creature = do({"g": one, "h": two}, Wire, home, name="a", to="a", other=other)
+        channel = do({"g": one, "h": two}, Wire, home, name="a", to="channel:c", other=other)
+        end = "-2" if other == "h" else ""
+        assert creature.world["g"].creatures[wired].wires == (f"a{end}",)
+        assert channel.world["g"].creatures[wired].wires == (f"channel:c{end}",)
+
+
+def test_the_largest_part_keeps_the_id_and_of_equal_ones_the_first_by_name() -> None:
+    large = graph("p", "q", "r", **BRIDGE, z={"listen": ["q"]})
+    assert members(do({"g": large}, RemoveCreature, name="m").world)["g"] == "xyz"
+    equal = graph("p", "q", "r", **BRIDGE)
+    assert members(do({"g": equal}, RemoveCreature, name="m").world)["g"] == "ab"
+
+
+def test_the_part_with_the_flow_keeps_the_id_however_small_it_is() -> None:
+    world = {"g": graph("c", **talk("a", "b", over="c"), z={"send": ["c"]}, flow=("z",))}
+    done = do(world, RemoveChannel, name="c", command="no")
+    assert done.world["g"] == graph(z={}, flow=("z",))
+    assert {each.flow for id_, each in done.world.items() if id_ != "g"} == {()}
+
+
+def test_a_creature_that_goes_leaves_the_flow_and_no_edge() -> None:
+    edges = {"wires": ["x", "channel:c", "b"], "parent": "x", "beside": "x"}
+    world = {"g": graph("c", a=edges, b={}, x={"listen": ["c"]}, flow=("a", "x", "b"))}
+    done = do(world, RemoveCreature, name="x")
+    assert done.world["g"] == graph("c", a={"wires": ["channel:c", "b"]}, b={}, flow=("a", "b"))
+    assert told(done) == ("nothing", ("g",), ("g",), "ax")
+
+
+def test_a_creature_that_goes_is_told_though_another_graph_has_one_of_its_name() -> None:
+    world = {"g": graph("talk", **talk("a", "b")), "h": graph(b={})}
+    assert do(world, RemoveCreature, name="b").change.affected_creatures == ("b",)
+
+
+def test_the_ids_of_parts_are_these_in_every_process() -> None:
+    assert part_id("g", "op", "b") == "g.0vY66GZV"
+    assert part_id("g", "op2", "b") != part_id("g", "op", "b") != part_id("g", "op", "c")
+
+
+def test_ids_stay_short_and_apart_however_often_a_graph_parts() -> None:
+    on = "r" * 158
+    world: World = {on: graph(a={"parent": "m"}, b={"parent": "m"}, m={})}
+    for number in range(1, 40):
+        parted = do(world, RemoveCreature, on, name="m", command="the same").world
+        assert len(parted) == number + 1
+        (new,) = {*parted} - {*world}
+        assert len(new) <= 170
+        assert members(parted)[new] == "b"
+        world, on = parted, new
+        world = do(world, AddCreature, on, name="m", creature={"parent": "b"}).world
+        world = do(world, AddCreature, on, name="a", creature={"parent": "m"}).world
+
+
+def test_a_split_and_the_merge_after_it_give_the_names_of_before() -> None:
+    bridged = {**BRIDGE, "m": {"listen": ["p"], "wires": ["x"]}}
+    world = {"g": graph("p", "q", **bridged)}
+    parted = do(world, Unwire, name="m", to="x").world
+    part = part_id("g", "op", "x")
+    assert members(parted) == {"g": "abm", part: "xy"}
+    assert parted[part].channels == {"q": Channel(born="g")}
+    back = do(parted, Wire, name="m", to="x", other=part)
+    assert back.world == world
+    assert back.change.renamed == ()
+
+
+def test_a_channel_that_a_part_took_along_is_the_one_of_before_where_it_was_made_anew() -> None:
+    world = {"g": graph("p", **talk("a", "b", over="p"), x={"wires": ["a"], "send": ["q"]})}
+    world["g"].channels["q"] = Channel()
+    parted = do(world, Unwire, name="x", to="a").world
+    part = part_id("g", "op", "x")
+    for born, now in (("", ["p", "q"]), ("another run", ["p", "q", "q-2"])):
+        anew = do(parted, AddChannel, name="q", born=born).world
+        back = do(anew, Wire, part, name="x", to="a", other="g")
+        assert [*back.world["g"].channels] == now
+
+
+def test_a_part_that_has_grown_takes_the_rest_in_under_the_names_of_before() -> None:
+    world = {"g": graph("p", "q", a={"listen": ["p"]}, b={"send": ["p"], "wires": ["c"]}, c={})}
+    world["g"].creatures["c"] = Creature(listen=("q",))
+    parted = do(world, Unwire, name="b", to="c").world
+    part = part_id("g", "op", "c")
+    for name in "xy":
+        parted = do(parted, AddCreature, part, name=name, creature={"send": ["q"]}).world
+    back = do(parted, Wire, "g", name="b", to="c", other=part)
+    assert members(back.world) == {part: "cxyab"}
+    assert back.change.renamed == ()
+    # Each channel still knows the run in which it was made.
+    assert back.world[part].channels == {"p": Channel(born="g"), "q": Channel(born="g")}
+    assert back.change.affected_creatures == ("a", "b", "c")
+
+
+# -- what crosses boundaries -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        AddCreature(graph="g", name="a", creature=Creature(listen=("c",), privileged=True)),
+        RemoveCreature(graph="g", name="a"),
+        AddChannel(graph="g", name="c", born="r"),
+        RemoveChannel(graph="g", name="c"),
+        Connect(graph="g", sender="a", listener="b", channel="c", other="h"),
+        Disconnect(graph="g", sender="a", listener="b"),
+        Wire(graph="g", name="a", to="channel:c"),
+        Unwire(graph="g", name="a", to="b"),
+    ],
+)
+def test_operations_are_read_again_from_json(operation: Operation) -> None:
+    said = {"op": operation.op, **operation.to_json()}
+    assert TypeAdapter[Operation](Operation).validate_python(said) == operation
+
+
+def test_a_graph_is_read_again_from_json() -> None:
+    whole = graph("c", **talk("a", over="c", privileged=True), b={"parent": "a"}, flow=("a",))
+    assert Topology.from_json(whole.to_json()) == whole
+    assert graph(a={}).to_json() == {"creatures": {"a": {}}}
+
+
+def test_listeners_are_all_who_listen_but_the_sender() -> None:
+    whole = graph("c", b={"listen": ["c"]}, a={"listen": ["c"], "send": ["c"]}, x={"send": ["c"]})
+    assert whole.listeners("c") == ("a", "b")
+    assert whole.listeners("c", "a") == ("b",)
+    assert whole.listeners("d") == ()
