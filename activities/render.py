@@ -37,6 +37,11 @@ Quotes = dict[ContentHash, BaseMessage]
 """Messages as all but their speaker are shown them, by the hash of the body."""
 
 
+Spot = tuple[int, ContentHash]
+"""Where a message stands: its position in the journal and its body. Journals that went on side by
+side and became one have several messages at a position."""
+
+
 Said = tuple[str, str]
 """Who said something, `tool` or `people`, and what."""
 
@@ -45,30 +50,30 @@ class Spots:
     """Where the groups of a transcript stand in the journal, and what they are."""
 
     def __init__(self) -> None:
-        self.first: list[int] = []
-        """The position of each group's first message: they grow."""
-        self.of: dict[int, int] = {}
-        """The group of the message at a position."""
+        self.first: list[Spot] = []
+        """The spot of each group's first message: they grow."""
+        self.of: dict[Spot, int] = {}
+        """The group of the message at a spot."""
         self.own: dict[StepId, int] = {}
         """The first group of the agent's own in a step."""
         self.people: list[int] = []
         """The groups that people said."""
-        self.hidden: list[int] = []
-        """Positions of messages of its logs that the transcript does not show."""
+        self.hidden: list[Spot] = []
+        """Spots of messages of its logs that the transcript does not show."""
         self.sums: list[int] = [0]
         """The tokens before each group, as far as they were asked for and have not changed."""
         self.before: list[tuple[tuple[Said, ...], Said]] = []
         """What was said right before each of the agent's replies in a group, and at its end; as far
         as it was asked for and has not changed."""
 
-    def group(self, position: int) -> None:
+    def group(self, spot: Spot) -> None:
         """Notes a new group."""
-        self.of[position] = len(self.first)
-        self.first.append(position)
+        self.of[spot] = len(self.first)
+        self.first.append(spot)
 
-    def joins(self, position: int, group: int) -> None:
+    def joins(self, spot: Spot, group: int) -> None:
         """Notes a message that belongs to a group that there is."""
-        self.of[position] = group
+        self.of[spot] = group
         del self.sums[group + 1 :]
         del self.before[group:]
 
@@ -110,16 +115,17 @@ class Transcript:
         """What the agent said: the last word of a turn that was capped comes once more."""
 
     def add(self, message: BaseMessage, body: ContentHash, position: int = 0) -> None:
-        """Adds the next message by position, whose body has that hash."""
+        """Adds the next message by position and body, whose body has that hash."""
+        spot = (position, body)
         if isinstance(message, AIMessage) and message.name == self._agent:
             if body in self._own:
                 return
             if (item := self._sibling(message)) is not None:
                 if item in self._after:
                     self._groups.append([quoted(message)])
-                    self.spots.group(position)
+                    self.spots.group(spot)
                 else:
-                    self.spots.hidden.append(position)
+                    self.spots.hidden.append(spot)
                 return
             self._own.add(body)
             if (said_in := step_of(message)) is not None:
@@ -130,10 +136,10 @@ class Transcript:
                 self._asked.update(dict.fromkeys(ids, len(self._groups)))
                 self._open[len(self._groups)] = ids
             self._groups.append([message])
-            self.spots.group(position)
+            self.spots.group(spot)
         elif isinstance(message, ToolMessage) and message.tool_call_id in self._asked:
             self._answer(message)
-            self.spots.joins(position, self._asked[message.tool_call_id])
+            self.spots.joins(spot, self._asked[message.tool_call_id])
         else:
             if isinstance(message, HumanMessage) and message.name != CREW:
                 self.spots.people.append(len(self._groups))
@@ -141,7 +147,7 @@ class Transcript:
             if quote is not message:
                 self._quotes[body] = quote
             self._groups.append([quote])
-            self.spots.group(position)
+            self.spots.group(spot)
 
     def _sibling(self, message: AIMessage) -> int | None:
         """The other item of the visit that a message is about; none where it is about none."""

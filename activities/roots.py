@@ -3,7 +3,8 @@
 A run's own logs begin at `log_root(run, log)`. A fork goes on with the logs of its ancestors: those
 begin where the ancestor's did. So a head may be shown as one of a log, if it begins where that log
 does, in the run or in one of those; a head that begins anywhere else is another log's, whichever it
-is. The ancestors are asked for where a root is not the run's own, and then remembered.
+is. A log that was joined begins at several places, of each of which that must hold. The ancestors
+are asked for where a root is not the run's own, and then remembered.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ class Roots:
     def __init__(self, run: RunId) -> None:
         self._run = run
         self._own: dict[LogName, ContentHash] = {}
-        self._proven: set[tuple[LogName, ContentHash]] = set()
+        self._proven: set[tuple[LogName, ContentHash, tuple[LogName, ...]]] = set()
         self._ancestors: tuple[RunId, ...] = ()
         """What it goes on from, as far as that was asked for."""
         self.source: RunId | None = None
         """What the run was forked from, where a batch said so before the store did."""
+        self.parents: set[RunId] = set()
+        """Runs whose logs came in, where a batch said so before the store did."""
 
     def own(self, log: LogName) -> ContentHash:
         """Where a log begins that has its first message from this run."""
@@ -43,8 +46,7 @@ class Roots:
         log: LogName,
         root: ContentHash,
         store: Store,
-        step: StepId | None,
-        was: Sequence[StepId],
+        formerly: tuple[LogName, ...] = (),
     ) -> bool:
         """Whether a log of this run may begin there.
 
@@ -52,24 +54,27 @@ class Roots:
             log: The log.
             root: Where the chain begins that is to be the log's.
             store: Where the ancestors are, if need be.
-            step: The step of an item that wants to read it; none where the step is for no item.
-            was: The names that its visit had before: its own log has the root of the oldest one.
+            formerly: The names that the log had before: it has the root of one of these. Those of
+                another kind are none of its.
 
         Raises:
             StoreUnavailable: where the ancestors cannot be asked for now.
         """
-        if root == self.own(log) or (log, root) in self._proven:
+        if root == self.own(log) or (log, root, formerly) in self._proven:
             return True
-        names = {log, *_older_names(log, step, was)}
+        kind = _kind(log)
+        names = {log, *(name for name in formerly if _kind(name) == kind)}
         if not self._begins(root, names):
             # Asked anew, also where some are known: the run's id may have been another one's.
             line = {*await store.lineage(self._run)}
             if not line and self.source is not None:
                 line = {self.source, *await store.lineage(self.source)}
+            for parent in self.parents - line:
+                line |= {parent, *await store.lineage(parent)}
             self._ancestors = tuple(line)
             if not self._begins(root, names):
                 return False
-        self._proven.add((log, root))
+        self._proven.add((log, root, formerly))
         return True
 
     def log_at(self, root: ContentHash, logs: Collection[LogName]) -> LogName | None:
@@ -81,8 +86,18 @@ class Roots:
         return any(root == log_root(run, name) for run in runs for name in names)
 
 
-def _older_names(log: LogName, step: StepId | None, was: Sequence[StepId]) -> Iterator[LogName]:
-    """What the log of an item's step was called before its run went back; the node is the same."""
+def _kind(log: LogName) -> str:
+    return log.partition(":")[0]
+
+
+def older_names(log: LogName, step: StepId | None, was: Sequence[StepId]) -> Iterator[LogName]:
+    """What the log of an item's step was called before its run went back; the node is the same.
+
+    Args:
+        log: A log.
+        step: The step of an item that wants to read it; none where the step is for no item.
+        was: The names that its visit had before: its own log has the root of the oldest one.
+    """
     if step is not None and log == item_log(step):
         for visit in was:
             if node_of(visit) == node_of(step):

@@ -2,7 +2,9 @@
 
 A head names a whole transcript, so what is remembered under a head can never be wrong, only
 missing. Logs grow at the end: all heads of a log that never forked share one list, and a head is
-that list and a length. So a call of a long run reads and parses only what is new.
+that list and a length. So a call of a long run reads and parses only what is new. A head that joins
+two has a list of its own: the messages of both, by position and then by body, those that both have
+once. The log goes on at its end.
 
 Nothing here is more than a cache. It is bounded by forgetting the runs that were used longest ago.
 What a run weighs is summed up as it grows: a link and a message are one each, and a long message is
@@ -24,18 +26,19 @@ from langchain_core.messages import BaseMessage
 
 from crewlog.activities.recent import Recent
 from crewlog.activities.render import Quotes, Transcript, shortened
-from crewlog.activities.roots import Roots
+from crewlog.activities.roots import Roots, older_names
 from crewlog.activities.windows import Cut, Log, cut
 from crewlog.definition.context import Window
 from crewlog.errors import LogRefused
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, is_artifact, item_of
 from crewlog.model import Json
 from crewlog.state.calls import StepCall, View
+from crewlog.state.hashing import chain as chained
 from crewlog.state.journal import Batch
-from crewlog.state.logs import heads_before, links_of, said_in, source_of
+from crewlog.state.logs import Link, heads_before, links_of, parents_of, said_in, source_of
 from crewlog.state.messages import message_from_json
 from crewlog.store.missing import rows_missing
-from crewlog.store.protocol import Store
+from crewlog.store.protocol import LogLink, Store
 
 CHARACTERS = 1024
 """Characters of a message that weigh as much as a short message."""
@@ -49,7 +52,8 @@ class Chain(list[tuple[int, ContentHash]]):
     def __init__(self, links: Iterable[tuple[int, ContentHash]] = ()) -> None:
         super().__init__(links)
         self.heads: list[ContentHash] = []
-        """The log's head after each."""
+        """The log's head after each. Where logs were joined, no head says how far both are: there
+        it is the one that the log would have, had all been said in it from the beginning."""
 
     def until(self, length: int) -> Chain:
         """The beginning of the log, for one that goes on otherwise."""
@@ -63,8 +67,20 @@ class LogAt(NamedTuple):
 
     chain: Chain
     length: int
-    root: ContentHash
-    """Where the log begins: no other log begins there."""
+    roots: tuple[ContentHash, ...]
+    """Where the log begins: no other log begins there. Several, where logs were joined."""
+
+    def joined(self, other: LogAt) -> LogAt:
+        """What both heads have."""
+        links = sorted({*self.chain[: self.length], *other.chain[: other.length]})
+        both = Chain(links)
+        same = next((n for n, link in enumerate(self.chain[: self.length]) if link != links[n]), -1)
+        both.heads = self.chain.heads[: self.length if same < 0 else same]
+        head = both.heads[-1] if both.heads else self.roots[0]
+        for position, body in links[len(both.heads) :]:
+            head = chained(head, position, body)
+            both.heads.append(head)
+        return LogAt(both, len(both), tuple(dict.fromkeys((*self.roots, *other.roots))))
 
 
 class _Merged(Transcript):
@@ -104,6 +120,8 @@ class _Run:
         self.transcripts: dict[AgentName, _Merged] = {}
         self.of_items: Recent[StepId, _Merged] = Recent(ITEMS_KEPT)
         """Those of items' steps, which have one each."""
+        self.joined = 0
+        """How many links the joined logs had when they were joined."""
         self.text = 0
         """What the messages and the quotes weigh besides being there: their text."""
         self.counted = 0
@@ -111,7 +129,7 @@ class _Run:
 
     @property
     def size(self) -> int:
-        return len(self.heads) + len(self.messages) + len(self.quotes) + self.text
+        return len(self.heads) + self.joined + len(self.messages) + len(self.quotes) + self.text
 
     def root(self, log: LogName) -> ContentHash:
         root = self.roots.own(log)
@@ -120,21 +138,24 @@ class _Run:
 
     def begins(self, root: ContentHash) -> None:
         """Remembers where a log begins that is not this run's own, or had another name."""
-        self.heads.setdefault(root, LogAt(Chain(), 0, root))
+        self.heads.setdefault(root, LogAt(Chain(), 0, (root,)))
 
-    def learn(
-        self, head: ContentHash, previous: ContentHash, position: int, body: ContentHash
-    ) -> None:
-        """Remembers a link, if the head before it is known."""
-        before = self.heads.get(previous)
-        if before is None or head in self.heads:
+    def learn(self, link: Link | LogLink) -> None:
+        """Remembers a link, if what is before it is known."""
+        before = self.heads.get(link.previous)
+        if before is None or link.head in self.heads:
             return
-        chain, length, root = before
+        if link.other is not None:
+            if (other := self.heads.get(link.other)) is not None:
+                self.heads[link.head] = both = before.joined(other)
+                self.joined += both.length
+            return
+        chain, length, roots = before
         if length < len(chain):  # the log was forked, by a rollback
             chain = chain.until(length)
-        chain.append((position, body))
-        chain.heads.append(head)
-        self.heads[head] = LogAt(chain, length + 1, root)
+        chain.append((link.position, link.body))
+        chain.heads.append(link.head)
+        self.heads[link.head] = LogAt(chain, length + 1, roots)
 
     def parse(self, bodies: Mapping[ContentHash, Json]) -> None:
         for hash_, body in bodies.items():
@@ -304,8 +325,10 @@ class Hydrator:
         """The logs of a view, each of which is the one that it is said to be."""
         logs = await self._logs(known, view, batch)
         for log, at in logs.items():
-            if not await known.roots.prove(log, at.root, self._store, step, view.was):
-                raise _refused(known.roots.log_at(at.root, barred), log)
+            was = (*older_names(log, step, view.was), *view.formerly.get(log, ()))
+            for root in at.roots:
+                if not await known.roots.prove(log, root, self._store, was):
+                    raise _refused(known.roots.log_at(root, barred), log)
         return logs
 
     def learn(self, run: RunId, batch: Batch) -> None:
@@ -344,19 +367,22 @@ class Hydrator:
             return
         if (source := source_of(batch)) is not None:
             known.roots.source = source
+        known.roots.parents |= parents_of(batch)
         for link in links_of(known.run, batch):
             known.root(link.log)
-            known.learn(link.head, link.previous, link.position, link.body)
+            known.learn(link)
         known.parse(dict(_inline(batch)))
 
     async def _logs(self, known: _Run, view: View, batch: Batch) -> dict[LogName, LogAt]:
         # The batch is being stored at the same time: only what was before it can be relied on.
-        before = {
-            log: heads_before(known.run, batch, log) or head for log, head in view.heads.items()
-        }
-        unknown = {log: before[log] for log, head in view.heads.items() if head not in known.heads}
+        unknown = [
+            (log, before)
+            for log, head in view.heads.items()
+            if head not in known.heads
+            for before in heads_before(known.run, batch, log) or {head}
+        ]
         if unknown:
-            await asyncio.gather(*(self._read(known, log, h) for log, h in unknown.items()))
+            await asyncio.gather(*(self._read(known, log, head) for log, head in unknown))
             self._learn(known, batch)
         for log, head in view.heads.items():
             if head not in known.heads:  # it follows neither from the batch nor from what is before
@@ -371,10 +397,10 @@ class Hydrator:
         # The newest head is enough to stop at: a log that forked is read to its root, once.
         tip = known.tips.get(log, root)
         links = await self._store.read_log(head, {tip, root})
-        if links and links[0].previous not in known.heads:
-            known.begins(links[0].previous)  # a log that began in the run this one was forked from
         for link in links:
-            known.learn(link.head, link.previous, link.position, link.body)
+            if link.previous not in known.heads:  # a log that began in a run that this goes on from
+                known.begins(link.previous)
+            known.learn(link)
         if head not in known.heads:
             raise rows_missing(known.run, f"the log {log!r} has a gap")
 

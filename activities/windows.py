@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from crewlog.activities.render import Said, Transcript
+from crewlog.activities.render import Said, Spot, Transcript
 from crewlog.definition.context import OFF, Window
 from crewlog.ids import ContentHash, LogName, StepId
 
@@ -229,29 +229,28 @@ def _coverage(
 ) -> tuple[tuple[Covered, ...], list[int]]:
     """The beginnings that summaries stand for, and the groups before `start` that none covers."""
     spots = transcript.spots
-    end = spots.first[start] if start < len(transcript) else spots.first[-1] + 1
+    after: Spot = (spots.first[-1][0] + 1, ContentHash(""))
+    end = spots.first[start] if start < len(transcript) else after
     end = min(end, *spots.hidden[:1]) if spots.hidden else end
     covered: list[Covered] = []
     for log in sorted(logs, key=lambda name: (name != "public", name)):
         found = logs[log]
-        before = bisect_left(found.chain, (end,), 0, found.length)
+        before = bisect_left(found.chain, end, 0, found.length)
         if length := before - before % CHUNK:
             covered.append(Covered(log, found.chain, length, messages))
     ends = {each.log: each.length for each in covered}
     # A group's results may come late, after the first message that is shown.
-    open_positions = {
-        position
-        for name, log in logs.items()
-        for position, _ in log.chain[ends.get(name, 0) : log.length]
+    open_spots = {
+        spot for name, log in logs.items() for spot in log.chain[ends.get(name, 0) : log.length]
     }
     uncovered = {
-        spots.of[position]
-        for position in open_positions
-        if position in spots.of and not any(_has(each, position) for each in covered)
+        spots.of[spot]
+        for spot in open_spots
+        if spot in spots.of and not any(_has(each, spot) for each in covered)
     }
     return tuple(covered), sorted(i for i in uncovered if i < start)
 
 
-def _has(covered: Covered, position: int) -> bool:
-    at = bisect_left(covered.chain, (position,), 0, covered.length)
-    return at < covered.length and covered.chain[at][0] == position
+def _has(covered: Covered, spot: Spot) -> bool:
+    at = bisect_left(covered.chain, spot, 0, covered.length)
+    return at < covered.length and covered.chain[at] == spot

@@ -375,6 +375,7 @@ async def told_by_temporal(site: Site) -> bytes:
 
 PLAIN_COLUMNS = {
     *("bodies.hash", "definitions.hash", "links.head", "links.previous", "links.body"),
+    "links.other",
     *("orphans.head", "journal.digest", "tool_approvals.digest", "tool_proofs.digest"),
     *("runs.run", "runs.crew", "runs.definition", "runs.status", "runs.source", "runs.recipe"),
     *("journal.run", "interrupts.run", "interrupts.id", "steps.run", "steps.step", "steps.agent"),
@@ -391,6 +392,7 @@ PLAIN_COLUMNS = {
     *("tool_approvals.source", "tool_approvals.tool"),
     *("tool_proofs.source", "tool_proofs.tool", "tool_proofs.key", "tool_proofs.signature"),
     *("schema_migrations.name", "lineage.run", "lineage.source"),
+    *("parents.run", "parents.parent"),
     *("sealing.namespace", "sealing.columns"),
 }
 """What the documentation names as readable in the store: ids, names, hashes, codes."""

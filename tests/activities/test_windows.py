@@ -45,6 +45,11 @@ class Said:
         self.transcript.add(message, body, self.position)
         return message
 
+    @property
+    def spot(self) -> tuple[int, ContentHash]:
+        """Where the last message stands."""
+        return self.position, ContentHash(f"b{self.position}")
+
     def people(self, text: str) -> None:
         self.add(HumanMessage(text))
 
@@ -115,7 +120,7 @@ def test_tokens_also_cut_a_long_turn_in_whole_groups() -> None:
         assert len(rest) % 2 == 0
         assert all(isinstance(each, AIMessage) for each in rest[::2])
         assert sum(map(tokens_of, rest)) <= 400
-        begins.append(said.transcript.spots.of[said.position] - len(rest) // 2)
+        begins.append(said.transcript.spots.of[said.spot] - len(rest) // 2)
     assert len(set(begins)) < 15, (
         "where it begins stays for a while, so that prompts begin the same"
     )
@@ -179,9 +184,9 @@ def test_random_transcripts_are_cut_into_whole_groups_and_nothing_is_lost(seed: 
             out.append(index)
     assert not left, "what is shown is groups, in order"
     assert len(out) == found.left_out
-    covered = {at for each in found.covered for at, _ in each.chain[: each.length]}
+    covered = {spot for each in found.covered for spot in each.chain[: each.length]}
     of = said.transcript.spots.of
-    open_ = {group for at, group in of.items() if at not in covered}
+    open_ = {group for spot, group in of.items() if spot not in covered}
     assert found.summed_up == (len({*out} - open_) if found.covered else 0)
     if found.covered or found.gap:
         gap = {group for group in out if all(m in found.gap for m in whole[group])}
@@ -197,7 +202,7 @@ def test_what_is_said_behind_a_hidden_message_is_told_though_no_summary_covers_i
     for n in range(6 * CHUNK):
         said.other(f"o{n}")
         if n == CHUNK:
-            said.transcript.spots.hidden.append(said.position)
+            said.transcript.spots.hidden.append(said.spot)
     found = said.cut(last=3, summary="extract")
     assert [each.length for each in found.covered] == [CHUNK]
     shown, told = texts(found.shown), texts(found.gap)

@@ -58,6 +58,11 @@ class View(Model):
     after: tuple[int, ...] = ()
     """Of an item's step: the items of its visit that it waited for. What its agent said of them is
     shown, as what somebody else said."""
+    formerly: dict[LogName, tuple[LogName, ...]] = Field(
+        default_factory=dict[LogName, tuple[LogName, ...]]
+    )
+    """The names that a log had before, where its channel or its agent was renamed: each of the same
+    kind. It may begin where a log of such a name does."""
 
     def without(self, which: Callable[[LogName], bool]) -> View:
         """The view without some logs."""

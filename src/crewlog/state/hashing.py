@@ -5,7 +5,7 @@ from __future__ import annotations
 from crewlog.content import canonical, hash_bytes, hash_json
 from crewlog.ids import ContentHash
 
-__all__ = ["canonical", "chain", "hash_bytes", "hash_json", "log_root"]
+__all__ = ["canonical", "chain", "hash_bytes", "hash_json", "joined", "log_root"]
 
 
 def chain(previous: ContentHash, position: int, body: ContentHash) -> ContentHash:
@@ -15,6 +15,16 @@ def chain(previous: ContentHash, position: int, body: ContentHash) -> ContentHas
     ending at different heads.
     """
     return hash_bytes(previous.encode(), position.to_bytes(8, "big"), body.encode())
+
+
+def joined(one: ContentHash, two: ContentHash, position: int) -> ContentHash:
+    """The head of a log that goes on from two heads: it names both transcripts, in this order.
+
+    Where the first is empty, or both are the same, there is nothing to join: it is the second.
+    """
+    if not one or one == two:
+        return two
+    return hash_bytes(b"joined", one.encode(), two.encode(), position.to_bytes(8, "big"))
 
 
 def log_root(run: str, log: str) -> ContentHash:

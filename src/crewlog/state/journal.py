@@ -41,8 +41,29 @@ class MessageRef(Model):
     """The body itself, where no activity has stored it: people's messages."""
 
 
+class LogJoin(Model):
+    """A log that another run brings: what both have said in it is one log from here on.
+
+    Its head is then `joined(one, two, position)`. Its messages are those of both, by journal
+    position and then by body; one that both have from before they parted is there once.
+    """
+
+    log: LogName
+    one: ContentHash = ContentHash("")
+    """The head that the log has in this run; empty: this run has no message in it."""
+    two: ContentHash
+    """The head that it has in the other run."""
+    more: int = 0
+    """How many messages it gets. Where it is not known how many both have, all of the other run's:
+    the log's length is then too large by those."""
+
+
 class Fact(Model):
-    """What every entry has."""
+    """What every entry has.
+
+    An entry that joins logs says so in its fields `joined` and `parents`: readers of the plain JSON
+    go by these names, whatever its kind is.
+    """
 
     at: int = 0
     """When, in milliseconds since the epoch, by the workflow's clock."""
@@ -54,6 +75,16 @@ class Fact(Model):
     def message(self) -> MessageRef | None:
         """The message that the entry adds, if any."""
         return None
+
+    @property
+    def joins(self) -> tuple[LogJoin, ...]:
+        """The logs that the entry joins with those of other runs, in this order."""
+        return ()
+
+    @property
+    def brought_by(self) -> tuple[RunId, ...]:
+        """The runs that these logs come from: the run goes on from them, too."""
+        return ()
 
 
 class RunStarted(Fact):
@@ -1038,6 +1069,26 @@ class Forked(Fact):
     by: str = ""
 
 
+class LogsJoined(Fact):
+    """Logs of other runs became the run's own."""
+
+    kind: Literal["LogsJoined"] = "LogsJoined"
+    joined: tuple[LogJoin, ...] = ()
+    """The logs. One that several runs bring is there for each of them."""
+    parents: tuple[RunId, ...] = ()
+    """The runs that bring them."""
+
+    @property
+    @override
+    def joins(self) -> tuple[LogJoin, ...]:
+        return self.joined
+
+    @property
+    @override
+    def brought_by(self) -> tuple[RunId, ...]:
+        return self.parents
+
+
 class Reopened(Fact):
     """A run that had ended goes on."""
 
@@ -1136,6 +1187,7 @@ JournalEntry = Annotated[
     | CheckpointTagged
     | RolledBack
     | Forked
+    | LogsJoined
     | Reopened
     | RunCompleted
     | RunStopped

@@ -75,7 +75,8 @@ class Ledger:
         before = self.state
         self.state = reduce(before, entry, digest=hash_bytes(encoded))
         heads: dict[LogName, ContentHash] = {}
-        for log in entry.message.logs if entry.message else ():
+        said = entry.message.logs if entry.message else ()
+        for log in (*said, *(join.log for join in entry.joins)):
             known = before.messages.get(log)
             heads[log] = known.head if known else log_root(before.run, log)
         self.entries.append(data)

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json
-from crewlog.state.hashing import chain, log_root
+from crewlog.state.hashing import chain, joined, log_root
 from crewlog.state.journal import Batch, JournalEntry, entry_from_json
 
 _REWINDS = frozenset({"RolledBack", "Forked", "Reopened"})
 """Entries after which the logs stand where the state says that they hold."""
+_NO_BODY = ContentHash("")
 _WAITING = frozenset({"MessageQueued"})
 """Entries with a message that is in no log yet."""
 
 
 class Link(NamedTuple):
-    """A message's place in a log's chain."""
+    """A message's place in a log, or the place where two logs become one."""
 
     log: LogName
     head: ContentHash
     previous: ContentHash
     position: int
     body: ContentHash
+    """The message's body; empty where logs are joined."""
+    other: ContentHash | None = None
+    """The other head that is gone on from, where logs are joined."""
 
 
 def entries_of(batch: Batch) -> Iterator[tuple[int, JournalEntry]]:
@@ -49,30 +54,48 @@ def source_of(batch: Batch) -> RunId | None:
     return RunId(first["source"]) if first is not None and first["kind"] == "Forked" else None
 
 
-def heads_before(run: RunId, batch: Batch, log: LogName) -> ContentHash | None:
-    """The head that a log had before what a batch adds to it last; none where that is no matter.
+def parents_of(batch: Batch) -> set[RunId]:
+    """The runs whose logs a batch's entries bring."""
+    return {RunId(parent) for entry in batch.entries for parent in entry.get("parents", ())}
 
-    Where the run went back within the batch, that is the head that it went back to.
+
+def heads_before(run: RunId, batch: Batch, log: LogName) -> set[ContentHash]:
+    """The heads that what a batch adds to a log goes on from; none where that is no matter.
+
+    Where the run went back within the batch, that is the head that it went back to. Heads that
+    other runs bring are among them.
     """
-    found = [heads for entry in batch.entries if (heads := heads_of(entry)) is not None]
-    if not found:
-        return batch.heads.get(log)
-    return found[-1].get(log) or log_root(run, log)
+    start, heads = 0, batch.heads
+    for place, entry in enumerate(batch.entries, 1):
+        if (gone_back := heads_of(entry)) is not None:
+            start, heads = place, {log: log_root(run, log)} | gone_back
+    found = {heads[log]} if log in heads else set[ContentHash]()
+    for entry in batch.entries[start:]:
+        found |= {join["two"] for join in joins_of(entry) if join["log"] == log}
+    return found
 
 
 def links_of(run: RunId, batch: Batch) -> Iterator[Link]:
     """The chain links that a batch's whole entries make, in order: the same in every process."""
-    heads = dict(batch.heads)
-    for offset, entry in enumerate(batch.entries):
+    return _links(run, batch, dict(batch.heads))
+
+
+def _links(run: RunId, batch: Batch, heads: dict[LogName, ContentHash]) -> Iterator[Link]:
+    """The links; `heads` are those before the batch, and then those after what was yielded."""
+    for position, entry in enumerate(batch.entries, batch.first):
         if (gone_back := heads_of(entry)) is not None:
-            heads = gone_back
+            heads.clear()
+            heads |= gone_back
         ref = message_of(entry)
-        position = batch.first + offset
         for log in ref["logs"] if ref else ():
             previous = heads.get(log) or log_root(run, log)
-            head = chain(previous, position, ref["body"])
-            heads[log] = head
+            head = heads[log] = chain(previous, position, ref["body"])
             yield Link(log, head, previous, position, ref["body"])
+        for join in joins_of(entry):
+            log, one, two = join["log"], join.get("one", ""), join["two"]
+            head = heads[log] = joined(one, two, position)
+            if head != two:  # or else the log goes on at that head, and there is nothing to link
+                yield Link(log, head, one, position, _NO_BODY, two)
 
 
 def extended(batch: Batch) -> set[LogName]:
@@ -82,6 +105,7 @@ def extended(batch: Batch) -> set[LogName]:
         if heads_of(entry) is not None:
             logs.clear()
         logs.update(message_of(entry).get("logs", ()))
+        logs.update(join["log"] for join in joins_of(entry))
     return logs
 
 
@@ -96,14 +120,13 @@ def heads_through(
         batch: The batch.
     """
     found = dict(heads)
-    links = iter(links_of(run, batch.model_copy(update={"heads": found})))
-    link = next(links, None)
-    for position, entry in enumerate(batch.entries, batch.first):
-        if (gone_back := heads_of(entry)) is not None:
-            found = gone_back
-        while link is not None and link.position == position:
-            found[link.log] = link.head
-            link = next(links, None)
+    deque(_links(run, batch, found), maxlen=0)
+    return found
+
+
+def joins_of(entry: Mapping[str, Json]) -> Sequence[Mapping[str, Json]]:
+    """The logs that an entry joins with those of other runs, each a `LogJoin` in JSON."""
+    found: Sequence[Mapping[str, Json]] = entry.get("joined") or ()
     return found
 
 

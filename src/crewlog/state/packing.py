@@ -17,7 +17,7 @@ from crewlog.ids import ContentHash, RunId, StepId, node_of
 from crewlog.model import Json
 from crewlog.state.calls import View
 from crewlog.state.journal import Batch, JournalEntry
-from crewlog.state.logs import extended, links_of
+from crewlog.state.logs import extended, heads_through
 from crewlog.state.model import Call
 
 Entry = dict[str, Json]
@@ -87,7 +87,7 @@ def unpack_view(view: View, run: RunId, batch: Batch) -> View:
     """
     if _AFTER not in view.heads.values():
         return view
-    after = {link.log: link.head for link in links_of(run, batch)}
+    after = heads_through(run, batch.heads, batch)
     heads = {log: head or after[log] for log, head in view.heads.items()}
     return view.model_copy(update={"heads": heads})
 

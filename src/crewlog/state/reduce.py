@@ -7,7 +7,7 @@ entry's class.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from crewlog.authority.rulings import after_permission, after_ruling
@@ -16,6 +16,7 @@ from crewlog.ids import (
     RESERVED,
     AgentName,
     ContentHash,
+    LogName,
     NodeName,
     RunId,
     StepId,
@@ -32,7 +33,7 @@ from crewlog.state.brief import brief
 from crewlog.state.combining import CONFLICTS, added, combined, conflicts, with_parts
 from crewlog.state.commands import outcome_of, remember
 from crewlog.state.edited import edited
-from crewlog.state.hashing import canonical, chain, hash_json, log_root
+from crewlog.state.hashing import canonical, chain, hash_json, joined, log_root
 from crewlog.state.hearing import Heard, Rest
 from crewlog.state.merging import place_of, with_part
 from crewlog.state.model import (
@@ -95,6 +96,8 @@ def reduce(
     }
     if (ref := entry.message) is not None:
         changes["messages"] = _extend(state, ref, position)
+    if entry.joins:
+        changes["messages"] = _joined(changes.get("messages", state.messages), entry, position)
     if (command := getattr(entry, "command", None)) is not None:
         changes["commands"], changes["older_commands"] = remember(
             state.commands, state.older_commands, command, outcome_of(entry, position)
@@ -156,6 +159,17 @@ def _extend(state: CrewState, ref: j.MessageRef, position: int) -> dict[Any, Log
         logs[log] = LogHead(
             head=chain(head, position, ref.body), length=(before.length if before else 0) + 1
         )
+    return logs
+
+
+def _joined(
+    messages: Mapping[LogName, LogHead], entry: j.Fact, position: int
+) -> dict[LogName, LogHead]:
+    logs = dict(messages)
+    for join in entry.joins:
+        before = logs.get(join.log)
+        head = joined(join.one, join.two, position)
+        logs[join.log] = LogHead(head=head, length=(before.length if before else 0) + join.more)
     return logs
 
 

@@ -2,10 +2,11 @@
 
 A run's rows go at once. What it shares by content goes when it is certain that nobody needs it:
 
-- Links of its logs may be those of its kin: the runs that it was a fork of, and the forks of all of
-  these. A fork goes on from heads that its `Forked` names; and runs that go on from one head, and
-  say the same at the same positions, make the same links. Those that are kept for kin are orphans:
-  they go when the last run does that has them.
+- Links of its logs may be those of its kin: the runs that it was a fork of, those whose logs came
+  into it, and all that go on from these. A fork goes on from heads that its `Forked` names, a run
+  into which others' logs come from those that its entry joins; and runs that go on from one head,
+  and say the same at the same positions, make the same links. Those that are kept for kin are
+  orphans: they go when the last run does that has them.
 - A fork that has been asked for, and whose journal does not name its heads yet, is noted: until it
   has begun, its source is not deleted.
 - A body or a definition that the run named is doomed, if nothing that is left names it. It is
@@ -23,7 +24,8 @@ from crewlog.errors import UsageError
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.state.journal import Batch
-from crewlog.state.logs import heads_of, links_of, message_of
+from crewlog.state.logs import heads_of, joins_of, links_of, message_of
+from crewlog.store.projection import link_row
 from crewlog.store.protocol import JournalRow, LogLink, StartingFork
 
 NAMES = r'"([A-Za-z0-9_-]{27})"'
@@ -61,9 +63,7 @@ def links_in(run: RunId, rows: Sequence[JournalRow]) -> dict[ContentHash, LogLin
     links: dict[ContentHash, LogLink] = {}
     for batch in _whole(rows):
         for link in links_of(run, batch):
-            links[link.head] = LogLink(
-                head=link.head, previous=link.previous, position=link.position, body=link.body
-            )
+            links[link.head] = link_row(link)
     return links
 
 
@@ -85,9 +85,18 @@ def held_by(
     """Those of some links that a run's own journal made, too."""
     if _has_gap(rows):
         # Batches are under way, and the heads after the gap are not known: what it may have made.
-        said = {(row.position, message_of(row.entry).get("body")) for row in rows}
-        return {head for head, link in links.items() if (link.position, link.body) in said}
+        said = {(row.position, name) for row in rows for name in _names_in(row.entry)}
+        return {head for head, link in links.items() if (link.position, name_of(link)) in said}
     return links.keys() & links_in(run, rows).keys()
+
+
+def name_of(link: LogLink) -> ContentHash:
+    """What an entry that makes a link names: the message's body, or the head that is joined."""
+    return link.other or link.body
+
+
+def _names_in(entry: Mapping[str, Json]) -> set[ContentHash]:
+    return {message_of(entry).get("body", ""), *(join["two"] for join in joins_of(entry))}
 
 
 def _has_gap(rows: Sequence[JournalRow]) -> bool:
@@ -97,16 +106,24 @@ def _has_gap(rows: Sequence[JournalRow]) -> bool:
 
 
 def heads_from(entries: Iterable[Mapping[str, Json]]) -> set[ContentHash]:
-    """The heads that a run went on from: where it began as a fork, went back, or began again."""
-    return {head for entry in entries for head in (heads_of(entry) or {}).values()}
+    """The heads that a run went on from.
+
+    Where it began as a fork, went back, began again, or joined logs of others.
+    """
+    return {
+        head
+        for entry in entries
+        for head in (*(heads_of(entry) or {}).values(), *(join["two"] for join in joins_of(entry)))
+    }
 
 
 def reached(links: Mapping[ContentHash, LogLink], heads: Iterable[ContentHash]) -> set[ContentHash]:
     """Those of some links that chains which end at `heads` have."""
     found: set[ContentHash] = set()
-    for head in heads:
-        at = head
-        while at in links and at not in found:
+    ahead = list(heads)
+    while ahead:
+        at = ahead.pop()
+        if at in links and at not in found:
             found.add(at)
-            at = links[at].previous
+            ahead += links[at].parents
     return found

@@ -83,6 +83,14 @@ class _Run:
     tags: dict[str, TagFacts] = field(default_factory=dict[str, TagFacts])
     snapshots: dict[int, str] = field(default_factory=dict[int, str])
     rulings: set[int] = field(default_factory=set[int])
+    parents: set[tuple[RunId, int]] = field(default_factory=set[tuple[RunId, int]])
+    """Runs whose logs came in, each with the position."""
+
+    @property
+    def sources(self) -> set[RunId]:
+        """The runs that it goes on from."""
+        source = {self.facts.source} if self.facts and self.facts.source else set[RunId]()
+        return source | {parent for parent, _ in self.parents}
 
     @property
     def asking(self) -> bool:
@@ -132,6 +140,7 @@ class _Run:
             stored_tag = self.tags.get(tag.tag)
             self.tags[tag.tag] = tag if stored_tag is None else stored_tag.merge(tag)
         self.rulings.update(rows.rulings)
+        self.parents.update(rows.parents)
 
 
 class InMemoryStore:
@@ -159,9 +168,9 @@ class InMemoryStore:
         self._orphans: set[ContentHash] = set()
         """Links of deleted runs that are kept for their kin."""
         self._sources: set[RunId] = set()
-        """Runs that there are, or were, forks of."""
+        """Runs that others go on from, or did."""
         self._lineage: set[tuple[RunId, RunId]] = set()
-        """What deleted runs were forks of, as long as a fork of theirs is left."""
+        """What deleted runs went on from, as long as a run that goes on from them is left."""
         self._shut: set[tuple[RunId, str]] = set()
         """Executions whose run has another history."""
         self._admitted: set[tuple[RunId, str]] = set()
@@ -388,13 +397,15 @@ class InMemoryStore:
         self, head: ContentHash, known: Collection[ContentHash] = ()
     ) -> list[LogLink]:
         """See `Store`."""
-        walk: list[LogLink] = []
-        stop, at, whole = set(known), head, False
-        while not whole and at not in stop and at in self._links:
-            facts = self._links[at]
-            walk.append(facts.link)
-            whole, at = facts.first, facts.link.previous
-        return chain_of(head, walk, stop, whole=whole)
+        met = dict[ContentHash, LinkFacts]()
+        stop, ahead = set(known), [head]
+        while ahead:
+            at = ahead.pop()
+            if at not in stop and at not in met and at in self._links:
+                facts = met[at] = self._links[at]
+                ahead += () if facts.first else facts.link.parents
+        walk = [facts.link for facts in met.values()]
+        return chain_of(head, walk, stop, {at for at, facts in met.items() if facts.first})
 
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
@@ -554,9 +565,7 @@ class InMemoryStore:
         }
         links = {head: self._links[head].link for head in self._orphans}
         entries, named = 0, set[ContentHash]()
-        self._sources |= {
-            rows.facts.source for rows in self._runs.values() if rows.facts and rows.facts.source
-        }
+        self._sources |= {source for rows in self._runs.values() for source in rows.sources}
         self._lineage |= self._forks(runs)
         self._admitted = {each for each in self._admitted if each[0] not in runs}
         for run in runs:
@@ -583,15 +592,15 @@ class InMemoryStore:
         return self._sweep(at - grace, entries)
 
     def _forks(self, runs: Iterable[RunId]) -> set[tuple[RunId, RunId]]:
-        """Those of some runs that are forks, each with its source."""
-        found = ((run, self._runs[run].facts) for run in runs if run in self._runs)
-        return {(run, facts.source) for run, facts in found if facts and facts.source}
+        """Those of some runs that go on from others, each with these."""
+        found = [run for run in runs if run in self._runs]
+        return {(run, source) for run in found for source in self._runs[run].sources}
 
     def _held(self, links: Mapping[ContentHash, LogLink]) -> set[ContentHash]:
         """Those of some links that runs have, whose kin is deleted."""
         held = set[ContentHash]()
         for run, each in self._runs.items():
-            if run in self._sources or (each.facts and each.facts.source):
+            if run in self._sources or each.sources:
                 rows = each.rows
                 held |= reached(links, heads_from(row.entry for row in rows))
                 held |= held_by(run, rows, links)

@@ -24,6 +24,7 @@ from crewlog.store.deleting import (
     heads_from,
     held_by,
     links_in,
+    name_of,
     named_in,
     reached,
     refuse_started,
@@ -390,10 +391,11 @@ class PostgresStore:
                 previous=row["previous"],
                 position=row["position"],
                 body=row["body"],
+                other=row["other"],
             )
             for row in rows
         ]
-        return chain_of(head, walk, stop, whole=bool(rows and rows[-1]["first"]))
+        return chain_of(head, walk, stop, {row["head"] for row in rows if row["first"]})
 
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
@@ -554,7 +556,7 @@ class PostgresStore:
         bodies = await connection.fetch(
             self._sql["delete_links"], list(links.keys() - kept), list(kept)
         )
-        doomed = list(named | {row["body"] for row in bodies})
+        doomed = list(named | {row["body"] for row in bodies if row["body"]})
         for name in ("doom_bodies", "doom_definitions"):
             await connection.execute(self._sql[name], doomed, at)
         return len(records)
@@ -581,7 +583,7 @@ class PostgresStore:
             sealed = await connection.fetch(self._sql["sealed_of_runs"], kin, timeout=_SCAN_TIMEOUT)
             entries += [load_json(self._entry(row["run"], row)) for row in sealed]
         held = reached(links, heads_from(entries))
-        places = [link.position for link in links.values()], [link.body for link in links.values()]
+        places = [link.position for link in links.values()], [*map(name_of, links.values())]
         alike = await connection.fetch(self._sql["list_alike"], kin, *places, timeout=_SCAN_TIMEOUT)
         runs = {record["run"] for record in alike}
         if self.seal.on:
@@ -598,7 +600,7 @@ class PostgresStore:
         """What `list_alike` cannot see."""
         bodies: dict[int, list[str]] = {}
         for link in links.values():
-            bodies.setdefault(link.position, []).append(f'"{link.body}"')
+            bodies.setdefault(link.position, []).append(f'"{name_of(link)}"')
         rows = await connection.fetch(
             self._sql["sealed_at"], kin, list(bodies), timeout=_SCAN_TIMEOUT
         )
@@ -687,6 +689,9 @@ class PostgresStore:
             *self._run_args(run, state),
             execution,
             list(rows.rulings),
+            [link.other for link in links],
+            [pack(parent) for parent, _ in rows.parents],
+            [position for _, position in rows.parents],
         ]
 
     def _run_args(self, run: str, state: RunFacts | None) -> list[object]:

@@ -20,7 +20,7 @@ facts, and facts are merged in a way that does not depend on their order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
@@ -41,7 +41,7 @@ from crewlog.state import journal as j
 from crewlog.state.checkpoints import CheckpointKind, checkpoint_kind, turn_name
 from crewlog.state.edited import edited_bodies
 from crewlog.state.hashing import hash_json, log_root
-from crewlog.state.logs import entries_of, links_of
+from crewlog.state.logs import Link, entries_of, links_of
 from crewlog.state.model import CLOSED, Interrupt, RunStatus
 from crewlog.store.missing import LINK, RowsMissing
 from crewlog.store.protocol import InterruptRow, JournalRow, LogLink, RunRow
@@ -64,6 +64,12 @@ class LinkFacts:
     link: LogLink
     first: bool
     """Whether it is the log's first message: a walk that ends elsewhere has met a gap."""
+
+    @classmethod
+    def of(cls, run: RunId, link: Link) -> LinkFacts:
+        """A link that a journal entry of a run makes."""
+        first = link.other is None and link.previous == log_root(run, link.log)
+        return cls(link_row(link), first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +203,8 @@ class Rows:
     tags: tuple[TagFacts, ...]
     rulings: tuple[int, ...] = ()
     """Where it says who may call what."""
+    parents: tuple[tuple[RunId, int], ...] = ()
+    """Runs whose logs came in, each with the position."""
 
 
 @dataclass(slots=True)
@@ -212,6 +220,7 @@ class _Collector:
     checkpoints: list[CheckpointFacts] = field(default_factory=list[CheckpointFacts])
     tags: dict[str, TagFacts] = field(default_factory=dict[str, TagFacts])
     rulings: list[int] = field(default_factory=list[int])
+    parents: dict[tuple[RunId, int], None] = field(default_factory=dict[tuple[RunId, int], None])
 
     def run(self, facts: RunFacts) -> None:
         self.state = facts if self.state is None else self.state.merge(facts)
@@ -241,10 +250,12 @@ class _Collector:
             checkpoints=tuple(self.checkpoints),
             tags=tuple(self.tags.values()),
             rulings=tuple(self.rulings),
+            parents=tuple(self.parents),
         )
 
     def add(self, position: int, entry: j.JournalEntry) -> None:
         self.bodies |= inline_bodies(entry)
+        self.parents |= dict.fromkeys((parent, position) for parent in entry.brought_by)
         status = _status_after(entry)
         if status is not None:
             self.run(_run_facts(position, entry, status))
@@ -388,18 +399,7 @@ def project(run: RunId, batch: j.Batch) -> Rows:
     try:
         for position, entry in entries_of(batch):
             collector.add(position, entry)
-        links = tuple(
-            LinkFacts(
-                LogLink(
-                    head=link.head,
-                    previous=link.previous,
-                    position=link.position,
-                    body=link.body,
-                ),
-                first=link.previous == log_root(run, link.log),
-            )
-            for link in links_of(run, batch)
-        )
+        links = tuple(LinkFacts.of(run, link) for link in links_of(run, batch))
     except ValidationError as error:
         raise InternalError(
             f"a journal entry of run {run!r} at or after position {batch.first} is not one that "
@@ -460,24 +460,67 @@ def interrupt_row(run: RunId, facts: InterruptFacts) -> InterruptRow:
     )
 
 
+def link_row(link: Link) -> LogLink:
+    """A link as it is stored."""
+    return LogLink(
+        head=link.head,
+        previous=link.previous,
+        position=link.position,
+        body=link.body,
+        other=link.other,
+    )
+
+
 def chain_of(
-    head: ContentHash, walk: list[LogLink], known: Collection[ContentHash], *, whole: bool
+    head: ContentHash,
+    walk: list[LogLink],
+    known: Collection[ContentHash],
+    firsts: Collection[ContentHash],
 ) -> list[LogLink]:
-    """A walk from `head` back through its log, oldest link first.
+    """A walk from `head` back through its log, each link after those that it goes on from.
 
     Args:
         head: Where the walk began.
-        walk: The links it met, newest first.
+        walk: The links it met; of a log without joins, newest first.
         known: The heads where it may end.
-        whole: Whether it ended with the log's first message.
+        firsts: The heads of those of them that are a log's first message, where it may end, too.
 
     Raises:
         StoreIncomplete: where the walk ended neither there nor at a known head.
     """
-    end = walk[-1].previous if walk else head
-    if not whole and end not in known:
-        raise RowsMissing(LINK, [end])
-    return walk[::-1]
+    if not any(link.other for link in walk):
+        end = walk[-1].previous if walk else head
+        if not (walk and walk[-1].head in firsts) and end not in known:
+            raise RowsMissing(LINK, [end])
+        return walk[::-1]
+    links = {link.head: link for link in walk}
+    ends = {parent for link in walk if link.head not in firsts for parent in link.parents}
+    if lacking := ends - links.keys() - set(known):
+        raise RowsMissing(LINK, sorted(lacking))
+    order: list[LogLink] = []
+    met = set[ContentHash]()
+    ahead = [(head, False)]
+    while ahead:
+        at, below = ahead.pop()
+        if below:
+            order.append(links[at])
+        elif at in links and at not in met:
+            met.add(at)
+            ahead.append((at, True))
+            ahead += [(parent, False) for parent in reversed(links[at].parents)]
+    return order
+
+
+def in_order(links: Sequence[LogLink]) -> list[LogLink]:
+    """The messages of a log that was read whole, in the order in which everybody is shown them.
+
+    That is by journal position, and then by body. A message that two logs had before they were
+    joined may have a link in each: it is there once.
+    """
+    if not any(link.other for link in links):
+        return list(links)
+    said = {(link.position, link.body): link for link in links if link.other is None}
+    return [link for _, link in sorted(said.items())]
 
 
 def without_holes(rows: list[JournalRow], after: int) -> list[JournalRow]:

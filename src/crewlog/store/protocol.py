@@ -34,7 +34,7 @@ from crewlog.store.memories import Memories
 
 
 class LogLink(Model):
-    """One message of a log: a link of its chain."""
+    """One message of a log: a link of its chain. Or, with two heads before it, a join of two."""
 
     head: ContentHash
     """The chain's head with this message."""
@@ -43,7 +43,14 @@ class LogLink(Model):
     position: int
     """The journal position that added it."""
     body: ContentHash
-    """The message's body."""
+    """The message's body; empty for a join, which has no message."""
+    other: ContentHash | None = None
+    """Of a join: the other head before it."""
+
+    @property
+    def parents(self) -> tuple[ContentHash, ...]:
+        """The heads before it."""
+        return (self.previous,) if self.other is None else (self.previous, self.other)
 
 
 class JournalRow(Model):
@@ -295,7 +302,8 @@ class Store(Protocol):
     async def lineage(self, run: RunId) -> Collection[RunId]:
         """The runs that a run goes on from: of a fork its source, that one's source and so on.
 
-        Runs that are deleted are among them, and what these were forks of.
+        Runs whose logs came in are among them, and what these go on from; and so are runs that are
+        deleted.
         """
         ...
 
@@ -415,12 +423,14 @@ class Store(Protocol):
     ) -> list[LogLink]:
         """The chain that ends at `head`, oldest first, back to its root or to a known head.
 
-        A head in `known` gives an empty list. The root of a log that has no message yet must be
-        in `known`: a store cannot tell it from a head whose links are lost, and an empty
-        transcript in place of a lost one would be the worse answer.
+        Where logs were joined, that is all that is reached over both, each link after those that
+        it goes on from; `in_order` has the messages in theirs. A head in `known` gives an empty
+        list. The root of a log that has no message yet must be in `known`: a store cannot tell it
+        from a head whose links are lost, and an empty transcript in place of a lost one would be
+        the worse answer.
 
         Raises:
-            StoreIncomplete: where the chain has a gap, or `head` is neither stored nor known.
+            StoreIncomplete: where there is a gap, or `head` is neither stored nor known.
         """
         ...
 

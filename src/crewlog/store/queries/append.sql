@@ -19,9 +19,10 @@ WITH journal_rows AS (
     WHERE stored.digest <> excluded.digest
 ),
 link_rows AS (
-    INSERT INTO crewlog.links (head, previous, position, body, first)
-    SELECT * FROM unnest($5::text[], $6::text[], $7::bigint[], $8::text[], $9::boolean[])
-        AS new (head, previous, position, body, first)
+    INSERT INTO crewlog.links (head, previous, position, body, first, other)
+    SELECT * FROM unnest(
+        $5::text[], $6::text[], $7::bigint[], $8::text[], $9::boolean[], $47::text[]
+    ) AS new (head, previous, position, body, first, other)
     ORDER BY new.head
     ON CONFLICT DO NOTHING
 ),
@@ -89,6 +90,12 @@ ruling_rows AS (
     INSERT INTO crewlog.rulings (run, position)
     SELECT $1, new.position FROM unnest($46::bigint[]) AS new (position)
     ORDER BY new.position
+    ON CONFLICT DO NOTHING
+),
+parent_rows AS (
+    INSERT INTO crewlog.parents (run, parent, position)
+    SELECT $1, new.* FROM unnest($48::text[], $49::bigint[]) AS new (parent, position)
+    ORDER BY new.parent, new.position
     ON CONFLICT DO NOTHING
 ),
 run_rows AS (

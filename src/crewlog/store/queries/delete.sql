@@ -33,8 +33,10 @@ ruling_rows AS (DELETE FROM crewlog.rulings WHERE run = ANY($1)),
 snapshot_rows AS (DELETE FROM crewlog.snapshots WHERE run = ANY($1)),
 lineage_rows AS (
     INSERT INTO crewlog.lineage (run, source)
-    SELECT run, source FROM crewlog.runs WHERE run = ANY($1) AND source IS NOT NULL ON CONFLICT DO NOTHING
+    SELECT run, source FROM crewlog.runs WHERE run = ANY($1) AND source IS NOT NULL
+    UNION SELECT run, parent FROM crewlog.parents WHERE run = ANY($1) ON CONFLICT DO NOTHING
 ),
+parent_rows AS (DELETE FROM crewlog.parents WHERE run = ANY($1)),
 execution_rows AS (DELETE FROM crewlog.executions WHERE run = ANY($1)),
 run_rows AS (DELETE FROM crewlog.runs WHERE run = ANY($1)),
 fork_rows AS (DELETE FROM crewlog.forks WHERE source = ANY($1) OR fork = ANY($1)),
@@ -47,6 +49,7 @@ SELECT run, position, digest, entry FROM journal_rows ORDER BY run, position
 -- Of no use is what no run that is left goes on from.
 WITH RECURSIVE needed AS (
     SELECT source FROM crewlog.runs WHERE source IS NOT NULL
+    UNION SELECT parent FROM crewlog.parents
     UNION
     SELECT lineage.source FROM needed JOIN crewlog.lineage ON lineage.run = needed.source
 )
@@ -67,16 +70,20 @@ WHERE call >= $1::text || '/' AND call < $1 || '0'
   AND substr(call, length($1) + 2) ~ '^[^/]+/[0-9]+$'
 
 -- name: list_kin
--- Runs that may have links of others: forks, and what there are, or were, forks of.
+-- Runs that may have links of others: what goes on from others, and what others go on from, or did.
 SELECT run FROM crewlog.runs WHERE source IS NOT NULL
 UNION SELECT run FROM crewlog.runs WHERE run IN (SELECT source FROM crewlog.runs WHERE source IS NOT NULL)
+UNION SELECT run FROM crewlog.parents
+UNION SELECT run FROM crewlog.runs WHERE run IN (SELECT parent FROM crewlog.parents)
 UNION SELECT run FROM crewlog.forked
 
 -- name: leave_kin
 -- Before the rows go that say it.
 WITH gone AS (DELETE FROM crewlog.forked WHERE run = ANY($1::text[]))
 INSERT INTO crewlog.forked (run)
-SELECT DISTINCT deleted.source FROM crewlog.runs AS deleted
+SELECT DISTINCT deleted.source FROM (
+    SELECT run, source FROM crewlog.runs UNION ALL SELECT run, parent FROM crewlog.parents
+) AS deleted
 JOIN crewlog.runs AS kept ON kept.run = deleted.source
 WHERE deleted.run = ANY($1) AND kept.run <> ALL($1)
 ON CONFLICT DO NOTHING
@@ -84,17 +91,17 @@ ON CONFLICT DO NOTHING
 -- name: list_origins
 -- Of the runs $1, every entry that says which heads a run goes on from; others may be among them.
 SELECT entry FROM crewlog.journal
-WHERE run = ANY($1::text[]) AND entry ~ '"kind":"(Forked|RolledBack|Reopened)"'
+WHERE run = ANY($1::text[]) AND entry ~ '"kind":"(Forked|RolledBack|Reopened)"|"joined":'
 
 -- name: list_alike
--- Those of the runs $1 that name the body of a link at its position.
+-- Those of the runs $1 that name at a link's position what makes it: its body, or a joined head.
 SELECT DISTINCT run
-FROM unnest($2::bigint[], $3::text[]) AS link (position, body)
+FROM unnest($2::bigint[], $3::text[]) AS link (position, name)
 JOIN crewlog.journal USING (position)
-WHERE run = ANY($1::text[]) AND strpos(entry, '"' || body || '"') > 0
+WHERE run = ANY($1::text[]) AND strpos(entry, '"' || name || '"') > 0
 
 -- name: list_orphans
-SELECT head, previous, position, body FROM crewlog.orphans JOIN crewlog.links USING (head)
+SELECT head, previous, position, body, other FROM crewlog.orphans JOIN crewlog.links USING (head)
 
 -- name: delete_links
 -- $1 go, $2 stay for kin. The bodies of those that go are returned.

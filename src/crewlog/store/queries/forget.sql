@@ -26,8 +26,10 @@ tag_rows AS (DELETE FROM crewlog.tags WHERE run = $1),
 ruling_rows AS (DELETE FROM crewlog.rulings WHERE run = $1 AND position > $2),
 lineage_rows AS (
     INSERT INTO crewlog.lineage (run, source)
-    SELECT run, source FROM crewlog.runs WHERE run = $1 AND source IS NOT NULL ON CONFLICT DO NOTHING
+    SELECT run, source FROM crewlog.runs WHERE run = $1 AND source IS NOT NULL
+    UNION SELECT run, parent FROM crewlog.parents WHERE run = $1 ON CONFLICT DO NOTHING
 ),
+parent_rows AS (DELETE FROM crewlog.parents WHERE run = $1 AND position > $2),
 run_rows AS (DELETE FROM crewlog.runs WHERE run = $1)
 SELECT position, digest, entry FROM crewlog.journal
 WHERE run = $1 AND position <= $2 ORDER BY position

@@ -1,14 +1,15 @@
 -- name: read_log
--- Newest first. The walk stops at the log's first message, at a known head, or at a gap.
+-- Newest first, but for what is before a join: that is in any order. The walk stops at a log's first
+-- message, at a known head, or at a gap. What is reached over both parents is met once.
 WITH RECURSIVE chain AS (
-    SELECT head, previous, position, body, first FROM crewlog.links
+    SELECT head, previous, position, body, first, other FROM crewlog.links
     WHERE head = $1 AND head <> ALL($2::text[])
-    UNION ALL
-    SELECT link.head, link.previous, link.position, link.body, link.first
-    FROM chain JOIN crewlog.links AS link ON link.head = chain.previous
-    WHERE NOT chain.first AND chain.previous <> ALL($2::text[])
+    UNION
+    SELECT link.head, link.previous, link.position, link.body, link.first, link.other
+    FROM chain JOIN crewlog.links AS link ON link.head = ANY (ARRAY[chain.previous, chain.other])
+    WHERE NOT chain.first AND link.head <> ALL($2::text[])
 )
-SELECT head, previous, position, body, first FROM chain
+SELECT head, previous, position, body, first, other FROM chain
 
 -- name: read_journal
 SELECT position, digest, entry FROM crewlog.journal
@@ -38,6 +39,7 @@ WITH RECURSIVE line AS (
     SELECT known.source FROM line JOIN LATERAL (
         SELECT source FROM crewlog.runs WHERE runs.run = line.run AND source IS NOT NULL
         UNION ALL SELECT source FROM crewlog.lineage WHERE lineage.run = line.run
+        UNION ALL SELECT parent FROM crewlog.parents WHERE parents.run = line.run
     ) AS known ON true
 )
 SELECT run FROM line WHERE run <> $1 ORDER BY run
