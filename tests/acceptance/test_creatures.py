@@ -155,7 +155,7 @@ async def test_who_floods_an_agent_is_heard_by_its_last_waiting_turn(crews: Site
     await rested(run)
     entries = await crews.entries(run, "MessageHeard")
     assert sum(len(e.to) for e in entries) == 3
-    assert sum(len(e.joined) for e in entries) == 17
+    assert sum(len(e.also) for e in entries) == 17
     last = crews.prompted(run)[-1]["messages"]
     assert all(any(f"m{n}" == m["content"] for m in last) for n in range(20))
     assert "And for 17 more that came since." in last[-1]["content"]

@@ -30,7 +30,7 @@ def heard(sim: Simulation) -> Counter[tuple[str, str]]:
     return Counter(
         (node, entry["body"])
         for entry in sim.facts("MessageHeard")
-        for node in (*entry.get("to", ()), *entry.get("joined", ()))
+        for node in (*entry.get("to", ()), *entry.get("also", ()))
     )
 
 

@@ -67,16 +67,16 @@ class Listening:
         if policy is None or run.state.closed:
             return
         to: list[NodeName] = []
-        joined: list[NodeName] = []
+        also: list[NodeName] = []
         for agent in self._listeners(log, speaker):
             node = run.plan.hearing_node(agent)
             if node is None:
                 continue
             waits = sum(e.node == node and e.turn is None for e in run.state.frontier.values())
-            (to if waits < policy.queue else joined).append(node)
-        if to or joined:
+            (to if waits < policy.queue else also).append(node)
+        if to or also:
             run.record(
-                j.MessageHeard, log=log, body=body, by=by, to=tuple(to), joined=tuple(joined)
+                j.MessageHeard, log=log, body=body, by=by, to=tuple(to), also=tuple(also)
             )
 
     def _listeners(self, log: LogName, speaker: AgentName | None) -> Iterable[AgentName]:

@@ -212,7 +212,7 @@ class MessageHeard(Fact):
     """Who said it."""
     to: tuple[NodeName, ...] = ()
     """The nodes that have a visit for it."""
-    joined: tuple[NodeName, ...] = ()
+    also: tuple[NodeName, ...] = ()
     """Those whose last visit is for it, too: as many wait there as may."""
 
 

@@ -889,7 +889,7 @@ def _message_heard(state: CrewState, entry: j.MessageHeard, position: int) -> Ch
     frontier, visits = dict(state.frontier), dict(state.visits)
     heard = Heard(log=entry.log, body=entry.body, by=entry.by)
     _reach(frontier, visits, [j.Reached(node=node) for node in entry.to], position, heard)
-    for node in entry.joined:
+    for node in entry.also:
         waiting = [e for e in frontier.values() if e.node == node and e.heard is not None]
         if waiting and (last := waiting[-1].heard) is not None:
             more = last.model_copy(update={"more": last.more + 1})
