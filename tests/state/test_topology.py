@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from crewlog.ids import AgentName
 from crewlog.state.topology import (
     AddChannel,
     AddCreature,
@@ -116,6 +117,15 @@ def test_a_privileged_creature_sees_all_of_its_graph() -> None:
     assert do(world, AddCreature, name="x").change.affected_creatures == ("boss", "x")
     assert surroundings(world["g"], "boss").graph == world["g"]
     assert surroundings(world["g"], "a").graph is None
+
+
+def test_who_is_wired_to_a_channel_is_told_who_listens_there() -> None:
+    world = {"g": graph("c", "d", **talk("a", over="c"), b={"wires": ["a", "channel:c"]})}
+    world["g"].creatures["boss"] = Creature(beside=AgentName("a"), privileged=True)
+    done = do(world, AddCreature, name="x", creature={"listen": ["c"]})
+    assert done.change.affected_creatures == ("b", "boss", "x")
+    again = do(world, Wire, name="b", to="a")
+    assert again.change.affected_creatures == ()
 
 
 def test_a_channel_alone_connects_nobody() -> None:
@@ -359,6 +369,8 @@ def test_the_largest_part_keeps_the_id_and_of_equal_ones_the_first_by_name() -> 
     assert members(do({"g": large}, RemoveCreature, name="m").world)["g"] == "xyz"
     equal = graph("p", "q", "r", **BRIDGE)
     assert members(do({"g": equal}, RemoveCreature, name="m").world)["g"] == "ab"
+    nested = graph(b={}, c={"parent": "b"}, m={"wires": ["b", "z"]}, z={"parent": "a"}, a={})
+    assert members(do({"g": nested}, RemoveCreature, name="m").world)["g"] == "az"
 
 
 def test_the_part_with_the_flow_keeps_the_id_however_small_it_is() -> None:

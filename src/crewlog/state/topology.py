@@ -534,11 +534,11 @@ def _merged(
 
     home, away = operation.graph, other
     if isinstance(operation, Connect):
-        mine = home if operation.channel in here.channels else away
         update = {
             "sender": name("creature", operation.sender, home),
             "listener": name("creature", operation.listener, away),
-            "channel": name("channel", operation.channel, mine),
+            # What the sender's graph does not have keeps its name: it is not taken there.
+            "channel": name("channel", operation.channel, home),
         }
     else:
         update = {"name": name("creature", operation.name, home), "to": operation.to}
