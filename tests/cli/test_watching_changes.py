@@ -459,3 +459,10 @@ def test_a_ruling_is_shown_with_its_reason(capsys: pytest.CaptureFixture[str]) -
     ruled = Mutation.model_validate({**made, "definition": "d", "reason": "enough looking"})
     show_mutations(Screen(), CrewState(run=RunId("r"), mutations=(ruled,)), [ruled])
     assert "clerk may not call look by ana: enough looking" in capsys.readouterr().out
+
+
+def test_logs_that_came_in_are_told_with_their_runs() -> None:
+    logs = [{"log": log, "two": OTHER} for log in ("public", "channel:c", "public")]
+    entry = {"kind": "LogsJoined", "joined": logs, "parents": ["one", "two"]}
+    told = ["⋈ took in the logs of one, two: public, channel:c"]
+    assert shown(Timeline(()), entry) == told

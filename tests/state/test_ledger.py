@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from crewlog.ids import CommandId, ContentHash, LogName
+from crewlog.ids import CommandId, ContentHash, LogName, RunId
 from crewlog.state import journal as j
 from crewlog.state.hashing import chain, hash_json
 from crewlog.state.ledger import Ledger
-from crewlog.state.logs import Link, links_of
+from crewlog.state.logs import Link, heads_through, links_of
 from crewlog.state.model import CrewState
 from crewlog.state.packing import unpack
 from crewlog.store import InMemoryStore
@@ -176,3 +176,44 @@ def test_a_message_that_waits_for_its_turn_is_in_no_log_yet() -> None:
     links = list(links_of(ledger.state.run, ledger.whole()))
     assert [link.position for link in links] == [ledger.state.position]
     assert links[0].head == ledger.state.messages[LogName("public")].head
+
+
+@pytest.mark.parametrize("cut", range(6))
+def test_batches_that_join_logs_join_on_wherever_they_are_cut(cut: int) -> None:
+    public, channel = LogName("public"), LogName("channel:c")
+
+    def said(*logs: LogName) -> j.MessageAdded:
+        return j.MessageAdded(ref=j.MessageRef(body=hash_json(logs), logs=logs))
+
+    one, other = Ledger(CrewState(run=RUN)), Ledger(CrewState(run=RunId("other")))
+    for ledger in (one, other):
+        ledger.record(said(public))
+    other.record(said(channel))
+    theirs = other.state.messages
+    heads = {log: at.head for log, at in one.state.messages.items()}
+    joins = [
+        j.LogJoin(log=log, one=heads.get(log, ContentHash("")), two=at.head, more=at.length)
+        for log, at in theirs.items()
+    ]
+    joins.append(joins[-1].model_copy(update={"one": theirs[channel].head, "more": 0}))
+    entries = [said(public), said(channel)]
+    for entry in (j.LogsJoined(joined=tuple(joins), parents=(RunId("other"),)), *entries):
+        one.record(entry)
+    whole = one.whole()
+    parts = Ledger(CrewState(run=RUN))
+    found: list[Link] = []
+    for position, data in enumerate(whole.entries, 1):
+        parts.record(j.entry_from_json(data))
+        if position == cut:
+            found += links_of(RUN, unpack(parts.batch(), {}))
+            parts.stored(position)
+    found += links_of(RUN, unpack(parts.batch(), {}))
+    assert found == list(links_of(RUN, whole))
+    assert [(link.log, bool(link.other)) for link in found] == [
+        *[(public, False), (public, True)],  # the channel's log is the other's: nothing is linked
+        *[(public, False), (channel, False)],
+    ]
+    after = heads_through(RUN, {}, whole)
+    assert after == {log: at.head for log, at in one.state.messages.items()}
+    assert {log: at.length for log, at in one.state.messages.items()} == {public: 3, channel: 2}
+    assert parts.state == one.state

@@ -76,6 +76,15 @@ class Twig:
                 logs = rng.choice([(PUBLIC,), (PUBLIC, PRIVATE)])
                 self.say(rng.choice(["yes", "yes", "no"]), *logs)
 
+    def joins(self, other: Twig) -> None:
+        """Takes in the logs of another one."""
+        heads = self.heads[-1]
+        joins = [
+            j.LogJoin(log=log, one=heads.get(log, ContentHash("")), two=two)
+            for log, two in other.heads[-1].items()
+        ]
+        self.add(j.LogsJoined(joined=tuple(joins), parents=(other.run,)))
+
     def say(self, text: str, *logs: LogName) -> None:
         journal = Journal(self.run)
         journal.say({"text": text}, *logs)
@@ -93,12 +102,12 @@ class Twig:
         """Reads every log as it was after every position."""
         for log, head in {each for heads in self.heads[1:] for each in heads.items()}:
             for link in await store.read_log(head):
-                assert await store.get_bodies([link.body]), log
+                assert link.other or await store.get_bodies([link.body]), log
 
 
 async def has(store: Store, link: Link) -> bool:
     try:
-        await store.read_log(link.head, [link.previous])
+        await store.read_log(link.head, [link.previous, link.other or link.previous])
     except StoreIncomplete:
         return False
     return True
@@ -122,6 +131,8 @@ async def test_whatever_a_run_of_a_tree_has_stays_until_the_last_that_has_it_goe
             case 2 if len(runs) > 3:
                 await deleted(store, runs, rng)
                 continue
+            case 3 if len(runs) > 1:
+                alive.joins(rng.choice([each for each in runs if each is not alive]))
             case _:
                 alive.grow(rng)
         for _ in range(3):

@@ -208,6 +208,7 @@ class Timeline:
                 | j.RolledBack()
                 | j.Forked()
                 | j.Reopened()
+                | j.LogsJoined()
             ):
                 return self._changed(entry)
             case (

@@ -46,7 +46,7 @@ def told(entry: j.Fact, version: int) -> list[Told]:
     match entry:
         case j.ChangeAccepted() | j.GraphSwapped() | j.SwapFailed() | j.RulesChanged():
             return list(_change(entry, version))
-        case j.RolledBack() | j.Forked() | j.Reopened():
+        case j.RolledBack() | j.Forked() | j.Reopened() | j.LogsJoined():
             return list(_return(entry, version))
         case _:
             return []
@@ -104,6 +104,10 @@ def _return(entry: j.Fact, version: int) -> Iterator[Told]:
         case j.Reopened():
             text = f"taken up again at {entry.to}{_by(entry.by)}{_graph(entry.state, version)}"
             yield Told("▶", text, "bold green")
+        case j.LogsJoined():
+            logs = ", ".join(dict.fromkeys(plain(join.log) for join in entry.joined))
+            runs = ", ".join(map(plain, entry.parents))
+            yield Told("⋈", f"took in the logs of {runs}: {logs or 'none'}", "bold green")
         case _:
             return
 

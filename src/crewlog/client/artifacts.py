@@ -147,8 +147,18 @@ def _view(name: str, position: int, content: Content, defined: _Defined) -> Arti
 
 
 _Defined = dict[str, ArtifactDefinition]
-_Tails = dict[LogName, tuple[ContentHash | None, list[MessageRef]]]
-"""Logs that grew where the store has not been told: the head before, and what came."""
+
+
+class _Tail(NamedTuple):
+    """A log that grew where the store may not have been told."""
+
+    heads: list[ContentHash]
+    """The heads that it went on from: its own, and those that came in from other runs."""
+    refs: list[tuple[int, MessageRef]]
+    """What came, each with its position."""
+
+
+_Tails = dict[LogName, _Tail]
 
 
 async def _defined(store: Store, state: CrewState) -> _Defined:
@@ -173,15 +183,23 @@ async def _state(run: _Reads, store: Store, position: int | None) -> tuple[CrewS
             if heads_of(item.entry) is not None:
                 tails.clear()
             if isinstance(entry, OperationsApplied):
-                log = artifact_log(entry.artifact)
-                known = before.messages.get(log)
-                tails.setdefault(log, (known.head if known else None, []))[1].append(entry.ref)
+                tail = _tail(tails, artifact_log(entry.artifact), before)
+                tail.refs.append((item.position, entry.ref))
+            for join in entry.joins:
+                _tail(tails, join.log, before).heads.append(join.two)
     if position is not None and state.position != position:
         raise UsageError(
             f"the run {run.id!r} has no position {position}",
             remedy=f"Its journal is at position {state.position}.",
         )
     return state, tails
+
+
+def _tail(tails: _Tails, log: LogName, before: CrewState) -> _Tail:
+    if log not in tails:
+        known = before.messages.get(log)
+        tails[log] = _Tail([known.head] if known else [], [])
+    return tails[log]
 
 
 async def _stored(run: _Reads, store: Store, position: int | None) -> CrewState:
@@ -205,12 +223,13 @@ async def _content(
     at = state.messages.get(log)
     if at is None:
         return begin(initial)
-    head, tail = tails.get(log, (at.head, []))
-    bodies: list[ContentHash] = []
-    if head is not None:
-        bodies += (x.body for x in await store.read_log(head, {log_root(state.run, log)}))
-    inline = {ref.body: ref.inline for ref in tail if ref.inline is not None}
-    bodies += (ref.body for ref in tail)
+    heads, refs = tails.get(log, _Tail([at.head], []))
+    calls = {(position, ref.body) for position, ref in refs}
+    for head in heads:
+        links = await store.read_log(head, {log_root(state.run, log)})
+        calls |= {(link.position, link.body) for link in links if link.other is None}
+    inline = {ref.body: ref.inline for _, ref in refs if ref.inline is not None}
+    bodies = [body for _, body in sorted(calls)]
     content: Content | None = None
     for begun in range(0, len(bodies), _BODIES):
         part = bodies[begun : begun + _BODIES]

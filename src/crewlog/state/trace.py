@@ -246,6 +246,8 @@ class _Tracer:
         if entry.message is not None:
             for log in entry.message.logs:
                 self._logs[log] = self._logs.get(log, 0) + 1
+        for join in entry.joins:
+            self._logs[join.log] = self._logs.get(join.log, 0) + join.more
         if isinstance(entry, MARKS) and not _silent(entry):
             trace.marks.append(Mark(position, entry.at, entry.kind, j.entry_to_json(entry)))
         self._run(position, entry)

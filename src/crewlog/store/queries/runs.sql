@@ -5,8 +5,13 @@ WITH RECURSIVE chain AS (
     SELECT head, previous, position, body, first, other FROM crewlog.links
     WHERE head = $1 AND head <> ALL($2::text[])
     UNION
-    SELECT link.head, link.previous, link.position, link.body, link.first, link.other
-    FROM chain JOIN crewlog.links AS link ON link.head = ANY (ARRAY[chain.previous, chain.other])
+    SELECT link.* FROM chain CROSS JOIN LATERAL (
+        SELECT head, previous, position, body, first, other FROM crewlog.links
+        WHERE head = chain.previous
+        UNION ALL
+        SELECT head, previous, position, body, first, other FROM crewlog.links
+        WHERE chain.other IS NOT NULL AND head = chain.other
+    ) AS link
     WHERE NOT chain.first AND link.head <> ALL($2::text[])
 )
 SELECT head, previous, position, body, first, other FROM chain
