@@ -75,9 +75,7 @@ class Listening:
             waits = sum(e.node == node and e.turn is None for e in run.state.frontier.values())
             (to if waits < policy.queue else also).append(node)
         if to or also:
-            run.record(
-                j.MessageHeard, log=log, body=body, by=by, to=tuple(to), also=tuple(also)
-            )
+            run.record(j.MessageHeard, log=log, body=body, by=by, to=tuple(to), also=tuple(also))
 
     def _listeners(self, log: LogName, speaker: AgentName | None) -> Iterable[AgentName]:
         """Who hears what is said in a log: of `public`, which all may read, the root alone."""
