@@ -28,6 +28,16 @@ from crewlog.definition.model import (
     RoutePhase,
 )
 from crewlog.definition.phases import phases
+from crewlog.definition.refusing import Refused, known
+from crewlog.definition.regrouping import (
+    add_channel,
+    connect,
+    disconnect,
+    like,
+    remove_channel,
+    unwire,
+    wire,
+)
 from crewlog.definition.rule_changes import needed_by_rules, without_agent, without_tool
 from crewlog.definition.shape import shaped
 from crewlog.definition.splice import FIRST, Splice, lasts, owners, place_before, wait_too
@@ -52,14 +62,6 @@ _PARTS = ("agent", "phase", "tool", "rule", "set")
 """Where operations have data as a definition has it."""
 
 
-class _Refused(Exception):
-    """An operation is not applied: what is wrong with it, by paths within it."""
-
-    def __init__(self, *found: Finding) -> None:
-        super().__init__(found[0].message)
-        self.found = found
-
-
 def applied(definition: CrewDefinition, operations: Sequence[o.Operation]) -> CrewDefinition:
     """As `crewlog.definition.operations.apply_operations`."""
     states = [definition]
@@ -69,7 +71,7 @@ def applied(definition: CrewDefinition, operations: Sequence[o.Operation]) -> Cr
     for i, operation in enumerate(operations):
         try:
             states.append(_APPLY[operation.op](states[-1], operation))
-        except _Refused as refused:
+        except Refused as refused:
             own = [each for each in refused.found if not _names(each, failed)]
             more = more or len(own) < len(refused.found) or _unchecked(operation, refused.found)
             faults += [replace(each, path=("operations", i, *each.path)) for each in own]
@@ -175,12 +177,12 @@ def _read(data: dict[str, Json], said: Mapping[Path, Path]) -> CrewDefinition:
         said: Where the operation says what stands at a place of the crew.
 
     Raises:
-        _Refused: where it has not the shape of one.
+        Refused: where it has not the shape of one.
     """
     found = shaped(data, CREW)
     if isinstance(found, CrewDefinition):
         return found
-    raise _Refused(*(replace(each, path=_moved(each.path, said)) for each in found))
+    raise Refused(*(replace(each, path=_moved(each.path, said)) for each in found))
 
 
 def _moved(path: Path, said: Mapping[Path, Path]) -> Path:
@@ -199,15 +201,13 @@ def _known(
     callable_: bool = False,
 ) -> None:
     there = crew.agents if kind == "agent" else crew.callable_tools if callable_ else crew.tools
-    if name not in there:
-        remedy = did_you_mean(name, there, f"There are: {listed(there)}." if there else "")
-        raise _Refused(Finding(path, f"the crew has no {kind} {name!r}", remedy))
+    known(kind, name, there, path)
 
 
 def _new(kind: Literal["agent", "tool"], name: str, crew: CrewDefinition) -> None:
     if name in (crew.agents if kind == "agent" else crew.tools):
         say = f"the crew has {'an' if kind == 'agent' else 'a'} {kind} {name!r} already"
-        raise _Refused(Finding(("name",), say, f"Use edit_{kind}, or choose another name."))
+        raise Refused(Finding(("name",), say, f"Use edit_{kind}, or choose another name."))
 
 
 def _set(old: Mapping[str, Json], update: Mapping[str, Json]) -> dict[str, Json]:
@@ -223,9 +223,9 @@ def _add_agent(crew: CrewDefinition, op: o.AddAgent) -> CrewDefinition:
     _new("agent", op.name, crew)
     if op.phase.get("agent", op.name) != op.name:
         say = f"the phase of the new agent {op.name!r} names another agent"
-        raise _Refused(Finding(("phase", "agent"), say, "Leave 'agent' out of it."))
+        raise Refused(Finding(("phase", "agent"), say, "Leave 'agent' out of it."))
     data = _data(crew)
-    data["agents"] = {**data["agents"], op.name: op.agent}
+    data["agents"] = {**data["agents"], op.name: like(crew, op)}
     if crew.lives and not op.phase and not op.before:
         return _read(data, {("agents", op.name): ("agent",)})  # it hears
     phase = {"agent": op.name, **op.phase} if op.phase else op.name
@@ -262,7 +262,7 @@ def _remove_tool(crew: CrewDefinition, op: o.RemoveTool) -> CrewDefinition:
     _known("tool", op.name, crew, ("name",))
     needed = [p for p in phases(crew) if isinstance(p.item, AgentPhase) and op.name in p.item.needs]
     if needed:
-        raise _Refused(*(_needs(phase.name, op.name) for phase in needed))
+        raise Refused(*(_needs(phase.name, op.name) for phase in needed))
     agents = {
         name: agent.model_copy(update={"tools": tuple(t for t in agent.tools if t != op.name)})
         if agent.tools is not None
@@ -326,7 +326,7 @@ def _there(crew: CrewDefinition, place: int) -> None:
     if place >= len(crew.rules):
         last = len(crew.rules) - 1
         remedy = f"Its rules are rules[0] to rules[{last}]." if crew.rules else "It has none."
-        raise _Refused(Finding(("place",), f"the crew has no rules[{place}]", remedy))
+        raise Refused(Finding(("place",), f"the crew has no rules[{place}]", remedy))
 
 
 def _set_group(crew: CrewDefinition, op: o.SetGroup) -> CrewDefinition:
@@ -340,7 +340,7 @@ def _remove_group(crew: CrewDefinition, op: o.RemoveGroup) -> CrewDefinition:
     if op.name not in crew.groups:
         known = f"There are: {listed(crew.groups)}." if crew.groups else "It has none."
         remedy = did_you_mean(op.name, crew.groups, known)
-        raise _Refused(Finding(("name",), f"the crew has no group {op.name!r}", remedy))
+        raise Refused(Finding(("name",), f"the crew has no group {op.name!r}", remedy))
     groups = {name: named for name, named in crew.groups.items() if name != op.name}
     return crew.model_copy(update={"groups": groups})
 
@@ -349,7 +349,7 @@ def _edit_crew(crew: CrewDefinition, op: o.EditCrew) -> CrewDefinition:
     for key in op.set:
         if key in _OF_ITS_OWN:
             say = f"{key!r} is not set by edit_crew"
-            raise _Refused(Finding(("set", key), say, _OF_ITS_OWN[key], at="key"))
+            raise Refused(Finding(("set", key), say, _OF_ITS_OWN[key], at="key"))
     return _read(_set(_data(crew), op.set), {(key,): ("set", key) for key in op.set})
 
 
@@ -376,19 +376,19 @@ def _with_phase(
     for i, name in enumerate(op.before):
         if flow.part(name) is None or flow.part(name) in new:
             remedy = did_you_mean(name, Flow(crew).names(), "Name a phase of the flow.")
-            raise _Refused(Finding(("before", i), f"the crew has no phase {name!r}", remedy))
+            raise Refused(Finding(("before", i), f"the crew has no phase {name!r}", remedy))
     free = [part for part in new if part.item.after is None]
     if not placed and op.before:
         wait = place_before(flow, op.before)
         if wait is None:
             say = f"{listed(op.before)} wait for different things: what comes before them all?"
-            raise _Refused(Finding(("before",), say, "Say what the new phase comes 'after'."))
+            raise Refused(Finding(("before",), say, "Say what the new phase comes 'after'."))
         _let_wait(free, wait)
     elif not placed:
         _let_wait(free, _last(flow, new, free, crew))
     faults = [wait_too(part, new) for part in flow.parts() if part.name in op.before]
     if found := [each for each in faults if each is not None]:
-        raise _Refused(*found)
+        raise Refused(*found)
     return flow.definition()
 
 
@@ -438,7 +438,7 @@ def _phase(flow: Flow, name: str) -> Part:
     part = flow.part(name)
     if part is None:
         remedy = did_you_mean(name, flow.names(), f"There are: {listed(flow.names())}.")
-        raise _Refused(Finding(("name",), f"the crew has no phase {name!r}", remedy))
+        raise Refused(Finding(("name",), f"the crew has no phase {name!r}", remedy))
     return part
 
 
@@ -447,10 +447,10 @@ def _spliced(crew: CrewDefinition, splice: Splice, parts: Iterable[Part]) -> Cre
     for part in parts:
         splice.take_out(part)
     if splice.faults:
-        raise _Refused(*splice.faults)
+        raise Refused(*splice.faults)
     if not splice.flow.rows and not crew.lives:
         say = "the crew would have no phase left"
-        raise _Refused(Finding(("name",), say, "Add one first; or stop the run: crewlog stop."))
+        raise Refused(Finding(("name",), say, "Add one first; or stop the run: crewlog stop."))
     return _with_flags(splice.flow.definition(), crew)
 
 
@@ -502,7 +502,7 @@ def _edit_phase(crew: CrewDefinition, op: o.EditPhase) -> CrewDefinition:
     if name != part.name:
         if name in flow.names():
             say = f"the crew has a phase {name!r} already"
-            raise _Refused(Finding(("set", "phase"), say, "Choose another name."))
+            raise Refused(Finding(("set", "phase"), say, "Choose another name."))
         flow.rename({part.name: name})
     return flow.definition()
 
@@ -515,7 +515,7 @@ def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
     _known("agent", name, crew, ("name",))
     if len(crew.agents) == 1:
         say = f"{name!r} is the only agent of the crew"
-        raise _Refused(Finding(("name",), say, "Add another one first, or stop the run."))
+        raise Refused(Finding(("name",), say, "Add another one first, or stop the run."))
     splice = Splice(crew)
     own = [
         p
@@ -646,5 +646,11 @@ _APPLY: dict[str, Callable[[CrewDefinition, Any], CrewDefinition]] = {
     "remove_rule": _remove_rule,
     "set_group": _set_group,
     "remove_group": _remove_group,
+    "add_channel": add_channel,
+    "remove_channel": remove_channel,
+    "connect": connect,
+    "disconnect": disconnect,
+    "wire": wire,
+    "unwire": unwire,
     "edit_crew": _edit_crew,
 }

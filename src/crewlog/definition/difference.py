@@ -12,13 +12,20 @@ from collections.abc import Iterator
 
 from crewlog.definition.diff import Change, DefinitionDiff, diff
 from crewlog.definition.findings import listed
-from crewlog.definition.model import CrewDefinition
+from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.model import Json
 
 LONGEST = 160
 """Characters of a line; what does not fit is counted."""
 NOTHING = "changes nothing"
+EDGE_WORDS = {
+    "send": ("{name} sends to {to}", "{name} sends no more to {to}"),
+    "listen": ("{name} listens to {to}", "{name} listens no more to {to}"),
+    "wires": ("{name} is wired to {to}", "{name} is wired no more to {to}"),
+    "beside": ("{name} is beside {to}", "{name} is no more beside {to}"),
+}
+"""How an agent's edges are told, those that come and those that go."""
 _TEXTS = frozenset({"task", "ask", "with"})
 """What of a phase takes more than a line to say."""
 
@@ -50,18 +57,40 @@ def _sayings(found: DefinitionDiff, old: CrewDefinition, new: CrewDefinition) ->
         if names:
             yield f"{say} {listed(names)}"
     yield from _tools(found, new, came)
-    yield from _edits(found, "agents", "", but={"enabled", *_tools_alone(found, old, new)})
+    yield from _edges(old, new)
+    told = {"enabled", *EDGE_WORDS, *_tools_alone(found, old, new)}
+    yield from _edits(found, "agents", "", but=told)
     yield from _flow(found, old, new, {*gone, *came})
     rest = (
         *("crew", "description", "model", "flags", "merge", "limits", "memory", "approval"),
         *("policy", "groups", "rules", "timezone", "logs", "interrupts"),
-        *("artifacts",),
+        *("artifacts", "channels", "graph"),
     )
     for change in found.changes:
         if change.path[0] == "flags" and change.kind == "added" and change.new is None:
             continue  # a condition looks at it that looked at an agent's
         if change.path[0] in rest or _table(change, {*gone, *came}):
             yield change.words
+
+
+def _edges(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
+    """Who hears and speaks elsewhere than before, of agents that stay."""
+    for key, (more, less) in EDGE_WORDS.items():
+        for name in new.agents:
+            before = old.agents.get(name)
+            if before is None:
+                continue
+            was, now = _targets(before, key), _targets(new.agents[name], key)
+            gone = [to for to in was if to not in now and to not in old.agents.keys() - new.agents]
+            if came := [to for to in now if to not in was]:
+                yield more.format(name=name, to=listed(came))
+            if gone:
+                yield less.format(name=name, to=listed(gone))
+
+
+def _targets(agent: AgentDefinition, key: str) -> tuple[str, ...]:
+    value: tuple[str, ...] | str | None = getattr(agent, key)
+    return value if isinstance(value, tuple) else (value,) if value is not None else ()
 
 
 def _table(change: Change, agents: set[str]) -> bool:

@@ -20,8 +20,11 @@ class AddAgent(Model):
 
     op: Literal["add_agent"] = "add_agent"
     name: Name
-    agent: dict[str, Json]
-    """As under `agents` in a definition."""
+    agent: dict[str, Json] = Field(default_factory=dict)
+    """As under `agents` in a definition; with `like`, what it has of its own."""
+    like: str | None = None
+    """An agent of the crew that it is like in all that `agent` does not say, but for its channels,
+    wires, ties and privileges."""
     phase: dict[str, Json] = Field(default_factory=dict)
     """What its phase has besides the agent: `after`, `when`, `task`, …; by default it comes last,
     after the phases that nothing follows, and in a crew with channels has none."""
@@ -167,6 +170,59 @@ class EditCrew(Model):
     set: dict[str, Json] = Field(min_length=1)
 
 
+class AddChannel(Model):
+    """Add a channel, which connects nobody by itself."""
+
+    op: Literal["add_channel"] = "add_channel"
+    name: Name
+    description: str | None = None
+    """What it is for, in a line."""
+
+
+class RemoveChannel(Model):
+    """Remove a channel, with all that leads there."""
+
+    op: Literal["remove_channel"] = "remove_channel"
+    name: str
+
+
+class Connect(Model):
+    """Let an agent send to a channel, and another one listen to it."""
+
+    op: Literal["connect"] = "connect"
+    sender: str
+    listener: str
+    channel: Name | None = None
+    """By default `SENDER-to-LISTENER`; one that is not there is made."""
+
+
+class Disconnect(Model):
+    """Let an agent send no more to a channel, nor another one listen to it."""
+
+    op: Literal["disconnect"] = "disconnect"
+    sender: str
+    listener: str
+    channel: str | None = None
+    """By default every channel that leads from the one to the other."""
+
+
+class Wire(Model):
+    """Let an agent's final messages go to another agent, too, or to a channel."""
+
+    op: Literal["wire"] = "wire"
+    name: str
+    to: str
+    """An agent, or `channel:C`."""
+
+
+class Unwire(Model):
+    """Let an agent's final messages go there no more."""
+
+    op: Literal["unwire"] = "unwire"
+    name: str
+    to: str
+
+
 Operation = Annotated[
     AddAgent
     | RemoveAgent
@@ -185,6 +241,12 @@ Operation = Annotated[
     | RemoveRule
     | SetGroup
     | RemoveGroup
+    | AddChannel
+    | RemoveChannel
+    | Connect
+    | Disconnect
+    | Wire
+    | Unwire
     | EditCrew,
     Field(discriminator="op"),
 ]

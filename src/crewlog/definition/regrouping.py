@@ -1,0 +1,165 @@
+"""What the operations on channels and wires make of a crew; `operations` says what they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crewlog.definition import operations as o
+from crewlog.definition.audiences import CHANNEL
+from crewlog.definition.findings import Finding, listed
+from crewlog.definition.model import (
+    EDGES,
+    AgentDefinition,
+    ChannelDefinition,
+    CrewDefinition,
+    GraphPolicy,
+)
+from crewlog.definition.refusing import Refused, known
+from crewlog.model import Json
+
+OWN = (*EDGES, "parent", "enabled")
+"""Fields of an agent that one which is like it does not have by that."""
+
+
+def channels_of(crew: CrewDefinition) -> tuple[str, ...]:
+    """The channels of a crew: those that are defined, and those that its agents name."""
+    found = [*crew.channels]
+    for agent in crew.agents.values():
+        found += [*agent.listen, *agent.send]
+        found += (to.removeprefix(CHANNEL) for to in agent.wires if to.startswith(CHANNEL))
+    return tuple(dict.fromkeys(found))
+
+
+def like(crew: CrewDefinition, op: o.AddAgent) -> dict[str, Json]:
+    """The new agent's data, with what it has of the one that it is like.
+
+    Raises:
+        Refused: there is no such agent.
+    """
+    if op.like is None:
+        return op.agent
+    known("agent", op.like, crew.agents, ("like",))
+    there = crew.agents[op.like].to_json()
+    return {**{key: value for key, value in there.items() if key not in OWN}, **op.agent}
+
+
+def add_channel(crew: CrewDefinition, op: o.AddChannel) -> CrewDefinition:
+    """The crew with a channel more."""
+    if op.name in channels_of(crew):
+        say = f"the crew has a channel {op.name!r} already"
+        raise Refused(Finding(("name",), say, "Choose another name."))
+    return _with_channel(crew, op.name, ChannelDefinition(description=op.description))
+
+
+def remove_channel(crew: CrewDefinition, op: o.RemoveChannel) -> CrewDefinition:
+    """The crew without a channel, and without all that leads there."""
+    known("channel", op.name, channels_of(crew), ("name",))
+
+    def left(agent: AgentDefinition) -> AgentDefinition:
+        return _with(
+            agent,
+            listen=tuple(each for each in agent.listen if each != op.name),
+            send=tuple(each for each in agent.send if each != op.name),
+            wires=tuple(to for to in agent.wires if to != CHANNEL + op.name),
+        )
+
+    channels = {name: each for name, each in crew.channels.items() if name != op.name}
+    agents = {name: left(agent) for name, agent in crew.agents.items()}
+    return crew.model_copy(update={"agents": agents, "channels": channels, **_alive(crew)})
+
+
+def connect(crew: CrewDefinition, op: o.Connect) -> CrewDefinition:
+    """The crew in which one agent sends to a channel that another one listens to."""
+    known("agent", op.sender, crew.agents, ("sender",))
+    known("agent", op.listener, crew.agents, ("listener",))
+    if op.sender == op.listener:
+        say = f"{op.sender!r} cannot be connected with itself"
+        remedy = "Whoever sends does not get its own message: name two agents."
+        raise Refused(Finding(("listener",), say, remedy))
+    channel = op.channel or f"{op.sender}-to-{op.listener}"[:64]
+    if channel not in channels_of(crew):
+        crew = _with_channel(crew, channel, ChannelDefinition())
+    sender, listener = crew.agents[op.sender], crew.agents[op.listener]
+    return _with_agents(
+        crew,
+        {
+            op.sender: _with(sender, send=_plus(sender.send, channel)),
+            op.listener: _with(listener, listen=_plus(listener.listen, channel)),
+        },
+    )
+
+
+def disconnect(crew: CrewDefinition, op: o.Disconnect) -> CrewDefinition:
+    """The crew in which the one does not send any more where the other one listened."""
+    known("agent", op.sender, crew.agents, ("sender",))
+    known("agent", op.listener, crew.agents, ("listener",))
+    if op.channel is not None:
+        known("channel", op.channel, channels_of(crew), ("channel",))
+    sender, listener = crew.agents[op.sender], crew.agents[op.listener]
+    lead = [
+        name
+        for name in sender.send
+        if name in listener.listen and (op.channel is None or name == op.channel)
+    ]
+    if not lead:
+        over = f"the channel {op.channel!r}" if op.channel else "any channel"
+        say = f"{op.sender!r} does not send to {op.listener!r} over {over}"
+        sends = listed(sender.send) or "nowhere"
+        remedy = f"{op.sender} sends to {sends}; {op.listener} listens to "
+        remedy += f"{listed(listener.listen) or 'nothing'}."
+        raise Refused(Finding(("channel" if op.channel else "listener",), say, remedy))
+    return _with_agents(
+        crew,
+        {
+            op.sender: _with(sender, send=tuple(c for c in sender.send if c not in lead)),
+            op.listener: _with(listener, listen=tuple(c for c in listener.listen if c not in lead)),
+        },
+    )
+
+
+def wire(crew: CrewDefinition, op: o.Wire) -> CrewDefinition:
+    """The crew in which an agent's final messages go to another agent, too, or to a channel."""
+    known("agent", op.name, crew.agents, ("name",))
+    if op.to.startswith(CHANNEL):
+        known("channel", op.to.removeprefix(CHANNEL), channels_of(crew), ("to",))
+    else:
+        known("agent", op.to, crew.agents, ("to",))
+    if op.to == op.name:
+        say = f"{op.name!r} cannot be wired to itself"
+        raise Refused(Finding(("to",), say, "Name another agent, or a channel."))
+    agent = crew.agents[op.name]
+    return _with_agents(crew, {op.name: _with(agent, wires=_plus(agent.wires, op.to))})
+
+
+def unwire(crew: CrewDefinition, op: o.Unwire) -> CrewDefinition:
+    """The crew in which they do not go there any more."""
+    known("agent", op.name, crew.agents, ("name",))
+    agent = crew.agents[op.name]
+    if op.to not in agent.wires:
+        say = f"{op.name!r} is not wired to {op.to!r}"
+        remedy = f"It is wired to {listed(agent.wires)}." if agent.wires else "It has no wires."
+        raise Refused(Finding(("to",), say, remedy))
+    left = tuple(to for to in agent.wires if to != op.to)
+    return _with_agents(crew, {op.name: _with(agent, wires=left)})
+
+
+def _plus(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    return names if name in names else (*names, name)
+
+
+def _with(agent: AgentDefinition, **edges: Any) -> AgentDefinition:
+    changed = {key: value for key, value in edges.items() if getattr(agent, key) != value}
+    return agent.model_copy(update=changed) if changed else agent
+
+
+def _alive(crew: CrewDefinition) -> dict[str, Any]:
+    """Keeps a crew alive whose last edge goes: it is no crew without a flow by that."""
+    return {"graph": crew.graph or GraphPolicy()}
+
+
+def _with_agents(crew: CrewDefinition, agents: dict[str, AgentDefinition]) -> CrewDefinition:
+    return crew.model_copy(update={"agents": {**crew.agents, **agents}, **_alive(crew)})
+
+
+def _with_channel(crew: CrewDefinition, name: str, channel: ChannelDefinition) -> CrewDefinition:
+    return crew.model_copy(update={"channels": {**crew.channels, name: channel}, **_alive(crew)})

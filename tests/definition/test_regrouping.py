@@ -1,0 +1,185 @@
+"""Channels and wires, one operation at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from crewlog.definition.difference import summary
+from crewlog.definition.load import load_data, load_definition
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.operations import Operation, apply_operations
+from crewlog.definition.write import to_yaml
+from crewlog.errors import InvalidDefinition
+from crewlog.graph.lower import lower
+from crewlog.ids import AgentName
+from crewlog.state.topology import Topology, components
+
+OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
+CREW = load_data(
+    {
+        "crew": "t",
+        "model": "openai:x",
+        "agents": {
+            "keeper": {"prompt": "p", "send": ["tasks"], "listen": ["reports"]},
+            "scout": {"prompt": "s", "listen": ["tasks"], "send": ["reports"], "on_error": "fail"},
+            "digger": {"prompt": "d", "listen": ["tasks"], "wires": ["keeper"]},
+        },
+        "channels": {"tasks": {"description": "Work."}},
+        "graph": {"root": "keeper"},
+    }
+)
+
+
+def after(*operations: dict[str, Any]) -> CrewDefinition:
+    return apply_operations(CREW, OPERATIONS.validate_python(operations))
+
+
+def topology(crew: CrewDefinition) -> Topology:
+    found = lower(crew).topology
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [
+        ({"op": "add_channel", "name": "asides"}, "channels.asides"),
+        ({"op": "remove_channel", "name": "tasks"}, "keeper sends no more to tasks"),
+        ({"op": "remove_channel", "name": "reports"}, "keeper listens no more to reports"),
+        (
+            {"op": "connect", "sender": "digger", "listener": "scout"},
+            "digger sends to digger-to-scout; scout listens to digger-to-scout",
+        ),
+        (
+            {"op": "connect", "sender": "digger", "listener": "scout", "channel": "tasks"},
+            "digger sends to tasks",
+        ),
+        (
+            {"op": "disconnect", "sender": "keeper", "listener": "scout"},
+            "keeper sends no more to tasks; scout listens no more to tasks",
+        ),
+        ({"op": "wire", "name": "scout", "to": "digger"}, "scout is wired to digger"),
+        ({"op": "wire", "name": "scout", "to": "channel:tasks"}, "is wired to channel:tasks"),
+        ({"op": "unwire", "name": "digger", "to": "keeper"}, "digger is wired no more to keeper"),
+        ({"op": "remove_agent", "name": "scout"}, "removes scout"),
+        ({"op": "remove_agent", "name": "keeper"}, "removes keeper; graph.root"),
+    ],
+)
+def test_an_operation_on_the_graph(operation: dict[str, Any], said: str) -> None:
+    crew = after(operation)
+    assert crew != CREW
+    assert said in summary(CREW, crew)
+    assert load_definition(to_yaml(crew)) == crew
+
+
+def test_what_goes_leaves_nothing_behind() -> None:
+    crew = after(
+        {"op": "remove_channel", "name": "tasks"}, {"op": "remove_agent", "name": "keeper"}
+    )
+    assert crew.agents["scout"].listen == ()
+    assert crew.agents["digger"].wires == ()
+    assert "tasks" not in crew.channels
+    assert crew.graph is not None
+    assert crew.graph.root is None
+    assert components(topology(crew)) == [(AgentName("digger"),), (AgentName("scout"),)]
+
+
+def test_disconnecting_takes_both_edges_and_no_others() -> None:
+    crew = after({"op": "disconnect", "sender": "keeper", "listener": "scout"})
+    assert crew.agents["keeper"].send == ()
+    assert crew.agents["scout"].listen == ()
+    assert crew.agents["digger"].listen == ("tasks",)
+
+
+def test_one_that_is_like_another_has_its_own_edges() -> None:
+    crew = after(
+        {
+            "op": "add_agent",
+            "name": "scout2",
+            "like": "digger",
+            "agent": {"listen": ["tasks"], "prompt": "Other."},
+        },
+        {"op": "add_agent", "name": "scout3", "like": "scout"},
+    )
+    assert crew.agents["scout2"].prompt == "Other."
+    assert (crew.agents["scout2"].wires, crew.agents["scout2"].parent) == ((), None)
+    assert crew.agents["scout3"].on_error == "fail"
+    assert not crew.agents["scout3"].has_edges
+    assert crew.flow == ()
+
+
+def test_the_last_edge_may_go() -> None:
+    crew = load_data(
+        {"crew": "t", "model": "openai:x", "agents": {"a": {"prompt": "p", "listen": ["x"]}}}
+    )
+    left = apply_operations(
+        crew, OPERATIONS.validate_python([{"op": "remove_channel", "name": "x"}])
+    )
+    assert left.lives
+    assert load_definition(to_yaml(left)) == left
+
+
+@pytest.mark.parametrize(
+    ("operation", "place", "said", "remedy"),
+    [
+        ({"op": "add_channel", "name": "tasks"}, "name", "a channel 'tasks' already", "another"),
+        ({"op": "remove_channel", "name": "task"}, "name", "no channel 'task'", "mean 'tasks'"),
+        ({"op": "connect", "sender": "x", "listener": "scout"}, "sender", "no agent 'x'", "There"),
+        (
+            {"op": "connect", "sender": "scout", "listener": "x"},
+            "listener",
+            "no agent 'x'",
+            "There",
+        ),
+        (
+            {"op": "connect", "sender": "scout", "listener": "scout"},
+            "listener",
+            "cannot be connected with itself",
+            "two agents",
+        ),
+        (
+            {"op": "disconnect", "sender": "digger", "listener": "scout"},
+            "listener",
+            "does not send to 'scout' over any channel",
+            "digger sends to nowhere; scout listens to tasks.",
+        ),
+        (
+            {"op": "disconnect", "sender": "keeper", "listener": "scout", "channel": "reports"},
+            "channel",
+            "does not send to 'scout' over the channel 'reports'",
+            "keeper sends to tasks",
+        ),
+        (
+            {"op": "disconnect", "sender": "keeper", "listener": "scout", "channel": "x"},
+            "channel",
+            "no channel 'x'",
+            "There are: ",
+        ),
+        ({"op": "wire", "name": "scout", "to": "scout"}, "to", "wired to itself", "another agent"),
+        ({"op": "wire", "name": "scout", "to": "channel:x"}, "to", "no channel 'x'", "There are"),
+        ({"op": "wire", "name": "scout", "to": "x"}, "to", "no agent 'x'", "There are"),
+        ({"op": "unwire", "name": "digger", "to": "scout"}, "to", "not wired to", "keeper"),
+        ({"op": "unwire", "name": "scout", "to": "keeper"}, "to", "not wired to", "no wires"),
+        ({"op": "add_agent", "name": "n", "like": "scot"}, "like", "no agent 'scot'", "'scout'"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    operation: dict[str, Any], place: str, said: str, remedy: str
+) -> None:
+    with pytest.raises(InvalidDefinition) as caught:
+        after(operation)
+    (fault,) = caught.value.diagnostics
+    assert fault.path == ("operations", 0, place)
+    assert said in fault.message
+    assert remedy in fault.remedy
+
+
+def test_who_works_for_another_one_hears_no_more_than_that() -> None:
+    worker = {"listen": ["tasks"], "parent": "keeper"}
+    hired = after({"op": "add_agent", "name": "w", "like": "scout", "agent": worker})
+    operation = {"op": "disconnect", "sender": "keeper", "listener": "scout"}
+    with pytest.raises(InvalidDefinition, match="where 'keeper', whom it works for"):
+        apply_operations(hired, OPERATIONS.validate_python([operation]))
