@@ -223,3 +223,79 @@ def test_who_goes_takes_along_the_ways_to_it() -> None:
     plan = lower(left)
     assert plan.topology is not None
     assert [*plan.topology.creatures] == ["a", "c"]
+
+
+PAIR: dict[str, dict[str, Any]] = {"a": {"listen": ["x"]}, "b": {"listen": ["x", "y"]}}
+
+
+async def busy(plan: GraphPlan) -> Simulation:
+    """Each has a turn under way for the first message in `x`, and waits with the second."""
+    sim = await Simulation.begin(plan, final)
+    for text in ("one", "two"):
+        await sim.command("message", text=text, to="channel:x")
+    await sim.settle()
+    sim.launch()
+    assert set(sim.flights) == {("a#1", 1), ("b#1", 1)}
+    return sim
+
+
+async def test_who_comes_and_is_connected_disturbs_nobody() -> None:
+    sim = await busy(creatures(PAIR))
+    before = sim.state.frontier
+    more = {**PAIR, "b": {"listen": ["x", "y"], "wires": ["c"]}, "c": {"listen": ["y"]}}
+    report = await sim.change(creatures(more))
+    assert (report.swap, report.at_once, report.graph_version) == (False, True, 2)
+    assert sim.state.changing is None
+    assert sim.state.frontier == before
+    assert set(sim.flights) == {("a#1", 1), ("b#1", 1)}
+    (fact,) = sim.facts("TopologyChanged")
+    assert fact["affected_creatures"] == ["b", "c"]
+    assert fact["old_graph_ids"] == fact["new_graph_ids"] == ["sim"]
+    assert fact["events"] == [
+        {"event": "OUTPUT_WIRE_ADDED", "creature": "b", "to": "c"},
+        {"event": "CREATURE_STARTED", "creature": "c"},
+    ]
+    await sim.run()
+    assert sorted(sim.ran()) == ["a#1", "a#2", "b#1", "b#2", "c#1", "c#2"]
+    assert as_json(folded(sim.journal)) == as_json(sim.state)
+
+
+async def test_who_goes_ends_its_turn_and_hears_no_more() -> None:
+    sim = await busy(creatures(PAIR))
+    await sim.change(creatures({"a": PAIR["a"]}))
+    assert {step: e.leaving for step, e in sim.state.frontier.items()} == {
+        "a#1": False,
+        "a#2": False,
+        "b#1": True,
+    }
+    await sim.command("message", text="three", to="channel:x")
+    await sim.run()
+    assert sorted(sim.ran()) == ["a#1", "a#2", "a#3", "b#1"]
+    assert not sim.state.frontier
+    assert [e["creature"] for f in sim.facts("TopologyChanged") for e in f["events"]] == ["b"]
+    # What it had heard and not begun waits for it: it comes back.
+    await sim.change(creatures(PAIR))
+    await sim.run()
+    assert sim.ran()[-1] == "b#2"
+    assert as_json(folded(sim.journal)) == as_json(sim.state)
+
+
+async def test_who_is_cut_off_goes_at_once() -> None:
+    sim = await busy(creatures(PAIR))
+    await sim.change(creatures({"a": PAIR["a"]}), abandon=True)
+    assert "b#1" not in sim.state.frontier
+
+
+async def test_a_channel_alone_affects_nobody() -> None:
+    sim = await busy(creatures(PAIR))
+    report = await sim.change(creatures(PAIR, channels={"z": {}}))
+    assert report.at_once
+    (fact,) = sim.facts("TopologyChanged")
+    assert "affected_creatures" not in fact
+    assert "events" not in fact
+
+
+async def test_rules_of_creatures_are_rules() -> None:
+    sim = await busy(creatures(PAIR))
+    report = await sim.change(creatures({**PAIR, "a": {"listen": ["x"], "max_calls": 3}}))
+    assert (report.swap, report.at_once, report.graph_version) == (False, False, 1)

@@ -31,7 +31,7 @@ from crewlog.ids import ContentHash, CrewName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import (
     Forked,
-    GraphSwapped,
+    NewGraph,
     Reopened,
     RolledBack,
     RunStarted,
@@ -370,7 +370,7 @@ async def _plan_at(
             entry = entry_from_json(item.entry)
             if isinstance(entry, RunStarted):
                 found = entry.definition, 1
-            elif isinstance(entry, GraphSwapped | RolledBack | Forked | Reopened):
+            elif isinstance(entry, NewGraph | RolledBack | Forked | Reopened):
                 found = graph_after(entry, 0) or found
     except CrewlogError:
         found = None

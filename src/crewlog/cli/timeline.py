@@ -202,7 +202,7 @@ class Timeline:
                 return self._row(entry, entry.agent, "±", operations_words(entry), "dim")
             case (
                 j.ChangeAccepted()
-                | j.GraphSwapped()
+                | j.NewGraph()
                 | j.SwapFailed()
                 | j.RulesChanged()
                 | j.RolledBack()
@@ -428,7 +428,7 @@ class Timeline:
             for row in self._row(entry, each.node, each.glyph, each.text, each.style)
         ]
         match entry:
-            case j.GraphSwapped():
+            case j.NewGraph():
                 self.version = entry.graph_version
                 self.waiting = requirements_after(entry, self.waiting)
                 for step in entry.remap.park:

@@ -44,7 +44,7 @@ def told(entry: j.Fact, version: int) -> list[Told]:
         version: The graph's version until now.
     """
     match entry:
-        case j.ChangeAccepted() | j.GraphSwapped() | j.SwapFailed() | j.RulesChanged():
+        case j.ChangeAccepted() | j.NewGraph() | j.SwapFailed() | j.RulesChanged():
             return list(_change(entry, version))
         case j.RolledBack() | j.Forked() | j.Reopened() | j.LogsJoined():
             return list(_return(entry, version))
@@ -58,7 +58,7 @@ def _change(entry: j.Fact, version: int) -> Iterator[Told]:
             ends = "turns are cut off" if entry.abandon else "what is under way ends first"
             text = f"changes to graph v{entry.graph_version}{_by(entry.by)}{_what(entry.what)}"
             yield Told("⇄", f"{text}{_why(entry.reason)}; {ends}", "bold yellow")
-        case j.GraphSwapped():
+        case j.NewGraph():
             text = f"graph v{version} → v{entry.graph_version}{_by(entry.by)}{_what(entry.what)}"
             yield Told("⇄", text, "bold green")
             yield from _remapped(entry.remap)
@@ -118,7 +118,7 @@ def _graph(state: Mapping[str, Any], version: int) -> str:
     return f", with graph v{goes_on}" if version and goes_on != version else ""
 
 
-def requirements_after(entry: j.GraphSwapped, before: Mapping[str, str]) -> dict[str, str]:
+def requirements_after(entry: j.NewGraph, before: Mapping[str, str]) -> dict[str, str]:
     """What nodes wait for after a swap, by what they waited for before it."""
     remap = entry.remap
     waiting = dict(before)

@@ -43,7 +43,7 @@ def graph_after(entry: j.JournalEntry, version: int) -> tuple[ContentHash, int] 
         entry: The fact.
         version: The graph's version until now.
     """
-    if isinstance(entry, j.GraphSwapped):
+    if isinstance(entry, j.NewGraph):
         return entry.definition, entry.graph_version
     if isinstance(entry, STATEFUL):
         state = state_of(entry)

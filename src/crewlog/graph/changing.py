@@ -12,11 +12,12 @@ before all of it is known to fit: a swap that fails leaves the run as it was.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from crewlog.authority.widening import regained
 from crewlog.errors import ChangeConflict, InternalError
 from crewlog.graph.engine import Engine
+from crewlog.graph.listening import graph_events
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap import SwapReport, permissions_after, plan_swap, with_left
 from crewlog.ids import CommandId, FlagName, StepId, visit_of
@@ -25,6 +26,7 @@ from crewlog.state import journal as j
 from crewlog.state.calls import PreparedChange
 from crewlog.state.model import Changing, CrewState
 from crewlog.state.reduce import reduce
+from crewlog.state.topology import TopologyChange
 
 
 def consider(
@@ -111,6 +113,9 @@ def accept(
             command=command,
         )
         return
+    if report.at_once:
+        _regroup(engine, plan, report, what=what, by=by, reason=reason, command=command)
+        return
     old, leaving = engine.plan, _leaving(report)
     engine.use(with_left(old, plan, state.frontier, state.parked, ()))
     engine.record(
@@ -125,6 +130,43 @@ def accept(
         reason=reason,
         command=command,
     )
+
+
+def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) -> None:
+    """Puts a plan in force in which other creatures hear, or hear other things.
+
+    Nothing drains: the nodes of a flow, and all that is under way there, are the same.
+    """
+    old, state = engine.plan, engine.state
+    changed = report.topology or TopologyChange()
+    facts: list[j.JournalEntry] = [*_withdrawn(engine, report, who["by"])]
+    facts.append(
+        j.TopologyChanged(
+            at=engine.at,
+            digest=engine.digest if who["command"] else "",
+            change=changed.kind,
+            old_graph_ids=changed.old_graph_ids,
+            new_graph_ids=changed.new_graph_ids,
+            affected_creatures=changed.affected_creatures,
+            events=tuple(graph_events(old, plan)),
+            graph_version=report.graph_version,
+            crew=plan.crew,
+            definition=plan.definition,
+            remap=report.remap,
+            permissions=permissions_after(old, plan, state, _leaving(report)),
+            flags=_new_flags(plan, state),
+            rules=plan.rules,
+            **who,
+        )
+    )
+    then = state
+    for fact in facts:
+        then = reduce(then, fact)
+    after = with_left(old, plan, then.frontier, then.parked, ())
+    _check(after, report.remap, state, then)
+    for fact in facts:
+        engine.ledger.record(fact)
+    engine.use(after)
 
 
 def wider(engine: Engine, plan: GraphPlan, report: SwapReport) -> Iterator[str]:
@@ -190,13 +232,7 @@ def _facts(
     engine: Engine, plan: GraphPlan, report: SwapReport, changing: Changing
 ) -> Iterator[j.JournalEntry]:
     state = engine.state
-    for asked in report.withdrawn:
-        yield j.InterruptAnswered(at=engine.at, interrupt=asked, decision="withdrawn")
-        question = state.interrupts[asked]
-        if question.kind == "manual" and question.step is not None:
-            # People asked to be asked: they are, when the step comes back.
-            node = state.frontier[question.step].node
-            yield j.BreakRequested(at=engine.at, node=node, by=changing.by)
+    yield from _withdrawn(engine, report, changing.by)
     yield j.GraphSwapped(
         at=engine.at,
         graph_version=changing.graph_version,
@@ -209,6 +245,18 @@ def _facts(
         what=changing.what,
         by=changing.by,
     )
+
+
+def _withdrawn(engine: Engine, report: SwapReport, by: str) -> Iterator[j.JournalEntry]:
+    """Takes back the questions that nobody waits for any more."""
+    state = engine.state
+    for asked in report.withdrawn:
+        yield j.InterruptAnswered(at=engine.at, interrupt=asked, decision="withdrawn")
+        question = state.interrupts[asked]
+        if question.kind == "manual" and question.step is not None:
+            # People asked to be asked: they are, when the step comes back.
+            node = state.frontier[question.step].node
+            yield j.BreakRequested(at=engine.at, node=node, by=by)
 
 
 def _leaving(report: SwapReport) -> list[StepId]:

@@ -12,9 +12,10 @@ the graph as it is when the message is said.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from crewlog.graph.facts import RunFacts
+from crewlog.graph.plan import GraphPlan
 from crewlog.ids import (
     PUBLIC,
     READERS,
@@ -22,6 +23,7 @@ from crewlog.ids import (
     ContentHash,
     LogName,
     NodeName,
+    RunId,
     StepId,
     named_readers,
     private_log,
@@ -32,7 +34,7 @@ from crewlog.state.calls import SentMessage
 from crewlog.state.hashing import hash_json
 from crewlog.state.hearing import Heard
 from crewlog.state.model import CrewState
-from crewlog.state.topology import CHANNEL
+from crewlog.state.topology import CHANNEL, Creature, Topology, TopologyChange, affected
 
 
 class Listening:
@@ -163,3 +165,48 @@ def heard_by(state: CrewState, step: StepId) -> Heard | None:
     """The message that a step is for; none where its agent did not hear one."""
     entry = state.frontier.get(step)
     return entry.heard if entry is not None else None
+
+
+# -- the graph as it changes -----------------------------------------------------------------
+
+
+def regrouped(old: GraphPlan, new: GraphPlan, run: RunId) -> TopologyChange | None:
+    """What becomes of a run's graph with another plan; none where it stays as it is.
+
+    Args:
+        old: The plan that it has.
+        new: The plan that it is to have.
+        run: The run.
+    """
+    before, after = old.topology or Topology(), new.topology or Topology()
+    if before == after:
+        return None
+    return TopologyChange(
+        old_graph_ids=(run,),
+        new_graph_ids=(run,),
+        affected_creatures=affected({run: before}, {run: after}),
+    )
+
+
+def graph_events(old: GraphPlan, new: GraphPlan) -> Iterator[j.GraphEvent]:
+    """What becomes of creatures and wires with another plan, by creature."""
+    before = old.topology.creatures if old.topology is not None else {}
+    after = new.topology.creatures if new.topology is not None else {}
+
+    def lives(plan: GraphPlan, name: AgentName) -> bool:
+        return name in (before if plan is old else after) and plan.agents[name].enabled
+
+    for name in sorted({*before, *after}):
+        was, now = before.get(name, Creature()), after.get(name, Creature())
+        if lives(new, name) and not lives(old, name):
+            yield j.GraphEvent(event="CREATURE_STARTED", creature=name)
+        if lives(old, name) and not lives(new, name):
+            yield j.GraphEvent(event="CREATURE_STOPPED", creature=name)
+        for to in now.wires:
+            if to not in was.wires:
+                yield j.GraphEvent(event="OUTPUT_WIRE_ADDED", creature=name, to=to)
+        for to in was.wires:
+            if to not in now.wires:
+                yield j.GraphEvent(event="OUTPUT_WIRE_REMOVED", creature=name, to=to)
+        if was.parent != now.parent:
+            yield j.GraphEvent(event="PARENT_LINK_CHANGED", creature=name, to=now.parent or "")

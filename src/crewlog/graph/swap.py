@@ -13,6 +13,7 @@ from typing import Literal
 
 from crewlog.definition.conditions import render_condition
 from crewlog.graph.blocked import Blocked, blocked
+from crewlog.graph.listening import regrouped
 from crewlog.graph.loops import forward_ways
 from crewlog.graph.plan import AgentRules, GraphPlan, LeftStep, PlanNode
 from crewlog.graph.rejoin import Rejoin, has_begun
@@ -32,6 +33,7 @@ from crewlog.ids import (
 from crewlog.model import Model
 from crewlog.state.journal import Reached, Remap
 from crewlog.state.model import CrewState, FrontierEntry, Interrupt, Routing
+from crewlog.state.topology import TopologyChange
 
 Frontier = Mapping[StepId, FrontierEntry]
 
@@ -79,6 +81,10 @@ class SwapReport(Model):
     """What else there is to know: agents switched on or off, tools, permissions; new nodes that
     the run has passed already."""
     remap: Remap = Remap()
+    topology: TopologyChange | None = None
+    """What becomes of the graph of creatures, where it is another one."""
+    at_once: bool = False
+    """Whether it is in force at once, though nodes come or go: only creatures do."""
 
 
 def plan_swap(
@@ -101,6 +107,10 @@ def plan_swap(
             blocked=blocked(old, new, state, {**state.frontier}, forward_ways(new), state.routing),
             notes=tuple(rule_notes(old, new)),
         )
+    if same_flow(old, new):
+        report = _Swap(old, new, state, abandon=abandon).report()
+        update = {"swap": False, "at_once": True, "topology": regrouped(old, new, state.run)}
+        return report.model_copy(update=update)
     if state.resting:  # between two turns nothing is under way, and the next one begins anew
         state = state.model_copy(update={"routing": Routing()})
     return _Swap(old, new, state, abandon=abandon).report()
@@ -108,7 +118,16 @@ def plan_swap(
 
 def same_graph(old: GraphPlan, new: GraphPlan) -> bool:
     """Whether two plans have the same nodes and ways: what else they say are rules."""
-    return [*old.nodes.items()] == [*new.nodes.items()]
+    return [*old.nodes.items()] == [*new.nodes.items()] and old.topology == new.topology
+
+
+def same_flow(old: GraphPlan, new: GraphPlan) -> bool:
+    """Whether two plans have the same nodes and ways but for those where creatures hear."""
+
+    def flow(plan: GraphPlan) -> list[tuple[NodeName, PlanNode]]:
+        return [(name, node) for name, node in plan.nodes.items() if not node.hears]
+
+    return flow(old) == flow(new)
 
 
 def is_same(old: PlanNode | None, new: PlanNode | None) -> bool:

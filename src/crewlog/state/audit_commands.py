@@ -19,6 +19,7 @@ _COMMANDS: dict[type[j.Fact], str] = {
     j.StopRequested: "stop",
     j.ChangeAccepted: "change",
     j.RulesChanged: "change",
+    j.TopologyChanged: "change",
     j.PermissionSet: "set_permission",
     j.RulingSet: "set_permission",
     j.StateEdited: "edit_state",
@@ -105,7 +106,7 @@ def _detail(entry: j.JournalEntry) -> str:
             return ruling_words(entry.tool, entry.agent, entry.do)
         case j.ChangeAccepted():
             return f"to graph v{entry.graph_version}: {entry.what}"
-        case j.RulesChanged():
+        case j.RulesChanged() | j.TopologyChanged():
             return entry.what
         case j.StateEdited():
             return ", ".join(f"{'– ' if e.delete else ''}{e.path}" for e in entry.edits)  # noqa: RUF001

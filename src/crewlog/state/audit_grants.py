@@ -45,7 +45,7 @@ class Grants:
     def learn(self, position: int, entry: j.JournalEntry) -> None:
         """Keeps what an entry says of that."""
         match entry:
-            case j.RunStarted() | j.GraphSwapped() | j.RulesChanged():
+            case j.RunStarted() | j.NewGraph() | j.RulesChanged():
                 self._permissions = dict(entry.permissions)
             case j.PermissionSet():
                 self._permissions[entry.tool] = entry.agents

@@ -882,10 +882,9 @@ class Remap(Model):
     """The sources that count as done at joins, where they are more than before."""
 
 
-class GraphSwapped(Fact):
-    """The run goes on with another graph."""
+class NewGraph(Fact):
+    """The run has another graph from here on."""
 
-    kind: Literal["GraphSwapped"] = "GraphSwapped"
     graph_version: int
     """The version of the new graph."""
     crew: CrewName
@@ -902,6 +901,47 @@ class GraphSwapped(Fact):
     what: str = ""
     """What changed, in a line."""
     by: str = ""
+
+
+class GraphSwapped(NewGraph):
+    """The run goes on with another graph."""
+
+    kind: Literal["GraphSwapped"] = "GraphSwapped"
+
+
+class GraphEvent(Model):
+    """What became of a creature or a wire."""
+
+    event: Literal[
+        "CREATURE_STARTED",
+        "CREATURE_STOPPED",
+        "OUTPUT_WIRE_ADDED",
+        "OUTPUT_WIRE_REMOVED",
+        "PARENT_LINK_CHANGED",
+        "SESSION_FORKED",
+        "CREATURE_SESSION_ATTACHED",
+    ]
+    creature: AgentName
+    to: str = ""
+    """Of a wire: where it leads; of a parent link: whom it works for now; of a session: the run."""
+
+
+class TopologyChanged(NewGraph):
+    """Other creatures live in the graph, or they are connected otherwise; it holds at once."""
+
+    kind: Literal["TopologyChanged"] = "TopologyChanged"
+    change: Literal["merge", "split", "nothing"] = "nothing"
+    """What became of the graphs."""
+    old_graph_ids: tuple[RunId, ...] = ()
+    """The graphs that it touched."""
+    new_graph_ids: tuple[RunId, ...] = ()
+    """The graphs that came of them."""
+    affected_creatures: tuple[AgentName, ...] = ()
+    """The creatures whose surroundings are other ones than before."""
+    events: tuple[GraphEvent, ...] = ()
+    """What became of creatures and wires."""
+    reason: str = ""
+    command: CommandId | None = None
 
 
 class SwapFailed(Fact):
@@ -1176,6 +1216,7 @@ JournalEntry = Annotated[
     | ContinuedAsNew
     | ChangeAccepted
     | GraphSwapped
+    | TopologyChanged
     | SwapFailed
     | RulesChanged
     | PermissionSet

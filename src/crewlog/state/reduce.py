@@ -764,7 +764,7 @@ def _swap_failed(_state: CrewState, _entry: j.SwapFailed, _position: int) -> Cha
     return {"changing": None}
 
 
-_Mutating = j.RulesChanged | j.GraphSwapped | j.PermissionSet | j.RulingSet | j.RolledBack
+_Mutating = j.RulesChanged | j.NewGraph | j.PermissionSet | j.RulingSet | j.RolledBack
 """What changes a run while it lives, and is told as such."""
 
 
@@ -807,7 +807,7 @@ def _mutated(
 
 
 def _ruled(
-    state: CrewState, entry: j.GraphSwapped | j.RulesChanged, version: int, position: int
+    state: CrewState, entry: j.NewGraph | j.RulesChanged, version: int, position: int
 ) -> Changes:
     """What a new definition changes besides the graph."""
     return {
@@ -828,7 +828,8 @@ def _rules_changed(state: CrewState, entry: j.RulesChanged, position: int) -> Ch
 
 
 @_on(j.GraphSwapped)
-def _graph_swapped(state: CrewState, entry: j.GraphSwapped, position: int) -> Changes:
+@_on(j.TopologyChanged)
+def _new_graph(state: CrewState, entry: j.NewGraph, position: int) -> Changes:
     remap = entry.remap
     frontier, parked = _moved(state, remap)
     visits, sent = dict(state.visits), dict(state.routing.sent)

@@ -397,7 +397,7 @@ def _decision(entry: j.JournalEntry, asked: Mapping[str, Interrupt]) -> dict[str
         case j.MergeConflicted():
             what = f"{entry.key} stays {entry.kept}, and does not become {entry.refused}"
             return _told("conflict", entry.by, entry.step, what, entry.because)
-        case j.GraphSwapped() | j.RulesChanged():
+        case j.NewGraph() | j.RulesChanged():
             return _told("change", entry.by, None, entry.what, "")
         case j.StateEdited() | j.Redirected() | j.PermissionSet() | j.RulingSet():
             what = {

@@ -272,7 +272,7 @@ def apply(world: World, operation: Operation, command: str) -> Applied:
         kind=kind,
         old_graph_ids=tuple(sorted(old)),
         new_graph_ids=tuple(sorted(parts)),
-        affected_creatures=_affected(old, parts, renamed),
+        affected_creatures=affected(old, parts, renamed),
         renamed=renamed,
     )
     return Applied({**after, **parts}, change)
@@ -587,7 +587,7 @@ def part_id(graph: RunId, command: str, first: AgentName) -> RunId:
     return RunId(f"{graph[:_ID_KEPT]}.{hash_json([graph, command, first])[:8]}")
 
 
-def _affected(old: World, new: World, renamed: Collection[Renamed]) -> tuple[AgentName, ...]:
+def affected(old: World, new: World, renamed: Collection[Renamed] = ()) -> tuple[AgentName, ...]:
     """Creatures that see another graph around them than before, or are in another one, or went.
 
     Args:

@@ -190,7 +190,7 @@ MARKS: tuple[type[j.Fact], ...] = (
     j.CommandRejected,
     j.ContinuedAsNew,
     j.ChangeAccepted,
-    j.GraphSwapped,
+    j.NewGraph,
     j.SwapFailed,
     j.RulesChanged,
     j.PermissionSet,
@@ -269,7 +269,7 @@ class _Tracer:
                 trace.ended, trace.status, trace.error = None, "running", ""
                 then = CrewState.from_json({**entry.state, "run": trace.run})
                 self._go_back(position, entry.at, then)
-            case j.GraphSwapped():
+            case j.NewGraph():
                 self._swapped(position, entry)
             case j.RunCompleted() | j.RunStopped() | j.RunFailed():
                 self._withdraw(self._questions.values(), entry.at)
@@ -302,7 +302,7 @@ class _Tracer:
             if each.answered is None:
                 each.answered, each.decision = at, "withdrawn"
 
-    def _swapped(self, position: int, entry: j.GraphSwapped) -> None:
+    def _swapped(self, position: int, entry: j.NewGraph) -> None:
         remap = entry.remap
         for step in remap.park:
             if found := self._open.get(step):

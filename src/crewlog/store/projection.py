@@ -272,7 +272,7 @@ class _Collector:
         match entry:
             case j.StepStarted(agent=str(agent)):
                 self.agents[entry.step] = AgentName(agent)
-            case j.PermissionSet() | j.RulingSet() | j.RulesChanged():
+            case j.PermissionSet() | j.RulingSet() | j.RulesChanged() | j.TopologyChanged():
                 self.rulings.append(position)
             case j.CheckpointTagged():
                 tag = TagFacts(entry.tag, entry.checkpoint, position, entry.at)
@@ -338,7 +338,7 @@ def _status_after(entry: j.JournalEntry) -> RunStatus | None:
 def _rules(position: int, entry: j.JournalEntry) -> RunFacts | None:
     """What an entry says of the crew and the definition that the run has."""
     match entry:
-        case j.GraphSwapped() | j.RulesChanged():
+        case j.NewGraph() | j.RulesChanged():
             crew, definition = entry.crew, entry.definition
         case j.Forked() | j.RolledBack() | j.Reopened():
             crew, definition = entry.state.get("crew", ""), entry.state.get("definition", "")
