@@ -7,8 +7,9 @@ from collections import Counter
 from typing import Any
 
 from crewlog.client import Run
+from crewlog.definition.operations import AddAgent, Connect, RemoveAgent
 
-from .harness import LIMIT, Site, calls
+from .harness import LIMIT, Site, calls, tool, until
 
 
 def sends(channel: str, text: str) -> dict[str, Any]:
@@ -176,3 +177,47 @@ async def test_what_an_agent_may_not_send_to_is_refused(crews: Site) -> None:
     assert not [e for e in await crews.entries(run, "MessageHeard") if e.log == "channel:y"]
     (returned,) = await crews.entries(run, "ToolReturned")
     assert not returned.ok
+
+
+async def test_a_live_graph_is_changed_at_once(crews: Site) -> None:
+    """Somebody comes, is heard, and goes, while another one is in the middle of a turn."""
+    crew = living(
+        crews,
+        {
+            "keeper": [calls(("gate", {"name": "open"})), {"text": "kept"}],
+            "scout": [{"text": "seen"}, {"text": "seen again"}],
+            "late": [{"text": "late"}],
+        },
+        {"keeper": {"listen": ["x"], "tools": ["gate"]}, "scout": {"listen": ["y"]}},
+        idle="1h",
+    )
+    crew["tools"] = {"gate": tool("gate")}
+    late = crew["agents"].pop("late")
+    run = await crews.start(crew, "")
+    await run.message("Go.", to="channel:x")
+    await until(lambda: crews.ledger(run, "start"), "the tool")
+    add = AddAgent(name="late", agent={**late, "listen": ["z"]})
+    dry = await run.change(operations=[add], dry_run=True)
+    assert dry.report.at_once
+    assert (await run.status()).graph_version == 1
+    changed = await run.change(operations=[add, Connect(sender="scout", listener="late")])
+    assert (changed.swap, changed.graph_version) == (False, 2)
+    await run.message("hello", to="channel:z")
+    await crews.spoken(run, "late")
+    view = await run.status()
+    assert [step.step for step in view.frontier] == ["keeper#1"]
+    await run.change(operations=[RemoveAgent(name="late")])
+    crews.open_gate(run, "open")
+    await rested(run)
+    changes = await crews.entries(run, "TopologyChanged")
+    assert [[(e.event, e.creature) for e in change.events] for change in changes] == [
+        [("CREATURE_STARTED", "late")],
+        [("CREATURE_STOPPED", "late")],
+    ]
+    assert [change.affected_creatures for change in changes] == [("late", "scout")] * 2
+    # Untouched means untouched: not even the prompt is another one.
+    first, second = [p["messages"] for p in crews.prompted(run) if p["agent"] == "keeper"]
+    assert second[: len(first)] == first
+    assert (await run.state()).execution == 1
+    await run.stop()
+    await run.result(LIMIT)
