@@ -280,6 +280,16 @@ async def test_who_goes_ends_its_turn_and_hears_no_more() -> None:
     assert as_json(folded(sim.journal)) == as_json(sim.state)
 
 
+async def test_a_turn_whose_node_is_gone_is_no_rest() -> None:
+    sim = await Simulation.begin(creatures(PAIR), final)
+    await sim.command("message", text="one", to="channel:y")
+    await sim.settle()
+    sim.launch()
+    await sim.change(creatures({"a": PAIR["a"]}))
+    assert [*sim.state.frontier] == ["b#1"]
+    assert not sim.engine.listening.may_rest()
+
+
 async def test_who_is_cut_off_goes_at_once() -> None:
     sim = await busy(creatures(PAIR))
     await sim.change(creatures({"a": PAIR["a"]}), abandon=True)

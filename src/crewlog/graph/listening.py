@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
+from crewlog.definition.audiences import CHANNEL
+from crewlog.definition.times import due_in
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import (
@@ -34,7 +36,7 @@ from crewlog.state.calls import SentMessage
 from crewlog.state.hashing import hash_json
 from crewlog.state.hearing import Heard
 from crewlog.state.model import CrewState
-from crewlog.state.topology import CHANNEL, Creature, Topology, TopologyChange, affected
+from crewlog.state.topology import Creature, Topology, TopologyChange, affected
 
 
 class Listening:
@@ -145,7 +147,7 @@ class Listening:
         """Whether all that is left waits for agents that are stopped."""
         run = self._run
         return all(
-            run.plan.nodes[entry.node].hears and entry.status in ("ready", "queued")
+            entry.status in ("ready", "queued") and run.plan.node_at(entry.step).hears
             for entry in run.state.frontier.values()
         )
 
@@ -157,7 +159,7 @@ class Listening:
         if idle_is_over or any(run.holds(each) for each in policy.ends_on):
             run.record(j.RunCompleted)
         elif run.state.rest is None:
-            due = 0 if policy.idle is None else run.at + max(1, round(policy.idle * 1000))
+            due = 0 if policy.idle is None else due_in(policy.idle, run.at)
             run.record(j.RunRested, due=due)
 
 
