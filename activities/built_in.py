@@ -22,8 +22,7 @@ from crewlog.activities.tool_graph import SENDS
 from crewlog.activities.tools import Tool, make_tool
 from crewlog.definition.artifacts import SCRATCH_TOOLS, Scratch
 from crewlog.definition.audiences import Audiences
-from crewlog.definition.creatures import SEND_MESSAGE
-from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition
+from crewlog.definition.model import MEMORY_TOOLS, SEND_MESSAGE, CrewDefinition
 from crewlog.ids import AgentName, ToolName
 from crewlog.model import Json
 from crewlog.state.brief import brief

@@ -20,7 +20,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
 from crewlog.activities.tools import Tool
-from crewlog.definition.creatures import SEND_MESSAGE
+from crewlog.definition.model import SEND_MESSAGE
 from crewlog.errors import ToolFailed
 from crewlog.ids import NodeName
 from crewlog.model import Json

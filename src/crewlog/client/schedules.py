@@ -186,7 +186,7 @@ class Schedules:
         said = self._noted(name, note)
         await self._change(
             name,
-            lambda s: s.pause(note=said, rpc_timeout=_LIMIT),
+            lambda s, _: s.pause(note=said, rpc_timeout=_LIMIT),
             lambda _, after: after.schedule.state.paused,
         )
 
@@ -195,7 +195,7 @@ class Schedules:
         said = self._noted(name, note)
         await self._change(
             name,
-            lambda s: s.unpause(note=said, rpc_timeout=_LIMIT),
+            lambda s, _: s.unpause(note=said, rpc_timeout=_LIMIT),
             lambda _, after: not after.schedule.state.paused,
         )
 
@@ -208,9 +208,11 @@ class Schedules:
             TemporalUnavailable: the server is away.
         """
 
-        async def in_a_second_of_its_own(handle: ScheduleHandle) -> None:
-            info = (await handle.describe(rpc_timeout=_LIMIT)).info
-            last = max((done.scheduled_at for done in info.recent_actions), default=_LONG_AGO)
+        async def in_a_second_of_its_own(
+            handle: ScheduleHandle, before: ScheduleDescription
+        ) -> None:
+            runs = before.info.recent_actions
+            last = max((done.scheduled_at for done in runs), default=_LONG_AGO)
             since = datetime.now(UTC) - last.replace(microsecond=0)
             if timedelta(0) <= since < _SECOND:
                 await asyncio.sleep((_SECOND - since).total_seconds())
@@ -240,7 +242,7 @@ class Schedules:
     async def _change(
         self,
         name: str,
-        change: Callable[[ScheduleHandle], Awaitable[None]],
+        change: Callable[[ScheduleHandle, ScheduleDescription], Awaitable[None]],
         is_done: Callable[[ScheduleDescription, ScheduleDescription], bool],
     ) -> None:
         """Changes a schedule and sees that it is changed.
@@ -251,11 +253,12 @@ class Schedules:
         """
 
         async def seen(handle: ScheduleHandle) -> bool:
-            before = await handle.describe(rpc_timeout=_LIMIT)
+            before = now = await handle.describe(rpc_timeout=_LIMIT)
             for pause in _PAUSES:
                 await asyncio.sleep(pause)
-                await change(handle)
-                if is_done(before, await handle.describe(rpc_timeout=_LIMIT)):
+                await change(handle, now)
+                now = await handle.describe(rpc_timeout=_LIMIT)
+                if is_done(before, now):
                     return True
             return False
 

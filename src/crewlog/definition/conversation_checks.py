@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crewlog.definition.findings import Finding, did_you_mean, listed
-from crewlog.definition.model import AgentPhase, CrewDefinition
-from crewlog.definition.phases import Phase
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.phases import Phase, at_work
 from crewlog.ids import named_readers
 
 
@@ -15,8 +15,7 @@ def conversation_findings(definition: CrewDefinition, found: list[Phase]) -> Ite
     talk = definition.conversation
     if talk is None:
         return
-    turns = (phase.item for phase in found if isinstance(phase.item, AgentPhase))
-    at_work = {agent for item in turns for agent in item.agents}
+    working = at_work(found)
     for i, name in enumerate(talk.respond):
         path = ("conversation", "respond", i)
         if name not in definition.agents:
@@ -25,7 +24,7 @@ def conversation_findings(definition: CrewDefinition, found: list[Phase]) -> Ite
             yield Finding(path, say, remedy)
         elif name in talk.respond[:i]:
             yield Finding(path, f"'respond' names {name!r} twice", "Name it once.")
-        elif name not in at_work:
+        elif name not in working:
             say = f"{name!r} is to answer, and has no phase"
             yield Finding(path, say, f"Add '- {name}' under 'flow:', or take it out.")
         elif all(map(named_readers, definition.agents[name].writes)):

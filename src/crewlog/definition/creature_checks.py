@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crewlog.definition.audiences import CHANNEL, PUBLIC, Audiences
-from crewlog.definition.creatures import INBOX, SEND_MESSAGE, creature_nodes
+from crewlog.definition.creatures import INBOX, creature_nodes
 from crewlog.definition.findings import Finding, Path, did_you_mean, suggestion
-from crewlog.definition.model import AgentDefinition, CrewDefinition
-from crewlog.definition.phases import Phase
+from crewlog.definition.model import SEND_MESSAGE, AgentDefinition, CrewDefinition
+from crewlog.definition.phases import Phase, at_work
 
 _AGENTS = "Agents are under 'agents:'."
 
@@ -109,17 +109,12 @@ def _channels(definition: CrewDefinition) -> Iterator[Finding]:
 
 def _lonely(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
     """Agents that nothing ever gives a turn."""
-    at_work = {
-        agent
-        for phase in found
-        if (agents := getattr(phase.item, "agents", ()))
-        for agent in agents
-    }
+    working = at_work(found)
     wired = {to for agent in definition.agents.values() for to in agent.wires}
     root = definition.graph.root if definition.graph is not None else None
     for agent in creature_nodes(definition, found).values():
         own = definition.agents[agent]
-        if own.listen or agent in at_work or agent in wired or agent == root:
+        if own.listen or agent in working or agent in wired or agent == root:
             continue
         say = f"agent {agent!r} listens to no channel, and nothing else gives it a turn"
         remedy = "Let it listen to one, wire an agent to it, or make it the root."

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from crewlog.definition.audiences import CHANNEL
-from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.definition.model import SEND_MESSAGE, AgentDefinition, CrewDefinition
 from crewlog.definition.phases import Phase
 
-SEND_MESSAGE = "send_message"
-"""The tool of agents that may send to channels."""
 INBOX = ".inbox"
 """What the node of a creature ends with whose own name a phase of the flow has."""
 
@@ -18,6 +16,12 @@ def creatures_of(definition: CrewDefinition) -> tuple[str, ...]:
     """The agents that live in the crew's graph: all of them, but those that are in other runs."""
     away = definition.graph.away if definition.graph is not None else {}
     return tuple(name for name in definition.agents if name not in away)
+
+
+def channels_named(agent: AgentDefinition) -> tuple[str, ...]:
+    """The channels that an agent listens to, sends to or is wired to; some more than once."""
+    wired = (to.removeprefix(CHANNEL) for to in agent.wires if to.startswith(CHANNEL))
+    return (*agent.listen, *agent.send, *wired)
 
 
 def creature_nodes(definition: CrewDefinition, found: list[Phase]) -> dict[str, str]:

@@ -818,6 +818,8 @@ class CheckpointPolicy(Model):
 
 MEMORY_TOOLS = ("memory_read", "memory_write")
 """The tools of a crew that has a memory; an agent is offered those that it has a scope for."""
+SEND_MESSAGE = "send_message"
+"""The tool of agents that may send to channels."""
 OWN_SCOPE = "agent"
 """In `memory`: the scope that each agent has of its own."""
 SCOPE_PATTERN = r"^(agent|public|group:[A-Za-z][A-Za-z0-9_-]{0,63})$"
@@ -973,7 +975,7 @@ class CrewDefinition(Model):
         """The tools that permissions may name: its own, those of its memory and of notes."""
         scratch = any(agent.scratch is not None for agent in self.agents.values())
         memory = MEMORY_TOOLS if self.memory is not None else ()
-        sends = ("send_message",) if any(agent.send for agent in self.agents.values()) else ()
+        sends = (SEND_MESSAGE,) if any(agent.send for agent in self.agents.values()) else ()
         return (*self.tools, *memory, *(SCRATCH_TOOLS if scratch else ()), *sends)
 
     @property

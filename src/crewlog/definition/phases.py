@@ -81,6 +81,12 @@ def phases_and_ends(definition: CrewDefinition) -> tuple[list[Phase], Ends]:
     return found.phases, Ends(found.previous.of, found.previous.need)
 
 
+def at_work(found: Iterable[Phase]) -> tuple[str, ...]:
+    """The agents that take steps of some phases, each once, in the order of the flow."""
+    items = (phase.item for phase in found if isinstance(phase.item, AgentPhase))
+    return tuple(dict.fromkeys(agent for item in items for agent in item.agents))
+
+
 class _Expansion:
     def __init__(self, definition: CrewDefinition) -> None:
         self.phases: list[Phase] = []

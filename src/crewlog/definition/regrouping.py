@@ -6,6 +6,7 @@ from typing import Any
 
 from crewlog.definition import operations as o
 from crewlog.definition.audiences import CHANNEL
+from crewlog.definition.creatures import channels_named
 from crewlog.definition.findings import Finding, listed
 from crewlog.definition.model import (
     EDGES,
@@ -25,8 +26,7 @@ def channels_of(crew: CrewDefinition) -> tuple[str, ...]:
     """The channels of a crew: those that are defined, and those that its agents name."""
     found = [*crew.channels]
     for agent in crew.agents.values():
-        found += [*agent.listen, *agent.send]
-        found += (to.removeprefix(CHANNEL) for to in agent.wires if to.startswith(CHANNEL))
+        found += channels_named(agent)
     return tuple(dict.fromkeys(found))
 
 

@@ -54,3 +54,8 @@ def duration_words(seconds: float) -> str:
         size, unit = next(each for each in _UNITS if int(seconds) % each[0] == 0)
         return f"{int(seconds) // size}{unit}"
     return f"{seconds:g}s"
+
+
+def due_in(seconds: float, at: int) -> int:
+    """When a time is over that begins at `at`; both are in milliseconds since the epoch."""
+    return at + max(1, round(seconds * 1000))

@@ -38,7 +38,7 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.order import Order, order_of
 from crewlog.definition.parent_checks import parent_findings
-from crewlog.definition.phases import Phase, phases
+from crewlog.definition.phases import Phase, at_work, phases
 from crewlog.definition.pool_checks import counted_conflicts, counter_findings, pool_findings
 from crewlog.definition.prices import price_findings
 from crewlog.definition.reach_checks import reach_findings
@@ -330,8 +330,7 @@ def _names_in_flow(
         other = by_name.setdefault(phase.name, phase)
         if other is not phase:
             yield _same_name(phase, other, expanded)
-    items = [phase.item for phase in found if isinstance(phase.item, AgentPhase)]
-    used = {name for item in items for name in item.agents}
+    used = {*at_work(found)}
     slips = {suggestion(name, definition.agents) for name in used - definition.agents.keys()}
     for name in definition.agents if not definition.lives else ():
         if name not in used | slips:  # of a slip the slip alone is told

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Awaitable, Callable
 
 from crewlog.authority.bindings import arguments_digest
-from crewlog.definition.times import moment_words
+from crewlog.definition.times import due_in, moment_words
 from crewlog.errors import CommandRejected, InterruptNotOpen
 from crewlog.graph import approvals
 from crewlog.graph.deciding import set_by
@@ -134,7 +134,7 @@ def _holds_until(engine: Engine, interrupt: Interrupt, decision: str) -> int:
     valid = engine.plan.interrupts.valid
     if valid is None or interrupt.kind != "tool_approval" or decision not in ("approve", "edit"):
         return 0
-    return engine.at + max(1, round(valid * 1000))
+    return due_in(valid, engine.at)
 
 
 async def _unsure(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:

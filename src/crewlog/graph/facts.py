@@ -20,6 +20,7 @@ from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import Condition, holds
 from crewlog.definition.context import WHOLE
 from crewlog.definition.quotas import quota_of
+from crewlog.definition.times import due_in
 from crewlog.graph.artifacts import artifact_heads
 from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
@@ -196,7 +197,7 @@ class RunFacts:
         expires = policy.expiry(kind).expires
         if kind == "approval" or (expires is None and not policy.people):
             return {}
-        due = 0 if expires is None else self.at + max(1, round(expires * 1000))
+        due = 0 if expires is None else due_in(expires, self.at)
         return {"due": due, "to": policy.people}
 
     def approved(self, step: StepId, call: Call) -> Decision:

@@ -27,7 +27,12 @@ from crewlog.definition.conditions import (
 from crewlog.definition.content import definition_hash
 from crewlog.definition.context import SUMMING
 from crewlog.definition.context_checks import window_of
-from crewlog.definition.creatures import creature_nodes, creature_tools, creatures_of
+from crewlog.definition.creatures import (
+    channels_named,
+    creature_nodes,
+    creature_tools,
+    creatures_of,
+)
 from crewlog.definition.decisions import reply_fields
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
@@ -46,7 +51,7 @@ from crewlog.definition.model import (
     WaitPhase,
 )
 from crewlog.definition.parent_checks import ancestors
-from crewlog.definition.phases import Phase, phases
+from crewlog.definition.phases import Phase, at_work, phases
 from crewlog.definition.reading import Form
 from crewlog.definition.times import duration_words, time_words
 from crewlog.definition.validate import check
@@ -79,7 +84,7 @@ from crewlog.ids import (
     ToolName,
     private_log,
 )
-from crewlog.state.topology import CHANNEL, Channel, Creature, Topology
+from crewlog.state.topology import Channel, Creature, Topology
 
 MERGED: dict[str, str] = {
     "union": "makes a list in which each value stands once",
@@ -341,16 +346,8 @@ def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
     creatures = {name: definition.agents[name] for name in living}
     channels = {*definition.channels}
     for agent in creatures.values():
-        channels |= {*agent.listen, *agent.send}
-        channels |= {to.removeprefix(CHANNEL) for to in agent.wires if to.startswith(CHANNEL)}
+        channels |= {*channels_named(agent)}
     said = definition.channels
-    at_work = [
-        agent
-        for phase in found
-        if isinstance(phase.item, AgentPhase)
-        for agent in phase.item.agents
-        if agent in creatures
-    ]
     return Topology(
         creatures={
             AgentName(name): Creature(
@@ -366,7 +363,7 @@ def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
         channels={
             name: Channel(born=said[name].born if name in said else "") for name in sorted(channels)
         },
-        flow=tuple(AgentName(name) for name in dict.fromkeys(at_work)),
+        flow=tuple(AgentName(name) for name in at_work(found) if name in creatures),
     )
 
 

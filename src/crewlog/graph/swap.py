@@ -65,7 +65,7 @@ class SwapReport(Model):
     graph_version: int
     """The version that the new graph gets; the one that there is, where it is the same graph."""
     swap: bool
-    """Whether the graph is another one; else only rules change, at once and without a swap."""
+    """Whether the run drains and goes on with another graph; else the change holds at once."""
     added: tuple[NodeName, ...] = ()
     removed: tuple[NodeName, ...] = ()
     kept: tuple[NodeName, ...] = ()
@@ -117,7 +117,7 @@ def plan_swap(
 
 
 def same_graph(old: GraphPlan, new: GraphPlan) -> bool:
-    """Whether two plans have the same nodes and ways: what else they say are rules."""
+    """Whether two plans have the same nodes, ways and creatures: what else they say are rules."""
     return [*old.nodes.items()] == [*new.nodes.items()] and old.topology == new.topology
 
 

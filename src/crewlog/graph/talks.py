@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from crewlog.definition.times import due_in
 from crewlog.errors import CommandRejected, ConversationBusy
 from crewlog.graph.facts import TELLS_BOUNDS, RunFacts, message_body
 from crewlog.ids import PUBLIC, AgentName, CommandId, ContentHash, FlagName, RunId, named_readers
@@ -214,7 +215,7 @@ class Talks:
         rules = self._run.plan.conversation
         if rules is None or rules.idle is None:
             return 0
-        return self._run.at + max(1, round(rules.idle * 1000))
+        return due_in(rules.idle, self._run.at)
 
     def _wants_timer(self) -> bool:
         talk, rules = self._run.state.talk, self._run.plan.conversation

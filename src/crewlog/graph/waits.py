@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 
-from crewlog.definition.times import milliseconds, moment_words
+from crewlog.definition.times import due_in, milliseconds, moment_words
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import PlanNode
 from crewlog.state import journal as j
@@ -99,7 +99,7 @@ class Waits:
         if state.resting or state.rest is not None:
             return 0  # it takes nothing while nobody says anything
         began = state.talk.at if state.talk is not None else state.started
-        return int(state.allowed.get(WALL, 0)) or began + _milliseconds(wall)
+        return int(state.allowed.get(WALL, 0)) or due_in(wall, began)
 
     def _waiting(self) -> Iterator[FrontierEntry]:
         return (e for e in self._run.state.frontier.values() if e.status == "waiting" and e.due)
@@ -128,7 +128,7 @@ class Waits:
         if node.within is None:
             return
         if not entry.due:
-            due = self._run.at + _milliseconds(node.within)
+            due = due_in(node.within, self._run.at)
             self._run.record(j.TimerSet, step=entry.step, due=due)
         elif self._is_over(entry):
             self._run.record(j.TimerFired, step=entry.step)
@@ -138,7 +138,7 @@ class Waits:
         wait = node.wait
         if wait is None:
             return
-        due = milliseconds(wait.until) if wait.until else self._run.at + _milliseconds(wait.seconds)
+        due = milliseconds(wait.until) if wait.until else due_in(wait.seconds, self._run.at)
         self._run.record(j.TimerSet, step=entry.step, due=due)
 
 
@@ -172,7 +172,3 @@ def waiting_for(state: CrewState) -> str:
         return ""
     first = min(timed, key=lambda entry: entry.due)
     return f"{first.node}: {waits_for(first)}"
-
-
-def _milliseconds(seconds: float) -> int:
-    return max(1, round(seconds * 1000))

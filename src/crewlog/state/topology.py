@@ -23,6 +23,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import NAME_PATTERN
 from crewlog.errors import TopologyRefused
@@ -30,8 +31,6 @@ from crewlog.ids import AgentName, RunId
 from crewlog.model import Model
 from crewlog.state.hashing import hash_json
 
-CHANNEL = "channel:"
-"""What a wire to a channel begins with; any other is to a creature."""
 _ID_KEPT = 160
 """Characters of a run's id that the ids of its parts begin with: ids are bounded."""
 _NAME_LENGTH = 64
