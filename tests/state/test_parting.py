@@ -1,0 +1,110 @@
+"""Parting: every visit, question and log of a run is in one of the two, and none is in both."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from crewlog.ids import AgentName, InterruptId, LogName, NodeName, RunId, StepId
+from crewlog.model import Json
+from crewlog.state.hashing import hash_json
+from crewlog.state.hearing import Heard
+from crewlog.state.model import Call, CrewState, FrontierEntry, Interrupt, LogHead, Turn, Usage
+from crewlog.state.parting import Share, parted, staying
+
+NAMES = tuple(map(AgentName, ("a", "b", "c", "d")))
+
+
+def entry(step: str, rng: random.Random) -> FrontierEntry:
+    node = step.partition("#")[0]
+    turn = Turn(calls=(Call(call=2, tool="t"),), next_call=3, began=4)
+    heard = Heard(log=LogName("channel:x"), body=hash_json(step))
+    running = rng.random() < 0.5
+    return FrontierEntry(
+        step=StepId(step),
+        node=NodeName(node),
+        status="running" if running else "queued",
+        turn=turn if running else None,
+        heard=heard,
+    )
+
+
+def world(seed: int) -> tuple[CrewState, Share]:
+    rng = random.Random(seed)  # noqa: S311 - the same in every run of the test
+    frontier = {
+        StepId(step): entry(step, rng)
+        for name in NAMES
+        for step in (f"{name}#{n}" for n in range(1, rng.randint(1, 4)))
+    }
+    steps = list(frontier)
+    asked = {
+        InterruptId(f"i{n}"): Interrupt(
+            id=InterruptId(f"i{n}"),
+            kind="step_failed",
+            question="?",
+            step=rng.choice([*steps, None]) if steps else None,
+        )
+        for n in range(1, 4)
+    }
+    logs = ["public", "group:g", "channel:x", "channel:y", "artifact:doc", "readers:a+c"]
+    logs += [f"private:{name}" for name in NAMES]
+    state = CrewState(
+        run=RunId("r"),
+        position=40,
+        graph_version=3,
+        frontier=frontier,
+        parked={StepId("a#9"): entry("a#9", rng), StepId("d#9"): entry("d#9", rng)},
+        interrupts=asked,
+        visits={NodeName(name): 5 for name in NAMES},
+        messages={LogName(log): LogHead(head=hash_json(log), length=3) for log in logs},
+        quotas={"k": 2},
+        flags={},
+        allowed={"tokens": 5.0},
+        usage={NAMES[0]: Usage(calls=3)},
+        tags={"good": 3},
+        asked=7,
+    )
+    gone = tuple(sorted(rng.sample(NAMES, rng.randint(1, 3))))
+    share = Share(creatures=gone, nodes=tuple(map(NodeName, gone)), channels=("y",))
+    return state, share
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_goes_and_what_stays_is_all_there_was(seed: int) -> None:
+    state, share = world(seed)
+    goes = parted(state, RunId("r.1"), share)
+    stays = state.model_copy(update=staying(state, share))
+    for part in ("frontier", "parked", "interrupts"):
+        one, other, both = (getattr(each, part) for each in (goes, stays, state))
+        assert not one.keys() & other.keys(), part
+        assert {**one, **other} == both, part
+    assert all(e.node in share.nodes for e in goes.frontier.values())
+    assert all(q.step is None or q.step in stays.frontier for q in stays.interrupts.values())
+    assert CrewState.from_json(goes.to_json()) == goes
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nobody_gets_a_log_of_others(seed: int) -> None:
+    state, share = world(seed)
+    goes, gone = parted(state, RunId("r.1"), share), {*share.creatures}
+    assert {log for log in goes.messages if log.startswith("private:")} == {
+        f"private:{name}" for name in gone
+    }
+    assert ("readers:a+c" in goes.messages) == bool(gone & {"a", "c"})
+    assert "channel:x" not in goes.messages
+    stays = state.model_copy(update=staying(state, share))
+    assert not {f"private:{name}" for name in gone} & {*stays.messages}
+    assert "channel:y" not in stays.messages
+    for common in ("public", "group:g", "artifact:doc"):
+        assert goes.messages[LogName(common)] == stays.messages[LogName(common)]
+
+
+def test_nobody_may_do_more_in_two_runs_than_in_one() -> None:
+    state, share = world(1)
+    goes = parted(state, RunId("r.1"), share)
+    kept: dict[str, Json] = {"quotas": {"k": 2}, "allowed": {"tokens": 5.0}, "asked": 7}
+    assert {name: getattr(goes, name) for name in kept} == kept
+    assert goes.usage == state.usage
+    assert (goes.tags, goes.commands) == ({}, {})
+    assert (goes.run, goes.position, goes.graph_version, goes.execution) == ("r.1", 40, 1, 1)
