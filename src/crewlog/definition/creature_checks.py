@@ -47,9 +47,6 @@ def _policy(definition: CrewDefinition) -> Iterator[Finding]:
         return
     if policy.root is not None:
         yield from _agent(definition, policy.root, ("graph", "root"), "'graph' has as its root")
-        if policy.root in policy.away:
-            say = f"the root {policy.root!r} is away, in the run {policy.away[policy.root]!r}"
-            yield Finding(("graph", "root"), say, "Name another root, or none.")
     for name in policy.away:
         yield from _agent(definition, name, ("graph", "away", name), "'graph.away' names")
     if {*policy.away} >= {*definition.agents}:

@@ -782,7 +782,7 @@ class GraphPolicy(Model):
 
     root: Name | None = None
     """The agent that gets the run's input, and what people say to nobody in particular. It is
-    privileged."""
+    privileged. Where it is away, nobody is."""
     idle: Wait | None = None
     """How long it waits where nothing is to do, e.g. `30m`; then the run is completed. By default
     for ever."""

@@ -255,7 +255,7 @@ def apply(world: World, operation: Operation, command: str) -> Applied:
     if other is not None:
         operation, graphs, renamed = _merged(operation, other, old)
     done = _DO[type(operation)](graphs.get(operation.graph, Topology()), operation)
-    parts = _parted(operation.graph, done, command)
+    parts = parts_of(operation.graph, done, command)
     after = {id_: graph for id_, graph in world.items() if id_ not in old}
     if taken := sorted({*parts} & {*after}):
         raise TopologyRefused(
@@ -550,7 +550,7 @@ def _merged(
     return said, {stays: graph}, renamed
 
 
-def _parted(graph: RunId, of: Topology, command: str) -> dict[RunId, Topology]:
+def parts_of(graph: RunId, of: Topology, command: str) -> dict[RunId, Topology]:
     """The graphs that one is now, by id; the first part keeps its own, as do channels of nobody."""
     parts = components(of)
     if len(parts) < 2:  # none: a run without creatures, which has its channels all the same

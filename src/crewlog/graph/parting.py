@@ -1,0 +1,78 @@
+"""What a graph that falls apart leads to: the definitions of its parts, and what goes with each.
+
+    definitions(crew, topology, run, command)   by graph, the crew that lives there
+
+Each part has the whole crew, with all of its rules; agents of the other parts are *away* there. So
+who comes back comes back to what it had, no name is given twice, and nothing that is said of an
+agent is lost because it is somewhere else for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crewlog.definition.model import ChannelDefinition, CrewDefinition, GraphPolicy
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import AgentName, NodeName, RunId
+from crewlog.state.parting import Share
+from crewlog.state.topology import Topology, parts_of
+
+
+def definitions(
+    crew: CrewDefinition, topology: Topology, run: RunId, command: str
+) -> dict[RunId, CrewDefinition]:
+    """The crews of the graphs that one is now, by id; the first keeps the run's.
+
+    Args:
+        crew: The crew, as an operation left it.
+        topology: Its graph.
+        run: The run.
+        command: The operation: the ids of new graphs are made of it.
+    """
+    graphs = parts_of(run, topology, command)
+    if len(graphs) == 1:
+        return {run: crew}
+    homes = {name: id_ for id_, graph in graphs.items() for name in graph.creatures}
+    return {id_: _part(crew, id_, graph, homes, run) for id_, graph in graphs.items()}
+
+
+def _part(
+    crew: CrewDefinition,
+    id_: RunId,
+    graph: Topology,
+    homes: Mapping[AgentName, RunId],
+    run: RunId,
+) -> CrewDefinition:
+    """The crew, where only those of a graph live, with its channels; and the flow, where it is."""
+    policy = crew.graph or GraphPolicy()
+    away: dict[str, str] = {**policy.away}
+    away |= {str(name): str(home) for name, home in homes.items() if home != id_}
+    said = crew.channels
+    channels = {
+        name: said.get(name, ChannelDefinition()).model_copy(update={"born": channel.born})
+        for name, channel in graph.channels.items()
+    }
+    update: dict[str, Any] = {
+        "graph": policy.model_copy(update={"away": dict(sorted(away.items()))}),
+        "channels": channels,
+    }
+    if id_ != run:
+        update["flow"] = ()
+    return crew.model_copy(update=update)
+
+
+def share_of(plan: GraphPlan, graph: Topology) -> Share:
+    """What goes with a part of a graph.
+
+    Args:
+        plan: The plan that the run has, where all of them live.
+        graph: The part.
+    """
+    creatures = tuple(sorted(graph.creatures))
+    nodes = [plan.hearing_node(name) for name in creatures]
+    return Share(
+        creatures=creatures,
+        nodes=tuple(NodeName(node) for node in nodes if node is not None),
+        channels=tuple(sorted(graph.channels)),
+    )

@@ -1,0 +1,79 @@
+"""The definitions of a graph's parts: each has the whole crew, of which some are away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crewlog.definition.load import load_data
+from crewlog.definition.operations import RemoveChannel, apply_operations
+from crewlog.graph.lower import lower
+from crewlog.graph.parting import definitions, share_of
+from crewlog.ids import AgentName, RunId
+from crewlog.state.topology import part_id
+
+RUN = RunId("r")
+AGENTS: dict[str, Any] = {
+    "keeper": {"prompt": "k", "listen": ["reports"], "send": ["tasks"]},
+    "archer": {"prompt": "s", "listen": ["tasks"], "send": ["reports"]},
+    "digger": {"prompt": "d", "listen": ["tasks", "asides"]},
+    "poet": {"prompt": "p", "send": ["asides"], "tools": ["t"]},
+}
+CREW = load_data(
+    {
+        "crew": "t",
+        "model": "openai:x",
+        "agents": AGENTS,
+        "tools": {"t": {"run": "m:t"}},
+        "rules": [{"tool": "t", "agents": ["poet"], "quota": "3 per day"}],
+        "channels": {"asides": {"description": "Asides."}},
+        "graph": {"root": "keeper"},
+    }
+)
+
+
+def test_a_crew_in_one_piece_is_as_it_was() -> None:
+    plan = lower(CREW)
+    assert plan.topology is not None
+    assert definitions(CREW, plan.topology, RUN, "c") == {RUN: CREW}
+
+
+def test_each_part_has_the_whole_crew() -> None:
+    crew = apply_operations(CREW, [RemoveChannel(name="tasks")])
+    whole = lower(crew)
+    assert whole.topology is not None
+    found = definitions(crew, whole.topology, RUN, "c")
+    other = part_id(RUN, "c", AgentName("digger"))
+    assert [*found] == [RUN, other]
+    stays, goes = (lower(load_data(each.to_json())) for each in found.values())
+    assert stays.topology is not None
+    assert goes.topology is not None
+    assert {*stays.topology.creatures} == {"keeper", "archer"}
+    assert [*goes.topology.creatures] == ["digger", "poet"]
+    assert [*stays.topology.channels] == ["reports"]
+    assert {n: c.born for n, c in goes.topology.channels.items()} == {"asides": "r"}
+    assert found[other].channels["asides"].description == "Asides."
+    assert found[RUN].graph is not None
+    assert found[RUN].graph.away == {"digger": other, "poet": other}
+    for each in found.values():
+        assert (each.agents, each.tools, each.rules) == (crew.agents, crew.tools, crew.rules)
+    share = share_of(whole, goes.topology)
+    assert (share.creatures, share.nodes, share.channels) == (
+        ("digger", "poet"),
+        ("digger", "poet"),
+        ("asides",),
+    )
+
+
+def test_the_flow_stays_with_the_run() -> None:
+    data = {"crew": "t", "model": "openai:x", "agents": AGENTS, "tools": {"t": {"run": "m:t"}}}
+    crew = load_data({**data, "flow": ["poet"]})
+    crew = apply_operations(crew, [RemoveChannel(name="asides")])
+    plan = lower(crew)
+    assert plan.topology is not None
+    found = definitions(crew, plan.topology, RUN, "c")
+    assert [(each.flow, [*(each.graph.away if each.graph else {})]) for each in found.values()] == [
+        (("poet",), ["archer", "digger", "keeper"]),
+        ((), ["poet"]),
+    ]
+    for each in found.values():
+        lower(load_data(each.to_json()))
