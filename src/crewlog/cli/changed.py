@@ -34,7 +34,8 @@ def show_change(screen: Screen, sight: Sight, changed: Changed) -> None:
     """What a change would do: nodes, steps, what is blocked, and the graph before and after."""
     report = changed.report
     old = sight.state.graph_version
-    head = f"  graph v{old} → v{changed.graph_version}" if changed.swap else f"  graph v{old} stays"
+    other = changed.swap or (report is not None and report.at_once)
+    head = f"  graph v{old} → v{changed.graph_version}" if other else f"  graph v{old} stays"
     screen.line((head, "bold"), f"  {plain(changed.detail)}" if changed.detail else "")
     for remark in changed.remarks:
         said, *how = remark.splitlines()
@@ -45,6 +46,7 @@ def show_change(screen: Screen, sight: Sight, changed: Changed) -> None:
         _nodes(screen, report)
         _steps(screen, report)
         _blocked(screen, report)
+        _surroundings(screen, report)
         for note in report.notes:
             screen.line("  ", ("· ", "dim"), plain(note))
     if changed.swap and sight.plan is not None and changed.plan:
@@ -109,6 +111,15 @@ def _blocked(screen: Screen, report: SwapReport) -> None:
         screen.line("  ", ("! ", "yellow"), f"withdrawn: {listed(map(plain, report.withdrawn))}")
 
 
+def _surroundings(screen: Screen, report: SwapReport) -> None:
+    """Who sees another graph around it: nobody else's prompt changes."""
+    changed = report.topology
+    if changed is None:
+        return
+    who = listed(map(plain, changed.affected_creatures)) or "nobody"
+    screen.wrapped(["  ", ("~ ", "yellow")], f"affects {who}; no turn is disturbed", indent=4)
+
+
 def _pictures(screen: Screen, sight: Sight, plan: GraphPlan, report: SwapReport | None) -> None:
     kept = set(report.kept) if report is not None else set[NodeName]()
     after = {node: status for node, status in sight.statuses.items() if node in kept}
@@ -125,9 +136,10 @@ def _pictures(screen: Screen, sight: Sight, plan: GraphPlan, report: SwapReport 
 def tell_change(screen: Screen, run: str, changed: Changed, *, waited: bool) -> None:
     """How a change ended."""
     what = f": {plain(changed.detail)}" if changed.detail else ""
-    if not changed.swap:
+    at_once = changed.report is not None and changed.report.at_once
+    if not changed.swap and not at_once:
         say = f"{plain(run)} goes by other rules from now on{what}"
-    elif waited:
+    elif waited or at_once:
         say = f"{plain(run)} has graph v{changed.graph_version}{what}"
     else:
         when = "as soon as what is under way has ended"
