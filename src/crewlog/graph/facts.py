@@ -120,6 +120,12 @@ class RunFacts:
         """The live state."""
         return self.ledger.state
 
+    @property
+    def halted(self) -> bool:
+        """Whether nothing starts, since the graph is about to be another one."""
+        changing = self.state.changing
+        return changing is not None and not changing.nodes
+
     def goes_on(self, step: StepId) -> bool:
         """Whether anybody still waits for the calls of a step."""
         return step in self.state.frontier
