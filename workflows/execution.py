@@ -311,7 +311,7 @@ class Execution:
             await self._apply_landed()
             await self._heed_change()
             self._take_rung()
-            if not (self.closing or self.engine.state.closed or self.engine.halted):
+            if not (self.closing or self.engine.state.closed or self.engine.state.still):
                 await self._go_on()
             if isinstance(self.engine, Engine):
                 self.answers.look(self.engine)  # before the words of the next turn are noted
@@ -327,7 +327,7 @@ class Execution:
                         return await self._leave()
                     continue
                 # A change leaves at once, and stores everything then.
-                if not self._inbox and not self.engine.halted:
+                if not self._inbox and not self.engine.state.still:
                     await self._store()
             self._show()
             self._seal()

@@ -123,7 +123,7 @@ async def test_a_crew_may_have_a_flow_and_creatures(crews: Site) -> None:
     crew = crews.crew(
         {
             "planner": [sends("tasks", "Look."), {"text": "planned"}],
-            "writer": [{"text": "written"}],
+            "writer": [{"text": "written"}, {"text": "and heard"}],  # in either order
             "scout": [{"text": "found"}],
         },
         rules={

@@ -26,6 +26,7 @@ _STYLES = {
     "stopping": "yellow",
     "completed": "green",
     "stopped": "yellow",
+    "merged": "green",
 }
 
 
