@@ -96,7 +96,7 @@ def test_every_command_is_documented_and_has_json(capsys: pytest.CaptureFixture[
         ([*OLD, "failed", *OLD[3:], "complete"], "'complete'", "Did you mean 'completed'?"),
         ([*OLD, "paused"], "a run that is paused is under way", "completed, failed, stopped"),
         (["ps", "--limit", "x"], "invalid value for '--limit'", "`crewlog ps --help`"),
-        (["graph", "g", "--version", "x"], "must be a whole number, not 'x'", "graph --help"),
+        (["graph", "g", "--version", "x"], "must be a whole number, not 'x'", "graph show --help"),
         (["ps", "--limit", "0"], "must be at least 1, not '0'", "`crewlog ps --help`"),
         ([*NEVER, "never"], "'--overlap': 'never' is not one of", "schedule create --help"),
         (["change", "m", "--operations", "no.yaml"], "cannot read", "file that lists operations"),

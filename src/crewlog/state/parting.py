@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from crewlog.definition.audiences import CHANNEL
 from crewlog.ids import (
     PUBLIC,
     AgentName,
@@ -28,7 +29,6 @@ from crewlog.ids import (
 )
 from crewlog.model import Model
 from crewlog.state.model import CrewState, FrontierEntry, Interrupt, LogHead
-from crewlog.state.topology import CHANNEL
 
 PRIVATE = "private:"
 
