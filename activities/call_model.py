@@ -163,9 +163,9 @@ class ModelCalls:
             message = await self._hydrator.message(task.run, task.heard.body)
             transcript = with_heard(transcript, message, task.heard, task.step)
         form = await self._definitions.form(task.definition, task.agent)
-        said = prompt(
-            task.agent, agent, task.tools, transcript, what, form.told if form is not None else ""
-        )
+        told = form.told if form is not None else ""
+        graph = await self._definitions.awareness(task.definition, task.agent)
+        said = prompt(task.agent, agent, task.tools, transcript, what, told, graph)
         await before.look(quick=self._quick.get(name) or False)  # after all that may take long
         effect.started = True
         config = _config(agent, task, context.earlier)

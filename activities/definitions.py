@@ -13,6 +13,7 @@ from crewlog.definition.phases import phases
 from crewlog.definition.reading import Form
 from crewlog.definition.reply_checks import form_findings
 from crewlog.errors import InternalError, InvalidDefinition
+from crewlog.graph.awareness import Awareness
 from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log, node_of
 from crewlog.model import Json
 from crewlog.store.protocol import Store
@@ -37,6 +38,7 @@ class Definitions:
         self._written_out: Recent[ContentHash, CrewDefinition] = Recent(most)
         self._tasks: Recent[ContentHash, Mapping[str, str]] = Recent(most)
         self._sees: Recent[tuple[ContentHash, AgentName], Sees] = Recent(most)
+        self._graphs: Recent[ContentHash, Awareness] = Recent(most)
         self._forms: Recent[tuple[ContentHash, AgentName], Form] = Recent(most)
         self.checked: Recent[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = Recent(most)
         """Definitions that runs were started with, as they came, checked and lowered."""
@@ -69,6 +71,13 @@ class Definitions:
         if found is None:
             found = self._sees.put((hash_, agent), _sees(await self.get(hash_), agent))
         return found
+
+    async def awareness(self, hash_: ContentHash, agent: AgentName) -> str:
+        """What an agent is told of its graph, by the definition of that hash; empty: no graph."""
+        found = self._graphs.get(hash_)
+        if found is None:
+            found = self._graphs.put(hash_, Awareness(await self.get(hash_)))
+        return found.block(agent)
 
     async def form(self, hash_: ContentHash, agent: AgentName) -> Form | None:
         """The form of an agent's replies, by the definition of that hash; none where it has none.

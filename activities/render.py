@@ -308,6 +308,7 @@ def prompt(
     transcript: Sequence[BaseMessage],
     task: str | None = None,
     form: str = "",
+    graph: str = "",
 ) -> list[BaseMessage]:
     """What the agent's model is given: the system message, the transcript, and a turn to take.
 
@@ -318,8 +319,9 @@ def prompt(
         transcript: The messages that it sees.
         task: What it is to do in this phase.
         form: What its final message must be.
+        graph: What it is told of the graph that it lives in: the last, since it changes most often.
     """
-    system = "\n\n".join(filter(None, [_system(definition, tools, task), form]))
+    system = "\n\n".join(filter(None, [_system(definition, tools, task), form, graph]))
     out: list[BaseMessage] = [_system_message(system), *transcript]
     last = out[-1]
     if isinstance(last, AIMessage):
