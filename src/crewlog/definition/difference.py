@@ -57,12 +57,13 @@ def _sayings(found: DefinitionDiff, old: CrewDefinition, new: CrewDefinition) ->
         if names:
             yield f"{say} {listed(names)}"
     yield from _tools(found, new, came)
-    for say, names in (
+    for say, channels in (
         ("removes", found.names("channels", "removed")),
         ("adds", found.names("channels", "added")),
     ):
-        if names:
-            yield f"{say} the {'channel' if len(names) == 1 else 'channels'} {listed(names)}"
+        if channels:
+            noun = "channel" if len(channels) == 1 else "channels"
+            yield f"{say} the {noun} {listed(channels)}"
     yield from _edges(old, new)
     told = {"enabled", *EDGE_WORDS, *_tools_alone(found, old, new)}
     yield from _edits(found, "agents", "", but=told)
