@@ -24,6 +24,7 @@ _STYLES = {
     "stopping": "yellow",
     "completed": "green",
     "stopped": "yellow",
+    "merged": "green",
 }
 
 
