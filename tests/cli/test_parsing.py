@@ -94,7 +94,11 @@ def test_every_command_is_documented_and_has_json(capsys: pytest.CaptureFixture[
         (["show"], "missing argument 'RUN", "`crewlog show --help`"),
         ([*OLD, "nonsense"], "has the status 'nonsense'", "stopped, terminated and timed_out."),
         ([*OLD, "failed", *OLD[3:], "complete"], "'complete'", "Did you mean 'completed'?"),
-        ([*OLD, "paused"], "a run that is paused is under way", "completed, failed, stopped"),
+        (
+            [*OLD, "paused"],
+            "a run that is paused is under way",
+            "completed, failed, merged, stopped",
+        ),
         (["ps", "--limit", "x"], "invalid value for '--limit'", "`crewlog ps --help`"),
         (["graph", "g", "--version", "x"], "must be a whole number, not 'x'", "graph show --help"),
         (["ps", "--limit", "0"], "must be at least 1, not '0'", "`crewlog ps --help`"),
