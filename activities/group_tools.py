@@ -7,6 +7,7 @@ change of its crew; what came of it is what the model is answered.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from langchain_core.messages import ToolMessage
@@ -131,12 +132,12 @@ def group_tool(name: ToolName, crew: CrewDefinition, who: AgentName) -> Structur
         who: The agent.
     """
     makers: dict[str, _Maker] = {
-        "group_add_node": lambda **said: made.add_node(crew, who, **said),
+        "group_add_node": partial(made.add_node, crew, who),
         "group_remove_node": made.remove_node,
-        "group_start_node": lambda name: made.switch_node(name, on=True),
-        "group_stop_node": lambda name: made.switch_node(name, on=False),
+        "group_start_node": made.start_node,
+        "group_stop_node": made.stop_node,
         "group_channel": made.change_channel,
-        "group_wire": lambda name, to, action: made.change_wire(name, to, on=action == "add"),
+        "group_wire": made.change_wire,
     }
     schema, about = _ABOUT[name]
     make = makers[name]

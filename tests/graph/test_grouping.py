@@ -128,9 +128,9 @@ async def test_a_worker_is_brought_wired_and_retired_in_the_order_of_the_calls()
     script = Calls(
         ("group_add_node", spawn(crew, wires=["root"])),
         ("group_channel", group_tools.change_channel("connect", "tasks", "root", "w")),
-        ("group_wire", group_tools.change_wire("w", "scout", on=True)),
-        ("group_stop_node", group_tools.switch_node("scout", on=False)),
-        ("group_start_node", group_tools.switch_node("scout", on=True)),
+        ("group_wire", group_tools.change_wire("w", "scout")),
+        ("group_stop_node", group_tools.stop_node("scout")),
+        ("group_start_node", group_tools.start_node("scout")),
         ("group_remove_node", group_tools.remove_node("w")),
     )
     sim = await begun(crew, script)
@@ -256,7 +256,7 @@ async def test_who_is_not_privileged_is_refused_the_tools_and_cannot_be_ruled_to
 
 async def test_who_was_removed_meanwhile_changes_nothing() -> None:
     crew = crew_of({**CREW, "boss": {"privileged": True, "listen": ["tasks"], "send": ["tasks"]}})
-    script = Calls(("group_wire", group_tools.change_wire("scout", "root", on=True)), by="boss")
+    script = Calls(("group_wire", group_tools.change_wire("scout", "root")), by="boss")
     sim = await begun(crew, script)
     await sim.command("message", text="Go.", to="channel:tasks")
     while ("boss#1", 2) not in sim.flights:

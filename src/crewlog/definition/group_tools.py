@@ -107,9 +107,14 @@ def remove_node(name: str) -> o.RemoveAgent:
     return o.RemoveAgent(name=name)
 
 
-def switch_node(name: str, *, on: bool) -> o.EnableAgent | o.DisableAgent:
-    """An agent takes part again, or stands still: what it hears waits for it."""
-    return o.EnableAgent(name=name) if on else o.DisableAgent(name=name)
+def start_node(name: str) -> o.EnableAgent:
+    """An agent takes part again."""
+    return o.EnableAgent(name=name)
+
+
+def stop_node(name: str) -> o.DisableAgent:
+    """An agent stands still: what it hears waits for it."""
+    return o.DisableAgent(name=name)
 
 
 def change_channel(
@@ -143,6 +148,6 @@ def change_channel(
     return o.AddChannel(name=channel, description=description)
 
 
-def change_wire(name: str, to: str, *, on: bool) -> o.Wire | o.Unwire:
-    """An agent's final messages go to another agent or a channel, too, or no more."""
-    return o.Wire(name=name, to=to) if on else o.Unwire(name=name, to=to)
+def change_wire(name: str, to: str, action: str = "add") -> o.Wire | o.Unwire:
+    """An agent's final messages go to another agent or a channel, too; to `remove` it, no more."""
+    return o.Unwire(name=name, to=to) if action == "remove" else o.Wire(name=name, to=to)
