@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from crewlog.definition import operations as o
 from crewlog.definition.audiences import without_member, without_reader
-from crewlog.definition.conditions import AllOf, AnyOf, Condition, Fact, Not, facts_in
+from crewlog.definition.conditions import Fact, facts_in, mapped
 from crewlog.definition.creatures import among_agents
 from crewlog.definition.expand import expand, texts_in
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
@@ -607,25 +607,13 @@ def _without_agent(part: Part, crew: CrewDefinition, name: str, faults: list[Fin
 
     update: dict[str, Any] = {}
     if not isinstance(item, DecisionPhase | BuilderPhase) and item.only_if is not None:
-        update["only_if"] = _mapped(item.only_if, lambda said: fact(said, "only_if"))
+        update["only_if"] = mapped(item.only_if, lambda said: fact(said, "only_if"))
     if isinstance(item, AgentPhase) and item.when is not None:
-        update["when"] = _mapped(item.when, lambda said: fact(said, "when"))
+        update["when"] = mapped(item.when, lambda said: fact(said, "when"))
     if isinstance(item, DecisionPhase):
-        update["if_"] = _mapped(item.if_, lambda said: fact(said, "if"))
+        update["if_"] = mapped(item.if_, lambda said: fact(said, "if"))
     if any(value != getattr(item, key) for key, value in update.items()):
         part.set(**update)
-
-
-def _mapped(condition: Condition, change: Callable[[Fact], Fact]) -> Condition:
-    match condition:
-        case Fact():
-            return change(condition)
-        case Not():
-            return Not(of=_mapped(condition.of, change))
-        case AllOf():
-            return AllOf(of=tuple(_mapped(part, change) for part in condition.of))
-        case AnyOf():
-            return AnyOf(of=tuple(_mapped(part, change) for part in condition.of))
 
 
 _APPLY: dict[str, Callable[[CrewDefinition, Any], CrewDefinition]] = {

@@ -14,7 +14,7 @@ flag, `agent.name` is a flag that the agent may set or else one of its declared 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -214,6 +214,19 @@ def facts_in(condition: Condition) -> Iterator[Fact]:
         case AllOf() | AnyOf():
             for part in condition.of:
                 yield from facts_in(part)
+
+
+def mapped(condition: Condition, change: Callable[[Fact], Fact]) -> Condition:
+    """The condition with each of its facts changed."""
+    match condition:
+        case Fact():
+            return change(condition)
+        case Not():
+            return Not(of=mapped(condition.of, change))
+        case AllOf():
+            return AllOf(of=tuple(mapped(part, change) for part in condition.of))
+        case AnyOf():
+            return AnyOf(of=tuple(mapped(part, change) for part in condition.of))
 
 
 def is_never(condition: Condition) -> bool:

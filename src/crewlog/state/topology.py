@@ -204,7 +204,7 @@ Operation = Annotated[
 class Renamed(Model):
     """A name that was taken in the graph that something came to."""
 
-    kind: Literal["creature", "channel"]
+    kind: Literal["creature", "channel", "group"]
     graph: RunId
     """The graph that it came from."""
     was: str
@@ -253,7 +253,8 @@ def apply(world: World, operation: Operation, command: str) -> Applied:
     graphs = old
     renamed: tuple[Renamed, ...] = ()
     if other is not None:
-        operation, graphs, renamed = _merged(operation, other, old)
+        operation, graph, renamed = as_one(operation, other, old)
+        graphs = {operation.graph: graph}
     done = _DO[type(operation)](graphs.get(operation.graph, Topology()), operation)
     parts = parts_of(operation.graph, done, command)
     after = {id_: graph for id_, graph in world.items() if id_ not in old}
@@ -389,7 +390,7 @@ def merged(
         joins: The other one.
         two: Its topology.
     """
-    creatures = _new_names(two.creatures, one.creatures)
+    creatures = new_names(two.creatures, one.creatures)
     joining = _moved(two.channels, joins, stays)
     known = _moved(one.channels, stays, stays)
     apart = [
@@ -397,7 +398,7 @@ def merged(
         for name, channel in joining.items()
         if name not in known or known[name].born != channel.born
     ]
-    channels = {name: name for name in joining} | _new_names(apart, known)
+    channels = {name: name for name in joining} | new_names(apart, known)
     moved = {
         AgentName(creatures[name]): _renamed(creature, creatures, channels)
         for name, creature in two.creatures.items()
@@ -439,7 +440,7 @@ def _told(
             yield Renamed(kind=kind, graph=graph, was=was, now=now)
 
 
-def _new_names(names: Iterable[str], taken: Collection[str]) -> dict[str, str]:
+def new_names(names: Iterable[str], taken: Collection[str]) -> dict[str, str]:
     """A free name for each: its own, or with the first number behind that makes it free.
 
     What is too long for a number behind it loses its end.
@@ -492,10 +493,28 @@ def _renamed(
     return creature if edges.items() <= own.items() else Creature(**{**own, **edges})
 
 
-def _merged(
-    operation: Operation, other: RunId, world: Mapping[RunId, Topology]
-) -> tuple[Operation, dict[RunId, Topology], tuple[Renamed, ...]]:
-    """The one graph that two make, and what is to be done there, by the names of there."""
+class AsOne(NamedTuple):
+    """The graph that two make before anything connects them."""
+
+    operation: Operation
+    """What is to be done there, by the names of there."""
+    graph: Topology
+    renamed: tuple[Renamed, ...]
+    """What the graph that joins called otherwise."""
+
+
+def as_one(operation: Operation, other: RunId, world: World, stays: RunId | None = None) -> AsOne:
+    """The one graph that two make, and what is to be done there.
+
+    Args:
+        operation: What connects them, by the names of each; the graph that it is said of is one.
+        other: The other one.
+        world: The two.
+        stays: Which of them keeps its id; by default `survivor` says.
+
+    Raises:
+        TopologyRefused: they cannot be one: a name is unknown, or both have a flow.
+    """
     if other == operation.graph:
         raise TopologyRefused(
             f"the graph {other!r} cannot be merged with itself",
@@ -518,7 +537,7 @@ def _merged(
                 )
         case _:
             raise TopologyRefused(f"{operation.op} is about one graph", remedy="Leave 'other' out.")
-    stays = survivor(world)
+    stays = stays or survivor(world)
     joins = other if stays == operation.graph else operation.graph
     if world[joins].flow:
         raise TopologyRefused(
@@ -547,7 +566,7 @@ def _merged(
         else:
             update["to"] = name("creature", operation.to, away)
     said = operation.model_copy(update={**update, "graph": stays, "other": None})
-    return said, {stays: graph}, renamed
+    return AsOne(said, graph, renamed)
 
 
 def parts_of(graph: RunId, of: Topology, command: str) -> dict[RunId, Topology]:

@@ -1,0 +1,438 @@
+"""What two graphs that become one lead to: one definition, of which all live.
+
+    united(one, two, stays=…, joins=…, edge=…, asks=…) -> United(definition, renamed, …)
+
+The crew of the run that joins comes into that of the run that stays. Of an agent the word of the
+run holds in which it lives: what its definition says, which groups it is in, what it may call. So
+who was away comes back as it is now, and nobody is given what its own run did not give it.
+
+What is said of the crew as a whole stays as the surviving run has it: its name, limits, questions,
+checkpoints, time zone, memory, root. The model, the window and the inherited tools of the crew that
+joins are written at its agents, where they are others; its rules and approvals that were for every
+agent are for those that come; its root stays privileged. Rules of the surviving run that are for
+every agent are for those that come, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from pydantic import TypeAdapter
+
+from crewlog.authority.rules import rules_of
+from crewlog.definition.audiences import CHANNEL, Audiences
+from crewlog.definition.context import Window
+from crewlog.definition.creatures import creature_nodes, creatures_of
+from crewlog.definition.expand import expand
+from crewlog.definition.model import (
+    GROUP,
+    AgentDefinition,
+    ChannelDefinition,
+    CrewDefinition,
+    GraphPolicy,
+    Rule,
+)
+from crewlog.definition.operations import Connect, Wire
+from crewlog.definition.phases import phases
+from crewlog.definition.regrouping import channels_of, connect, wire
+from crewlog.definition.renaming import NewNames
+from crewlog.errors import TopologyRefused
+from crewlog.graph.lower import topology_of
+from crewlog.ids import NodeName, RunId
+from crewlog.model import Json
+from crewlog.state import topology as t
+from crewlog.state.topology import Renamed, Topology, TopologyChange, as_one, new_names
+
+_SHARED: Mapping[str, str] = {
+    "tools": "tool",
+    "mcp": "MCP server",
+    "flags": "flag",
+    "artifacts": "artifact",
+    "logs": "log",
+}
+"""What both crews may have under one name only where they say the same of it."""
+_EDGE: TypeAdapter[t.Connect | t.Wire] = TypeAdapter(t.Connect | t.Wire)
+
+
+class United(NamedTuple):
+    """The crew that two are."""
+
+    definition: CrewDefinition
+    renamed: tuple[Renamed, ...]
+    """What came under another name."""
+    change: TopologyChange
+    """What becomes of the graphs."""
+    nodes: dict[NodeName, NodeName]
+    """Where those hear that come: the nodes that they have now, by those that they had."""
+    fresh: frozenset[NodeName]
+    """Those nodes of now whose agents were not in the surviving run before: what their visits are
+    called there, they do not know."""
+    quotas: dict[str, str]
+    """The keys of quotas that are called otherwise now, by those that they had."""
+
+
+def united(
+    one: CrewDefinition,
+    two: CrewDefinition,
+    *,
+    stays: RunId,
+    joins: RunId,
+    edge: Mapping[str, Json],
+    asks: RunId,
+) -> United:
+    """The crew of a run that takes in another one, with the edge that connects them.
+
+    Args:
+        one: The crew of the run that stays.
+        two: The crew of the run that joins.
+        stays: The run that stays.
+        joins: The run that joins.
+        edge: A `connect` or a `wire`: its sender, or name, as its own run calls it, and its
+            listener, or end, as the other one does.
+        asks: The run of the sender.
+
+    Raises:
+        TopologyRefused: they cannot be one crew.
+    """
+    operation = _operation(edge, asks, joins if asks == stays else stays)
+    if operation.other is None or {stays, joins} != {operation.graph, operation.other}:
+        raise TopologyRefused(
+            f"the runs {stays!r} and {joins!r} are not those of the edge",
+            remedy="Name the run of the other creature.",
+        )
+    world = {stays: _topology(one), joins: _topology(two)}
+    if one.policy != two.policy:
+        raise TopologyRefused(
+            f"the runs {stays!r} and {joins!r} are not commanded by the same principals",
+            remedy="Change the 'policy' of one of them, so that both say the same.",
+        )
+    if world[joins].flow or two.flow:
+        raise TopologyRefused(
+            f"the run {joins!r} has a flow, which only its own run can go on with",
+            remedy="Wait until it is over, or have the two talk over people.",
+        )
+    told = as_one(operation, operation.other, world, stays)
+    made = _Union(one, two, stays, joins, told)
+    crew = _connected(made.crew(), told.operation)
+    graph = _topology(crew)
+    change = TopologyChange(
+        kind="merge",
+        old_graph_ids=tuple(sorted(world)),
+        new_graph_ids=(stays,),
+        affected_creatures=t.affected(world, {stays: graph}, told.renamed),
+        renamed=made.renamed,
+    )
+    nodes = made.nodes(crew)
+    away = {*one.graph.away} if one.graph is not None else set[str]()
+    return United(
+        definition=crew,
+        renamed=made.renamed,
+        change=change,
+        nodes=nodes,
+        fresh=frozenset(
+            nodes[node] for node, was in _nodes(two).items() if made.names.agent(was) not in away
+        ),
+        quotas=made.quotas(crew),
+    )
+
+
+def _operation(edge: Mapping[str, Json], asks: RunId, other: RunId) -> t.Connect | t.Wire:
+    """The edge as an operation on two graphs."""
+    said = {key: value for key, value in edge.items() if value is not None}
+    if said.get("op") == "connect":
+        said.setdefault("channel", f"{said['sender']}-to-{said['listener']}"[:64])
+    elif said.get("op") != "wire":
+        raise TopologyRefused(
+            f"{said.get('op')!r} connects no two runs", remedy="Use 'connect', or 'wire'."
+        )
+    return _EDGE.validate_python({**said, "graph": asks, "other": other})
+
+
+def _connected(crew: CrewDefinition, edge: t.Operation) -> CrewDefinition:
+    """The crew with the edge; that it can be there, the topology has said."""
+    if isinstance(edge, t.Connect):
+        if edge.sender == edge.listener:
+            raise TopologyRefused(
+                f"{edge.sender!r} cannot be connected with itself",
+                remedy="Whoever sends does not get its own message: name two creatures.",
+            )
+        return connect(
+            crew, Connect(sender=edge.sender, listener=edge.listener, channel=edge.channel)
+        )
+    return wire(crew, Wire(name=edge.name, to=edge.to)) if isinstance(edge, t.Wire) else crew
+
+
+def _topology(crew: CrewDefinition) -> Topology:
+    whole = expand(crew).definition
+    return topology_of(whole, phases(whole))
+
+
+def _nodes(crew: CrewDefinition) -> dict[NodeName, str]:
+    """Where agents of a crew hear, and which."""
+    whole = expand(crew).definition
+    return {NodeName(node): name for node, name in creature_nodes(whole, phases(whole)).items()}
+
+
+class _Union:
+    """Two crews as one, before anything connects them."""
+
+    def __init__(
+        self, one: CrewDefinition, two: CrewDefinition, stays: RunId, joins: RunId, told: t.AsOne
+    ) -> None:
+        self.one, self.stays, self.joins, self.graph = one, stays, joins, told.graph
+        self.old = two
+        self.there = one.graph or GraphPolicy()
+        policy = two.graph or GraphPolicy()
+        comes = creatures_of(two)
+        agents = _by_kind(told.renamed, "creature")
+        channels = _by_kind(told.renamed, "channel")
+        # They were one run before: what they call the same is the same.
+        self.kin = (
+            stays in policy.away.values()
+            or joins in self.there.away.values()
+            or any(name in self.there.away for name in comes)
+        )
+        absent = self._absent(policy.away)
+        apart = [n for n in absent if n in one.agents]
+        agents |= new_names(apart, {*one.agents, *two.agents, *agents.values()})
+        if not self.kin:
+            logs = {*_channels(two)} - {*_topology(two).channels}
+            channels |= new_names(logs, {*_channels(one), *told.graph.channels})
+        groups = {} if self.kin else self._groups(two, NewNames(agents, channels))
+        self.names = NewNames(agents, channels, groups)
+        self.two = self._called(two)
+        self.lives = frozenset(map(self.names.agent, comes))
+        """Those who come, as they are called now."""
+        self.away = {self.names.agent(name): home for name, home in absent.items()}
+        """Those who are still elsewhere, and whom the surviving run does not know."""
+        self.renamed = (*told.renamed, *self._told(told.renamed))
+
+    def _absent(self, away: Mapping[str, str]) -> dict[str, str]:
+        """Agents that are in a third run, and that the surviving run does not have.
+
+        One of a name that it has is another one where neither a home nor a definition is the same.
+        """
+        return {
+            name: home
+            for name, home in away.items()
+            if not (
+                name in self.one.agents
+                and (
+                    self.kin
+                    or home in (self.stays, self.there.away.get(name))
+                    or self.one.agents[name] == self.old.agents[name]
+                )
+            )
+        }
+
+    def _groups(self, two: CrewDefinition, names: NewNames) -> dict[str, str]:
+        """Groups of strangers are others, though they are called the same: they are not mixed."""
+        apart = [
+            group
+            for group, members in two.groups.items()
+            if group in self.one.groups and {*names.members(members)} != {*self.one.groups[group]}
+        ]
+        return new_names(apart, {*self.one.groups, *two.groups})
+
+    def _told(self, before: Iterable[Renamed]) -> Iterable[Renamed]:
+        known = {(each.kind, each.was) for each in before}
+        kinds: Sequence[tuple[Literal["creature", "channel", "group"], Mapping[str, str]]] = (
+            ("creature", self.names.agents),
+            ("channel", self.names.channels),
+            ("group", self.names.groups),
+        )
+        for kind, names in kinds:
+            for was, now in sorted(names.items()):
+                if was != now and (kind, was) not in known:
+                    yield Renamed(kind=kind, graph=self.joins, was=was, now=now)
+
+    def _called(self, two: CrewDefinition) -> CrewDefinition:
+        """The crew that joins, by the names that it has from now on."""
+        names = self.names
+        update: dict[str, Any] = {
+            "agents": {names.agent(n): names.of_agent(each) for n, each in two.agents.items()},
+            "groups": {names.groups.get(g, g): names.members(who) for g, who in two.groups.items()},
+            "rules": tuple(map(names.of_rule, two.rules)),
+            "permissions": names.table(two.permissions),
+            "approvals": names.table(two.approvals),
+            "merge": {names.fact(key): how for key, how in two.merge.items()},
+            "logs": {names.channel(n): names.of_readers(each) for n, each in two.logs.items()},
+            "artifacts": {n: names.of_readers(each) for n, each in two.artifacts.items()},
+            "memory": two.memory and names.of_memory(two.memory),
+        }
+        return two.model_copy(update=update) if names.any else two
+
+    # -- the crew ----------------------------------------------------------------------------
+
+    def crew(self) -> CrewDefinition:
+        one, two = self.one, self.two
+        self._refuse()
+        update: dict[str, Any] = {
+            "agents": self._agents(),
+            "channels": self._channels(),
+            "graph": self._policy(),
+            "groups": self._united_groups(),
+            "permissions": self._permissions(),
+            "approvals": self._approvals(),
+            "rules": tuple(self._rules()),
+            "merge": {**two.merge, **one.merge},
+            **{key: {**getattr(two, key), **getattr(one, key)} for key in _SHARED},
+        }
+        # What only the surviving run had is written as it wrote it.
+        changed = {key: value for key, value in update.items() if value != getattr(one, key)}
+        return one.model_copy(update=changed)
+
+    def _refuse(self) -> None:
+        """Refuses crews that say different things under one name."""
+        one, two = self.one, self.two
+        for key, what in (*_SHARED.items(), ("merge", "way of combining")):
+            mine, theirs = _said(getattr(one, key)), _said(getattr(two, key))
+            differ = sorted(n for n in mine.keys() & theirs.keys() if mine[n] != theirs[n])
+            if differ:
+                raise TopologyRefused(
+                    f"the runs {self.stays!r} and {self.joins!r} mean different things by the "
+                    f"{what} {', '.join(map(repr, differ))}",
+                    remedy=f"Change {key!r} of one of them: another name, or the same words.",
+                )
+        if two.memory is not None and two.memory != one.memory:
+            raise TopologyRefused(
+                f"the run {self.joins!r} has a memory that the run {self.stays!r} has not",
+                remedy="Say the same under 'memory' of both, or take it out of the one that joins.",
+            )
+
+    def _agents(self) -> dict[str, AgentDefinition]:
+        found = dict(self.one.agents)
+        for name, agent in self.two.agents.items():
+            if name in self.lives:
+                found[name] = self._own(name, agent)
+            elif name in self.away:
+                found[name] = agent
+        return found
+
+    def _own(self, name: str, agent: AgentDefinition) -> AgentDefinition:
+        """An agent that comes, with what its crew said for all of its agents."""
+        one, two = self.one, self.two
+        own: dict[str, Any] = {}
+        if agent.model is None and not agent.does and two.model != one.model:
+            own["model"] = two.model
+        if agent.window is None and two.window != one.window:
+            own["window"] = two.window or Window()
+        if agent.tools is None and {*one.tools} - {*two.tools}:
+            own["tools"] = tuple(sorted(two.tools))  # as they were inherited
+        root = two.graph.root if two.graph is not None else None
+        if root is not None and self.names.agent(root) == name and self.there.root != name:
+            own["privileged"] = True
+        return agent.model_copy(update=own) if own else agent
+
+    def _channels(self) -> dict[str, ChannelDefinition]:
+        said = dict(self.one.channels)
+        words = {self.names.channel(n): each for n, each in self.two.channels.items()}
+        for name, channel in self.graph.channels.items():
+            text = said.get(name) or words.get(name)
+            if text is None and not channel.born:
+                continue  # nobody says anything of it
+            text = text or ChannelDefinition()
+            same = text.born == channel.born
+            said[name] = text if same else text.model_copy(update={"born": channel.born})
+        return said
+
+    def _policy(self) -> GraphPolicy:
+        before = (self.two.graph or GraphPolicy()).away
+        away: dict[str, str] = {}
+        for name, home in self.there.away.items():
+            if name not in self.lives:
+                # Who had moved on from the run that joins, it knows where.
+                away[name] = before.get(name, home) if home == self.joins else home
+        away |= self.away
+        return self.there.model_copy(update={"away": dict(sorted(away.items()))})
+
+    # -- who may do what ---------------------------------------------------------------------
+
+    def _word(self, one: Sequence[str] | None, two: Sequence[str] | None) -> tuple[str, ...]:
+        """Agents that two lists name: of those who come the second's word counts."""
+        mine = {*self.lives, *self.away}
+        first = tuple(self.one.agents) if one is None else one
+        second = tuple(self.two.agents) if two is None else two
+        wanted = {n for n in second if n in mine or n.startswith(GROUP)}
+        kept = [n for n in first if n not in mine or n in wanted]
+        return tuple(dict.fromkeys((*kept, *(n for n in second if n in wanted))))
+
+    def _united_groups(self) -> dict[str, tuple[str, ...]]:
+        one, two = self.one.groups, self.two.groups
+        return {
+            group: self._word(one.get(group, ()), two.get(group, ()))
+            for group in dict.fromkeys((*one, *two))
+        }
+
+    def _permissions(self) -> dict[str, tuple[str, ...] | None]:
+        one, two = self.one, self.two
+        found = dict(one.permissions)
+        inherit = any(agent.tools is None and not agent.does for agent in one.agents.values())
+        for tool in dict.fromkeys((*one.permissions, *two.permissions, *two.tools)):
+            mine, theirs = one.permissions.get(tool), two.permissions.get(tool)
+            if mine == theirs and (tool in one.callable_tools or not inherit):
+                if mine is not None:
+                    found[tool] = mine
+            elif tool not in one.callable_tools:
+                if theirs is not None or inherit:
+                    found[tool] = self._word((), theirs)
+            elif tool in two.callable_tools:
+                found[tool] = self._word(mine, theirs)
+        return found
+
+    def _approvals(self) -> dict[str, tuple[str, ...] | None]:
+        one, two = self.one.approvals, self.two.approvals
+        found: dict[str, tuple[str, ...] | None] = {}
+        for tool in dict.fromkeys((*one, *two)):
+            if tool in one and one[tool] is None:
+                found[tool] = None
+            elif named := self._word(one.get(tool, ()), two.get(tool, ())):
+                found[tool] = named
+        return found
+
+    def _rules(self) -> Iterable[Rule]:
+        """The rules of both; what is said in both is said once."""
+        one, two = self.one.rules, self.two.rules
+        for rule in one:
+            if rule.agents is None or rule in two:
+                yield rule
+            elif named := self._word(rule.agents, ()):
+                yield rule.model_copy(update={"agents": named})
+        for rule in two:
+            if rule not in one and (named := self._word((), rule.agents)):
+                yield rule.model_copy(update={"agents": named})
+
+    # -- what it is called now ---------------------------------------------------------------
+
+    def nodes(self, crew: CrewDefinition) -> dict[NodeName, NodeName]:
+        """The nodes of those who come, by those that they had."""
+        now = {agent: node for node, agent in _nodes(crew).items()}
+        return {node: now[self.names.agent(was)] for node, was in _nodes(self.old).items()}
+
+    def quotas(self, crew: CrewDefinition) -> dict[str, str]:
+        """The keys of quotas that are others for those who come."""
+        now = [(crew.rules[each.place], each.key) for each in rules_of(crew)]
+        found: dict[str, str] = {}
+        for before in rules_of(self.old):
+            rule = self.two.rules[before.place]
+            if rule not in self.one.rules:
+                rule = rule.model_copy(update={"agents": self._word((), rule.agents)})
+            key = next((key for each, key in now if each == rule), "")
+            if before.key and key not in ("", before.key):
+                found[before.key] = key
+        return found
+
+
+def _said(table: Mapping[str, Any]) -> dict[str, Json]:
+    return {n: each.to_json() if hasattr(each, "to_json") else each for n, each in table.items()}
+
+
+def _by_kind(renamed: Iterable[Renamed], kind: str) -> dict[str, str]:
+    return {each.was: each.now for each in renamed if each.kind == kind}
+
+
+def _channels(crew: CrewDefinition) -> set[str]:
+    """The channels that a crew names, those among them that nobody listens or sends to."""
+    logs = (log for log in Audiences(crew).logs() if log.startswith(CHANNEL))
+    return {*channels_of(crew), *(log.removeprefix(CHANNEL) for log in logs)}

@@ -1,0 +1,326 @@
+"""The definition of two graphs that become one: the crew that the topology says it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewlog.definition.load import load_data
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.operations import AddAgent, Disconnect, apply_operations
+from crewlog.errors import TopologyRefused
+from crewlog.graph.lower import lower, lower_checked
+from crewlog.graph.parting import definitions
+from crewlog.graph.uniting import United, united
+from crewlog.ids import AgentName, RunId
+from crewlog.state import topology as t
+from crewlog.state.topology import Topology, apply, part_id, survivor
+from state.random_graphs import Dice
+
+ONE, TWO = RunId("one"), RunId("two")
+
+
+def data_of(agents: dict[str, Any], **more: Any) -> dict[str, Any]:
+    said = {name: {"prompt": name, **agent} for name, agent in agents.items()}
+    return {"crew": "t", "model": "openai:x", "agents": said, **more}
+
+
+def crew(agents: dict[str, Any], **more: Any) -> CrewDefinition:
+    return load_data(data_of(agents, **more))
+
+
+def crew_of(graph: Topology) -> CrewDefinition:
+    """A crew whose graph is a given one, whether or not a worker may have these channels."""
+    data = data_of(
+        {name: each.to_json() for name, each in graph.creatures.items()},
+        channels={name: each.to_json() for name, each in graph.channels.items()},
+        flow=list(graph.flow),
+        graph={},
+    )
+    return CrewDefinition.model_validate(data)
+
+
+def joined(one: CrewDefinition, two: CrewDefinition, **edge: Any) -> United:
+    """Crew `two`, which joins `one`, whose agent the sender is."""
+    edge = edge or {"op": "connect", "sender": "a", "listener": "x"}
+    made = united(one, two, stays=ONE, joins=TWO, edge=edge, asks=ONE)
+    assert load_data(made.definition.to_json()) == made.definition
+    lower(made.definition)
+    return made
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_its_graph_is_the_one_that_the_topology_says(seed: int) -> None:
+    dice = Dice(seed)
+    world = dice.world()
+    met = 0
+    for number in range(120):
+        operation = dice.operation(world)
+        command = f"c{number}"
+        try:
+            after = apply(world, operation, command)
+        except TopologyRefused:
+            continue
+        other = getattr(operation, "other", None)
+        if other is not None and isinstance(operation, t.Connect | t.Wire):
+            pair = {id_: world[id_] for id_ in (operation.graph, other)}
+            stays = survivor(pair)
+            joins = other if stays == operation.graph else operation.graph
+            crews = [crew_of(pair[id_]) for id_ in (stays, joins) if pair[id_].creatures]
+            if len(crews) == 2:
+                met += 1
+                edge = operation.model_copy(update={"born": ""}).to_json()
+                edge |= {"op": operation.op}
+                made = united(*crews, stays=stays, joins=joins, edge=edge, asks=operation.graph)
+                read = CrewDefinition.model_validate(made.definition.to_json())
+                graph = lower_checked(read).topology
+                assert graph == _unborn(after.world[stays], operation, pair)
+                assert made.renamed == after.change.renamed
+                assert made.change.affected_creatures == after.change.affected_creatures
+        world = after.world
+    assert met or seed % 5 == 0
+
+
+def _unborn(graph: Topology, operation: t.Operation, pair: dict[RunId, Topology]) -> Topology:
+    """The graph, where a channel that the edge makes is made in the run that stays."""
+    made = getattr(operation, "channel", None)
+    if made is None or any(made in each.channels for each in pair.values()):
+        return graph
+    channels = {**graph.channels, made: t.Channel()}
+    return graph.model_copy(update={"channels": channels})
+
+
+def test_strangers_of_one_recipe_are_told_apart() -> None:
+    agents: dict[str, Any] = {
+        "a": {
+            "listen": ["p"],
+            "reads": ["public", "group:g"],
+            "writes": ["public", "group:g", "readers:b"],
+        },
+        "b": {"send": ["p"], "parent": "a", "inputs": ["a.text"], "wires": ["a", "channel:p"]},
+    }
+    one = crew(agents, groups={"g": ["a", "b"]}, graph={"root": "a"})
+    made = united(
+        one,
+        one,
+        stays=ONE,
+        joins=TWO,
+        edge={"op": "wire", "name": "a", "to": "b"},
+        asks=ONE,
+    )
+    both = made.definition
+    assert [(each.kind, each.was, each.now) for each in made.renamed] == [
+        ("creature", "a", "a-2"),
+        ("creature", "b", "b-2"),
+        ("channel", "p", "p-2"),
+        ("group", "g", "g-2"),
+    ]
+    assert both.groups == {"g": ("a", "b"), "g-2": ("a-2", "b-2")}
+    second = both.agents["b-2"]
+    assert (second.parent, second.wires, second.send) == ("a-2", ("a-2", "channel:p-2"), ("p-2",))
+    assert (second.inputs[0].from_, second.inputs[0].as_) == ("a-2.text", "a.text")
+    assert both.agents["a-2"].reads == ("public", "group:g-2")
+    assert both.agents["a-2"].writes == ("public", "group:g-2", "readers:b-2")
+    assert both.agents["a-2"].privileged
+    assert both.agents["a"].wires == ("b-2",)
+    assert both.graph is not None
+    assert both.graph.root == "a"
+    assert {name: each.born for name, each in both.channels.items()} == {"p-2": "two"}
+    assert made.nodes == {"a": "a-2", "b": "b-2"}
+    assert made.fresh == {"a-2", "b-2"}
+    lower(both)
+
+
+def test_nobody_may_do_what_its_own_run_did_not_let_it() -> None:
+    tools = {name: {"run": f"m:{name}"} for name in ("both", "mine", "theirs")}
+    one = crew(
+        {"a": {"send": ["p"]}, "b": {"listen": ["p"]}},
+        tools={name: tools[name] for name in ("both", "mine")},
+        permissions={"both": ["a"]},
+        rules=[{"tool": "both", "do": "ask"}],
+        approvals={"mine": ["b"]},
+        model="openai:one",
+    )
+    two = crew(
+        {"x": {"listen": ["q"]}, "y": {"send": ["q"], "tools": ["theirs"]}},
+        tools={name: tools[name] for name in ("both", "theirs")},
+        rules=[{"tool": "theirs", "quota": "3 per run"}, {"tool": "both", "do": "ask"}],
+        approvals={"both": None},
+        model="openai:two",
+        window=5,
+    )
+    made = joined(one, two)
+    both, plan = made.definition, lower(made.definition)
+    may = {
+        name: {tool for tool in rules.tools if tool in tools and _may(plan.permissions, tool, name)}
+        for name, rules in plan.agents.items()
+    }
+    assert may == {
+        "a": {"both", "mine"},
+        "b": {"mine"},
+        "x": {"both", "theirs"},
+        "y": {"theirs"},
+    }
+    assert [rule.agents for rule in both.rules] == [None, ("x", "y")]
+    assert both.approvals == {"mine": ("b",), "both": ("x", "y")}
+    assert (both.model, both.agents["x"].model, both.agents["a"].model) == (
+        "openai:one",
+        "openai:two",
+        None,
+    )
+    assert both.agents["x"].window == two.window
+    ((was, now),) = made.quotas.items()
+    assert was in {each.key for each in lower(two).checks}
+    assert now in {each.key for each in plan.checks}
+
+
+def _may(table: Any, tool: str, name: str) -> bool:
+    named = table.get(tool)
+    return named is None or name in named
+
+
+BAND: dict[str, Any] = {
+    "keeper": {"listen": ["reports"], "send": ["tasks"]},
+    "archer": {"listen": ["tasks"], "send": ["reports"]},
+    "poet": {"listen": ["asides"], "tools": ["t"]},
+    "bard": {"send": ["asides"], "beside": "keeper"},
+}
+MORE: dict[str, Any] = {
+    "tools": {"t": {"run": "m:t"}, "u": {"run": "m:u"}},
+    "rules": [{"tool": "t", "agents": ["poet"], "quota": "3 per day"}],
+    "permissions": {"t": ["poet"], "u": None},
+    "approvals": {"t": ["poet", "archer"]},
+    "groups": {"g": ["keeper", "poet"]},
+    "graph": {"root": "keeper"},
+}
+
+
+def band() -> tuple[CrewDefinition, dict[RunId, CrewDefinition]]:
+    """A crew, and the parts that it is in once nothing ties two of its agents to the others."""
+    whole = crew(BAND, **MORE)
+    agents = {**whole.agents}
+    agents["bard"] = agents["bard"].model_copy(update={"beside": None})
+    cut = whole.model_copy(update={"agents": agents})
+    graph = lower(cut).topology
+    assert graph is not None
+    return cut, definitions(cut, graph, ONE, "c")
+
+
+def test_who_was_parted_is_united_as_before() -> None:
+    cut, parts = band()
+    other = part_id(ONE, "c", AgentName("bard"))
+    made = united(
+        parts[ONE],
+        parts[other],
+        stays=ONE,
+        joins=other,
+        edge={"op": "wire", "name": "bard", "to": "keeper"},
+        asks=other,
+    )
+    both = made.definition
+    assert made.renamed == ()
+    assert both.agents == {
+        **cut.agents,
+        "bard": cut.agents["bard"].model_copy(update={"wires": ("keeper",)}),
+    }
+    for key in ("tools", "rules", "permissions", "approvals", "groups", "flow"):
+        assert getattr(both, key) == getattr(cut, key), key
+    assert both.graph == cut.graph
+    assert made.fresh == frozenset()
+    before, after = lower(cut).topology, lower(both).topology
+    assert before is not None
+    assert after is not None
+    assert after.channels == before.channels
+    assert after.creatures.keys() == before.creatures.keys()
+
+
+def test_of_an_agent_the_word_of_its_own_run_counts() -> None:
+    _, parts = band()
+    other = part_id(ONE, "c", AgentName("bard"))
+    here, there = parts[ONE], parts[other]
+    here = here.model_copy(
+        update={
+            "groups": {"g": ("keeper", "archer")},
+            "permissions": {"t": ("keeper",)},
+            "approvals": {},
+        }
+    )
+    there = apply_operations(
+        there, [AddAgent(name="imp", agent={"prompt": "i", "listen": ["asides"]})]
+    ).model_copy(update={"groups": {"g": ("bard", "imp")}})
+    made = united(
+        here,
+        there,
+        stays=ONE,
+        joins=other,
+        edge={"op": "connect", "sender": "keeper", "listener": "imp", "channel": "asides"},
+        asks=ONE,
+    ).definition
+    lower(made)
+    assert made.groups == {"g": ("keeper", "archer", "bard", "imp")}
+    assert made.permissions["t"] == ("keeper", "poet")
+    assert made.approvals == {"t": ("poet",)}
+    assert {*made.agents} == {*BAND, "imp"}
+    # The sender's graph has no such channel: it is the listener's.
+    assert made.agents["keeper"].send == ("tasks", "asides")
+
+
+def test_who_is_in_a_third_run_stays_away() -> None:
+    one = crew({"a": {"send": ["p"]}, "n": {}}, graph={"away": {"n": "third"}})
+    two = crew({"x": {"listen": ["q"]}, "m": {}, "n": {}}, graph={"away": {"m": "4", "n": "5"}})
+    two = two.model_copy(
+        update={"agents": {**two.agents, "n": two.agents["n"].model_copy(update={"prompt": "N"})}}
+    )
+    made = joined(one, two)
+    policy = made.definition.graph
+    assert policy is not None
+    assert policy.away == {"n": "third", "m": "4", "n-2": "5"}
+    assert [(each.was, each.now) for each in made.renamed] == [("n", "n-2")]
+    graph = lower(made.definition).topology
+    assert graph is not None
+    assert {*graph.creatures} == {"a", "x"}
+
+
+FLOW = {"flow": ["x"], "channels": {"q": {}}}
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "match"),
+    [
+        ({}, FLOW, "has a flow"),
+        (FLOW | {"flow": ["a"]}, FLOW, "flow"),
+        ({"tools": {"t": {"run": "m:t"}}}, {"tools": {"t": {"run": "m:u"}}}, "the tool 't'"),
+        ({"flags": {"f": 1}}, {"flags": {"f": 2}}, "the flag 'f'"),
+        ({"artifacts": {"d": {}}}, {"artifacts": {"d": {"initial": []}}}, "the artifact 'd'"),
+        ({}, {"policy": {"mode": "open", "principals": {}}}, "principals"),
+        ({}, {"memory": {}}, "memory"),
+    ],
+)
+def test_what_cannot_be_one_is_refused(one: Any, two: Any, match: str) -> None:
+    mine = {"a": {"send": ["p"]}}
+    theirs = {"x": {"listen": ["q"]}}
+    with pytest.raises(TopologyRefused, match=match) as refused:
+        joined(crew(mine, **one), crew(theirs, **two))
+    assert refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("edge", "match"),
+    [
+        ({"op": "connect", "sender": "x", "listener": "a"}, "no creature 'x'"),
+        ({"op": "connect", "sender": "a", "listener": "a"}, "no creature 'a'"),
+        ({"op": "wire", "name": "a", "to": "channel:p"}, "channel 'p'"),
+        ({"op": "unwire", "name": "a", "to": "x"}, "connects no two runs"),
+    ],
+)
+def test_an_edge_names_each_as_its_own_run_does(edge: dict[str, str], match: str) -> None:
+    one, two = crew({"a": {"send": ["p"]}}), crew({"x": {"listen": ["q"]}})
+    with pytest.raises(TopologyRefused, match=match):
+        joined(one, two, **edge)
+
+
+def test_a_crew_that_is_united_can_be_changed_on() -> None:
+    made = joined(crew({"a": {"send": ["p"]}}), crew({"x": {"listen": ["q"]}}))
+    after = apply_operations(made.definition, [Disconnect(sender="a", listener="x")])
+    assert after.agents["x"].listen == ("q",)
