@@ -74,6 +74,16 @@ async def prepare(
         incoming.refusal = error
 
 
+async def prepare_own(incoming: Incoming, command: Change, engine: Engine, queue: str) -> None:
+    """The same for a change of the run's own agents, which a call in flight waits for."""
+    if command.id in engine.state.commands:
+        return
+    try:
+        incoming.prepared = await _made(incoming, check(engine, command), command, queue)
+    except CrewlogError as error:
+        incoming.refusal = error
+
+
 def check(engine: Engine | Drafting, command: Change) -> Engine:
     """What can be said of a change before anything is made: the engine that it is for.
 

@@ -78,7 +78,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.topology import components
     from crewlog.wire import ArtifactResult, RunResult
 
-from crewlog.workflows import changes, gate, rewinding, views
+from crewlog.workflows import changes, gate, grouping, rewinding, views
 from crewlog.workflows.activity_options import (
     CHECKING,
     COMPILING,
@@ -175,6 +175,8 @@ class Landed:
     error_type: str = ""
     lacks: str = ""
     """Which tool its worker lacked, for people."""
+    change: grouping.Regrouping | None = None
+    """The change of its graph that it asks for, prepared."""
 
 
 Result = ModelResult | ToolResult | CompilePromptResult | OpenRunResult
@@ -460,6 +462,8 @@ class Execution:
                 if self.engine.talks.talks:
                     self.answers.note(result)
                 await self.engine.turns.model_replied(order.step, order.call.call, result)
+            elif isinstance(self.engine, Engine) and landed.change is not None:
+                await grouping.apply(self.engine, landed.change)
             elif isinstance(self.engine, Engine) and isinstance(result, ToolResult):
                 await self.engine.turns.tool_returned(order.step, order.call.call, result)
             elif landed.error_type == MOVED:
@@ -537,7 +541,8 @@ class Execution:
         try:
             result = await call
             at = 0 if isinstance(result, OpenRunResult) else result.at
-            landed = Landed(order, position, at or now(), result)
+            change = await self._prepared(order, result)
+            landed = Landed(order, position, at or now(), result, change=change)
         except FailureError as error:
             # Only ordinary activities' failures are wrapped for certain.
             cause = error.cause if isinstance(error, ActivityError) else error
@@ -554,6 +559,15 @@ class Execution:
         if landed.error_type == AGAIN or self._ruled_often(landed):
             await self._rest(landed)
         self._landed.append(landed)
+
+    async def _prepared(self, order: Order, result: Result) -> grouping.Regrouping | None:
+        """The change that a call of a group tool asks for; none of any other call."""
+        if not isinstance(self.engine, Engine) or not isinstance(result, ToolResult):
+            return None
+        if not result.regroups:
+            return None
+        self._commands += 1
+        return await grouping.prepare(self.engine, order, result, self.queue)
 
     def _ruled_often(self, landed: Landed) -> bool:
         """Whether a call met rulings time and again: the store may have some of another history."""

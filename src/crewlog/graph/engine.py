@@ -18,6 +18,7 @@ from typing import NamedTuple
 from typing_extensions import override
 
 from crewlog.definition.conditions import render_condition
+from crewlog.definition.model import GROUP_TOOLS
 from crewlog.definition.times import duration_words
 from crewlog.graph import routes
 from crewlog.graph.budgets import Budgets, uses
@@ -217,7 +218,13 @@ class Engine(RunFacts):
                 continue
             if not self._goes(entry.node):
                 continue
+            regroups = False
             for call in entry.turn.calls:
+                if self.plan.graph is not None and call.tool in GROUP_TOOLS:
+                    # Each is made for the graph that the one before leads to.
+                    if regroups and call.status == "ready":
+                        continue
+                    regroups = regroups or call.status != "held"
                 if call.status == "ready" and (step, call.call) not in in_flight:
                     yield Order(step, agent, call)
 

@@ -419,6 +419,9 @@ class ToolResult(Answer):
     """What it does to artifacts; the workflow checks that the agent may."""
     sends: tuple[SentMessage, ...] = ()
     """What it sends to channels; the workflow checks that the agent may."""
+    regroups: tuple[dict[str, Json], ...] = ()
+    """What it changes of its agent's own graph, as `crewlog.definition.operations` in JSON. The
+    workflow checks that the agent may, and its answer says what came of it."""
     goto: tuple[NodeName, ...] = ()
     """Nodes that a `Command` goes to."""
     denied: str = ""
