@@ -150,7 +150,7 @@ class Incoming:
     """Of an answer that edits a call's arguments: why they are not accepted, once checked."""
     checked: bool = False
     """Whether these arguments have been checked."""
-    prepared: PreparedChange | LoadedState | None = None
+    prepared: PreparedChange | PreparedMerge | LoadedState | None = None
     """What its handler had made by an activity, for the loop to apply."""
     refusal: CrewlogError | None = None
     """What its handler found wrong with it."""

@@ -41,6 +41,7 @@ CALL_TOOL = "call_tool"
 FLUSH = "flush"
 CLOSE_RUN = "close_run"
 PREPARE_CHANGE = "prepare_change"
+LOOK_AT_RUN = "look_at_run"
 LOAD_STATE = "load_state"
 FIND_COMMAND = "find_command"
 FORGET_RUN = "forget_run"
@@ -553,6 +554,38 @@ class PreparedChange(Model):
     parts: tuple[PreparedPart, ...] = ()
     """Where the graph falls apart: those that other runs have from then on. What the run itself
     keeps is `definition`."""
+
+
+class LookAtRun(Model):
+    """Load the last stored state of another run, for one that is to be one graph with it."""
+
+    run: RunId
+    """The run that looks."""
+    definition: ContentHash
+    """The definition that it has."""
+    other: RunId
+    """Whom to look at."""
+    op: str
+    """The merge."""
+    sure: bool = True
+    """Whether it is there for certain; else the server is asked whether it has ended."""
+    recall: bool = False
+    """Whether its journal is searched for the merge's outcome."""
+
+
+class LookedAt(Model):
+    """What the store has of another run."""
+
+    op: str
+    """The merge."""
+    state: dict[str, Json] | None = None
+    """Its last `CrewState`; none: nothing of it is stored."""
+    gone: bool = False
+    """Whether it was ended from outside, or never was: the store takes nothing more of it."""
+    recalled: bool = False
+    """Whether the state tells of the merge as the journal does."""
+    at: int = 0
+    """When it was looked at, in milliseconds since the epoch."""
 
 
 class LoadState(Model):
