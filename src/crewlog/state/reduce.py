@@ -82,7 +82,7 @@ def reduce(
         entry: The fact.
         digest: The hash of `entry_to_json(entry)`, where the caller has it already.
     """
-    position = state.position + 1
+    position = entry.place(state.position)
     changes: dict[str, Any] = {
         "position": position,
         "execution_trace": LogHead(
