@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.ids import AgentName, CommandId, ToolName
     from crewlog.state import journal as j
     from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PreparedChange
+    from crewlog.state.joining import check_alone
     from crewlog.state.model import CommandOutcome
     from crewlog.wire import Change, Changed, Rollback
 
@@ -75,7 +76,8 @@ def check(engine: Engine | Drafting, command: Change) -> Engine:
 
     Raises:
         CommandRejected: the run has no crew yet, or has ended.
-        ChangeConflict: it was made against another graph.
+        ChangeConflict: it was made against another graph, or the run is about to be one with
+            another run.
     """
     state = engine.state
     if state.closed or state.status == "stopping":
@@ -94,6 +96,7 @@ def check(engine: Engine | Drafting, command: Change) -> Engine:
             f"v{state.graph_version}",
             remedy="Look at what it would do now, by a dry run, and send it as a new change.",
         )
+    check_alone(state)
     return engine
 
 

@@ -65,6 +65,11 @@ def call_key(run: RunId, step: StepId, call: int) -> CallKey:
     return CallKey(f"{run}/{step}/{call}")
 
 
+def merge_id(run: RunId, command: CommandId) -> str:
+    """The id of the merge that the command `command` to `run` asks for, in both runs."""
+    return f"{run}/{command}"
+
+
 def private_log(agent: AgentName) -> LogName:
     """The log that only `agent` reads: its tool calls and their results."""
     return LogName(f"private:{agent}")

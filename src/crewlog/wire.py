@@ -738,8 +738,8 @@ class RunResult(Model):
 
     run: RunId
     status: RunStatus
-    """`completed` or `stopped`; a failed run has no result but an error. `waiting`: a conversation
-    has answered."""
+    """`completed`, `stopped` or `merged`; a failed run has no result but an error. `waiting`: a
+    conversation has answered."""
     outputs: dict[AgentName, dict[str, Json]] = Field(
         default_factory=dict[AgentName, dict[str, Json]]
     )

@@ -12,7 +12,11 @@ from crewlog.ids import ARTIFACT, RunId, is_artifact
 from crewlog.state.model import CrewState, Usage
 from crewlog.wire import RunResult
 
-WORDS = {"completed": ("done", "bold green"), "stopped": ("stopped", "bold yellow")}
+WORDS = {
+    "completed": ("done", "bold green"),
+    "merged": ("merged", "bold green"),
+    "stopped": ("stopped", "bold yellow"),
+}
 
 
 def used(usage: Usage, steps: int) -> str:

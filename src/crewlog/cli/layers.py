@@ -67,6 +67,10 @@ def show_layers(screen: Screen, recipe: Recipe, state: CrewState) -> None:
         change = state.changing
         text = f"to graph v{change.graph_version}{_by(change.by)}: {plain(change.what)}"
         rows.append([("changing", "dim"), (text, "yellow"), ""])
+    if state.joining is not None:
+        rows.append([("merging", "dim"), (f"with {plain(state.joining.other)}", "yellow"), ""])
+    if state.merged_into is not None:
+        rows.append([("merged into", "dim"), plain(state.merged_into), ""])
     for label, told, more in rows:
         screen.line("  ", (f"{_text(label):<12}", "dim"), told, more)
     if state.mutations:
@@ -133,6 +137,8 @@ def layers_json(recipe: Recipe, state: CrewState) -> dict[str, Any]:
         "mutations_in_all": counted_mutations(state),
         "definition": state.definition,
         "changing": state.changing.model_dump(mode="json") if state.changing else None,
+        "merging": state.joining.model_dump(mode="json") if state.joining else None,
+        "merged_into": state.merged_into,
         "parked": sorted(state.parked),
         "tags": state.tags,
         "source": state.source.model_dump(mode="json") if state.source else None,

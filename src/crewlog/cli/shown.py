@@ -28,7 +28,12 @@ from crewlog.state.model import Part as OutputPart
 from crewlog.state.pools import items_words, named_agent
 from crewlog.wire import JournalItem
 
-STYLES = {"completed": "bold green", "running": "bold cyan", "failed": "bold red"}
+STYLES = {
+    "completed": "bold green",
+    "merged": "bold green",
+    "running": "bold cyan",
+    "failed": "bold red",
+}
 _LONGEST = 8
 """Lines of an output that are shown."""
 

@@ -222,7 +222,7 @@ class Timeline:
             case j.PromptReceived() | j.PromptRead() | j.PromptCompiled() | j.DefinitionEdited():
                 return self._prompt(entry)
             case _:
-                return self._talked(entry) or self._run(entry)
+                return self._changed(entry) or self._talked(entry) or self._run(entry)
 
     # -- steps --------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ Forked          from music-7f3a@12 by ana
 ChangeAccepted  changes to graph v2 by ana: backend is removed; what is under way ends first
 GraphSwapped    graph v1 → v2 by ana: backend is removed
                 backend   its node is gone: its turn goes on to its end
+MergeAsked      asks music-2 to be one graph by ana: connect a to b over c
 """
 
 from __future__ import annotations
@@ -49,7 +50,29 @@ def told(entry: j.Fact, version: int) -> list[Told]:
         case j.RolledBack() | j.Forked() | j.Reopened() | j.LogsJoined():
             return list(_return(entry, version))
         case _:
-            return []
+            return list(_merge(entry))
+
+
+def _merge(entry: j.Fact) -> Iterator[Told]:
+    match entry:
+        case j.MergeAsked():
+            text = f"asks {plain(entry.other)} to be one graph{_by(entry.by)}{_what(entry.what)}"
+            yield Told("⋈", f"{text}{_why(entry.reason)}", "bold yellow")
+        case j.MergeAccepted():
+            joins = "becomes part of that run, once all under way has landed"
+            then = joins if entry.stage == "joins" else "takes that run in"
+            text = f"agrees with {plain(entry.other)} to be one graph: {then}"
+            yield Told("⋈", text, "bold yellow")
+        case j.MergeOffered():
+            yield Told("⋈", f"waits to be taken in by {plain(entry.other)}", "bold yellow")
+        case j.MergeFailed():
+            text = f"does not become one graph with {plain(entry.other)}: {_first(entry.why)}"
+            yield Told("✗", text, "bold red")
+        case j.MergedInto():
+            text = f"is part of {plain(entry.run)} from its position {entry.position} on"
+            yield Told("⋈", text, "bold green")
+        case _:
+            return
 
 
 def _change(entry: j.Fact, version: int) -> Iterator[Told]:

@@ -37,6 +37,8 @@ class Writing:
                 self._texts.pop(event.entry.step, None)
             case j.RolledBack() | j.Reopened() | j.RunCompleted() | j.RunStopped() | j.RunFailed():
                 self._texts.clear()
+            case j.MergedInto():
+                self._texts.clear()
             case _:
                 pass
 

@@ -23,7 +23,14 @@ from crewlog.client.journal import JournalPart, JournalReader
 from crewlog.errors import RunFailed as RunEnded
 from crewlog.errors import StoreUnavailable, TemporalUnavailable, UsageError, WorkerMissing
 from crewlog.ids import RunId
-from crewlog.state.journal import JournalEntry, RunCompleted, RunFailed, RunStopped, entry_from_json
+from crewlog.state.journal import (
+    JournalEntry,
+    MergedInto,
+    RunCompleted,
+    RunFailed,
+    RunStopped,
+    entry_from_json,
+)
 from crewlog.wire import JournalItem
 
 FAST = 0.02
@@ -35,7 +42,7 @@ PATIENCE = 300.0
 SILENCE = 1.0
 """Seconds of silence after which the server is asked whether the run is still open."""
 PAGE = 500
-LAST = (RunCompleted, RunFailed, RunStopped)
+LAST = (RunCompleted, RunFailed, RunStopped, MergedInto)
 """The entries after which none follows, unless the run is taken up again."""
 
 

@@ -49,7 +49,7 @@ _BODIES = 200
 """Bodies that are stored at a time."""
 _TRIES = 5
 """How often the histories are read again because the run continued as new meanwhile."""
-_LAST = ("RunCompleted", "RunStopped", "RunFailed")
+_LAST = ("RunCompleted", "RunStopped", "RunFailed", "MergedInto")
 """After one of these entries there is no other."""
 
 _HELD_BACK = 7.0

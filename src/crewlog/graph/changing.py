@@ -24,6 +24,7 @@ from crewlog.ids import CommandId, FlagName, StepId, visit_of
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import PreparedChange
+from crewlog.state.joining import check_alone
 from crewlog.state.model import Changing, CrewState
 from crewlog.state.reduce import reduce
 from crewlog.state.topology import TopologyChange
@@ -47,7 +48,8 @@ def consider(
         abandon: Whether steps in mid-turn whose nodes go are cut off.
 
     Raises:
-        ChangeConflict: where the run is another one than the change was made for.
+        ChangeConflict: where the run is another one than the change was made for, or is about to
+            be one with another run.
     """
     state = engine.state
     if state.changing is not None:
@@ -56,6 +58,7 @@ def consider(
             remedy=f"The run goes on with graph version {state.changing.graph_version} as soon as "
             "what is under way has ended. Look at it then, and decide anew.",
         )
+    check_alone(state)
     if graph_version is not None and graph_version != state.graph_version:
         raise ChangeConflict(
             f"the change was made against graph version {graph_version}, and the run has "

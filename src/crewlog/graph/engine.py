@@ -176,7 +176,7 @@ class Engine(RunFacts):
         Args:
             in_flight: The calls under way, as step and call number.
         """
-        while self.state.status == "running" and self.state.changing is None:
+        while self.state.status == "running" and not self.state.still:
             before = self.state.position
             for step in list(self.state.frontier):
                 entry = self.state.frontier.get(step)
@@ -201,7 +201,7 @@ class Engine(RunFacts):
 
     def _wanted(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[Order]:
         """The calls to make now, also those that a budget keeps back."""
-        if self.state.status != "running" or self.state.changing is not None:
+        if self.state.status != "running" or self.state.still:
             return
         for step, entry in self.state.frontier.items():
             agent = self.agent_at(step)

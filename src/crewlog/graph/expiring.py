@@ -26,7 +26,7 @@ async def expire(engine: Engine) -> None:
     """Answers the questions whose time is over, as the crew's policy says."""
     for asked in list(engine.state.interrupts.values()):
         state = engine.state
-        if state.status != "running" or state.changing is not None:
+        if state.status != "running" or state.still:
             return
         if asked.id in state.interrupts and engine.waits.has_expired(asked):
             await _expire(engine, asked)

@@ -127,11 +127,17 @@ class RunFacts:
     def record(self, kind: type[Any], **fields: Any) -> Any:
         """Records a fact at the engine's time.
 
-        A run that ends while it drains for a change says first that nothing came of that.
+        A run that ends while it drains for a change, or is about to be one graph with another one,
+        says first that nothing came of that.
         """
         if kind in _ENDS and self.state.changing is not None:
             version = self.state.changing.graph_version
             self.record(j.SwapFailed, graph_version=version, error="the run ended first")
+        joining = self.state.joining
+        # Of what it has offered, only the other run's word says what becomes.
+        if kind in _ENDS and joining is not None and joining.stage != "offered":
+            why = f"{self.state.run!r} ended first"
+            self.record(j.MergeFailed, op=joining.op, other=joining.other, why=why)
         if self.digest and fields.get("command"):
             fields["digest"] = self.digest
         return self.ledger.record(kind(at=self.at, **fields))

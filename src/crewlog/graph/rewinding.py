@@ -17,6 +17,7 @@ from crewlog.graph.swap import permissions_after, same_graph
 from crewlog.ids import InterruptId, NodeName, RunId, StepId, node_of
 from crewlog.model import Json
 from crewlog.state import journal as j
+from crewlog.state.joining import check_alone
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.state.rewinding import (
@@ -47,7 +48,7 @@ def roll_back(
 
     Raises:
         CommandRejected: the run has no crew yet, or is ending.
-        ChangeConflict: it is about to change its graph.
+        ChangeConflict: it is about to change its graph, or to be one with another run.
     """
     now = engine.state
     if not isinstance(engine, Engine):
@@ -59,6 +60,7 @@ def roll_back(
             f"the run is about to go on with graph v{now.changing.graph_version}",
             remedy="Roll back once `GraphSwapped` or `SwapFailed` is in its journal.",
         )
+    check_alone(now)
     for asked in list(now.interrupts.values()):
         engine.record(j.InterruptAnswered, interrupt=asked.id, decision="withdrawn", by=by)
     # What people said while the run lived of who may call a tool holds on: it was not the run's.
@@ -132,6 +134,9 @@ def reopen(
     if (meant := engine.state.changing) is not None:
         error = "the run was ended first, from outside"
         engine.record(j.SwapFailed, graph_version=meant.graph_version, error=error)
+    if (joining := engine.state.joining) is not None:
+        why = f"{engine.state.run!r} was ended first, from outside"
+        engine.record(j.MergeFailed, op=joining.op, other=joining.other, why=why)
     engine.record(j.Reopened, to=found.position, state=_to_keep(reopened(then)), by=by)
     for step, call in list(forsaken(engine.state)):
         retry(engine, step, call, by=by, patched=patched)

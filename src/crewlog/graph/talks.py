@@ -60,7 +60,7 @@ class Talks:
         if state.status == "stopping":
             raise CommandRejected("the run is ending; nobody answers any more")
         rests = state.resting and not state.queue
-        if rests and state.status == "running" and state.changing is None:
+        if rests and state.status == "running" and not state.still:
             heard = run.say(text, by=by, to=PUBLIC, message_id=command, command=command)
             await self.begin(command, by, heard)
             return f"turn {run.state.turns}"

@@ -20,6 +20,7 @@ _COMMANDS: dict[type[j.Fact], str] = {
     j.ChangeAccepted: "change",
     j.RulesChanged: "change",
     j.TopologyChanged: "change",
+    j.MergeAsked: "change",
     j.PermissionSet: "set_permission",
     j.RulingSet: "set_permission",
     j.StateEdited: "edit_state",
@@ -57,6 +58,14 @@ def commanded(position: int, entry: j.JournalEntry) -> Iterator[AuditRecord]:
             yield _by(
                 position, entry, "command", "change", "failed", detail=words, reason=entry.error
             )
+        case j.MergeFailed():
+            words = f"one graph with {entry.other}"
+            yield _by(
+                position, entry, "command", "change", "failed", detail=words, reason=entry.why
+            )
+        case j.MergedInto():
+            words = f"one graph with {entry.run}"
+            yield _by(position, entry, "command", "change", "in force", detail=words)
         case j.MessageAdded() if entry.command is None:
             return  # the input: that the run was started says it
         case j.MessageQueued() if entry.command is None:
@@ -106,7 +115,7 @@ def _detail(entry: j.JournalEntry) -> str:
             return ruling_words(entry.tool, entry.agent, entry.do)
         case j.ChangeAccepted():
             return f"to graph v{entry.graph_version}: {entry.what}"
-        case j.RulesChanged() | j.TopologyChanged():
+        case j.RulesChanged() | j.TopologyChanged() | j.MergeAsked():
             return entry.what
         case j.StateEdited():
             return ", ".join(f"{'– ' if e.delete else ''}{e.path}" for e in entry.edits)  # noqa: RUF001

@@ -113,6 +113,9 @@ def _graph(state: CrewState) -> dict[str, Json]:
         found["definition"] = state.definition
     if state.changing is not None:
         found["drains for"] = state.changing.what or f"version {state.changing.graph_version}"
+    if state.joining is not None:
+        found["is to be one graph with"] = state.joining.other
+    found |= {f"merge {op}": each.outcome for op, each in state.merges.items()}
     return found
 
 
@@ -193,7 +196,7 @@ _PARTS: dict[Section, Callable[[CrewState], dict[str, Json]]] = {
 }
 _FIELDS: dict[Section, frozenset[str]] = {
     "run": frozenset({"status", "crew", "error", "execution", "resume_info"}),
-    "graph": frozenset({"graph_version", "definition", "changing"}),
+    "graph": frozenset({"graph_version", "definition", "changing", "joining", "merges"}),
     "flags": frozenset({"flags"}),
     "outputs": frozenset({"agent_outputs"}),
     "shared": frozenset({"shared_context"}),

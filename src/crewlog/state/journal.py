@@ -1010,6 +1010,95 @@ class GraphMerged(NewGraph):
         return self.position
 
 
+class MergeAsked(Fact):
+    """The run asks another one to be one graph with it."""
+
+    kind: Literal["MergeAsked"] = "MergeAsked"
+    op: str
+    """The merge's id, the same in both runs."""
+    other: RunId
+    """The run that is asked."""
+    operation: Json = None
+    """What ties them: the operation that names the other run."""
+    what: str = ""
+    """The same, in a line: `connect a to b over c`."""
+    creatures: int = 0
+    """How many creatures the run has: the smaller one joins the larger."""
+    flow: bool = False
+    """Whether it has a flow: then the other one joins it."""
+    due: int
+    """Until when an answer is waited for, in milliseconds since the epoch."""
+    by: str = ""
+    reason: str = ""
+    command: CommandId | None = None
+
+
+class MergeAccepted(Fact):
+    """The run agrees to be one graph with another one."""
+
+    kind: Literal["MergeAccepted"] = "MergeAccepted"
+    op: str
+    """The merge's id."""
+    other: RunId
+    """The other run."""
+    stage: Literal["joins", "survives"]
+    """Whether this run becomes part of the other one, or takes that in."""
+    due: int
+    """Until when it must have landed what is under way, or the other one must have offered itself,
+    in milliseconds since the epoch."""
+    theirs: int
+    """The journal position at which the other run came into the merge."""
+    began: int = 0
+    """When the other run was started, in milliseconds since the epoch."""
+    operation: Json = None
+    """Of a run that was asked: what ties them."""
+    creatures: int = 0
+    """Of a run that was asked: how many creatures the other one has."""
+    flow: bool = False
+    """Of a run that was asked: whether the other one has a flow."""
+    asked: int = 0
+    """Of a run that was asked: when, in milliseconds since the epoch, by the other's clock."""
+    by: str = ""
+    """Of a run that was asked: who asked for it."""
+
+
+class MergeOffered(Fact):
+    """All that was under way has landed: the other run may take this one in.
+
+    From here on the run records nothing that changes it, before it has read the other one's word.
+    """
+
+    kind: Literal["MergeOffered"] = "MergeOffered"
+    op: str
+    """The merge's id."""
+    other: RunId
+    """The run that may take this one in."""
+
+
+class MergeFailed(Fact):
+    """The run does not become one graph with another one: both go on by themselves."""
+
+    kind: Literal["MergeFailed"] = "MergeFailed"
+    op: str
+    """The merge's id. Of a request that the run refuses, it has never been in that merge."""
+    other: RunId
+    """The other run."""
+    why: str
+    """Why, for people, with what to do about it."""
+
+
+class MergedInto(Fact):
+    """Another run has taken this one in: it ends, and goes on there."""
+
+    kind: Literal["MergedInto"] = "MergedInto"
+    op: str
+    """The merge's id."""
+    run: RunId
+    """The run that it is part of now."""
+    position: int
+    """The position in that run's journal that says so."""
+
+
 class SwapFailed(Fact):
     """The change did not come about; the run goes on with the graph that it had."""
 
@@ -1283,7 +1372,15 @@ JournalEntry = Annotated[
     | ChangeAccepted
     | GraphSwapped
     | TopologyChanged
+<<<<<<< HEAD
     | GraphMerged
+=======
+    | MergeAsked
+    | MergeAccepted
+    | MergeOffered
+    | MergeFailed
+    | MergedInto
+>>>>>>> main
     | SwapFailed
     | RulesChanged
     | PermissionSet

@@ -28,8 +28,11 @@ from crewlog.state.hearing import Heard, Rest
 from crewlog.state.shapes import ListShape, Shape
 from crewlog.state.talk import Said, Talk
 
-RunStatus = Literal["running", "paused", "waiting", "stopping", "completed", "failed", "stopped"]
-CLOSED: frozenset[RunStatus] = frozenset({"completed", "failed", "stopped"})
+RunStatus = Literal[
+    "running", "paused", "waiting", "stopping", "completed", "failed", "stopped", "merged"
+]
+"""`merged`: the run has ended, and what it was goes on in another run."""
+CLOSED: frozenset[RunStatus] = frozenset({"completed", "failed", "stopped", "merged"})
 
 
 class LogHead(Model):
@@ -525,6 +528,59 @@ class Lineage(Model):
     """The checkpoint that it was forked from, as it was asked for; 0 where nobody said it."""
 
 
+Stage = Literal["asked", "joins", "survives", "offered"]
+"""Where a run is in a merge: it has asked for it; it lands what is under way, to become part of the
+other run; it takes the other one in; it waits for the other's word on what it has offered."""
+
+
+class Joining(Model):
+    """A merge with another run that is under way; see `crewlog.state.joining`."""
+
+    op: str
+    """The merge's id, the same in both runs; see `crewlog.ids.merge_id`."""
+    other: RunId
+    """The other run."""
+    stage: Stage
+    at: int = 0
+    """When the stage began, in milliseconds since the epoch."""
+    due: int = 0
+    """Until when it may last, in milliseconds since the epoch; 0: for ever."""
+    edge: Json = None
+    """The operation that asked for it."""
+    creatures: int = 0
+    """Of the run that asked: how many creatures it had then."""
+    flow: bool = False
+    """Of the run that asked: whether it has a flow."""
+    priority: tuple[int, RunId]
+    """When it was asked for, and by which run: of two requests, the smaller one goes first."""
+    position: int
+    """The journal position at which this run came into it."""
+    theirs: int = 0
+    """The position at which the other run did; 0: it is not known to have."""
+    began: int = 0
+    """When the other run was started, in milliseconds since the epoch: one that has its id later
+    is another one."""
+    by: str = ""
+    """Who asked for it."""
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing new may start meanwhile."""
+        return self.stage in ("joins", "offered")
+
+
+class MergeOutcome(Model):
+    """How a merge ended for a run."""
+
+    outcome: Literal["merged", "failed"]
+    other: RunId
+    """The other run."""
+    position: int
+    """The journal position that says so; of the run that was taken in, that of the other run."""
+    why: str = ""
+    """Why it failed, with what to do about it; its start, the journal has all of it."""
+
+
 class CommandOutcome(Model):
     """The one recorded outcome of a command."""
 
@@ -674,6 +730,10 @@ class CrewState(Model):
     """Set while nothing is to do in a run whose agents hear."""
     request: ContentHash | None = None
     """The message of people that agents are shown as their input, where they ask for it."""
+    joining: Joining | None = None
+    """The merge with another run that is under way."""
+    merges: dict[str, MergeOutcome] = Field(default_factory=dict[str, MergeOutcome])
+    """The last merges that ended, by their ids, oldest first; all of them are in the journal."""
 
     @property
     def resting(self) -> bool:
@@ -684,6 +744,20 @@ class CrewState(Model):
     def closed(self) -> bool:
         """Whether the run has ended."""
         return self.status in CLOSED
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing new may start.
+
+        What is under way lands first, and then the run has another graph, or is part of another.
+        """
+        return self.changing is not None or (self.joining is not None and self.joining.still)
+
+    @property
+    def merged_into(self) -> RunId | None:
+        """The run that this one is part of now; none where it is one of its own."""
+        taken = [each.other for each in self.merges.values() if each.outcome == "merged"]
+        return taken[-1] if self.status == "merged" and taken else None
 
     @property
     def total_usage(self) -> Usage:

@@ -69,6 +69,8 @@ def parted(state: CrewState, run: RunId, share: Share) -> CrewState:
         "break_before",
         "errors",
         "rest",
+        "joining",
+        "merges",
     )
     steps = _steps(state.frontier.values(), share)
     return state.model_copy(

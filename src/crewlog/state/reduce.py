@@ -35,15 +35,18 @@ from crewlog.state.commands import outcome_of, remember
 from crewlog.state.edited import edited
 from crewlog.state.hashing import canonical, chain, hash_json, joined, log_root
 from crewlog.state.hearing import Heard, Rest
+from crewlog.state.joining import concluded
 from crewlog.state.merging import place_of, with_part
 from crewlog.state.model import (
     Call,
     Changing,
     CrewState,
     FrontierEntry,
+    Joining,
     Lineage,
     LogHead,
     Mapped,
+    MergeOutcome,
     Mutation,
     Output,
     Part,
@@ -762,6 +765,71 @@ def _change_accepted(_state: CrewState, entry: j.ChangeAccepted, position: int) 
 @_on(j.SwapFailed)
 def _swap_failed(_state: CrewState, _entry: j.SwapFailed, _position: int) -> Changes:
     return {"changing": None}
+
+
+@_on(j.MergeAsked)
+def _merge_asked(state: CrewState, entry: j.MergeAsked, position: int) -> Changes:
+    joining = Joining(
+        op=entry.op,
+        other=entry.other,
+        stage="asked",
+        at=entry.at,
+        due=entry.due,
+        edge=entry.operation,
+        creatures=entry.creatures,
+        flow=entry.flow,
+        priority=(entry.at, state.run),
+        position=position,
+        by=entry.by,
+    )
+    return {"joining": joining}
+
+
+@_on(j.MergeAccepted)
+def _merge_accepted(state: CrewState, entry: j.MergeAccepted, position: int) -> Changes:
+    joining = state.joining
+    if joining is None or joining.op != entry.op:
+        joining = Joining(
+            op=entry.op,
+            other=entry.other,
+            stage=entry.stage,
+            edge=entry.operation,
+            creatures=entry.creatures,
+            flow=entry.flow,
+            priority=(entry.asked, entry.other),
+            position=position,
+            by=entry.by,
+        )
+    changes = {
+        "stage": entry.stage,
+        "at": entry.at,
+        "due": entry.due,
+        "theirs": entry.theirs,
+        "began": entry.began,
+    }
+    return {"joining": joining.model_copy(update=changes)}
+
+
+@_on(j.MergeOffered)
+def _merge_offered(state: CrewState, entry: j.MergeOffered, _position: int) -> Changes:
+    if state.joining is None:
+        return {}
+    offered = {"stage": "offered", "at": entry.at, "due": 0}
+    return {"joining": state.joining.model_copy(update=offered)}
+
+
+@_on(j.MergeFailed)
+def _merge_failed(state: CrewState, entry: j.MergeFailed, position: int) -> Changes:
+    why = brief(entry.why, WHY)
+    failed = MergeOutcome(outcome="failed", other=entry.other, position=position, why=why)
+    return concluded(state, entry.op, failed)
+
+
+@_on(j.MergedInto)
+def _merged_into(state: CrewState, entry: j.MergedInto, _position: int) -> Changes:
+    merged = MergeOutcome(outcome="merged", other=entry.run, position=entry.position)
+    left: Changes = {"status": "merged", "interrupts": {}, "resume_info": None}
+    return {**concluded(state, entry.op, merged), **left}
 
 
 _Mutating = j.RulesChanged | j.NewGraph | j.PermissionSet | j.RulingSet | j.RolledBack

@@ -53,6 +53,8 @@ NEVER_BACK = frozenset(
         "source",
         "turns",
         "queue",
+        "joining",
+        "merges",
     }
 )
 """Fields that a run has as they are now, wherever it goes back to. What was paid is paid, a command
@@ -100,7 +102,10 @@ def settled(entries: Sequence[j.JournalEntry]) -> int | None:
         return None
     if item_of(first.step):
         return _settled_item(first.step, entries)
-    after = entries[1] if len(entries) > 1 else None
+    # That a merge failed stands between, where the run ends first.
+    after = next((each for each in entries[1:] if not isinstance(each, j.MergeFailed)), None)
+    if isinstance(after, j.Routed) and len(entries) > 1 and after is not entries[1]:
+        return 1
     if isinstance(after, j.Routed) and after.source == node_of(first.step):
         return 2
     if isinstance(after, j.Routed) and after.because == handed_off(first.step):
@@ -282,6 +287,8 @@ def forked(then: CrewState, run: RunId) -> Rewound:
         "started",
         "quotas",
         "queue",
+        "joining",
+        "merges",
     )
     state = then.model_copy(
         update={
@@ -333,6 +340,8 @@ def resumption(run: RunId, tail: Sequence[tuple[int, j.JournalEntry]]) -> Resump
     if not rows:
         raise UsageError(f"the journal of the run {run!r} says nothing")
     last = rows[-1][1]
+    if len(rows) > 1 and isinstance(rows[-2][1], j.MergeFailed):
+        del rows[-2]  # since it ended
     if isinstance(last, j.RunCompleted) and last.turns:
         return Resumption(rows[-1][0] - 1)  # nobody had said anything for long enough
     if isinstance(last, j.RunCompleted):
@@ -340,6 +349,11 @@ def resumption(run: RunId, tail: Sequence[tuple[int, j.JournalEntry]]) -> Resump
             f"the run {run!r} is completed: there is nothing left to go on with",
             remedy=f"`crewlog checkpoints {run}` lists where to go on from in another run: "
             f"`crewlog fork {run}@POSITION`.",
+        )
+    if isinstance(last, j.MergedInto):
+        raise UsageError(
+            f"the run {run!r} is part of the run {last.run!r} now",
+            remedy=f"`crewlog show {last.run}` shows it; all that it was goes on there.",
         )
     if isinstance(last, j.RunFailed):
         return _before_failure(rows)

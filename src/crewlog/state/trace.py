@@ -192,6 +192,11 @@ MARKS: tuple[type[j.Fact], ...] = (
     j.ChangeAccepted,
     j.NewGraph,
     j.SwapFailed,
+    j.MergeAsked,
+    j.MergeAccepted,
+    j.MergeOffered,
+    j.MergeFailed,
+    j.MergedInto,
     j.RulesChanged,
     j.PermissionSet,
     j.RulingSet,
@@ -204,7 +209,12 @@ MARKS: tuple[type[j.Fact], ...] = (
     j.DefinitionEdited,
     j.DefinitionApproved,
 )
-_ENDS = {"RunCompleted": "completed", "RunStopped": "stopped", "RunFailed": "failed"}
+_ENDS = {
+    "RunCompleted": "completed",
+    "RunStopped": "stopped",
+    "RunFailed": "failed",
+    "MergedInto": "merged",
+}
 
 
 def trace_of(entries: Entries, reads: Mapping[AgentName, Sequence[LogName]] | None = None) -> Trace:
@@ -271,7 +281,7 @@ class _Tracer:
                 self._go_back(position, entry.at, then)
             case j.NewGraph():
                 self._swapped(position, entry)
-            case j.RunCompleted() | j.RunStopped() | j.RunFailed():
+            case j.RunCompleted() | j.RunStopped() | j.RunFailed() | j.MergedInto():
                 self._withdraw(self._questions.values(), entry.at)
                 trace.ended, trace.status = entry.at, _ENDS[entry.kind]
                 trace.error = entry.error if isinstance(entry, j.RunFailed) else ""

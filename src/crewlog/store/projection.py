@@ -341,6 +341,8 @@ def _status_after(entry: j.JournalEntry) -> RunStatus | None:
             return "stopped"
         case j.RunFailed():
             return "failed"
+        case j.MergedInto():
+            return "merged"
         case j.Forked() | j.RolledBack() | j.Reopened():
             status: RunStatus = entry.state.get("status", "running")
             return status

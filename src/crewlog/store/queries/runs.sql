@@ -83,7 +83,7 @@ WHERE ($1::text IS NULL OR run = $1) AND asked > answered
   AND NOT EXISTS (
       SELECT FROM crewlog.runs
       WHERE runs.run = interrupts.run
-        AND (status IN ('completed', 'failed', 'stopped') OR asked < reset)
+        AND (status IN ('completed', 'failed', 'stopped', 'merged') OR asked < reset)
   )
 ORDER BY at, run, position
 
