@@ -179,6 +179,7 @@ _TELLING = {
     (START, "input"),
     (calls.OPEN_RUN, "result"),
     (calls.PREPARE_CHANGE, "result"),
+    (calls.PREPARE_MERGE, "result"),
     (calls.COMPILE_PROMPT, "input"),
     (calls.CALL_MODEL, "input"),
     (calls.CALL_MODEL, "result"),
@@ -251,9 +252,10 @@ _CALLS: dict[str, type[calls.CompilePrompt | calls.CallModel | calls.LoadState]]
 }
 
 
-_MAKERS: dict[str, type[calls.OpenRunResult | calls.PreparedChange]] = {
+_MAKERS: dict[str, type[calls.OpenRunResult | calls.PreparedChange | calls.PreparedMerge]] = {
     calls.OPEN_RUN: calls.OpenRunResult,
     calls.PREPARE_CHANGE: calls.PreparedChange,
+    calls.PREPARE_MERGE: calls.PreparedMerge,
 }
 
 
@@ -304,7 +306,7 @@ def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
     """Takes what a run, or an execution, begins with."""
     value: Json = item.value
     match item.place.name, item.place.way:
-        case (calls.OPEN_RUN | calls.PREPARE_CHANGE) as name, "result":
+        case (calls.OPEN_RUN | calls.PREPARE_CHANGE | calls.PREPARE_MERGE) as name, "result":
             made = _MAKERS[name].model_validate(value, extra="ignore")
             if made.definition:  # else a model that reads a prompt is asked once more
                 _define(made.definition, made.plan, out)

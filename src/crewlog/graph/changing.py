@@ -126,7 +126,7 @@ def accept(
         crew=plan.crew,
         definition=plan.definition,
         permissions=permissions_after(old, plan, state, leaving),
-        flags=_new_flags(plan, state),
+        flags=new_flags(plan, state),
         rules=plan.rules,
         what=what,
         by=by,
@@ -142,7 +142,7 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
     """
     old, state = engine.plan, engine.state
     changed = report.topology or TopologyChange()
-    facts: list[j.JournalEntry] = [*_withdrawn(engine, report, who["by"])]
+    facts: list[j.JournalEntry] = [*withdrawn(engine, report, who["by"])]
     facts.append(
         j.TopologyChanged(
             at=engine.at,
@@ -157,7 +157,7 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
             definition=plan.definition,
             remap=report.remap,
             permissions=permissions_after(old, plan, state, _leaving(report)),
-            flags=_new_flags(plan, state),
+            flags=new_flags(plan, state),
             rules=plan.rules,
             **who,
         )
@@ -166,7 +166,7 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
     for fact in facts:
         then = reduce(then, fact)
     after = with_left(old, plan, then.frontier, then.parked, ())
-    _check(after, report.remap, state, then)
+    check_fit(after, report.remap, state, then)
     for fact in facts:
         engine.ledger.record(fact)
     engine.use(after)
@@ -225,7 +225,7 @@ def _swapped(engine: Engine, changing: Changing) -> tuple[Engine, list[j.Journal
     for fact in facts:
         then = reduce(then, fact)
     plan = with_left(old, new, then.frontier, then.parked, ())
-    _check(plan, report.remap, state, then)
+    check_fit(plan, report.remap, state, then)
     after = Engine(plan, engine.ledger)
     after.at, after.patched = engine.at, engine.patched
     return after, facts
@@ -235,7 +235,7 @@ def _facts(
     engine: Engine, plan: GraphPlan, report: SwapReport, changing: Changing
 ) -> Iterator[j.JournalEntry]:
     state = engine.state
-    yield from _withdrawn(engine, report, changing.by)
+    yield from withdrawn(engine, report, changing.by)
     yield j.GraphSwapped(
         at=engine.at,
         graph_version=changing.graph_version,
@@ -243,14 +243,14 @@ def _facts(
         definition=plan.definition,
         remap=report.remap,
         permissions=permissions_after(engine.plan, plan, state, _leaving(report)),
-        flags=_new_flags(plan, state),
+        flags=new_flags(plan, state),
         rules=plan.rules,
         what=changing.what,
         by=changing.by,
     )
 
 
-def _withdrawn(engine: Engine, report: SwapReport, by: str) -> Iterator[j.JournalEntry]:
+def withdrawn(engine: Engine, report: SwapReport, by: str) -> Iterator[j.JournalEntry]:
     """Takes back the questions that nobody waits for any more."""
     state = engine.state
     for asked in report.withdrawn:
@@ -266,11 +266,12 @@ def _leaving(report: SwapReport) -> list[StepId]:
     return [fate.step for fate in report.steps if fate.fate == "leaves"]
 
 
-def _new_flags(plan: GraphPlan, state: CrewState) -> dict[FlagName, Json]:
+def new_flags(plan: GraphPlan, state: CrewState) -> dict[FlagName, Json]:
+    """First values of the flags that a plan has and a run does not."""
     return {flag: value for flag, value in plan.flags.items() if flag not in state.flags}
 
 
-def _check(plan: GraphPlan, remap: j.Remap, before: CrewState, after: CrewState) -> None:
+def check_fit(plan: GraphPlan, remap: j.Remap, before: CrewState, after: CrewState) -> None:
     """Checks that the new state and the new plan fit each other, and that no step is lost.
 
     Raises:

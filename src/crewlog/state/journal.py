@@ -982,6 +982,8 @@ class GraphMerged(NewGraph):
     """What that run was: the fields of its last state that are taken over."""
     renamed: tuple[Renamed, ...] = ()
     """What it called otherwise."""
+    comes: tuple[AgentName, ...] = ()
+    """The creatures that come, as they are called now."""
     nodes: dict[NodeName, NodeName] = Field(default_factory=dict[NodeName, NodeName])
     """Where its creatures hear from now on, by where they did."""
     fresh: tuple[NodeName, ...] = ()
@@ -993,7 +995,6 @@ class GraphMerged(NewGraph):
     parents: tuple[RunId, ...] = ()
     """The run that brought them."""
     reason: str = ""
-    command: CommandId | None = None
 
     @property
     @override
@@ -1372,15 +1373,12 @@ JournalEntry = Annotated[
     | ChangeAccepted
     | GraphSwapped
     | TopologyChanged
-<<<<<<< HEAD
     | GraphMerged
-=======
     | MergeAsked
     | MergeAccepted
     | MergeOffered
     | MergeFailed
     | MergedInto
->>>>>>> main
     | SwapFailed
     | RulesChanged
     | PermissionSet
