@@ -385,13 +385,21 @@ def _rulings(state: CrewState, part: CrewState, names: Names) -> dict[str, dict[
     found = {tool: dict(row) for tool, row in state.rulings.items()}
     before = {now: was for was, now in names.called.agents.items()}
     for tool, row in part.rulings.items():
-        everyone = found.get(tool, {}).get(EVERYONE)
+        here: dict[str, Ruling] = found.get(tool, {})
+        more: dict[str, Ruling] = {}
         for agent in sorted(names.comes):
-            ruled: Ruling | None = row.get(before.get(agent, agent), row.get(EVERYONE))
-            here = found.get(tool, {}).get(agent, everyone)
-            if ruled is not None and (here is None or STRICTNESS[ruled] > STRICTNESS[here]):
-                found.setdefault(tool, {})[agent] = ruled
+            ruled = _ruled(row, before.get(agent, agent))
+            known = _ruled(here, agent)
+            if ruled is not None and (known is None or STRICTNESS[ruled] > STRICTNESS[known]):
+                more[agent] = ruled
+        if more:
+            found[tool] = {**here, **more}
     return found
+
+
+def _ruled(row: Mapping[str, Ruling], agent: str) -> Ruling | None:
+    """What a tool's rulings say of an agent."""
+    return row[agent] if agent in row else row.get(EVERYONE)
 
 
 def _larger(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
