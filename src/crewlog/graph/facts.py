@@ -19,6 +19,7 @@ from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
 from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import Condition, holds
 from crewlog.definition.context import WHOLE
+from crewlog.definition.model import SEND_MESSAGE
 from crewlog.definition.quotas import quota_of
 from crewlog.definition.times import due_in
 from crewlog.graph.artifacts import artifact_heads
@@ -410,6 +411,8 @@ class RunFacts:
                 break
             above = self.plan.agents.get(parent)
             offered = above.tools if above is not None else ()
+            if tool == SEND_MESSAGE:  # where it sends is bounded by its definition
+                offered = (*offered, ToolName(tool))
             # What everybody may set is the agent's own business: its flags and its outputs.
             if tool not in EVERY_CREW_HAS and not (rules.scratch and tool in SCRATCH_TOOLS):
                 decision = bounded(decision, self._check(parent, tool, offered, counted))

@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from crewlog.ids import RESERVED
+from crewlog.ids import GROUP_COMMAND, RESERVED
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.model import CommandOutcome
@@ -56,17 +56,22 @@ def remember(
 ) -> tuple[Commands, str]:
     """`commands` and `older_commands` of a state, after one more command.
 
-    The run's own commands stay: what they did is looked at later, and there are few.
+    The run's own commands stay: what they did is looked at later, and there are few. Those of its
+    agents are not few.
     """
     kept = {**commands, command: outcome}
     size = _size(kept)
     dropped: list[str] = []
-    for each in [each for each in kept if not each.startswith(RESERVED) and each != command]:
+    for each in [each for each in kept if not _stays(each) and each != command]:
         if len(kept) <= KEPT and size <= KEPT_BYTES:
             break
         size -= _size({each: kept.pop(each)})
         dropped.append(each)
     return kept, _with_ids(older, dropped) if dropped else older
+
+
+def _stays(command: str) -> bool:
+    return command.startswith(RESERVED) and not command.startswith(GROUP_COMMAND)
 
 
 def seems_older(older: str, command: str) -> bool:
