@@ -13,7 +13,7 @@ change again, and it is prepared anew for the run as it is then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,14 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.swap import SwapReport
     from crewlog.ids import RESERVED, AgentName, CommandId, RunId, ToolName
     from crewlog.state import journal as j
-    from crewlog.state.calls import PREPARE_CHANGE, PREPARE_MERGE, PrepareChange, PreparedChange, PreparedMerge, PrepareMerge
+    from crewlog.state.calls import (
+        PREPARE_CHANGE,
+        PREPARE_MERGE,
+        PrepareChange,
+        PreparedChange,
+        PreparedMerge,
+        PrepareMerge,
+    )
     from crewlog.state.hashing import hash_json
     from crewlog.state.joining import asking, check_alone, check_may_ask
     from crewlog.state.model import CommandOutcome
@@ -72,8 +79,9 @@ async def prepare(
     try:
         checked = check(engine, command)
         joins = joining(command)
+        work: Coroutine[Any, Any, PreparedChange | PreparedMerge]
         work = _joined(checked, joins) if joins else _made(incoming, checked, command, queue)
-        made = asyncio.create_task(work)
+        made: asyncio.Task[PreparedChange | PreparedMerge] = asyncio.create_task(work)
         await workflow.wait_condition(lambda: made.done() or closing())
         if not made.done():
             made.cancel()
@@ -331,9 +339,7 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
     return Changed(position=checked.state.commands[command.id].position, **told)
 
 
-def _ask(
-    engine: Engine, incoming: Incoming, command: Change, prepared: PreparedMerge
-) -> Changed:
+def _ask(engine: Engine, incoming: Incoming, command: Change, prepared: PreparedMerge) -> Changed:
     """Asks another run to be one graph with this one, or tells what would come of that.
 
     Raises:

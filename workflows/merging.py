@@ -203,10 +203,10 @@ class Merging:
                 return
             assert move.fact is not None  # noqa: S101 - what is recorded is a fact
             engine.record(move.fact, **move.fields)
+            if engine.state.closed:
+                return  # merged: nobody waits for its word
             await flush()
             self.tell(engine, str(move.fields["op"]), move.to)
-            if engine.state.closed:
-                return
 
     async def _prepared(self, engine: Engine, seen: LookedAt) -> PreparedMerge:
         joining = engine.state.joining

@@ -548,6 +548,9 @@ class RunView(Model):
     """Why nothing moves, for people; empty where something does."""
     rests: bool = False
     """Whether nothing is to do before somebody says something, where agents hear."""
+    merging: str = ""
+    """How far a merge with another run is: `asked`, `survives`, `joins` or `offered`; empty where
+    there is none."""
     usage: Usage = Usage()
     error: str = ""
 

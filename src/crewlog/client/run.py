@@ -56,7 +56,14 @@ from crewlog.faults import faults_of
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
 from crewlog.state.commands import DETAIL, seems_older
-from crewlog.state.journal import ChangeAccepted, NewGraph, SwapFailed
+from crewlog.state.journal import (
+    ChangeAccepted,
+    GraphMerged,
+    MergedInto,
+    MergeFailed,
+    NewGraph,
+    SwapFailed,
+)
 from crewlog.state.model import CLOSED, CommandOutcome, CrewState
 from crewlog.state.report import Report
 from crewlog.store.commands import find_command
@@ -824,7 +831,39 @@ class Run(ByHand, Authority, Talking):
             raise _only_dry(command.id)
         if wait and changed.swap and not command.dry_run:
             await self.swapped(changed)
+        if wait and changed.merge and not command.dry_run:
+            await self.merged(changed)
         return changed
+
+    async def merged(self, changed: Changed) -> RunId:
+        """Waits until two runs are one, or are not to be.
+
+        Args:
+            changed: What `change` gave, with `wait=False`, for an operation that names another run.
+
+        Returns:
+            The run that both are from then on: this one, or the other.
+
+        Raises:
+            CommandRejected: the two go on by themselves; the error says why.
+        """
+        async for event in self.events(max(changed.position - 1, 0)):
+            match event.entry:
+                case GraphMerged(op=changed.merge):
+                    return self.id
+                case MergedInto(op=changed.merge, run=into):
+                    return into
+                case MergeFailed(op=changed.merge, why=why):
+                    raise CommandRejected(
+                        f"the two did not become one: {why}",
+                        remedy="Both go on by themselves.",
+                    )
+                case _:
+                    pass
+        raise CommandRejected(
+            f"the run {self.id!r} ended before it was one with the other",
+            remedy=f"`crewlog show {self.id}` shows how.",
+        )
 
     async def swapped(self, changed: Changed) -> None:
         """Waits until the run has the graph that an accepted change leads to.
