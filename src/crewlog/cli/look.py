@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -146,26 +146,56 @@ async def _show(target: str, *, changes: bool, as_json: bool) -> int:
     return exits.OK
 
 
+def _which(flag: str, metavar: str, help_: str) -> Any:
+    """An option that may be repeated, and chooses events."""
+    return typer.Option(
+        flag, metavar=metavar, help=help_, show_default=False, rich_help_panel="Which events"
+    )
+
+
 @app.command(rich_help_panel=LOOK)
 def watch(
-    run: RunArgument,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN…", help="The runs' ids.", show_default=False),
+    ] = None,
     after: Annotated[
         int, typer.Option("--after", min=0, metavar="POSITION", help="Begin after this position.")
     ] = 0,
     state: Annotated[
         bool, typer.Option("--state", help="Also what each checkpoint changed in the state.")
     ] = False,
+    kind: Annotated[
+        list[str] | None,
+        _which("--kind", "KIND", "ToolReturned, CREATURE_STARTED, TOPOLOGY_CHANGED:split, …"),
+    ] = None,
+    creature: Annotated[
+        list[str] | None, _which("--creature", "AGENT", "Who does it, or whom it concerns.")
+    ] = None,
+    graph: Annotated[
+        list[str] | None,
+        _which("--graph", "RUN", "In these runs, or about them; no others are followed to."),
+    ] = None,
+    channel: Annotated[
+        list[str] | None, _which("--channel", "CHANNEL", "What is said there, and wires there.")
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Follow a run to its end, with what its models write.
+    """Follow a run to its end, with what its models write; or several, or some of their events.
 
     Where the run's own worker has gone (Ctrl-C in `crewlog run`), this brings it one again. With
-    --json it prints an event a line; the last line is the result.
+    --json it prints an event a line; the last line is the result. Of several runs, or where events
+    are chosen, it only looks: by time, and on into the runs that a run parts into or becomes a part
+    of.
     """
     from crewlog.cli.following import watch_run  # noqa: PLC0415
+    from crewlog.cli.watching import asked_for, watch_many  # noqa: PLC0415
 
-    return go(watch_run(run, after=after, as_json=as_json, state=state), debug=debug)
+    asked, chosen = asked_for(runs, kind, creature, graph, channel)
+    if len(asked) == 1 and chosen.all:
+        return go(watch_run(asked[0], after=after, as_json=as_json, state=state), debug=debug)
+    return go(watch_many(asked, chosen, after=after, state=state, as_json=as_json), debug=debug)
 
 
 @app.command(rich_help_panel=LOOK)
