@@ -159,7 +159,7 @@ def check_alone(own: CrewState) -> None:
     if own.joining is not None:
         raise ChangeConflict(
             f"the run is about to be one graph with {own.joining.other!r}",
-            remedy="Look at the graph once the merge has ended (`TopologyChanged`, `MergedInto` or "
+            remedy="Look at the graph once the merge has ended (`GraphMerged`, `MergedInto` or "
             "`MergeFailed` in the journal, within minutes), and decide anew.",
         )
 
