@@ -45,8 +45,10 @@ from crewlog.errors import (
     CommandConflict,
     CommandRejected,
     CrewlogError,
+    InternalError,
     InvalidPrompt,
     RunFailed,
+    RunMerged,
     RunNotFound,
     TemporalUnavailable,
     UsageError,
@@ -720,13 +722,40 @@ class Run(ByHand, Authority, Talking):
 
     @override
     async def _update(self, name: str, command: Command) -> Accepted:
-        outcome = await self._gateway.update(
-            self.id,
-            name,
-            self._client.signed(self.id, name, _json(command)),
-            digest=command.digest(name),
-        )
+        try:
+            outcome = await self._gateway.update(
+                self.id,
+                name,
+                self._client.signed(self.id, name, _json(command)),
+                digest=command.digest(name),
+            )
+        except RunMerged:
+            led = await self._led_on()
+            return await led._update(name, command)  # noqa: SLF001 - a run, too
         return Accepted.model_validate(outcome, extra="ignore")
+
+    async def successor(self) -> Run:
+        """The run that this one is part of by now; itself, where it is one of its own.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        run = self
+        while True:
+            described = await self._gateway.describe(run.id)
+            if described.status is not WorkflowExecutionStatus.COMPLETED:
+                return run
+            into = (await run.result(CALL_LIMIT)).merged_into
+            if into is None:
+                return run
+            run = Run(self._client, into)
+
+    async def _led_on(self) -> Run:
+        """The run to which goes what this one does not take any more: it is merged, or ends so."""
+        into = (await self.result(CALL_LIMIT)).merged_into
+        if into is None:
+            raise InternalError(f"the run {self.id!r} said that it is merged, and is not")
+        return Run(self._client, into)
 
     async def change(
         self,
@@ -930,9 +959,13 @@ class Run(ByHand, Authority, Talking):
     @override
     async def _signal(self, name: str, command: Command) -> CommandId:
         self._signalled[command.id] = command.digest(name)
-        await self._gateway.signal(
-            self.id, name, self._client.signed(self.id, name, _json(command))
-        )
+        try:
+            await self._gateway.signal(
+                self.id, name, self._client.signed(self.id, name, _json(command))
+            )
+        except RunMerged:
+            led = await self._led_on()
+            return await led._signal(name, command)  # noqa: SLF001 - a run, too
         return command.id
 
     @override
