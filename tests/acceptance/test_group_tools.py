@@ -206,7 +206,7 @@ async def test_people_may_have_to_approve_what_a_root_does(crews: Site) -> None:
         {
             "root": [
                 calls(
-                    ("group_stop_node", {"name": "scout"}),
+                    ("group_stop_node", {"name": "scuot"}),
                     ("group_start_node", {"name": "scout"}),
                 ),
                 {"text": "Done."},
@@ -221,10 +221,13 @@ async def test_people_may_have_to_approve_what_a_root_does(crews: Site) -> None:
     run = await crews.start(crew, "Go.")
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     (asked,) = await run.interrupts()
-    assert asked.question == "May root#1 call group_stop_node with scout?"
+    assert asked.question == "May root#1 call group_stop_node with scuot?"
     assert not await crews.entries(run, "RulesChanged")
-    await run.respond(asked.id, "approve", by="ann")
+    await run.edit_call(asked.id, "group_stop_node", {"name": "scout"}, by="ann")
     assert (await run.result(LIMIT)).status == "completed"
+    first, second = answers(crews, run, "root")
+    assert first.index('{"name": "scout"}') < first.index("Done: ") < first.index("switched off")
+    assert second.startswith("Done: ")
     changed = await crews.entries(run, "RulesChanged")
     assert [(c.by, str(c.command)) for c in changed] == [
         ("root", "crewlog:group/root#1/2"),

@@ -17,7 +17,7 @@ from crewlog.errors import CommandRejected, InvalidDefinition, UsageError
 from crewlog.graph.engine import Order
 from crewlog.graph.grouping import group_command
 from crewlog.graph.lower import lower
-from crewlog.ids import StepId
+from crewlog.ids import AgentName, StepId
 from crewlog.state.calls import PreparedChange, SentMessage
 from crewlog.wire import Change
 from crewlog.workflows import grouping
@@ -26,6 +26,7 @@ from graph.simulation import Outcome, Simulation, as_json, folded, returns, says
 
 OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
 ROOT: dict[str, Any] = {"listen": ["reports"], "send": ["tasks"]}
+PRIVILEGED: dict[str, Any] = {"privileged": True}
 CREW: dict[str, dict[str, Any]] = {
     "root": ROOT,
     "scout": {"listen": ["tasks"], "send": ["reports"]},
@@ -180,6 +181,10 @@ def test_a_worker_has_no_group_tools_and_no_more_than_who_brought_it() -> None:
     plain = apply_operations(crew, [spawn(crew)]).agents["w"]
     assert (plain.tools, plain.reads, plain.writes) == (("read",), (), ("public",))
     plan = lower(made)
+    promoted = apply_operations(
+        made, OPERATIONS.validate_python([{"op": "edit_agent", "name": "w", "set": PRIVILEGED}])
+    )
+    assert {*GROUP_TOOLS} <= {*lower(promoted).agents[AgentName("w")].tools}
     held = {name: {*rules.tools} & {*GROUP_TOOLS} for name, rules in plan.agents.items()}
     every = {*GROUP_TOOLS}
     assert held == {"root": every, "boss": every, "scout": every, "w": set()}

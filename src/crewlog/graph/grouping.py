@@ -21,6 +21,8 @@ from crewlog.state.topology import Topology
 
 RULE = "privileged"
 """What decides who changes a graph, as the journal names it."""
+ASKED = "Asked for."
+"""What a group tool returns; the answer that says what came of it takes the place of this."""
 _NOTES = 5
 """How many notes of a change an agent is told."""
 
