@@ -335,3 +335,15 @@ async def test_a_worker_sends_where_it_may_though_its_parent_only_listens() -> N
 def test_a_crew_with_creatures_has_no_tool_of_such_a_name(tool: str) -> None:
     with pytest.raises(InvalidDefinition, match=f"a tool cannot be called '{tool}'"):
         crew_of(CREW, tools={tool: {"run": "m:t"}})
+
+
+async def test_a_quota_bounds_how_many_agents_come() -> None:
+    rule = {"tool": "group_add_node", "quota": "2 per run"}
+    crew = crew_of(CREW, rules=[rule])
+    spawns = [("group_add_node", spawn(crew, name)) for name in ("u", "v", "w")]
+    sim = await begun(crew, Calls(*spawns))
+    await sim.run()
+    assert [ok for ok, _ in answers(sim)] == [True, True, False]
+    (denied,) = sim.facts("PermissionDenied")
+    assert "2 per run" in denied["reason"]
+    assert {*sim.engine.plan.agents} == {"root", "scout", "u", "v"}
