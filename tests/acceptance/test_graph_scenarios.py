@@ -54,7 +54,8 @@ async def kills(site: Site, plays: Sequence[Scenario], gaps: Counter[str]) -> No
                 return
             await asyncio.sleep(0.02)
         site.workers[QUEUE].pop().kill()
-        gaps.update(gap for play in plays for gap in await play.gaps())
+        for play in plays:
+            gaps.update(await play.gaps())
         await site.start_worker(QUEUE)
 
 
