@@ -150,14 +150,14 @@ class Accounts:
         for account in [*self.runs.values()]:
             await self._go(account)
 
-    async def _go(self, account: RunAccount) -> None:
-        while account.place < len(account.journal):
+    async def _go(self, account: RunAccount, part: RunId | None = None) -> None:
+        """Goes on to a journal's end, or until a part left: more may follow from that."""
+        while account.place < len(account.journal) and part not in account.shares:
             position, entry = account.journal[account.place]
             account.place += 1
             if isinstance(entry, j.Forked):
                 source = self.runs[entry.source]
-                if account.run not in source.shares:
-                    await self._go(source)
+                await self._go(source, account.run)
                 account.held = source.shares[account.run].copy()
                 account.state = CrewState(run=account.run, position=entry.to)
             if isinstance(entry, j.GraphMerged):
