@@ -166,6 +166,9 @@ class Accounts:
             account.state = reduce(before, entry)
             assert account.state.position == position, (account.run, position)
             await self._one(account, before, position, entry)
+            there = {*account.state.frontier, *account.state.parked}
+            strange = there - {*account.held.visits}
+            assert not strange, f"{(account.run, position)}: {sorted(strange)} are not its own"
 
     # -- one entry after the other -----------------------------------------------------------
 

@@ -158,14 +158,14 @@ class Scenario:
         to = f"{CHANNEL}{self.dice.choice(heard)[0]}" if heard else PUBLIC
         if self.dice.random() < 0.2:
             to = f"private:{self.dice.choice([*graphs[run].creatures])}"
-        command = next(self._commands)
-        how = self.dice.choice(("", "", "slow", "tell0", "tell1"))
-        self.said[command] = f"{how} <{command}>"
-        await (
-            self.site.client(self.queue)
-            .run(run)
-            .message(self.said[command], to=to, by="fay", id=command)
-        )
+        told: list[str] = []  # all of the dice before anything is waited for
+        for _ in range(self.dice.choice((1, 1, 4))):
+            told.append(command := next(self._commands))
+            how = self.dice.choice(("", "slow", "slow", "tell0", "tell1"))
+            self.said[command] = f"{how} <{command}>"
+        its = self.site.client(self.queue).run(run)
+        for command in told:
+            await its.message(self.said[command], to=to, by="fay", id=command)
 
     def _change(self, graphs: dict[RunId, Topology]) -> tuple[RunId, Operation] | None:
         """A change of one graph, or of two."""
@@ -214,6 +214,11 @@ class Scenario:
 
     async def _does(self, run: RunId, operation: Operation) -> None:
         command, its = next(self._commands), self.site.client(self.queue).run(run)
+        parted = (operation.sender, operation.listener) if isinstance(operation, Disconnect) else ()
+        told = {next(self._commands): name for name in parted * 3}
+        self.said |= {each: f"slow <{each}>" for each in told}
+        for each, name in told.items():  # so that turns are under way, and wait, as they part
+            await its.message(self.said[each], to=f"private:{name}", by="fay", id=each)
         try:
             async with asyncio.timeout(REST_LIMIT):
                 while True:
