@@ -15,6 +15,7 @@ from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 from pydantic import BaseModel, Field, WithJsonSchema, create_model
 
+from crewlog.activities.group_tools import group_tool
 from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.recent import Recent
 from crewlog.activities.scratch_tools import scratch_tool
@@ -22,7 +23,7 @@ from crewlog.activities.tool_graph import SENDS
 from crewlog.activities.tools import Tool, make_tool
 from crewlog.definition.artifacts import SCRATCH_TOOLS, Scratch
 from crewlog.definition.audiences import Audiences
-from crewlog.definition.model import MEMORY_TOOLS, SEND_MESSAGE, CrewDefinition
+from crewlog.definition.model import GROUP_TOOLS, MEMORY_TOOLS, SEND_MESSAGE, CrewDefinition
 from crewlog.ids import AgentName, ToolName
 from crewlog.model import Json
 from crewlog.state.brief import brief
@@ -67,6 +68,9 @@ class BuiltIn:
         agent = crew.agents[who]
         if name == SEND_MESSAGE:
             return self._send(crew, agent.send)
+        if name in GROUP_TOOLS:
+            # Not kept: what a new agent may have is read off the crew as it is.
+            return make_tool(group_tool(name, crew, who)) if crew.is_privileged(who) else None
         if name in SCRATCH_TOOLS:
             return self._scratch(name, crew, who)
         names = {SET_FLAG: agent.writes_flags, SET_OUTPUT: agent.outputs}.get(name, ())

@@ -421,6 +421,9 @@ class ToolCalls:
                 SentMessage(channel=each["channel"], text=scrubbed_text(redacted(each["text"])))
                 for each in outcome.sends
             ),
+            regroups=tuple(
+                cast("dict[str, Json]", redacted_json(scrubbed(each))) for each in outcome.regroups
+            ),
             goto=tuple(outcome.goto),
             stored=stored,
         )

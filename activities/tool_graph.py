@@ -20,7 +20,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
 from crewlog.activities.tools import Tool
-from crewlog.definition.model import SEND_MESSAGE
+from crewlog.definition.model import GROUP_TOOLS, SEND_MESSAGE
 from crewlog.errors import ToolFailed
 from crewlog.ids import NodeName
 from crewlog.model import Json
@@ -29,6 +29,9 @@ from crewlog.state.calls import ArtifactChange
 _UPDATES = frozenset({"flags", "outputs", "operations", "messages"})
 SENDS = "sends"
 """What the built-in tool of channels updates; a crew's own tools do not."""
+REGROUPS = "regroups"
+"""What the group tools update; likewise."""
+_OWN = {SEND_MESSAGE: {SENDS}, **{tool: {REGROUPS} for tool in GROUP_TOOLS}}
 
 
 class ToolState(TypedDict, total=False):
@@ -55,6 +58,8 @@ class Outcome:
     """What it does to artifacts, as it said it."""
     sends: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     """What it sends to channels."""
+    regroups: list[dict[str, Json]] = field(default_factory=list[dict[str, Json]])
+    """What it changes of its agent's graph, as operations."""
     changes: tuple[ArtifactChange, ...] = ()
     """The same, tried on what its agent sees."""
 
@@ -112,7 +117,8 @@ def _outcome(name: str, given: Any) -> Outcome:
     goto: list[NodeName] = []
     operations: list[Json] = []
     sends: list[dict[str, str]] = []
-    updates = {*_UPDATES, SENDS} if name == SEND_MESSAGE else _UPDATES
+    regroups: list[dict[str, Json]] = []
+    updates = _UPDATES | _OWN.get(name, set())
     for part in parts:
         update = cast("dict[str, Any]", part.update if isinstance(part, Command) else part)
         if unknown := set(update) - updates:
@@ -124,11 +130,12 @@ def _outcome(name: str, given: Any) -> Outcome:
         outputs |= update.get("outputs") or {}
         operations += update.get("operations") or ()
         sends += update.get(SENDS) or ()
+        regroups += update.get(REGROUPS) or ()
         # A hand-off may bring the whole history along: the log has that already.
         messages += [m for m in update.get("messages", ()) if isinstance(m, ToolMessage)]
         if isinstance(part, Command):
             goto += _targets(name, part.goto)  # pyright: ignore[reportUnknownArgumentType]
-    return Outcome(messages[-1], flags, outputs, goto, operations, sends)
+    return Outcome(messages[-1], flags, outputs, goto, operations, sends, regroups)
 
 
 def _targets(name: str, goto: Any) -> Iterable[NodeName]:

@@ -73,11 +73,12 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.state.carry import Carry
     from crewlog.state.journal import Batch
-    from crewlog.state.model import Output, Part
+    from crewlog.state.model import Changing, Output, Part
     from crewlog.state.packing import pack_view
+    from crewlog.state.topology import components
     from crewlog.wire import ArtifactResult, RunResult
 
-from crewlog.workflows import gate, rewinding, views
+from crewlog.workflows import changes, gate, grouping, rewinding, views
 from crewlog.workflows.activity_options import (
     CHECKING,
     COMPILING,
@@ -89,6 +90,8 @@ from crewlog.workflows.activity_options import (
     tool_rules,
 )
 from crewlog.workflows.inbox import Incoming, Unreadable, doubtful, now, present, take
+from crewlog.workflows.merging import MERGING, Merging, forward
+from crewlog.workflows.parting import begin_part
 from crewlog.workflows.seams import Stage, stage
 from crewlog.workflows.strangers import Strangers
 from crewlog.workflows.talking import Answers
@@ -139,6 +142,9 @@ LEAVES_QUIET = "leaves-when-nothing-is-in-flight"
 """The patch of executions that go on until nothing is in flight. Older ones start nothing, and
 refuse updates, from the task on in which their history is long enough."""
 
+PARTS_FIRST = "parts-a-graph-in-pieces-when-it-begins"
+"""The patch of executions whose runs are one graph each from their beginning."""
+
 STORES_POLICY = "stores-another-policy-before-it-leaves"
 """The patch of executions that carry no policy over a swap that is not stored."""
 
@@ -170,6 +176,8 @@ class Landed:
     error_type: str = ""
     lacks: str = ""
     """Which tool its worker lacked, for people."""
+    change: grouping.Regrouping | None = None
+    """The change of its graph that it asks for, prepared."""
 
 
 Result = ModelResult | ToolResult | CompilePromptResult | OpenRunResult
@@ -257,6 +265,9 @@ class Execution:
         # An execution that leaves without storing leaves the snapshot to the next one, too.
         self._owes_snapshot = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
         self._strangers = Strangers()
+        self._merging = Merging()
+        self._whole = False
+        """Whether it was looked whether the graph is in one piece."""
         self._swap = False
         """Whether the next execution has another graph."""
         self._new_policy = False
@@ -302,10 +313,10 @@ class Execution:
         while True:
             await self._take_inbox()
             await self._apply_landed()
-            self._heed_change()
+            await self._heed_change()
             self._take_rung()
-            state = self.engine.state
-            if not (self.closing or state.closed or state.changing):
+            await self._merge()
+            if not (self.closing or self.engine.state.closed or self.engine.state.still):
                 await self._go_on()
             if isinstance(self.engine, Engine):
                 self.answers.look(self.engine)  # before the words of the next turn are noted
@@ -321,7 +332,7 @@ class Execution:
                         return await self._leave()
                     continue
                 # A change leaves at once, and stores everything then.
-                if not self._inbox and self.engine.state.changing is None:
+                if not self._inbox and not self.engine.state.still:
                     await self._store()
             self._show()
             self._seal()
@@ -330,7 +341,7 @@ class Execution:
                 raise self._bug
 
     def _stirred(self) -> bool:
-        if self._inbox or self._landed or self._bug or self._rang:
+        if self._inbox or self._landed or self._bug or self._rang or self._merging.stirs:
             return True
         return self.closing and not self._flights and workflow.all_handlers_finished()
 
@@ -345,6 +356,9 @@ class Execution:
             return
         await self._begin_crew()
         if isinstance(self.engine, Engine):
+            if not self._whole:
+                self._whole = True
+                await self._fall_apart(self.engine)
             await expire(self.engine)
         await self.engine.settle(self._flights)
         if self._stage in ("calm", "due"):
@@ -389,14 +403,20 @@ class Execution:
                 await gate.tell()
             incoming = self._inbox.pop(0)
             self._tick(incoming.at)
-            if self._strangers.passed_by(self.engine, incoming):
+            if incoming.name != MERGING and self._strangers.passed_by(self.engine, incoming):
                 continue
             present(incoming)
             if incoming.plain and self.encrypted:
                 incoming.data = Unreadable(NOT_ENCRYPTED)
+            if incoming.name == MERGING:
+                self._merging.hint(incoming.data)
+                continue
             drafting = isinstance(self.engine, Drafting) and not self.engine.state.closed
-            if drafting and incoming.name in FOR_CREWS:
+            if (drafting and incoming.name in FOR_CREWS) or self._waits_for_word:
                 self._kept.append(incoming)
+                continue
+            if self.engine.state.status == "merged":
+                await forward(self.engine.state, incoming)
                 continue
             if self._strangers.counted(self.engine, incoming):
                 continue
@@ -451,6 +471,8 @@ class Execution:
                 if self.engine.talks.talks:
                     self.answers.note(result)
                 await self.engine.turns.model_replied(order.step, order.call.call, result)
+            elif isinstance(self.engine, Engine) and landed.change is not None:
+                await grouping.apply(self.engine, landed.change)
             elif isinstance(self.engine, Engine) and isinstance(result, ToolResult):
                 await self.engine.turns.tool_returned(order.step, order.call.call, result)
             elif landed.error_type == MOVED:
@@ -477,7 +499,10 @@ class Execution:
         """Has a timer run for the step that is due first; a paused run's run out, too."""
         state = self.engine.state
         idle = self.closing or state.closed or state.status == "stopping"
-        due = self.engine.waits.earliest() if isinstance(self.engine, Engine) else None
+        dues = [self._merging.due(state)]
+        if isinstance(self.engine, Engine):
+            dues.append(self.engine.waits.earliest())
+        due = min((each for each in dues if each is not None), default=None)
         if idle or due == (self._timer[0] if self._timer else None):
             return
         if self._timer is not None:
@@ -528,7 +553,8 @@ class Execution:
         try:
             result = await call
             at = 0 if isinstance(result, OpenRunResult) else result.at
-            landed = Landed(order, position, at or now(), result)
+            change = await self._prepared(order, result)
+            landed = Landed(order, position, at or now(), result, change=change)
         except FailureError as error:
             # Only ordinary activities' failures are wrapped for certain.
             cause = error.cause if isinstance(error, ActivityError) else error
@@ -545,6 +571,15 @@ class Execution:
         if landed.error_type == AGAIN or self._ruled_often(landed):
             await self._rest(landed)
         self._landed.append(landed)
+
+    async def _prepared(self, order: Order, result: Result) -> grouping.Regrouping | None:
+        """The change that a call of a group tool asks for; none of any other call."""
+        if not isinstance(self.engine, Engine) or not isinstance(result, ToolResult):
+            return None
+        if not result.regroups:
+            return None
+        self._commands += 1
+        return await grouping.prepare(self.engine, order, result, self.queue)
 
     def _ruled_often(self, landed: Landed) -> bool:
         """Whether a call met rulings time and again: the store may have some of another history."""
@@ -693,28 +728,92 @@ class Execution:
         ending = state.status in ("stopping", "stopped", "failed")
         for key, task in self._flights.items():
             # A call that rests has not begun: a change need not wait for its next try.
-            rests = key in self._resting and state.changing is not None
+            rests = key in self._resting and self._waited_for(key)
             if key not in self._cancelled and (ending or rests or not self.engine.goes_on(key[0])):
                 self._cancelled.add(key)
                 task.cancel()
 
     # -- changing ----------------------------------------------------------------------------
 
-    def _heed_change(self) -> None:
-        """Closes the execution once it has drained for a change; a run that ends has none."""
+    async def _heed_change(self) -> None:
+        """Does what was accepted, once it has drained for that; a run that ends does not.
+
+        Another flow needs another execution. Where only the graph falls apart, it does here.
+        """
         state = self.engine.state
         if state.changing is None or state.closed:
             return
         if state.status == "stopping":
             self._keep_graph("the run was stopped")
-        elif not self._flights:
+        elif any(map(self._waited_for, self._flights)):
+            return
+        elif state.changing.nodes and isinstance(self.engine, Engine):
+            await self._part(self.engine, state.changing)
+        else:
             self.closing = True
+
+    async def _fall_apart(self, engine: Engine) -> None:
+        """Parts a graph that is in several pieces when its run begins, as a change would."""
+        topology = engine.plan.topology
+        if topology is None or len(components(topology)) < 2 or not workflow.patched(PARTS_FIRST):
+            return
+        self._commands += 1
+        by = engine.state.source.split if engine.state.source is not None else ""
+        prepared = await changes.whole(engine)
+        report, plan = changing.consider(engine, prepared)
+        what = f"there are {len(prepared.parts) + 1} graphs"
+        changing.accept(engine, plan, report, what=what, by=by, parts=prepared.parts)
+        await self._heed_change()  # nothing is under way yet
+
+    def _waited_for(self, key: tuple[StepId, int]) -> bool:
+        """Whether a change that was accepted waits for a call."""
+        meant = self.engine.state.changing
+        return meant is not None and meant.halts(node_of(key[0]))
+
+    async def _part(self, engine: Engine, meant: Changing) -> None:
+        """Begins a run for each part of the graph, and leaves it to them.
+
+        They begin first: an id that is taken must not leave creatures in no run. Each waits until
+        the journal says that it is a part.
+        """
+        self._commands += 1
+        begun = await asyncio.gather(
+            *(begin_part(engine.state, part.graph, meant.by, self.queue) for part in engine.parts)
+        )
+        error = next(filter(None, begun), "") or changing.part(engine)
+        if error:
+            self._keep_graph(error)
+            return
+        self._unlimit()
+        await self._flush()
+
+    async def _merge(self) -> None:
+        """Goes on with what is to be one graph with another run's, or has offered itself to be."""
+        engine = self.engine
+        if not isinstance(engine, Engine):
+            return
+        before = engine.state.position
+        landed = not self._flights and not self._landed
+        await self._merging.go_on(engine, self._flush, landed=landed, queue=self.queue)
+        if before != engine.state.position and not self._waits_for_word:
+            self._inbox += self._take_kept()
+
+    @property
+    def _waits_for_word(self) -> bool:
+        """Whether the run has offered itself: until it is told what became of that, it is still."""
+        joining = self.engine.state.joining
+        return joining is not None and joining.stage == "offered"
+
+    def _unlimit(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
 
     async def _cut_after(self, seconds: float) -> None:
         """Cancels what is in flight after a time, for a change to go on."""
         await asyncio.sleep(seconds)
         for key, task in self._flights.items():
-            if key not in self._cancelled:
+            if key not in self._cancelled and self._waited_for(key):
                 self._cancelled.add(key)
                 self._cut.add(key)
                 task.cancel()
@@ -724,9 +823,7 @@ class Execution:
         """Goes on with the graph that there is, since a change did not come about."""
         if (meant := self.engine.state.changing) is not None:
             self.engine.record(j.SwapFailed, graph_version=meant.graph_version, error=error)
-        if self._limit is not None:
-            self._limit.cancel()
-            self._limit = None
+        self._unlimit()
         self.closing = False
 
     def _swapped(self) -> bool:
@@ -859,6 +956,7 @@ class Execution:
                 position=state.position,
                 ms=self.engine.at - state.started,
                 warning=state.warning,
+                merged_into=state.merged_into if state.status == "merged" else None,
             ),
         )
 

@@ -26,6 +26,8 @@ InterruptId = NewType("InterruptId", str)
 CommandId = NewType("CommandId", str)
 RESERVED = "crewlog:"
 """Ids of commands that begin so are the run's own."""
+GROUP_COMMAND = f"{RESERVED}group/"
+"""Those of changes that agents make of their graph: the step and the call follow."""
 LogName = NewType("LogName", str)
 """`public`, `group:G`, `private:A`, `channel:C`, `readers:A+B`, or `private:STEP` of an item's
 step; or `artifact:NAME`, whose entries are operations, and no messages."""

@@ -150,6 +150,14 @@ class ForkFrom(Inlet):
         return self
 
 
+class SplitFrom(Inlet):
+    """The run that another one begins as a part of: its journal says which part that is."""
+
+    run: RunId
+    after: int
+    """The journal position above which it says so."""
+
+
 class StartRun(Inlet):
     """What `CrewRun` is started with."""
 
@@ -161,6 +169,8 @@ class StartRun(Inlet):
     reopen: Literal["recipe", "live"] | None = None
     """Set where a run of this id has ended and goes on: with the definition that it was started
     with, or with the one that it had at last."""
+    split: SplitFrom | None = None
+    """Set by runs alone: where the run begins as a part of one whose graph fell apart."""
     replace: bool = False
     """Whether the rows that an ended run of this id has in the store are removed first."""
     replaced: tuple[str, ...] = ()
@@ -199,8 +209,8 @@ class StartRun(Inlet):
 
     @model_validator(mode="after")
     def _one_beginning(self) -> Self:
-        given = [bool(self.crew), self.fork is not None, self.reopen is not None]
-        if sum(given) != 1:
+        begins = (self.fork, self.reopen, self.split)
+        if sum([bool(self.crew), *(each is not None for each in begins)]) != 1:
             raise ValueError("exactly one of `crew`, `fork` and `reopen` is needed")
         if not self.crew and self.input != "":
             raise ValueError("`input` goes with `crew`; a `message` says something to other runs")
@@ -477,6 +487,9 @@ class Changed(Accepted):
     """Of a dry run: the `GraphPlan` that comes out."""
     remarks: tuple[str, ...] = ()
     """Of a prompt: what was not understood or was assumed."""
+    merge: str = ""
+    """Of what makes two runs one: the merge's id. The other run is asked; `GraphMerged`,
+    `MergedInto` or `MergeFailed` of that id in the journal says what came of it, within minutes."""
 
 
 class Page(Inlet):
@@ -535,6 +548,9 @@ class RunView(Model):
     """Why nothing moves, for people; empty where something does."""
     rests: bool = False
     """Whether nothing is to do before somebody says something, where agents hear."""
+    merging: str = ""
+    """How far a merge with another run is: `asked`, `survives`, `joins` or `offered`; empty where
+    there is none."""
     usage: Usage = Usage()
     error: str = ""
 
@@ -761,5 +777,7 @@ class RunResult(Model):
     warning: str = ""
     """The last bound that it came to, in a sentence: of a route, or of an agent's calls; in a
     conversation, of a loop, too."""
+    merged_into: RunId | None = None
+    """Of a merged run: the one that it is part of from then on."""
     reply: Reply | None = None
     """Of a conversation that is asked: the answer."""

@@ -46,8 +46,11 @@ def topology(crew: CrewDefinition) -> Topology:
 @pytest.mark.parametrize(
     ("operation", "said"),
     [
-        ({"op": "add_channel", "name": "asides"}, "channels.asides"),
-        ({"op": "remove_channel", "name": "tasks"}, "keeper sends no more to tasks"),
+        ({"op": "add_channel", "name": "asides"}, "adds the channel asides"),
+        (
+            {"op": "remove_channel", "name": "tasks"},
+            "removes the channel tasks; keeper sends no more to tasks",
+        ),
         ({"op": "remove_channel", "name": "reports"}, "keeper listens no more to reports"),
         (
             {"op": "connect", "sender": "digger", "listener": "scout"},
@@ -161,6 +164,18 @@ def test_the_last_edge_may_go() -> None:
         ({"op": "wire", "name": "scout", "to": "scout"}, "to", "wired to itself", "another agent"),
         ({"op": "wire", "name": "scout", "to": "channel:x"}, "to", "no channel 'x'", "There are"),
         ({"op": "wire", "name": "scout", "to": "x"}, "to", "no agent 'x'", "There are"),
+        (
+            {"op": "connect", "sender": "scout", "listener": "x", "other": "pond-2"},
+            "other",
+            "cannot be connected with the run 'pond-2'",
+            "one run",
+        ),
+        (
+            {"op": "wire", "name": "scout", "to": "x", "other": "pond-2"},
+            "other",
+            "cannot be connected with the run 'pond-2'",
+            "one run",
+        ),
         ({"op": "unwire", "name": "digger", "to": "scout"}, "to", "not wired to", "keeper"),
         ({"op": "unwire", "name": "scout", "to": "keeper"}, "to", "not wired to", "no wires"),
         ({"op": "add_agent", "name": "n", "like": "scot"}, "like", "no agent 'scot'", "'scout'"),

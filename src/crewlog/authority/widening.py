@@ -19,7 +19,13 @@ from crewlog.content import canonical
 from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.context_checks import summary_models
 from crewlog.definition.expand import expand
-from crewlog.definition.model import AgentDefinition, AskPhase, CrewDefinition, ToolDefinition
+from crewlog.definition.model import (
+    GROUP_TOOLS,
+    AgentDefinition,
+    AskPhase,
+    CrewDefinition,
+    ToolDefinition,
+)
 from crewlog.definition.phases import phases
 from crewlog.definition.secrets import is_reference
 from crewlog.model import Json, Model
@@ -225,6 +231,8 @@ def _cells(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
 
 def _may(crew: CrewDefinition, name: str, agent: AgentDefinition, tool: str) -> bool:
     if tool not in crew.callable_tools or (agent.tools is not None and tool not in agent.tools):
+        return False
+    if tool in GROUP_TOOLS and tool not in crew.tools and not crew.is_privileged(name):
         return False
     allowed = crew.permissions.get(tool)
     return allowed is None or name in allowed

@@ -3,6 +3,7 @@
     operations[0].name         →  --edit agent.frist
     operations[1].set.timeout  →  --edit agent.first.timeout
     edit_phase b, with another 'when'  →  --edit phase.b.when=…
+    operations[0].listener     →  LISTENER
 
 A run tells faults by their places in the command that it got. Whoever typed options never saw that.
 """
@@ -19,6 +20,19 @@ from crewlog.errors import CommandRejected, Diagnostic, InvalidDefinition
 _PLACE = re.compile(r"^operations\[(\d+)\]((?:\.\w+|\[\d+\])*)(?=  |$)", re.MULTILINE)
 _OPTIONS = {"after": "--after", "before": "--before", "agents": "--for"}
 """What says a part of an addition that has an option of its own."""
+GRAPH = "crewlog graph"
+"""The place of what `crewlog graph` says by its arguments and options."""
+_ARGUMENTS = {
+    "name": "NAME",
+    "to": "TO",
+    "sender": "SENDER",
+    "listener": "LISTENER",
+    "channel": "--channel",
+    "other": "--with",
+    "like": "--like",
+    "description": "--description",
+}
+_EDGES = {"wires": "--wire"}
 _REMEDIES: tuple[tuple[str, str], ...] = (
     (r"\bedit_(agent|phase|tool) (\S+?), with (?:an)?other '(\w+)'", r"--edit \1.\2.\3=…"),
     (r"\bedit_phase (\S+?), with other options \('with'\)", r"--edit phase.\1.with={…}"),
@@ -69,6 +83,8 @@ def _typed(fault: Diagnostic, places: Sequence[str]) -> Diagnostic:
 
 def _told(text: str, places: Sequence[str]) -> str:
     text = _PLACE.sub(lambda found: _place(found, places), text)
+    if GRAPH in places:
+        return text.replace("Use edit_agent, or choose another name.", "Choose another name.")
     if not any("--" in place for place in places):
         return text  # an operations file is written in the operations' own terms
     for wire, typed in _REMEDIES:
@@ -83,6 +99,8 @@ def _place(found: re.Match[str], places: Sequence[str]) -> str:
     if number >= len(places):
         return found[0]
     place = places[number]
+    if place == GRAPH:
+        return _argument(within)
     if not place.startswith("--"):
         return place + (f" {within[1:]}" if within else "")
     part, rest = _split(within)
@@ -99,6 +117,18 @@ def _place(found: re.Match[str], places: Sequence[str]) -> str:
     if part in _OPTIONS and adds:
         return _OPTIONS[part]
     return f"{place} → {within[1:]}"  # what comes of it in the crew
+
+
+def _argument(within: str) -> str:
+    """What of `crewlog graph` said a part of an operation."""
+    part, rest = _split(within)
+    if part == "agent":
+        key, more = _split(rest)
+        edge = key in ("prompt", "listen", "send", "wires", "parent", "beside")
+        return _EDGES.get(key, f"--{key}") if edge else f"--file {key}{more}".rstrip()
+    if part in _ARGUMENTS:
+        return _ARGUMENTS[part]
+    return f"crewlog graph → {within[1:]}" if within else GRAPH  # what comes of it in the crew
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from crewlog.cli.pictures import show_picture
 from crewlog.cli.screen import Part, Screen, plain
+from crewlog.cli.told_graphs import tell_graphs
 from crewlog.definition.findings import listed
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _FATES: Mapping[str, str] = {
     "kept": "goes on as it is",
+    "goes": "goes on there",
     "leaves": "its turn finishes first; nothing follows it",
     "abandoned": "is cut off",
     "parked": "is kept aside",
@@ -25,7 +27,7 @@ _FATES: Mapping[str, str] = {
     "retracted": "waits again",
     "starts": "starts",
 }
-_TOLD = ("kept", "leaves", "abandoned")
+_TOLD = ("kept", "goes", "leaves", "abandoned")
 """Fates whose cause the line above says: the node goes, or stays."""
 _WIDEST = 24
 
@@ -46,7 +48,7 @@ def show_change(screen: Screen, sight: Sight, changed: Changed) -> None:
         _nodes(screen, report)
         _steps(screen, report)
         _blocked(screen, report)
-        _surroundings(screen, report)
+        tell_graphs(screen, sight.run, changed, changed)
         for note in report.notes:
             screen.line("  ", ("· ", "dim"), plain(note))
     if changed.swap and sight.plan is not None and changed.plan:
@@ -111,15 +113,6 @@ def _blocked(screen: Screen, report: SwapReport) -> None:
         screen.line("  ", ("! ", "yellow"), f"withdrawn: {listed(map(plain, report.withdrawn))}")
 
 
-def _surroundings(screen: Screen, report: SwapReport) -> None:
-    """Who sees another graph around it: nobody else's prompt changes."""
-    changed = report.topology
-    if changed is None:
-        return
-    who = listed(map(plain, changed.affected_creatures)) or "nobody"
-    screen.wrapped(["  ", ("~ ", "yellow")], f"affects {who}; no turn is disturbed", indent=4)
-
-
 def _pictures(screen: Screen, sight: Sight, plan: GraphPlan, report: SwapReport | None) -> None:
     kept = set(report.kept) if report is not None else set[NodeName]()
     after = {node: status for node, status in sight.statuses.items() if node in kept}
@@ -139,7 +132,10 @@ def tell_change(screen: Screen, run: str, changed: Changed, *, waited: bool) -> 
     at_once = changed.report is not None and changed.report.at_once
     if not changed.swap and not at_once:
         say = f"{plain(run)} goes by other rules from now on{what}"
-    elif waited or at_once:
+    elif at_once:
+        was, now = changed.graph_version - 1, changed.graph_version
+        say = f"{plain(run)} has graph v{now}, before v{was}{what}"
+    elif waited:
         say = f"{plain(run)} has graph v{changed.graph_version}{what}"
     else:
         when = "as soon as what is under way has ended"

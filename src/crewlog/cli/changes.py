@@ -93,8 +93,7 @@ def wanted(asked: Asked) -> Wanted:
     try:
         typed = tuple(_operations(asked))
     except ValidationError as error:
-        say = "; ".join(_said_of(each) for each in error.errors(include_url=False))
-        raise UsageError(say, remedy=_NAMES, place=PLACE) from None
+        raise no_name(error, PLACE) from None
     ways = {
         "--prompt": asked.prompt is not None,
         "--definition": asked.definition is not None,
@@ -120,6 +119,12 @@ def wanted(asked: Asked) -> Wanted:
         operations=tuple(each.operation for each in typed),
         places=tuple(each.place for each in typed),
     )
+
+
+def no_name(error: ValidationError, place: str) -> UsageError:
+    """The error for what cannot be part of an operation: a name that is none."""
+    say = "; ".join(_said_of(each) for each in error.errors(include_url=False))
+    return UsageError(say, remedy=_NAMES, place=place)
 
 
 def _prompt(typed: str) -> str:
@@ -167,6 +172,27 @@ def _operations(asked: Asked) -> Iterator[Typed]:
         yield Typed(RemoveAgent(name=name), f"--remove {name}")
 
 
+def agent_in(path: str, place: str) -> dict[str, Json]:
+    """The agent that a file holds: as under `agents`, or its prompt alone.
+
+    Args:
+        path: The file.
+        place: The option that names it.
+
+    Raises:
+        UsageError: there is no such file, or it holds no agent.
+        InvalidDefinition: it is no YAML.
+    """
+    check_there(path, place, f"Without a file: {_EXAMPLES['--prompt']}")
+    text = text_of(path, "agent's file")
+    return _agent(text if path.lower().endswith(TEXT_SUFFIXES) else _yaml(text, path))
+
+
+def names_in(typed: Iterable[str] | None) -> list[Json]:
+    """Names that were typed one by one or with commas between them, each once."""
+    return [*dict.fromkeys(_names(typed or ()))]
+
+
 def _without(option: str, other: str) -> UsageError:
     return UsageError(
         f"{option} is said of what {other} adds, and there is none",
@@ -200,6 +226,7 @@ def _named(
 
 
 _EXAMPLES = {
+    "--prompt": "--prompt 'Test what was built.'",
     "--add-agent": "--add-agent tester='{prompt: Test what was built.}' or tester=tester.yaml",
     "--add-tool": "--add-tool search='{run: my_tools:search, effects: read}'",
 }

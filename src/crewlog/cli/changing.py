@@ -16,7 +16,7 @@ from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, By, Debug, RunArgument
 
 if TYPE_CHECKING:
-    from crewlog.cli.changes import Asked
+    from crewlog.cli.changes import Asked, Wanted
     from crewlog.cli.screen import Screen
     from crewlog.cli.sight import Sight
     from crewlog.client import Client, Run
@@ -204,22 +204,38 @@ def _seconds(typed: str | None) -> float | None:
         raise UsageError(f"--drain-timeout {typed!r}: {error}", remedy="E.g. 30s.") from None
 
 
-async def _change(
+async def _change(run_id: str, asked: Asked, how: dict[str, Any], **rest: Any) -> int:
+    from crewlog.cli.changes import wanted  # noqa: PLC0415
+
+    return await make_change(run_id, wanted(asked), how, **rest)
+
+
+async def make_change(
     run_id: str,
-    asked: Asked,
+    typed: Wanted,
     how: dict[str, Any],
     *,
     dry_run: bool,
     yes: bool,
-    wait: bool,
     command_id: str | None,
     as_json: bool,
+    wait: bool = True,
 ) -> int:
-    from crewlog.cli.changes import wanted  # noqa: PLC0415
+    """Shows what a change would do, asks where somebody is there to say yes, and makes it.
+
+    Args:
+        run_id: The run.
+        typed: The change.
+        how: What `Run.change` takes besides: who, why, and how what is under way ends.
+        dry_run: Whether it is only shown.
+        yes: Whether nobody is asked.
+        command_id: The command's own id.
+        as_json: Whether a program reads.
+        wait: Whether to wait until the run has the graph.
+    """
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
-    typed = wanted(asked)
     what: dict[str, Any] = {
         "prompt": typed.prompt,
         "definition": typed.definition,
@@ -232,10 +248,12 @@ async def _change(
         from crewlog.cli.change_terms import in_terms_of  # noqa: PLC0415
         from crewlog.cli.changed import show_change, tell_change  # noqa: PLC0415
         from crewlog.cli.draining import drained  # noqa: PLC0415
+        from crewlog.cli.told_graphs import tell_graphs  # noqa: PLC0415
         from crewlog.client.run import new_command_id  # noqa: PLC0415
 
         if not as_json:
             await mention_alone(screen, client, sight.queue)
+        seen: Changed | None = None
         if command_id is None or command_id not in sight.state.commands:
             with in_terms_of(typed.places):
                 seen = await _looked_at(run, sight, what, on_record=not dry_run)
@@ -264,6 +282,7 @@ async def _change(
             screen.document({"event": "changed", "run": run_id, "waited": wait, **document})
         else:
             tell_change(screen, run_id, changed, waited=wait)
+            tell_graphs(screen, run_id, changed, seen)
             await _questions(screen, run)
         return exits.OK
 

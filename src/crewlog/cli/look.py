@@ -1,11 +1,9 @@
-"""`ps`, `show`, `watch`, `log`, `graph`: looking at runs."""
+"""`ps`, `show`, `watch`, `log`: looking at runs."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -148,26 +146,56 @@ async def _show(target: str, *, changes: bool, as_json: bool) -> int:
     return exits.OK
 
 
+def _which(flag: str, metavar: str, help_: str) -> Any:
+    """An option that may be repeated, and chooses events."""
+    return typer.Option(
+        flag, metavar=metavar, help=help_, show_default=False, rich_help_panel="Which events"
+    )
+
+
 @app.command(rich_help_panel=LOOK)
 def watch(
-    run: RunArgument,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN…", help="The runs' ids.", show_default=False),
+    ] = None,
     after: Annotated[
         int, typer.Option("--after", min=0, metavar="POSITION", help="Begin after this position.")
     ] = 0,
     state: Annotated[
         bool, typer.Option("--state", help="Also what each checkpoint changed in the state.")
     ] = False,
+    kind: Annotated[
+        list[str] | None,
+        _which("--kind", "KIND", "ToolReturned, CREATURE_STARTED, TOPOLOGY_CHANGED:split, …"),
+    ] = None,
+    creature: Annotated[
+        list[str] | None, _which("--creature", "AGENT", "Who does it, or whom it concerns.")
+    ] = None,
+    graph: Annotated[
+        list[str] | None,
+        _which("--graph", "RUN", "In these runs, or about them; no others are followed to."),
+    ] = None,
+    channel: Annotated[
+        list[str] | None, _which("--channel", "CHANNEL", "What is said there, and wires there.")
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Follow a run to its end, with what its models write.
+    """Follow a run to its end, with what its models write; or several, or some of their events.
 
     Where the run's own worker has gone (Ctrl-C in `crewlog run`), this brings it one again. With
-    --json it prints an event a line; the last line is the result.
+    --json it prints an event a line; the last line is the result. Of several runs, or where events
+    are chosen, it only looks: by time, and on into the runs that a run parts into or becomes a part
+    of.
     """
     from crewlog.cli.following import watch_run  # noqa: PLC0415
+    from crewlog.cli.watching import asked_for, watch_many  # noqa: PLC0415
 
-    return go(watch_run(run, after=after, as_json=as_json, state=state), debug=debug)
+    asked, chosen = asked_for(runs, kind, creature, graph, channel)
+    if len(asked) == 1 and chosen.all:
+        return go(watch_run(asked[0], after=after, as_json=as_json, state=state), debug=debug)
+    return go(watch_many(asked, chosen, after=after, state=state, as_json=as_json), debug=debug)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -216,116 +244,3 @@ async def _log(run_id: str, *, after: int, limit: int, as_json: bool) -> int:
             after = page.entries[-1].position
             if after >= page.position:
                 return exits.OK
-
-
-@app.command(rich_help_panel="Crews")
-def graph(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE|RUN", help="A crew's file, or a run's id.", show_default=False
-        ),
-    ],
-    mermaid: Annotated[
-        bool, typer.Option("--mermaid", help="Mermaid text instead of a picture.")
-    ] = False,
-    version: Annotated[
-        int | None,
-        typer.Option(
-            "--version",
-            metavar="N",
-            min=1,
-            help="Of a run: an earlier graph, as it was when the run got another one.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> int:
-    """Draw a crew's graph, or a run's with the state of its nodes."""
-    return go(_graph(target, mermaid=mermaid, version=version, as_json=as_json), debug=debug)
-
-
-@asynccontextmanager
-async def _without_position(target: str) -> AsyncGenerator[None]:
-    """Tells of a run that there is not that its name has a position or a tag behind it.
-
-    Raises:
-        UsageError: it has.
-    """
-    from crewlog.client.places import split  # noqa: PLC0415
-    from crewlog.errors import RunNotFound, UsageError  # noqa: PLC0415
-
-    try:
-        yield
-    except RunNotFound as error:
-        run, at = split(target)
-        if not at:
-            raise
-        raise UsageError(
-            f"`graph` takes no position: {target!r} has one",
-            remedy=f"An earlier graph of the run: crewlog graph {run} --version N. The run as it "
-            f"was there: crewlog show {target}.",
-            place="crewlog graph",
-        ) from error
-
-
-async def _graph(target: str, *, mermaid: bool, version: int | None, as_json: bool) -> int:
-    from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
-    from crewlog.cli.pictures import show_picture  # noqa: PLC0415
-    from crewlog.cli.screen import Screen, write  # noqa: PLC0415
-    from crewlog.errors import UsageError  # noqa: PLC0415
-    from crewlog.graph import draw  # noqa: PLC0415
-    from crewlog.graph.plan import GraphPlan  # noqa: PLC0415
-
-    screen = Screen(as_json=as_json)
-    number, url, statuses = 1, None, {}
-    plan: GraphPlan | None
-    if is_file(target):
-        from crewlog.graph.lower import lower  # noqa: PLC0415
-
-        if version is not None:
-            raise UsageError(
-                f"--version asks for an earlier graph of a run, and {target!r} is a file",
-                remedy="A file has one graph: leave --version out, or name a run.",
-                place="crewlog graph",
-            )
-
-        plan = lower(load_crew(target))
-    else:
-        from crewlog.cli.services import connected  # noqa: PLC0415
-        from crewlog.cli.sight import see  # noqa: PLC0415
-
-        async with connected(screen, both=True) as client, _without_position(target):
-            url = client.url(target)
-            if version is None:
-                sight: Sight = await see(client, target)
-                plan, number, statuses = sight.plan, sight.state.graph_version, sight.statuses
-            else:
-                from crewlog.cli.sight import statuses_of  # noqa: PLC0415
-                from crewlog.cli.versions import version_of  # noqa: PLC0415
-
-                found = await version_of(client, target, version)
-                plan, number, statuses = found.plan, version, statuses_of(found.state)
-    if plan is None:
-        raise UsageError(
-            f"the run {target!r} has no graph yet: its prompt is not compiled",
-            remedy=f"`crewlog show {target}` shows where it is.",
-        )
-    text = draw.mermaid(plan, statuses)
-    if as_json:
-        screen.document(
-            {
-                "crew": plan.crew,
-                "version": number,
-                "plan": plan.to_json(),
-                "statuses": statuses,
-                "mermaid": text,
-                "url": url,
-            }
-        )
-    elif mermaid:
-        write(text.rstrip("\n"))
-    else:
-        show_picture(screen, plan, statuses)
-    return exits.OK

@@ -19,6 +19,7 @@ COMMANDS = (
     "project",
     "prompts",
     "crews",
+    "graphing",
     "registered",
     "mcp",
     "memories",

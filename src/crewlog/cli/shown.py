@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -202,10 +202,21 @@ def _json(value: Json) -> str:
 
 def journal_line(item: JournalItem, start: int) -> list[Part]:
     """An entry as a line: position, time, kind, and what differs from the defaults."""
-    data = dict(item.entry)
-    kind = str(data.pop("kind", "?"))
-    at = int(data.pop("at", start) or start)
-    if kind == "CommandRejected":
+    kind = str(item.entry.get("kind", "?"))
+    at = int(item.entry.get("at", start) or start)
+    node, words = facts_in_words(item.entry)
+    return [
+        (f"{item.position:>5}  {clock(at - start):>5}  ", "dim"),
+        (f"{kind:<18}", "cyan" if node else "bold"),
+        (f"{node:<16}  " if node else "", ""),
+        words,
+    ]
+
+
+def facts_in_words(entry: Mapping[str, Json]) -> tuple[str, str]:
+    """Where an entry happened, and what it says besides its kind and time, shortened."""
+    data: dict[str, Json] = {k: v for k, v in entry.items() if k not in ("kind", "at")}
+    if entry.get("kind") == "CommandRejected":
         data["reason"] = sentences(str(data.get("reason", "")))
     node = str(data.pop("step", "") or data.get("agent", "") or "")
     if isinstance(state := data.get("state"), dict):
@@ -214,12 +225,7 @@ def journal_line(item: JournalItem, start: int) -> list[Part]:
     if isinstance(remap := data.get("remap"), dict):
         data["remap"] = {name: value for name, value in remap.items() if value}  # pyright: ignore[reportUnknownVariableType]
     words = "  ".join(f"{key}={_compact(value)}" for key, value in data.items())
-    return [
-        (f"{item.position:>5}  {clock(at - start):>5}  ", "dim"),
-        (f"{kind:<18}", "cyan" if node else "bold"),
-        (f"{plain(node):<16}  " if node else "", ""),
-        plain(words)[:400],
-    ]
+    return plain(node), plain(words)[:400]
 
 
 def _compact(value: Json) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewlog.cli.screen import plain
+from crewlog.definition.findings import listed
 from crewlog.ids import NodeName, StepId, node_of
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
@@ -84,6 +85,10 @@ def _change(entry: j.Fact, version: int) -> Iterator[Told]:
         case j.NewGraph():
             text = f"graph v{version} → v{entry.graph_version}{_by(entry.by)}{_what(entry.what)}"
             yield Told("⇄", text, "bold green")
+            if isinstance(entry, j.GraphMerged):
+                yield from _taken_in(entry)
+            if isinstance(entry, j.TopologyChanged):
+                yield from _graphs(entry)
             yield from _remapped(entry.remap)
         case j.SwapFailed():
             text = f"graph v{entry.graph_version} did not come about: {_first(entry.error)}"
@@ -94,6 +99,23 @@ def _change(entry: j.Fact, version: int) -> Iterator[Told]:
             yield Told("⇄", f"{text}; it holds from the next step on", "green")
         case _:
             return
+
+
+def _taken_in(entry: j.GraphMerged) -> Iterator[Told]:
+    who = ", ".join(map(plain, entry.comes)) or "nobody"
+    yield Told("⋈", f"{plain(entry.of)} is part of this run: {who} came", "bold green")
+    for each in entry.renamed:
+        text = f"the {each.kind} {plain(each.was)} of {plain(each.graph)} is called "
+        yield Told("⋈", f"{text}{plain(each.now)} here", "green")
+
+
+def _graphs(entry: j.TopologyChanged) -> Iterator[Told]:
+    new = listed(map(plain, entry.new_graph_ids))
+    if entry.change == "split":
+        yield Told("⑂", f"the graph parts into {new}", "bold green")
+    elif entry.change == "merge":
+        old = listed(map(plain, entry.old_graph_ids))
+        yield Told("⋈", f"{old} are one graph now: {new}", "bold green")
 
 
 def _remapped(remap: j.Remap) -> Iterator[Told]:

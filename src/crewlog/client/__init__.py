@@ -13,6 +13,7 @@ from crewlog.client.artifacts import ArtifactView
 from crewlog.client.client import Client, RunSummary
 from crewlog.client.connection import Endpoints, connect
 from crewlog.client.events import Event
+from crewlog.client.filters import EventFilter
 from crewlog.client.rebuild import RebuildReport
 from crewlog.client.run import Run
 from crewlog.client.tokens import TokenEvent
@@ -22,6 +23,7 @@ __all__ = [
     "Client",
     "Endpoints",
     "Event",
+    "EventFilter",
     "RebuildReport",
     "Run",
     "RunSummary",

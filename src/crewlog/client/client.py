@@ -10,8 +10,8 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -35,6 +35,8 @@ from crewlog.client import asking, beginnings
 from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
 from crewlog.client.deletion import Deleting, Deletion, check_ended
+from crewlog.client.events import Event
+from crewlog.client.filters import EventFilter
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
 from crewlog.client.inbox import OpenQuestion, open_question
 from crewlog.client.key_folder import may_sign
@@ -43,6 +45,7 @@ from crewlog.client.quotas import with_used_up
 from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
 from crewlog.client.starting import check_start, policy_of_crew, policy_of_run
+from crewlog.client.watching import Ended, Watch, events_there
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
 from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
@@ -678,6 +681,40 @@ class Client:
         wanted = set(statuses)
         chosen = [s for s in found.values() if not wanted or s.status in wanted]
         return sorted(chosen, key=lambda s: s.started, reverse=True)[:limit]
+
+    async def watch(
+        self,
+        runs: Sequence[str],
+        chosen: EventFilter | None = None,
+        *,
+        after: Mapping[str, int] | None = None,
+        ended: Ended | None = None,
+    ) -> AsyncGenerator[Event]:
+        """The events of several runs, by time, until all of them have ended.
+
+        Where a run parts, or becomes one with another one, the runs that it goes on in are watched
+        as well, but where the filter names graphs and not these. Nothing of it is seen in the runs.
+
+        Args:
+            runs: Their ids.
+            chosen: Which events; by default all.
+            after: By run, the position after which to begin: the last one that was handled.
+            ended: Told of each run that ends, with an error where it is not known how.
+
+        Raises:
+            RunNotFound: there is no such run.
+            CrewlogError: of a run it is not known how it ended, see `Run.events`; it is raised
+                once the others have ended.
+        """
+
+        def events(run: RunId, position: int) -> AsyncGenerator[Event]:
+            return events_there(self, run, position)
+
+        watch = Watch(events, runs, chosen or EventFilter(), after=after, ended=ended)
+        async with aclosing(watch()) as found:
+            async for event, passes in found:
+                if passes:
+                    yield event
 
     async def inbox(self) -> Sequence[OpenQuestion]:
         """The open questions of all runs, oldest first, as the store has them.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from crewlog.definition.audiences import CHANNEL, PUBLIC, Audiences
 from crewlog.definition.creatures import INBOX, creature_nodes
 from crewlog.definition.findings import Finding, Path, did_you_mean, suggestion
-from crewlog.definition.model import SEND_MESSAGE, AgentDefinition, CrewDefinition
+from crewlog.definition.model import GROUP_TOOLS, SEND_MESSAGE, AgentDefinition, CrewDefinition
 from crewlog.definition.phases import Phase, at_work
 
 _AGENTS = "Agents are under 'agents:'."
@@ -17,9 +17,10 @@ def creature_findings(definition: CrewDefinition, found: list[Phase]) -> Iterato
     """Everything that is wrong with a crew's creatures."""
     if not definition.lives:
         return
-    if SEND_MESSAGE in definition.tools:
-        say = f"a tool cannot be called {SEND_MESSAGE!r}: a crew with channels has one of that name"
-        yield Finding(("tools", SEND_MESSAGE), say, "Choose another name.")
+    for tool in (SEND_MESSAGE, *GROUP_TOOLS):
+        if tool in definition.tools:
+            say = f"a tool cannot be called {tool!r}: a crew with channels has one of that name"
+            yield Finding(("tools", tool), say, "Choose another name.")
     if definition.conversation is not None:
         say = "a crew with channels is no conversation: its agents answer what they hear"
         yield Finding(("conversation",), say, "Remove it; 'graph.root' hears people.", at="key")
@@ -111,7 +112,7 @@ def _lonely(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]
     root = definition.graph.root if definition.graph is not None else None
     for agent in creature_nodes(definition, found).values():
         own = definition.agents[agent]
-        if own.listen or agent in working or agent in wired or agent == root:
+        if own.listen or not own.enabled or agent in working or agent in wired or agent == root:
             continue
         say = f"agent {agent!r} listens to no channel, and nothing else gives it a turn"
         remedy = "Let it listen to one, wire an agent to it, or make it the root."

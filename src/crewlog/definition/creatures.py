@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from crewlog.definition.audiences import CHANNEL
-from crewlog.definition.model import SEND_MESSAGE, AgentDefinition, CrewDefinition
+from crewlog.definition.model import (
+    GROUP_TOOLS,
+    SEND_MESSAGE,
+    AgentDefinition,
+    CrewDefinition,
+)
 from crewlog.definition.phases import Phase
 
 INBOX = ".inbox"
@@ -40,8 +45,9 @@ def creature_nodes(definition: CrewDefinition, found: list[Phase]) -> dict[str, 
 
 
 def creature_tools(definition: CrewDefinition, name: str) -> tuple[str, ...]:
-    """The tools that an agent has because of its channels."""
-    return (SEND_MESSAGE,) if definition.agents[name].send else ()
+    """The tools that an agent has because of its channels, and of its privilege."""
+    sends = (SEND_MESSAGE,) if definition.agents[name].send else ()
+    return (*sends, *GROUP_TOOLS) if definition.is_privileged(name) else sends
 
 
 def among_agents(definition: CrewDefinition) -> CrewDefinition:

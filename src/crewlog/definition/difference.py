@@ -57,6 +57,13 @@ def _sayings(found: DefinitionDiff, old: CrewDefinition, new: CrewDefinition) ->
         if names:
             yield f"{say} {listed(names)}"
     yield from _tools(found, new, came)
+    for say, channels in (
+        ("removes", found.names("channels", "removed")),
+        ("adds", found.names("channels", "added")),
+    ):
+        if channels:
+            noun = "channel" if len(channels) == 1 else "channels"
+            yield f"{say} the {noun} {listed(channels)}"
     yield from _edges(old, new)
     told = {"enabled", *EDGE_WORDS, *_tools_alone(found, old, new)}
     yield from _edits(found, "agents", "", but=told)
@@ -69,6 +76,8 @@ def _sayings(found: DefinitionDiff, old: CrewDefinition, new: CrewDefinition) ->
     for change in found.changes:
         if change.path[0] == "flags" and change.kind == "added" and change.new is None:
             continue  # a condition looks at it that looked at an agent's
+        if change.path[0] == "channels" and len(change.path) == 2:
+            continue
         if change.path[0] in rest or _table(change, {*gone, *came}):
             yield change.words
 

@@ -820,6 +820,15 @@ MEMORY_TOOLS = ("memory_read", "memory_write")
 """The tools of a crew that has a memory; an agent is offered those that it has a scope for."""
 SEND_MESSAGE = "send_message"
 """The tool of agents that may send to channels."""
+GROUP_TOOLS = (
+    "group_add_node",
+    "group_remove_node",
+    "group_start_node",
+    "group_stop_node",
+    "group_channel",
+    "group_wire",
+)
+"""The tools of privileged agents, by which these change the graph that they live in."""
 OWN_SCOPE = "agent"
 """In `memory`: the scope that each agent has of its own."""
 SCOPE_PATTERN = r"^(agent|public|group:[A-Za-z][A-Za-z0-9_-]{0,63})$"
@@ -976,7 +985,14 @@ class CrewDefinition(Model):
         scratch = any(agent.scratch is not None for agent in self.agents.values())
         memory = MEMORY_TOOLS if self.memory is not None else ()
         sends = (SEND_MESSAGE,) if any(agent.send for agent in self.agents.values()) else ()
-        return (*self.tools, *memory, *(SCRATCH_TOOLS if scratch else ()), *sends)
+        groups = GROUP_TOOLS if any(map(self.is_privileged, self.agents)) else ()
+        return (*self.tools, *memory, *(SCRATCH_TOOLS if scratch else ()), *sends, *groups)
+
+    def is_privileged(self, agent: str) -> bool:
+        """Whether an agent has the group tools: it lives in the graph, and may change it."""
+        graph = self.graph or GraphPolicy()
+        own = self.agents[agent].privileged or agent == graph.root
+        return own and agent not in graph.away
 
     @property
     def every_artifact(self) -> dict[str, ArtifactDefinition]:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from crewlog.definition.model import CrewDefinition, Name
+from crewlog.ids import RunId
 from crewlog.model import Json, Model
 
 
@@ -194,6 +195,8 @@ class Connect(Model):
     listener: str
     channel: Name | None = None
     """By default `SENDER-to-LISTENER`; one that is not there is made."""
+    other: RunId | None = None
+    """The run in which the listener lives, where it is another one: the two become one."""
 
 
 class Disconnect(Model):
@@ -213,6 +216,8 @@ class Wire(Model):
     name: str
     to: str
     """An agent, or `channel:C`."""
+    other: RunId | None = None
+    """The run in which that is, where it is another one: the two become one."""
 
 
 class Unwire(Model):

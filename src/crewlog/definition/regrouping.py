@@ -16,6 +16,7 @@ from crewlog.definition.model import (
     GraphPolicy,
 )
 from crewlog.definition.refusing import Refused, known
+from crewlog.ids import RunId
 from crewlog.model import Json
 
 OWN = (*EDGES, "parent", "enabled")
@@ -70,6 +71,7 @@ def remove_channel(crew: CrewDefinition, op: o.RemoveChannel) -> CrewDefinition:
 
 def connect(crew: CrewDefinition, op: o.Connect) -> CrewDefinition:
     """The crew in which one agent sends to a channel that another one listens to."""
+    _own(op.other)
     known("agent", op.sender, crew.agents, ("sender",))
     known("agent", op.listener, crew.agents, ("listener",))
     if op.sender == op.listener:
@@ -119,6 +121,7 @@ def disconnect(crew: CrewDefinition, op: o.Disconnect) -> CrewDefinition:
 
 def wire(crew: CrewDefinition, op: o.Wire) -> CrewDefinition:
     """The crew in which an agent's final messages go to another agent, too, or to a channel."""
+    _own(op.other)
     known("agent", op.name, crew.agents, ("name",))
     if op.to.startswith(CHANNEL):
         known("channel", op.to.removeprefix(CHANNEL), channels_of(crew), ("to",))
@@ -141,6 +144,18 @@ def unwire(crew: CrewDefinition, op: o.Unwire) -> CrewDefinition:
         raise Refused(Finding(("to",), say, remedy))
     left = tuple(to for to in agent.wires if to != op.to)
     return _with_agents(crew, {op.name: _with(agent, wires=left)})
+
+
+def _own(other: RunId | None) -> None:
+    """Checks that an operation is about one run: a definition knows no other one.
+
+    Raises:
+        Refused: it names another run.
+    """
+    if other is not None:
+        say = f"a crew alone cannot be connected with the run {other!r}"
+        remedy = "Connect agents of one run: leave the other run out."
+        raise Refused(Finding(("other",), say, remedy))
 
 
 def _plus(names: tuple[str, ...], name: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
 from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import Condition, holds
 from crewlog.definition.context import WHOLE
+from crewlog.definition.model import SEND_MESSAGE
 from crewlog.definition.quotas import quota_of
 from crewlog.definition.times import due_in
 from crewlog.graph.artifacts import artifact_heads
@@ -327,7 +328,9 @@ class RunFacts:
             if log in logs and may_read(agent, log, reads=reads, step=step).allowed
         }
         heads |= artifact_heads(self.plan, self.state, agent, step)
-        return View(heads=heads, was=was, after=after)
+        before = self.state.formerly
+        formerly = {log: before[log] for log in heads if log in before} if before else {}
+        return View(heads=heads, was=was, after=after, formerly=formerly)
 
     def reads_of(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
         """The logs that an agent reads besides its own, in a step.
@@ -408,6 +411,8 @@ class RunFacts:
                 break
             above = self.plan.agents.get(parent)
             offered = above.tools if above is not None else ()
+            if tool == SEND_MESSAGE:  # where it sends is bounded by its definition
+                offered = (*offered, ToolName(tool))
             # What everybody may set is the agent's own business: its flags and its outputs.
             if tool not in EVERY_CREW_HAS and not (rules.scratch and tool in SCRATCH_TOOLS):
                 decision = bounded(decision, self._check(parent, tool, offered, counted))

@@ -341,7 +341,6 @@ def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
         definition: The crew.
         found: The phases of its flow, whose agents are in one graph.
     """
-    root = definition.graph.root if definition.graph is not None else None
     living = creatures_of(definition)
     creatures = {name: definition.agents[name] for name in living}
     channels = {*definition.channels}
@@ -356,7 +355,7 @@ def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
                 wires=agent.wires,
                 parent=AgentName(agent.parent) if agent.parent is not None else None,
                 beside=AgentName(agent.beside) if agent.beside is not None else None,
-                privileged=agent.privileged or name == root,
+                privileged=definition.is_privileged(name),
             )
             for name, agent in creatures.items()
         },

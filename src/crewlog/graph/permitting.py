@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from crewlog.authority.permissions import EVERYONE, Ruling
 from crewlog.authority.rules import EVERY_CREW_HAS
 from crewlog.definition.findings import did_you_mean, listed
+from crewlog.definition.model import GROUP_TOOLS
 from crewlog.errors import CommandRejected
 from crewlog.graph.facts import RunFacts
 from crewlog.ids import AgentName
@@ -81,6 +82,11 @@ def set_ruling(
             raise CommandRejected(
                 f"{agent!r} has nothing to set with {tool!r}",
                 remedy=f"Change the crew: give the agent {what}.",
+            )
+        if tool in GROUP_TOOLS and run.plan.graph is not None and not has and do != "deny" and do:
+            raise CommandRejected(
+                f"{agent!r} is not privileged: {tool!r} is of no use to it",
+                remedy="Change the crew: give the agent `privileged: true`.",
             )
     run.record(j.RulingSet, tool=tool, agent=agent, do=do, by=by, reason=reason, command=command)
     every = run.state.rulings.get(tool, {}).get(EVERYONE)

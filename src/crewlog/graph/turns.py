@@ -192,6 +192,20 @@ class Turns:
         )
         await self._tool_done(step, call.call, [fact])
 
+    def waits_for(self, step: StepId, number: int) -> Call | None:
+        """A tool call of a step that is not answered yet; none where nobody waits for it."""
+        calls = calls_of(self._run.state.frontier.get(step))
+        return next((c for c in calls if c.call == number and c.tool and c.status != "held"), None)
+
+    async def deny_call(self, step: StepId, call: Call, decision: Decision) -> None:
+        """Answers a call that its agent may not make after all with a refusal, on record."""
+        agent = self._run.agent_at(step)
+        if agent is None:
+            return
+        self._deny(step, agent, call, decision.reason, decision.rule)
+        self.give_back(step, call)
+        await self.answer_call(step, call, f"Refused: {decision.reason}.", ok=False)
+
     async def _is_allowed(self, step: StepId, agent: AgentName, call: Call) -> Decision:
         """Whether an agent may make a call; where not, the call is answered with a refusal."""
         tool = call.tool or ""

@@ -30,7 +30,9 @@ from crewlog.state.context import Given, Windowed
 from crewlog.state.hearing import Heard
 from crewlog.state.journal import Batch
 from crewlog.state.model import CommandOutcome, Item, PromptRemark, Usage
+from crewlog.state.parting import Share
 from crewlog.state.told import asked_tools, model_of, used
+from crewlog.state.topology import Topology, TopologyChange
 
 OPEN_RUN = "open_run"
 COMPILE_PROMPT = "compile_prompt"
@@ -39,6 +41,8 @@ CALL_TOOL = "call_tool"
 FLUSH = "flush"
 CLOSE_RUN = "close_run"
 PREPARE_CHANGE = "prepare_change"
+LOOK_AT_RUN = "look_at_run"
+PREPARE_MERGE = "prepare_merge"
 LOAD_STATE = "load_state"
 FIND_COMMAND = "find_command"
 FORGET_RUN = "forget_run"
@@ -417,6 +421,9 @@ class ToolResult(Answer):
     """What it does to artifacts; the workflow checks that the agent may."""
     sends: tuple[SentMessage, ...] = ()
     """What it sends to channels; the workflow checks that the agent may."""
+    regroups: tuple[dict[str, Json], ...] = ()
+    """What it changes of its agent's own graph, as `crewlog.definition.operations` in JSON. The
+    workflow checks that the agent may, and its answer says what came of it."""
     goto: tuple[NodeName, ...] = ()
     """Nodes that a `Command` goes to."""
     denied: str = ""
@@ -487,6 +494,9 @@ class PrepareChange(Model):
     run: RunId
     base: ContentHash
     """The definition that the run has."""
+    command: str = ""
+    """The command that asks for it. Where the graph falls apart the ids of its parts are made of
+    it; empty: it stays one run however many graphs there are."""
     recipe: bool = False
     """Whether it is `base` itself that is wanted: the definition that the run was started with."""
     definition: str | dict[str, Json] | None = None
@@ -505,6 +515,19 @@ class PrepareChange(Model):
     """Of a prompt: who may call the tools of which people have said so while the run lived."""
     against: ContentHash = ContentHash("")
     """The definition in force, whose authority is compared with; by default `base`."""
+
+
+class PreparedPart(Model):
+    """A part of a graph that fell apart: another run has it."""
+
+    graph: RunId
+    """The run."""
+    definition: dict[str, Json]
+    """The crew that lives there, as canonical JSON."""
+    topology: Topology
+    """Its creatures and channels."""
+    share: Share
+    """What goes with it."""
 
 
 class PreparedChange(Model):
@@ -529,6 +552,94 @@ class PreparedChange(Model):
     """By what it gives somebody more than the definition in force; none where nobody has looked."""
     compared: ContentHash = ContentHash("")
     """The definition that was in force when somebody looked."""
+    parts: tuple[PreparedPart, ...] = ()
+    """Where the graph falls apart: those that other runs have from then on. What the run itself
+    keeps is `definition`."""
+
+
+class LookAtRun(Model):
+    """Load the last stored state of another run, for one that is to be one graph with it."""
+
+    run: RunId
+    """The run that looks."""
+    definition: ContentHash
+    """The definition that it has."""
+    other: RunId
+    """Whom to look at."""
+    op: str
+    """The merge."""
+    sure: bool = True
+    """Whether it is there for certain; else the server is asked whether it has ended."""
+    recall: bool = False
+    """Whether its journal is searched for the merge's outcome."""
+
+
+class LookedAt(Model):
+    """What the store has of another run."""
+
+    op: str
+    """The merge."""
+    state: dict[str, Json] | None = None
+    """Its last `CrewState`; none: nothing of it is stored."""
+    gone: bool = False
+    """Whether it was ended from outside, or never was: the store takes nothing more of it."""
+    recalled: bool = False
+    """Whether the state tells of the merge as the journal does."""
+    at: int = 0
+    """When it was looked at, in milliseconds since the epoch."""
+
+
+class PrepareMerge(Model):
+    """Make the definition and the plan of two runs that become one; nothing is changed yet."""
+
+    run: RunId
+    """The run that stays."""
+    base: ContentHash
+    """The definition that it has."""
+    other: RunId
+    """The run that joins."""
+    position: int = 0
+    """The position of its last state, at which it rests; 0: the last one that is stored."""
+    edge: dict[str, Json]
+    """The `connect` or `wire` that is to tie the two, by the names of each."""
+    asks: RunId
+    """The run of its sender, or of the agent that is wired."""
+    decide: bool = False
+    """Whether either may be the one that stays, as comes out: then it is told what would be."""
+
+
+class PreparedMerge(Model):
+    """Two runs as one."""
+
+    definition: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """The definition as canonical JSON: the history must have it, to rebuild the store from."""
+    plan: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """The `GraphPlan` as JSON."""
+    base: ContentHash = ContentHash("")
+    """The definition of the run that stays, of which it is a change."""
+    joins: RunId = RunId("")
+    """The run that joins."""
+    position: int = 0
+    """The position of its last state."""
+    state: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """What is taken over of that; see `crewlog.state.uniting`."""
+    change: TopologyChange = TopologyChange()
+    """What becomes of the graphs, with what is called otherwise."""
+    comes: tuple[AgentName, ...] = ()
+    """The creatures that come, as they are called now."""
+    nodes: dict[NodeName, NodeName] = Field(default_factory=dict[NodeName, NodeName])
+    """Where they hear from now on, by where they did."""
+    fresh: tuple[NodeName, ...] = ()
+    """Those of these nodes that the run that stays did not know."""
+    quotas: dict[str, str] = Field(default_factory=dict[str, str])
+    """The keys of quotas that are called otherwise."""
+    what: str = ""
+    """What changes, in a line, for people."""
+    widens: tuple[str, ...] | None = None
+    """By what it gives somebody more than the definition in force; none where nobody has looked."""
+    refused: str = ""
+    """Why the two cannot be one; empty: they can."""
+    remedy: str = ""
 
 
 class LoadState(Model):
@@ -541,6 +652,8 @@ class LoadState(Model):
     reopen: bool = False
     """Whether the run has ended and goes on: then its state is wanted right before what ended
     it."""
+    split_after: int | None = None
+    """Set where the run that asks was parted from it: its journal says so above this position."""
     executions: tuple[str, ...] = ()
     """With `reopen`: the executions that have ended, whose activities may be storing still: that is
     refused from here on."""
@@ -577,6 +690,10 @@ class LoadedState(Model):
     """The policy in force of the run that is loaded, whatever it was at the checkpoint."""
     compared: ContentHash = ContentHash("")
     """The definition in force that it was compared with: `LoadState.against`."""
+    split: str = ""
+    """Of a part of another run: the command that parted them."""
+    by: str = ""
+    """Of the same: who gave it."""
     older: tuple[dict[str, Json], ...] = ()
     """The definitions of steps whose nodes a change took away: the history must have them, to
     rebuild a fork from that alone."""

@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from crewlog.ids import RESERVED
+from crewlog.ids import GROUP_COMMAND, RESERVED
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.model import CommandOutcome
@@ -56,17 +56,22 @@ def remember(
 ) -> tuple[Commands, str]:
     """`commands` and `older_commands` of a state, after one more command.
 
-    The run's own commands stay: what they did is looked at later, and there are few.
+    The run's own commands stay: what they did is looked at later, and there are few. Those of its
+    agents are not few.
     """
     kept = {**commands, command: outcome}
     size = _size(kept)
     dropped: list[str] = []
-    for each in [each for each in kept if not each.startswith(RESERVED) and each != command]:
+    for each in [each for each in kept if not _stays(each) and each != command]:
         if len(kept) <= KEPT and size <= KEPT_BYTES:
             break
         size -= _size({each: kept.pop(each)})
         dropped.append(each)
     return kept, _with_ids(older, dropped) if dropped else older
+
+
+def _stays(command: str) -> bool:
+    return command.startswith(RESERVED) and not command.startswith(GROUP_COMMAND)
 
 
 def seems_older(older: str, command: str) -> bool:
@@ -80,6 +85,15 @@ def seems_older(older: str, command: str) -> bool:
         return False
     bits = base64.b64decode(older)
     return all(bits[at // 8] >> at % 8 & 1 for at in _places(command))
+
+
+def known_to_both(one: str, two: str) -> str:
+    """The `older_commands` of two runs that are one: it knows the ids of both."""
+    if not one or not two:
+        return one or two
+    first, second = base64.b64decode(one), base64.b64decode(two)
+    bits = bytes(a | b for a, b in zip(first, second, strict=True))
+    return base64.b64encode(bits).decode()
 
 
 def _size(commands: Mapping[str, CommandOutcome]) -> int:

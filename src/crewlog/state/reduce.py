@@ -56,10 +56,12 @@ from crewlog.state.model import (
     Turn,
     Usage,
 )
+from crewlog.state.parting import staying
 from crewlog.state.pools import gone_on, item_begun
 from crewlog.state.queueing import queued
 from crewlog.state.rewinding import NEVER_BACK
 from crewlog.state.rulings import permission_mutation, ruling_mutation
+from crewlog.state.uniting import Names, union
 
 MUTATIONS_KEPT = 100
 """Changes that the state tells of, at most; the journal has them all."""
@@ -85,7 +87,7 @@ def reduce(
         entry: The fact.
         digest: The hash of `entry_to_json(entry)`, where the caller has it already.
     """
-    position = state.position + 1
+    position = entry.place(state.position)
     changes: dict[str, Any] = {
         "position": position,
         "execution_trace": LogHead(
@@ -758,6 +760,7 @@ def _change_accepted(_state: CrewState, entry: j.ChangeAccepted, position: int) 
         by=entry.by,
         position=position,
         abandon=entry.abandon,
+        nodes=entry.nodes,
     )
     return {"changing": changing}
 
@@ -895,8 +898,16 @@ def _rules_changed(state: CrewState, entry: j.RulesChanged, position: int) -> Ch
     return _ruled(state, entry, state.graph_version, position)
 
 
-@_on(j.GraphSwapped)
 @_on(j.TopologyChanged)
+def _topology_changed(state: CrewState, entry: j.TopologyChanged, position: int) -> Changes:
+    changes = cast("Changes", _new_graph(state, entry, position))
+    for part in entry.parts:
+        changes |= staying(state.model_copy(update=changes), part.share)
+        changes["parted"] = position
+    return changes
+
+
+@_on(j.GraphSwapped)
 def _new_graph(state: CrewState, entry: j.NewGraph, position: int) -> Changes:
     remap = entry.remap
     frontier, parked = _moved(state, remap)
@@ -930,6 +941,20 @@ def _new_graph(state: CrewState, entry: j.NewGraph, position: int) -> Changes:
         "parked": parked,
         "visits": {node: count for node, count in visits.items() if count},
         "routing": routing,
+    }
+
+
+@_on(j.GraphMerged)
+def _graph_merged(state: CrewState, entry: j.GraphMerged, position: int) -> Changes:
+    part = CrewState.from_json(entry.part)
+    taken = union(state, part, Names.of(entry, state.visits))
+    both = state.model_copy(update=taken)
+    merged = MergeOutcome(outcome="merged", other=entry.of, position=position)
+    return {
+        **taken,
+        **_new_graph(both, entry, position),
+        **concluded(state, entry.op, merged),
+        "parted": position,
     }
 
 
@@ -1075,11 +1100,15 @@ def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
     then = CrewState.from_json(entry.state)
     return {
         **_put_back(state, entry.state),
+        # Nobody may do more in two runs than in one; of a fork, there is nothing of these.
+        **({"usage": then.usage, "allowed": then.allowed} if entry.split else {}),
         "asked": then.asked,
         "turns": then.turns,
         "recipe": then.definition,
         "started": entry.at,
-        "source": Lineage(run=entry.source, position=entry.to, checkpoint=entry.checkpoint),
+        "source": Lineage(
+            run=entry.source, position=entry.to, checkpoint=entry.checkpoint, split=entry.split
+        ),
     }
 
 

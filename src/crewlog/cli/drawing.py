@@ -1,0 +1,105 @@
+"""What `crewlog graph FILE|RUN` does: a picture of a graph, as it is or as it was."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from crewlog.cli import exits
+
+if TYPE_CHECKING:
+    from crewlog.cli.sight import Sight
+
+
+@asynccontextmanager
+async def _without_position(target: str) -> AsyncGenerator[None]:
+    """Tells of a run that there is not that its name has a position or a tag behind it.
+
+    Raises:
+        UsageError: it has.
+    """
+    from crewlog.client.places import split  # noqa: PLC0415
+    from crewlog.errors import RunNotFound, UsageError  # noqa: PLC0415
+
+    try:
+        yield
+    except RunNotFound as error:
+        run, at = split(target)
+        if not at:
+            raise
+        raise UsageError(
+            f"`graph` takes no position: {target!r} has one",
+            remedy=f"An earlier graph of the run: crewlog graph {run} --version N. The run as it "
+            f"was there: crewlog show {target}.",
+            place="crewlog graph",
+        ) from error
+
+
+async def draw_graph(target: str, *, mermaid: bool, version: int | None, as_json: bool) -> int:
+    """Draw the graph of a crew's file, or of a run.
+
+    Args:
+        target: A file or a run's id.
+        mermaid: Whether as Mermaid text.
+        version: Of a run: an earlier graph.
+        as_json: Whether a program reads.
+    """
+    from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
+    from crewlog.cli.pictures import show_picture  # noqa: PLC0415
+    from crewlog.cli.screen import Screen, write  # noqa: PLC0415
+    from crewlog.errors import UsageError  # noqa: PLC0415
+    from crewlog.graph import draw  # noqa: PLC0415
+    from crewlog.graph.plan import GraphPlan  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    number, url, statuses = 1, None, {}
+    plan: GraphPlan | None
+    if is_file(target):
+        from crewlog.graph.lower import lower  # noqa: PLC0415
+
+        if version is not None:
+            raise UsageError(
+                f"--version asks for an earlier graph of a run, and {target!r} is a file",
+                remedy="A file has one graph: leave --version out, or name a run.",
+                place="crewlog graph",
+            )
+
+        plan = lower(load_crew(target))
+    else:
+        from crewlog.cli.services import connected  # noqa: PLC0415
+        from crewlog.cli.sight import see  # noqa: PLC0415
+
+        async with connected(screen, both=True) as client, _without_position(target):
+            url = client.url(target)
+            if version is None:
+                sight: Sight = await see(client, target)
+                plan, number, statuses = sight.plan, sight.state.graph_version, sight.statuses
+            else:
+                from crewlog.cli.sight import statuses_of  # noqa: PLC0415
+                from crewlog.cli.versions import version_of  # noqa: PLC0415
+
+                found = await version_of(client, target, version)
+                plan, number, statuses = found.plan, version, statuses_of(found.state)
+    if plan is None:
+        raise UsageError(
+            f"the run {target!r} has no graph yet: its prompt is not compiled",
+            remedy=f"`crewlog show {target}` shows where it is.",
+        )
+    text = draw.mermaid(plan, statuses)
+    if as_json:
+        screen.document(
+            {
+                "crew": plan.crew,
+                "version": number,
+                "plan": plan.to_json(),
+                "statuses": statuses,
+                "mermaid": text,
+                "url": url,
+            }
+        )
+    elif mermaid:
+        write(text.rstrip("\n"))
+    else:
+        show_picture(screen, plan, statuses)
+    return exits.OK

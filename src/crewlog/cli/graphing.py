@@ -1,0 +1,472 @@
+"""`graph`: draws graphs, and changes those of creatures while they live."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typing_extensions import override
+
+from crewlog.cli.app import Grouped, app, go
+from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
+
+if TYPE_CHECKING:
+    from crewlog.definition.operations import Operation
+    from crewlog.model import Json
+
+
+class Drawing(Grouped):
+    """Commands of a graph; a word that is none of them is a file or a run, which is drawn."""
+
+    @override
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Puts `show` before what is no command."""
+        first, second = (*args, "", "")[:2]
+        if first and first not in (*self.commands, *ctx.help_option_names):
+            if second and not second.startswith("-") and not first.startswith("-"):
+                raise _no_command(first, [*self.commands])
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+def _no_command(typed: str, there: list[str]) -> Exception:
+    from crewlog.definition.findings import did_you_mean  # noqa: PLC0415
+    from crewlog.errors import UsageError  # noqa: PLC0415
+
+    return UsageError(
+        f"`crewlog graph` has no command {typed!r}",
+        remedy=did_you_mean(typed, there, f"There are: {', '.join(there)}."),
+        place="crewlog graph",
+    )
+
+
+graph = typer.Typer(
+    name="graph",
+    cls=Drawing,
+    help="Draw the graph of a crew's file or of a run, or change that of a run whose agents listen."
+    "\n\n`crewlog graph FILE|RUN` draws; it is `crewlog graph show FILE|RUN`.",
+    short_help="Draw a crew's graph, or a run's; add, connect and remove who lives there.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    subcommand_metavar="FILE|RUN, or COMMAND …",
+)
+app.add_typer(graph, rich_help_panel="Crews")
+
+Agent = Annotated[str, typer.Argument(metavar="NAME", help="The agent's name.", show_default=False)]
+Destination = Annotated[
+    str, typer.Argument(metavar="TO", help="An agent, or channel:C.", show_default=False)
+]
+Sender = Annotated[
+    str, typer.Argument(metavar="SENDER", help="The agent that sends.", show_default=False)
+]
+Listener = Annotated[
+    str, typer.Argument(metavar="LISTENER", help="The agent that listens.", show_default=False)
+]
+OtherRun = Annotated[
+    str | None,
+    typer.Option(
+        "--with",
+        metavar="RUN",
+        help="The run in which the other end lives: the two runs become one.",
+        show_default=False,
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")]
+Why = Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Why.")]
+
+
+def _some(flag: str, metavar: str, help_: str) -> Any:
+    return typer.Option(flag, metavar=metavar, help=help_, show_default=False)
+
+
+@graph.command()
+def show(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|RUN", help="A crew's file, or a run's id.", show_default=False
+        ),
+    ],
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="Mermaid text instead of a picture.")
+    ] = False,
+    version: Annotated[
+        int | None,
+        typer.Option(
+            "--version",
+            metavar="N",
+            min=1,
+            help="Of a run: an earlier graph, as it was when the run got another one.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Draw a crew's graph, or a run's with the state of its nodes."""
+    from crewlog.cli.drawing import draw_graph  # noqa: PLC0415
+
+    return go(draw_graph(target, mermaid=mermaid, version=version, as_json=as_json), debug=debug)
+
+
+@graph.command()
+def add(
+    run: RunArgument,
+    name: Agent,
+    like: Annotated[
+        str | None, _some("--like", "AGENT", "An agent of the run that it is like in the rest.")
+    ] = None,
+    file: Annotated[
+        str | None, _some("--file", "FILE", "The agent as YAML, or its prompt (.md, .txt).")
+    ] = None,
+    prompt: Annotated[str | None, _some("--prompt", "TEXT", "Its prompt.")] = None,
+    listen: Annotated[
+        list[str] | None, _some("--listen", "CHANNEL", "It has a turn for what is said there.")
+    ] = None,
+    send: Annotated[list[str] | None, _some("--send", "CHANNEL", "It may send there.")] = None,
+    wire: Annotated[
+        list[str] | None, _some("--wire", "TO", "Its final messages go there: AGENT, channel:C.")
+    ] = None,
+    parent: Annotated[
+        str | None, _some("--parent", "AGENT", "Whom it works for: they stay in one graph.")
+    ] = None,
+    beside: Annotated[
+        str | None, _some("--beside", "AGENT", "In whose graph it stays without a channel.")
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Why = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Let an agent come to a live graph; channels that it names and that are not there are made."""
+    from crewlog.cli.changes import agent_in, names_in  # noqa: PLC0415
+    from crewlog.definition.operations import AddAgent  # noqa: PLC0415
+
+    edges: dict[str, Json] = {
+        "prompt": prompt,
+        "listen": names_in(listen),
+        "send": names_in(send),
+        "wires": names_in(wire),
+        "parent": parent,
+        "beside": beside,
+    }
+    own = {key: value for key, value in edges.items() if value}
+    agent = {**(agent_in(file, "crewlog graph add --file") if file else {}), **own}
+    made = _made(AddAgent, name=name, agent=agent, like=like)
+    return _do(
+        run,
+        made,
+        dry_run=dry_run,
+        yes=yes,
+        reason=reason,
+        by=by,
+        command_id=command_id,
+        as_json=as_json,
+        debug=debug,
+    )
+
+
+@graph.command()
+def remove(
+    run: RunArgument,
+    name: Agent,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Why = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Let an agent go: a turn under way ends first, and what led to it goes along."""
+    from crewlog.definition.operations import RemoveAgent  # noqa: PLC0415
+
+    made = _made(RemoveAgent, name=name)
+    return _do(
+        run,
+        made,
+        dry_run=dry_run,
+        yes=yes,
+        reason=reason,
+        by=by,
+        command_id=command_id,
+        as_json=as_json,
+        debug=debug,
+    )
+
+
+@graph.command()
+def start(
+    run: RunArgument,
+    name: Agent,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Why = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Switch an agent on that was switched off."""
+    from crewlog.definition.operations import EnableAgent  # noqa: PLC0415
+
+    made = _made(EnableAgent, name=name)
+    return _do(
+        run,
+        made,
+        dry_run=dry_run,
+        yes=yes,
+        reason=reason,
+        by=by,
+        command_id=command_id,
+        as_json=as_json,
+        debug=debug,
+    )
+
+
+@graph.command("stop-node")
+def stop_node(
+    run: RunArgument,
+    name: Agent,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Why = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Switch an agent off: it stays where it is connected, and has no turns."""
+    from crewlog.definition.operations import DisableAgent  # noqa: PLC0415
+
+    made = _made(DisableAgent, name=name)
+    return _do(
+        run,
+        made,
+        dry_run=dry_run,
+        yes=yes,
+        reason=reason,
+        by=by,
+        command_id=command_id,
+        as_json=as_json,
+        debug=debug,
+    )
+
+
+@graph.command()
+def channel(
+    run: RunArgument,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The channel's name.", show_default=False)
+    ],
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Take it away, with all that leads there.")
+    ] = False,
+    description: Annotated[
+        str | None, _some("--description", "TEXT", "What it is for, in a line.")
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Why = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Make a channel, which connects nobody by itself; or take one away."""
+    from crewlog.definition.operations import AddChannel, RemoveChannel  # noqa: PLC0415
+
+    if remove and description is not None:
+        raise _either("--remove", "--description")
+    if remove:
+        made = _made(RemoveChannel, name=name)
+    else:
+        made = _made(AddChannel, name=name, description=description)
+    return _do(
+        run,
+        made,
+        dry_run=dry_run,
+        yes=yes,
+        reason=reason,
+        by=by,
+        command_id=command_id,
+        as_json=as_json,
+        debug=debug,
+    )
+
+
+@graph.command()
+def wire(
+    run: RunArgument,
+    name: Agent,
+    to: Destination,
+    other: OtherRun = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Why = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Let an agent's final messages go to another agent, too, or to a channel."""
+    from crewlog.definition.operations import Wire  # noqa: PLC0415
+
+    made = _made(Wire, name=name, to=to, other=other)
+    return _do(
+        run,
+        made,
+        dry_run=dry_run,
+        yes=yes,
+        reason=reason,
+        by=by,
+        command_id=command_id,
+        as_json=as_json,
+        debug=debug,
+    )
+
+
+@graph.command()
+def unwire(
+    run: RunArgument,
+    name: Agent,
+    to: Destination,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Why = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Let an agent's final messages go there no more."""
+    from crewlog.definition.operations import Unwire  # noqa: PLC0415
+
+    made = _made(Unwire, name=name, to=to)
+    return _do(
+        run,
+        made,
+        dry_run=dry_run,
+        yes=yes,
+        reason=reason,
+        by=by,
+        command_id=command_id,
+        as_json=as_json,
+        debug=debug,
+    )
+
+
+@graph.command()
+def connect(
+    run: RunArgument,
+    sender: Sender,
+    listener: Listener,
+    channel: Annotated[
+        str | None, _some("--channel", "CHANNEL", "Over which. Default: SENDER-to-LISTENER.")
+    ] = None,
+    other: OtherRun = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Why = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Let an agent send to a channel, and another one listen to it."""
+    from crewlog.definition.operations import Connect  # noqa: PLC0415
+
+    made = _made(Connect, sender=sender, listener=listener, channel=channel, other=other)
+    return _do(
+        run,
+        made,
+        dry_run=dry_run,
+        yes=yes,
+        reason=reason,
+        by=by,
+        command_id=command_id,
+        as_json=as_json,
+        debug=debug,
+    )
+
+
+@graph.command()
+def disconnect(
+    run: RunArgument,
+    sender: Sender,
+    listener: Listener,
+    channel: Annotated[
+        str | None, _some("--channel", "CHANNEL", "Which. Default: all from the one to the other.")
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Why = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Let an agent send no more to a channel, nor another one listen to it."""
+    from crewlog.definition.operations import Disconnect  # noqa: PLC0415
+
+    made = _made(Disconnect, sender=sender, listener=listener, channel=channel)
+    return _do(
+        run,
+        made,
+        dry_run=dry_run,
+        yes=yes,
+        reason=reason,
+        by=by,
+        command_id=command_id,
+        as_json=as_json,
+        debug=debug,
+    )
+
+
+def _either(one: str, other: str) -> Exception:
+    from crewlog.errors import UsageError  # noqa: PLC0415
+
+    return UsageError(
+        f"{one} and {other} do not go together", remedy=f"Leave {other} out.", place="crewlog graph"
+    )
+
+
+def _made(kind: type[Any], **fields: Json) -> Operation:
+    """An operation of what was typed.
+
+    Raises:
+        UsageError: a name is none.
+    """
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from crewlog.cli.changes import no_name  # noqa: PLC0415
+
+    try:
+        operation: Operation = kind(**fields)
+    except ValidationError as error:
+        raise no_name(error, "crewlog graph") from None
+    return operation
+
+
+def _do(
+    run: str,
+    operation: Operation,
+    *,
+    reason: str,
+    by: str | None,
+    debug: bool,
+    **rest: Any,
+) -> int:
+    """Shows an operation on a run's graph and makes it, as `crewlog change` does."""
+    from crewlog.cli.change_terms import GRAPH  # noqa: PLC0415
+    from crewlog.cli.changes import Wanted  # noqa: PLC0415
+    from crewlog.cli.changing import make_change  # noqa: PLC0415
+
+    typed = Wanted(operations=(operation,), places=(GRAPH,))
+    how: dict[str, Any] = {"reason": reason, "by": by}
+    return go(make_change(run, typed, how, **rest), debug=debug)

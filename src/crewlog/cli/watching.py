@@ -1,0 +1,179 @@
+"""`crewlog watch` over several runs, or over some of their events: a timeline with a run each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from crewlog.cli import exits
+from crewlog.cli.changes import names_in
+from crewlog.cli.screen import PALETTE, Screen, plain
+from crewlog.cli.services import connected
+from crewlog.cli.shown import facts_in_words
+from crewlog.cli.timeline import WHOLE, Row, Timeline
+from crewlog.client.filters import EventFilter
+from crewlog.client.watching import Watch, events_there
+from crewlog.errors import UsageError
+from crewlog.state.brief import shortened
+from crewlog.state.journal import RunFailed, entry_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from crewlog.client import Event
+    from crewlog.errors import CrewlogError
+    from crewlog.ids import RunId
+
+_WIDEST = 24
+"""Columns of a run's id at most, at a terminal."""
+_NARROW = 70
+"""Columns of a terminal below which a run stands on a line of its own."""
+
+
+def asked_for(
+    runs: Sequence[str] | None,
+    kinds: Sequence[str] | None,
+    creatures: Sequence[str] | None,
+    graphs: Sequence[str] | None,
+    channels: Sequence[str] | None,
+) -> tuple[list[str], EventFilter]:
+    """The runs that were asked for, and which of their events.
+
+    Raises:
+        UsageError: no run was named, or there is no event of such a kind.
+    """
+    chosen = EventFilter(
+        kinds=_names(kinds),
+        creatures=_names(creatures),
+        graphs=_names(graphs),
+        channels=_names(channels),
+    )
+    asked = [*dict.fromkeys(runs or _names(graphs))]
+    if not asked:
+        raise UsageError(
+            "missing argument 'RUN…'",
+            remedy="Name the runs: crewlog watch RUN …; `crewlog ps` lists them.",
+            place="crewlog watch",
+        )
+    return asked, chosen
+
+
+def _names(typed: Sequence[str] | None) -> list[str]:
+    return [str(name) for name in names_in(typed)]
+
+
+async def watch_many(
+    runs: Sequence[str], chosen: EventFilter, *, after: int, state: bool, as_json: bool
+) -> int:
+    """Follow runs, and those that they go on in, to the end of all of them.
+
+    Args:
+        runs: Their ids.
+        chosen: Which events are told.
+        after: Of one run, the position after which to begin.
+        state: Whether it is to be told what each checkpoint changed, which one run alone can be.
+        as_json: Whether a program reads.
+
+    Raises:
+        UsageError: that is asked of several runs.
+    """
+    for option, given in (("--after", after and len(runs) > 1), ("--state", state)):
+        if given:
+            raise UsageError(
+                f"{option} is about one run, all of it",
+                remedy=f"Leave {option} out, or watch one run: crewlog watch {runs[0]} {option} …",
+                place="crewlog watch",
+            )
+    screen = Screen(as_json=as_json)
+    seen = Seen(screen, runs, chosen)
+    async with connected(screen, both=True) as client:
+
+        def events(run: RunId, position: int) -> AsyncGenerator[Event]:
+            return events_there(client, run, position)
+
+        watch = Watch(events, runs, chosen, after=dict.fromkeys(runs, after), ended=seen.end)
+        async with aclosing(watch()) as found:
+            async for event, passes in found:
+                seen.take(event, passes=passes)
+    return exits.FAILED if seen.failed else exits.OK
+
+
+class Seen:
+    """What is told of several runs, an event at a time."""
+
+    def __init__(self, screen: Screen, runs: Sequence[str], chosen: EventFilter) -> None:
+        self.failed: set[str] = set()
+        """Runs that failed."""
+        self._screen = screen
+        self._chosen = chosen
+        self._lines: dict[str, Timeline] = {}
+        self._order = [*runs]
+        self._nodes = Timeline()
+        """Has the nodes of all runs, for their colours."""
+        self._began = 0
+        self._last = ""
+        """The run that was told of last."""
+
+    def take(self, event: Event, *, passes: bool) -> None:
+        """Tells of an event where it is chosen; the others are what it is understood by."""
+        self._began = self._began or event.at
+        if isinstance(event.entry, RunFailed):
+            self.failed.add(event.run)
+        if self._screen.as_json:
+            if passes:
+                self._screen.record(
+                    {
+                        "event": "journal",
+                        "run": event.run,
+                        "position": event.position,
+                        "at": event.at,
+                        "entry": entry_to_json(event.entry),
+                    }
+                )
+            return
+        line = self._lines.setdefault(event.run, Timeline())
+        line.started = line.started or self._began
+        rows = [*line.feed(event.entry), *line.settle()]
+        if not passes:
+            return
+        if not rows and self._chosen.kinds:
+            node, words = facts_in_words(entry_to_json(event.entry))
+            rows = [Row(event.at - line.started, node, "·", f"{event.entry.kind}  {words}")]
+        for row in rows:
+            self._show(event.run, row)
+
+    def end(self, run: RunId, error: CrewlogError | None) -> None:
+        """Tells that a run has ended, where nothing of it says so."""
+        if error is not None:
+            self.failed.add(run)
+        if self._screen.as_json:
+            told = {} if error is None else {"error": error.message}
+            self._screen.record({"event": "ended", "run": run, **told})
+        elif error is not None:
+            self._screen.line(*self._head(run), ("✗ ", "red"), plain(error.message), crop=True)
+
+    def _show(self, run: RunId, row: Row) -> None:
+        self._nodes.color(row.node)  # that its column is wide enough
+        head = self._head(run)
+        width = max(self._screen.width - sum(len(part) for part, _ in head), 20)
+        room = width if width >= WHOLE else min(width, 110)
+        for each in self._nodes.split(row, room):
+            self._screen.line(*head, *self._nodes.parts(each, room), crop=True)
+
+    def _head(self, run: RunId) -> list[tuple[str, str]]:
+        """The run in its column; on a narrow terminal above its first line."""
+        if run not in self._order:
+            self._order.append(run)
+        if len(self._order) == 1:
+            return []
+        style = PALETTE[self._order.index(run) % len(PALETTE)]
+        if self._screen.width < _NARROW:
+            if run != self._last:
+                self._screen.line((plain(run), f"bold {style}"), crop=True)
+            self._last = run
+            return []
+        whole = self._screen.width >= WHOLE
+        longest = max(len(plain(each)) for each in self._order)
+        column = longest if whole else min(longest, _WIDEST)
+        return [(shortened(plain(run), column).ljust(column), style)]

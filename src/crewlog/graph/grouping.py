@@ -1,0 +1,121 @@
+"""Agents that change their own graph: whether they may, and what they are answered.
+
+An agent that is privileged asks by a group tool; the run checks here, by the plan that it has now,
+and takes what is asked the way of every change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crewlog.authority.permissions import Decision
+from crewlog.definition import operations as o
+from crewlog.definition.audiences import CHANNEL
+from crewlog.definition.findings import listed
+from crewlog.definition.group_tools import BROUGHT
+from crewlog.errors import CrewlogError
+from crewlog.graph.facts import RunFacts
+from crewlog.graph.swap import SwapReport
+from crewlog.ids import GROUP_COMMAND, AgentName, CommandId, StepId
+from crewlog.state.topology import Topology
+
+RULE = "privileged"
+"""What decides who changes a graph, as the journal names it."""
+ASKED = "Asked for."
+"""What a group tool returns; the answer that says what came of it takes the place of this."""
+_NOTES = 5
+"""How many notes of a change an agent is told."""
+
+
+def group_command(step: StepId, call: int) -> CommandId:
+    """The id of the change that a call makes: a run has each step and call once."""
+    return CommandId(f"{GROUP_COMMAND}{step}/{call}")
+
+
+def may_regroup(
+    run: RunFacts, step: StepId, agent: AgentName, operations: Sequence[o.Operation]
+) -> Decision:
+    """Whether an agent may change its graph so, in a step.
+
+    Args:
+        run: The run.
+        step: The step.
+        agent: Its agent.
+        operations: What it asks for.
+    """
+    graph = run.plan.topology or Topology()
+    own = graph.creatures.get(agent)
+    entry = run.state.frontier.get(step)
+    if own is None or entry is None or entry.leaving:
+        return _no(f"{agent!r} does not live in the graph any more")
+    if not own.privileged:
+        return _no(f"{agent!r} is not privileged, and may not change the graph")
+    for operation in operations:
+        if reason := _against(run, graph, agent, operation):
+            return _no(reason)
+    return Decision(allowed=True, reason=f"{agent!r} is privileged", rule=RULE)
+
+
+def _no(reason: str) -> Decision:
+    return Decision(allowed=False, reason=reason, rule=RULE)
+
+
+def _against(run: RunFacts, graph: Topology, agent: AgentName, operation: o.Operation) -> str:
+    """Why an agent may not ask for an operation; empty where it may."""
+    match operation:
+        case o.AddAgent():
+            new = operation.agent
+            if new.get("parent") != agent or not {*new} <= BROUGHT:
+                return f"an agent that {agent!r} brings works for it, and may do no more"
+            if operation.phase or operation.before:
+                return "the flow is not changed by agents"
+            tools, has = new.get("tools"), run.plan.agents[agent].tools
+            more = [tool for tool in tools or () if tool in run.plan.tools and tool not in has]
+            return f"{agent!r} has no {listed(more, 'or')} that it could give" if more else ""
+        case o.RemoveAgent() | o.EnableAgent() | o.DisableAgent():
+            named: tuple[str, ...] = (operation.name,)
+            there = graph.creatures.get(AgentName(operation.name))
+            if there is not None and there.privileged:
+                whom = "itself" if operation.name == agent else f"{operation.name!r}"
+                return f"{agent!r} may not do so with {whom}: people do, with who is privileged"
+        case o.Connect() | o.Disconnect():
+            named = (operation.sender, operation.listener)
+        case o.Wire() | o.Unwire():
+            to = operation.to
+            named = (operation.name, *(() if to.startswith(CHANNEL) else (to,)))
+        case o.AddChannel() | o.RemoveChannel():
+            named = ()
+        case _:
+            return f"{operation.op!r} is nothing that agents do"
+    for each in named:
+        if AgentName(each) in run.plan.agents and AgentName(each) not in graph.creatures:
+            return f"{each!r} lives in another graph"
+    return ""
+
+
+def told_change(what: str, report: SwapReport) -> str:
+    """What came of a change, for the agent that asked for it.
+
+    Args:
+        what: What changes.
+        report: What it does to the run.
+    """
+    version, change = f"The graph is v{report.graph_version}", report.topology
+    splits = change is not None and change.kind == "split"
+    if report.swap:
+        whose = "who leaves does" if splits else "runs now"
+        said = [f"Accepted: {what}. It holds once what {whose} has ended. {version} then."]
+    else:
+        said = [f"Done: {what}. {version} now."]
+    if change is not None and change.affected_creatures:
+        said.append(f"Affected: {', '.join(change.affected_creatures)}.")
+    if change is not None and splits:
+        others = [each for each in change.new_graph_ids if each not in change.old_graph_ids]
+        said.append(f"The graph falls apart by that: {listed(others)} goes on by itself.")
+    said += [f"{note}." for note in report.notes[:_NOTES]]
+    return " ".join(said)
+
+
+def told_refusal(error: CrewlogError) -> str:
+    """Why a change did not come about, for the agent that asked for it."""
+    return f"Refused: {error.message}. {error.remedy}".rstrip()

@@ -1,0 +1,225 @@
+"""`crewlog graph`: drawing, and who lives in a run's graph and how they are connected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from covers import covers
+from crewlog.cli.change_terms import GRAPH, in_terms_of
+from crewlog.cli.changes import agent_in, names_in
+from crewlog.cli.main import run_cli
+from crewlog.cli.told_graphs import graph_lines
+from crewlog.errors import ChangeConflict, UsageError
+from crewlog.ids import AgentName, RunId
+from crewlog.state.topology import Creature, Renamed, Topology, TopologyChange, part_id
+
+from .conftest import Cli
+from .terminal import Terminal
+
+POND = """\
+crew: pond
+model: scripted:pond.script.yaml
+graph: {root: keeper, idle: 2h}
+agents:
+  keeper: {prompt: Keep., tools: [], listen: [reports], send: [tasks]}
+  scout: {prompt: Look., tools: [], listen: [tasks], wires: ["channel:reports"]}
+"""
+SCRIPT = 'agents:\n  "*": [' + ", ".join(["{text: ok}"] * 20) + "]\n"
+
+
+# -- what is typed -------------------------------------------------------------------------------
+
+
+def test_a_file_is_drawn_with_and_without_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pond.yaml").write_text(POND)
+    monkeypatch.chdir(tmp_path)
+    drawn = []
+    for line in (["pond.yaml"], ["show", "pond.yaml"], ["--mermaid", "pond.yaml"]):
+        assert run_cli(["graph", *line]) == 0
+        drawn.append(capsys.readouterr().out)
+    assert "keeper" in drawn[0]
+    assert drawn[0] == drawn[1]
+    assert drawn[2].startswith("flowchart LR")
+
+
+def test_a_word_that_is_no_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["graph", "ad", "pond", "scout"]) == 2
+    assert "`crewlog graph` has no command 'ad'" in (err := capsys.readouterr().err)
+    assert "Did you mean 'add'?" in err
+    assert run_cli(["graph", "channel", "pond", "c", "--remove", "--description", "x"]) == 2
+    assert "do not go together" in capsys.readouterr().err
+    assert run_cli(["graph", "channel", "pond", "a b"]) == 2
+    assert "A name is a letter" in capsys.readouterr().err
+
+
+def test_an_agent_may_be_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("prompt: Look.\ntools: [search]\n")
+    (tmp_path / "a.md").write_text("# Look\n")
+    (tmp_path / "list.yaml").write_text("- no agent\n")
+    assert agent_in(str(tmp_path / "a.yaml"), "x") == {"prompt": "Look.", "tools": ["search"]}
+    assert agent_in(str(tmp_path / "a.md"), "x") == {"prompt": "# Look\n"}
+    with pytest.raises(UsageError, match="must be a mapping"):
+        agent_in(str(tmp_path / "list.yaml"), "x")
+    with pytest.raises(UsageError, match="there is no file"):
+        agent_in(str(tmp_path / "b.yaml"), "x")
+    assert names_in(["a,b", "b", " c "]) == ["a", "b", "c"]
+    assert names_in(None) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("operations[0].listener", "LISTENER"),
+        ("operations[0].other", "--with"),
+        ("operations[0].agent.listen[0]", "--listen"),
+        ("operations[0].agent.wires[1]", "--wire"),
+        ("operations[0].agent.tools[0]", "--file tools[0]"),
+        ("operations[0].graph.root", "crewlog graph → graph.root"),
+        ("operations[0]", "crewlog graph"),
+    ],
+)
+def test_faults_name_the_argument(said: str, told: str) -> None:
+    with pytest.raises(ChangeConflict) as caught, in_terms_of((GRAPH,)):
+        raise ChangeConflict(f"no crew:\n{said}  it is wrong", remedy="Mend it.")
+    assert caught.value.message == f"no crew:\n{told}  it is wrong"
+
+
+# -- what is told --------------------------------------------------------------------------------
+
+
+def lines(change: TopologyChange, topology: Topology | None, command: str | None) -> list[str]:
+    found = graph_lines(RunId("pond"), change, topology, command)
+    return ["".join(part[0] for part in head) + text for head, text in found]
+
+
+def graph(**creatures: Creature) -> Topology:
+    return Topology(creatures={AgentName(name): each for name, each in creatures.items()})
+
+
+def test_who_parts_from_whom_is_told() -> None:
+    runs = (RunId("pond"), RunId("pond.1"))
+    change = TopologyChange(
+        kind="split",
+        old_graph_ids=(RunId("pond"),),
+        new_graph_ids=runs,
+        affected_creatures=(AgentName("a"), AgentName("b")),
+    )
+    parted = graph(a=Creature(send=("x",)), b=Creature(), c=Creature(listen=("x",)))
+    assert lines(change, parted, None) == [
+        "  ⑂ parts into 2 graphs",
+        "    pond keeps its id, with a and c",
+        "    a new run, with b",
+        "  ~ affects a and b; no turn is disturbed",
+    ]
+    new = part_id(RunId("pond"), "c1", AgentName("b"))
+    assert lines(change, parted, "c1")[1:3] == [
+        "    pond keeps its id, with a and c",
+        f"    {new}, with b",
+    ]
+    assert lines(change, None, "c1")[1:3] == ["    pond keeps its id", "    pond.1"]
+
+
+def test_who_becomes_one_is_told() -> None:
+    change = TopologyChange(
+        kind="merge",
+        old_graph_ids=(RunId("lake"), RunId("pond")),
+        new_graph_ids=(RunId("lake"),),
+        renamed=(Renamed(kind="creature", graph=RunId("pond"), was="scout", now="scout-2"),),
+    )
+    assert lines(change, None, "c1") == [
+        "  ⋈ lake and pond become one: lake keeps its id",
+        "    the creature scout of pond is scout-2 then",
+        "  ~ affects nobody; no turn is disturbed",
+    ]
+
+
+# -- on the server -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pond(crewlog: Cli, project: Path) -> str:
+    """A run of a crew without a flow, which rests."""
+    (project / "pond.yaml").write_text(POND)
+    (project / "pond.script.yaml").write_text(SCRIPT)
+    run = f"pond-{uuid4().hex[:6]}"
+    done = crewlog("run", "pond.yaml", "--id", run, "--detach")
+    assert done.code == 0, done.err
+    return run
+
+
+def changes(crewlog: Cli, run: str) -> list[dict[str, Any]]:
+    entries = [each["entry"] for each in crewlog("log", run, "--json").records]
+    return [each for each in entries if each["kind"] in ("TopologyChanged", "RulesChanged")]
+
+
+@covers("C110")
+@pytest.mark.server
+def test_a_live_graph_is_changed_from_the_command_line(crewlog: Cli, pond: str) -> None:
+    typed = ("add", pond, "late", "--like", "scout", "--listen", "tasks,asides")
+    dry = crewlog("graph", *typed, "--dry-run")
+    assert dry.code == 0, dry.err
+    assert "graph v1 → v2  adds late" in dry.out
+    assert "~ affects keeper and late; no turn is disturbed" in dry.out
+    assert crewlog("graph", pond, "--json").records[0]["version"] == 1
+    done = crewlog("graph", *typed, "--by", "ana", "--reason", "too slow", "--command-id", "g1")
+    assert done.code == 0, done.err
+    assert f"✓ {pond} has graph v2, before v1: adds late" in done.out
+    assert "~ affects keeper and late" in done.out
+    again = crewlog("graph", *typed, "--by", "ana", "--command-id", "g1", "--reason", "too slow")
+    assert again.code == 0, again.err
+    for line, said in (
+        (("channel", pond, "side", "--description", "An aside."), "adds the channel side"),
+        (("connect", pond, "keeper", "late", "--channel", "side"), "keeper sends to side"),
+        (("wire", pond, "late", "keeper"), "late is wired to keeper"),
+        (("unwire", pond, "late", "keeper"), "late is wired no more to keeper"),
+        (("disconnect", pond, "keeper", "late", "--channel", "side"), "keeper sends no more"),
+        (("channel", pond, "side", "--remove"), "removes the channel side"),
+        (("stop-node", pond, "late"), "disables late"),
+        (("start", pond, "late"), "enables late"),
+        (("remove", pond, "late"), "removes late"),
+    ):
+        done = crewlog("graph", *line)
+        assert (done.code, said in done.out) == (0, True), (line, done.out, done.err)
+    told = changes(crewlog, pond)
+    assert len(told) == 10, "a command that is sent again has no second effect"
+    assert (told[0]["by"], told[0]["reason"], told[0]["command"]) == ("ana", "too slow", "g1")
+    assert told[0]["events"] == [{"event": "CREATURE_STARTED", "creature": "late"}]
+    assert "keeper" in crewlog("graph", "show", pond).out
+
+
+@pytest.mark.server
+def test_what_cannot_be_is_refused_with_the_argument(crewlog: Cli, pond: str) -> None:
+    for line, place, remedy in (
+        (("connect", pond, "keeper", "scuot"), "LISTENER  the crew has no agent", "'scout'?"),
+        (("connect", pond, "keeper", "x", "--with", "lake"), "--with  ", "of one run"),
+        (("add", pond, "scout", "--prompt", "x"), "NAME  the crew has an agent", "another name"),
+        (("add", pond, "late", "--like", "scuot"), "--like  ", "'scout'?"),
+        (("unwire", pond, "keeper", "scout"), "TO  ", "no wires"),
+    ):
+        done = crewlog("graph", *line)
+        assert done.code == 2, line
+        assert place in done.err
+        assert remedy in done.err
+        assert "operations" not in done.err
+    assert changes(crewlog, pond) == []
+    told = crewlog("graph", "wire", pond, "keeper", "scout", "--dry-run", "--json").records[0]
+    assert (told["event"], told["report"]["topology"]["kind"]) == ("dry_run", "nothing")
+    assert told["report"]["topology"]["new_graph_ids"] == [pond]
+
+
+@pytest.mark.server
+def test_at_a_terminal_a_graph_is_shown_before_it_is_changed(crewlog: Cli, pond: str) -> None:
+    terminal = Terminal(
+        "graph", "wire", pond, "keeper", "scout", cwd=crewlog.cwd, env=crewlog.env, width=50
+    )
+    terminal.expect("Change it? [y/N]")
+    assert "affects keeper and scout" in terminal.text
+    terminal.type("n")
+    terminal.expect("Nothing was changed.")
+    assert terminal.end() == 6

@@ -1,0 +1,162 @@
+"""`crewlog watch` over several runs, and over some of their events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from covers import covers
+from crewlog.cli.main import run_cli
+from crewlog.cli.screen import Screen
+from crewlog.cli.watching import Seen, asked_for
+from crewlog.client import Event, EventFilter
+from crewlog.errors import RunFailed, UsageError
+from crewlog.ids import RunId
+from crewlog.state.journal import entry_from_json
+
+from .conftest import Cli
+from .terminal import Terminal
+from .test_graphing import POND, SCRIPT
+
+STARTED = {"kind": "StepStarted", "step": "scout#1", "agent": "scout"}
+HEARD = {"kind": "MessageHeard", "log": "channel:tasks", "body": "b", "to": ["scout"]}
+SPLIT = {
+    "kind": "TopologyChanged",
+    "graph_version": 2,
+    "crew": "pond",
+    "definition": "d",
+    "change": "split",
+    "new_graph_ids": ["pond", "pond.1"],
+    "what": "removes bridge",
+}
+
+
+def event(data: dict[str, Any], run: str = "pond", at: int = 1_000) -> Event:
+    return Event(1, at, entry_from_json({**data, "at": at}), RunId(run))
+
+
+def test_which_runs_and_which_events() -> None:
+    asked, chosen = asked_for(["a", "b", "a"], ["StepStarted,FlagSet"], ["x"], None, ["c"])
+    assert asked == ["a", "b"]
+    assert chosen == EventFilter({"StepStarted", "FlagSet"}, {"x"}, (), {"c"})
+    assert asked_for(None, None, None, ["a,b"], None)[0] == ["a", "b"]
+    with pytest.raises(UsageError, match="missing argument 'RUN…'"):
+        asked_for(None, ["StepStarted"], None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["a", "b", "--after", "3"], "--after is about one run"),
+        (["a", "--kind", "StepStarted", "--state"], "--state is about one run"),
+        (["a", "--kind", "StepStartd"], "Did you mean 'StepStarted'?"),
+    ],
+)
+def test_a_wrong_watch(line: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["watch", *line]) == 2
+    assert said in capsys.readouterr().err
+
+
+def shown(capsys: pytest.CaptureFixture[str], seen: Seen, *events: Event) -> list[str]:
+    for each in events:
+        seen.take(each, passes=True)
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_each_line_names_its_run(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = Seen(Screen(), ["pond", "lake"], EventFilter())
+    told = shown(capsys, seen, event(STARTED), event(STARTED, "lake", 3_500), event(SPLIT))
+    assert told == [
+        "pond 00.0 scout ● thinking",
+        "lake 02.5 scout ● thinking",
+        "pond 00.0 ⇄ graph v1 → v2: removes bridge",
+        "pond 00.0 ⑂ the graph parts into pond and pond.1",
+    ]
+    alone = Seen(Screen(), ["pond"], EventFilter())
+    assert shown(capsys, alone, event(STARTED)) == ["00.0 scout ● thinking"]
+    assert shown(capsys, alone, event(STARTED, "pond.1")) == ["pond.1 00.0 scout ● thinking"]
+
+
+def test_a_silent_event_is_shown_where_its_kind_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert shown(capsys, Seen(Screen(), ["pond"], EventFilter()), event(HEARD)) == []
+    seen = Seen(Screen(), ["pond"], EventFilter(kinds=["MessageHeard"]))
+    (line,) = shown(capsys, seen, event(HEARD))
+    assert line == "00.0 · MessageHeard log=channel:tasks body=b to=[scout]"
+    seen.take(event(STARTED), passes=False)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_narrow_terminal_has_runs_above_their_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    seen = Seen(Screen(), ["pond", "lake"], EventFilter())
+    told = shown(capsys, seen, event(STARTED), event(HEARD), event(SPLIT), event(STARTED, "lake"))
+    assert told[:2] == ["pond", "00.0 scout ● thinking"]
+    assert told[-2:] == ["lake", "00.0 scout ● thinking"]
+    assert told.count("pond") == 1
+
+
+def test_a_run_that_is_lost_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = Seen(Screen(), ["pond", "lake"], EventFilter())
+    seen.end(RunId("pond"), None)
+    assert (capsys.readouterr().out, seen.failed) == ("", set())
+    seen.end(RunId("lake"), RunFailed("terminated from outside"))
+    assert "✗ terminated from outside" in capsys.readouterr().out
+    seen.take(event({"kind": "RunFailed", "error": "no"}), passes=False)
+    assert seen.failed == {"pond", "lake"}
+
+
+# -- on the server -------------------------------------------------------------------------------
+
+
+@covers("C112", "C117")
+@pytest.mark.server
+def test_several_runs_are_watched_by_kind_creature_and_channel(crewlog: Cli, project: Path) -> None:
+    (project / "pond.yaml").write_text(POND)
+    (project / "pond.script.yaml").write_text(SCRIPT)
+    one, two = (f"pond-{uuid4().hex[:6]}" for _ in range(2))
+    for run in (one, two):
+        assert crewlog("run", "pond.yaml", "--id", run, "--detach").code == 0
+    assert crewlog("message", one, "Look.", "--to", "channel:tasks").code == 0
+    assert crewlog("graph", "add", two, "late", "--like", "scout", "--send", "asides").code == 0
+    terminal = Terminal(
+        "watch", one, two, "--kind", "CREATURE_STARTED,MessageHeard", cwd=crewlog.cwd,
+        env=crewlog.env,
+    )  # fmt: skip
+    terminal.expect("adds late")
+    assert f"{one}" in terminal.text
+    assert "MessageHeard" in terminal.text
+    for run in (one, two):
+        assert crewlog("stop", run).code == 0
+    assert terminal.end() == 0
+    assert "thinking" not in terminal.text
+
+    def found(*which: str) -> list[tuple[str, str]]:
+        done = crewlog("watch", one, two, *which, "--json")
+        assert done.code == 0, done.err
+        records = done.records
+        assert {each["run"] for each in records if each["event"] == "ended"} == {one, two}
+        told = [each for each in records if each["event"] == "journal"]
+        assert [each["at"] for each in told] == sorted(each["at"] for each in told)
+        return [(each["run"], each["entry"]["kind"]) for each in told]
+
+    whole = found()
+    assert {(one, "RunStopped"), (two, "RunStopped")} <= {*whole}
+    assert found("--kind", "CREATURE_STARTED") == [(two, "TopologyChanged")]
+    assert found("--creature", "late", "--kind", "CREATURE_STOPPED") == []
+    assert found("--kind", "RunStarted", "--graph", two) == [(two, "RunStarted")]
+    heard = found("--channel", "tasks")
+    assert (one, "MessageHeard") in heard
+    assert all(run == one for run, _ in heard)
+    scout = found("--creature", "scout")
+    assert {(one, "MessageHeard"), (one, "StepStarted"), (one, "StepCompleted")} <= {*scout}
+    # Whoever looks is not seen: the journals are what they were.
+    assert found() == whole
+    lost = crewlog("watch", one, "nowhere-at-all", "--kind", "RunStarted")
+    assert (lost.code, "nowhere-at-all" in lost.err) == (4, True)

@@ -1,0 +1,349 @@
+"""Agents that change their own graph: who may, once, in the order of their calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+from typing_extensions import override
+
+from covers import covers
+from crewlog.definition import group_tools
+from crewlog.definition.load import load_data
+from crewlog.definition.model import GROUP_TOOLS, CrewDefinition
+from crewlog.definition.operations import Operation, apply_operations
+from crewlog.errors import CommandRejected, InvalidDefinition, UsageError
+from crewlog.graph.engine import Order
+from crewlog.graph.grouping import group_command
+from crewlog.graph.lower import lower
+from crewlog.ids import AgentName, StepId
+from crewlog.state.calls import PreparedChange, SentMessage
+from crewlog.wire import Change
+from crewlog.workflows import grouping
+from crewlog.workflows.inbox import Incoming
+from graph.simulation import Outcome, Simulation, as_json, folded, returns, says
+
+OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
+ROOT: dict[str, Any] = {"listen": ["reports"], "send": ["tasks"]}
+PRIVILEGED: dict[str, Any] = {"privileged": True}
+CREW: dict[str, dict[str, Any]] = {
+    "root": ROOT,
+    "scout": {"listen": ["tasks"], "send": ["reports"]},
+}
+
+
+def crew_of(agents: dict[str, dict[str, Any]], **more: Any) -> CrewDefinition:
+    made = {name: {"prompt": "p", **edges} for name, edges in agents.items()}
+    said = {"crew": "t", "model": "openai:x", "agents": made, "graph": {"root": "root"}, **more}
+    return load_data(said)
+
+
+def asked(operation: Operation) -> dict[str, Any]:
+    return {"op": operation.op, **operation.to_json()}
+
+
+class Living(Simulation):
+    """A run whose agents change its crew: what the workflow does with a call of a group tool."""
+
+    crew: CrewDefinition
+
+    def prepared(self, order: Order, operations: tuple[dict[str, Any], ...]) -> Any:
+        command = Change.model_validate(
+            {
+                "id": group_command(order.step, order.call.call),
+                "by": order.agent,
+                "operations": operations,
+            }
+        )
+        incoming = Incoming("change", {})
+        try:
+            after = apply_operations(self.crew, command.operations)
+        except InvalidDefinition as error:
+            incoming.refusal = CommandRejected(str(error))
+        else:
+            plan = lower(after)
+            incoming.prepared = PreparedChange(
+                definition=after.to_json(),
+                plan=plan.to_json(),
+                base=lower(self.crew).definition,
+                what=f"{[*after.agents]}",
+            )
+        return grouping.Regrouping(order, command, incoming)
+
+    @override
+    async def land(self, key: tuple[str, int]) -> None:
+        order = self.flights[key]
+        outcome = self.script(order)
+        operations = getattr(outcome, "regroups", ())
+        if not operations:
+            await super().land(key)
+            return
+        await self.regroup(self.prepared(order, operations))
+
+    async def regroup(self, made: Any) -> None:
+        key = (made.order.step, made.order.call.call)
+        self.flights.pop(key, None)
+        self.engine.at += 1
+        await grouping.apply(self.engine, made)
+        if made.incoming.prepared and self.engine.plan.definition != lower(self.crew).definition:
+            self.crew = CrewDefinition.from_json(made.incoming.prepared.definition)
+
+
+async def begun(crew: CrewDefinition, script: Any) -> Living:
+    sim = await Living.begin(lower(crew), script)
+    assert isinstance(sim, Living)
+    sim.crew = crew
+    await sim.command("message", text="Go.")
+    return sim
+
+
+class Calls:
+    """The root's first reply makes these calls of group tools; all other replies are final."""
+
+    def __init__(self, *calls: tuple[str, Operation], by: str = "root") -> None:
+        self.calls = calls
+        self.by = by
+        self.orders: list[Order] = []
+
+    def __call__(self, order: Order) -> Outcome:
+        if order.call.tool is None:
+            first = order.step == f"{self.by}#1" and order.call.call == 1
+            return says("", *(tool for tool, _ in self.calls)) if first else says("end")
+        self.orders.append(order)
+        return returns(regroups=(asked(self.calls[order.call.call - 2][1]),))
+
+
+def spawn(crew: CrewDefinition, name: str = "w", **said: Any) -> Operation:
+    return group_tools.add_node(crew, "root", name, **{"prompt": "p", **said})
+
+
+def answers(sim: Living) -> list[tuple[bool, str]]:
+    found = sim.facts("ToolReturned")
+    return [(e.get("ok", True), e["ref"]["inline"]["content"]) for e in found]
+
+
+@covers("C113", "C115")
+async def test_a_worker_is_brought_wired_and_retired_in_the_order_of_the_calls() -> None:
+    crew = crew_of(CREW)
+    script = Calls(
+        ("group_add_node", spawn(crew, wires=["root"])),
+        ("group_channel", group_tools.change_channel("connect", "tasks", "root", "w")),
+        ("group_wire", group_tools.change_wire("w", "scout")),
+        ("group_stop_node", group_tools.stop_node("scout")),
+        ("group_start_node", group_tools.start_node("scout")),
+        ("group_remove_node", group_tools.remove_node("w")),
+    )
+    sim = await begun(crew, script)
+    await sim.run()
+    assert [order.call.call for order in script.orders] == [2, 3, 4, 5, 6, 7]
+    assert [ok for ok, _ in answers(sim)] == [True] * 6
+    changes = sim.facts("TopologyChanged")
+    assert [fact["graph_version"] for fact in changes] == [2, 3, 4, 5]
+    assert [fact["affected_creatures"] for fact in changes] == [
+        ["root", "w"],
+        ["root", "w"],
+        ["root", "scout", "w"],
+        ["root", "scout", "w"],
+    ]
+    assert {fact["by"] for fact in changes} == {"root"}
+    assert [fact["command"] for fact in changes] == [
+        f"crewlog:group/root#1/{call}" for call in (2, 3, 4, 7)
+    ]
+    assert sim.facts("RulesChanged")[0]["command"] == "crewlog:group/root#1/5"
+    said = answers(sim)[0][1]
+    assert said.startswith("Done: ['root', 'scout', 'w']. The graph is v2 now. Affected: root, w.")
+    assert as_json(folded(sim.journal)) == as_json(sim.state)
+    assert not sim.facts("PermissionDenied")
+
+
+@covers("C114", "C115")
+def test_a_worker_has_no_group_tools_and_no_more_than_who_brought_it() -> None:
+    crew = crew_of(
+        {
+            "root": {**ROOT, "tools": ["read"], "reads": [], "writes_flags": ["found"]},
+            "boss": {"privileged": True, "wires": ["root"]},
+            "scout": {
+                "listen": ["tasks"],
+                "tools": ["read", "act"],
+                "writes_flags": ["found", "paid"],
+                "privileged": True,
+                "reads": ["public", "group:g"],
+            },
+        },
+        groups={"g": ["scout"]},
+        tools={"read": {"run": "m:f"}, "act": {"run": "m:f"}},
+    )
+    made = apply_operations(crew, [spawn(crew, like="scout", listen=["tasks"])])
+    worker = made.agents["w"]
+    assert (worker.parent, worker.privileged, worker.tools) == ("root", False, ("read",))
+    assert (worker.reads, worker.writes_flags) == ((), ("found",))
+    plain = apply_operations(crew, [spawn(crew)]).agents["w"]
+    assert (plain.tools, plain.reads, plain.writes) == (("read",), (), ("public",))
+    plan = lower(made)
+    promoted = apply_operations(
+        made, OPERATIONS.validate_python([{"op": "edit_agent", "name": "w", "set": PRIVILEGED}])
+    )
+    assert {*GROUP_TOOLS} <= {*lower(promoted).agents[AgentName("w")].tools}
+    held = {name: {*rules.tools} & {*GROUP_TOOLS} for name, rules in plan.agents.items()}
+    every = {*GROUP_TOOLS}
+    assert held == {"root": every, "boss": every, "scout": every, "w": set()}
+    with pytest.raises(UsageError, match="has no prompt"):
+        group_tools.add_node(crew, "root", "w")
+
+
+@pytest.mark.parametrize(
+    ("operation", "reason"),
+    [
+        ({"op": "remove_agent", "name": "root"}, "may not do so with itself"),
+        ({"op": "disable_agent", "name": "boss"}, "may not do so with 'boss'"),
+        ({"op": "edit_agent", "name": "scout", "set": {"privileged": True}}, "nothing that agents"),
+        ({"op": "add_agent", "name": "w", "agent": {"prompt": "p"}}, "works for it"),
+        (
+            {"op": "add_agent", "name": "w", "agent": {"parent": "root", "privileged": True}},
+            "may do no more",
+        ),
+        (
+            {"op": "add_agent", "name": "w", "agent": {"parent": "root"}, "before": ["scout"]},
+            "the flow is not changed",
+        ),
+        (
+            {"op": "add_agent", "name": "w", "agent": {"parent": "root", "tools": ["act"]}},
+            "'root' has no act that it could give",
+        ),
+        ({"op": "wire", "name": "scout", "to": "far"}, "'far' lives in another graph"),
+        ({"op": "connect", "sender": "far", "listener": "scout"}, "'far' lives in another graph"),
+        ({"op": "edit_crew", "set": {"permissions": {}}}, "nothing that agents do"),
+    ],
+)
+async def test_what_no_agent_may_do_is_refused_and_on_record(
+    operation: dict[str, Any], reason: str
+) -> None:
+    agents = {
+        "root": {**ROOT, "tools": []},
+        "boss": {"privileged": True, "wires": ["scout"]},
+        "scout": {"listen": ["tasks"]},
+        "far": {},
+    }
+    crew = crew_of(
+        agents,
+        graph={"root": "root", "away": {"far": "r.1"}},
+        tools={"act": {"run": "m:f"}},
+    )
+    (forged,) = OPERATIONS.validate_python([operation])
+    sim = await begun(crew, Calls(("group_wire", forged)))
+    before = sim.engine.plan
+    await sim.run()
+    (denied,) = sim.facts("PermissionDenied")
+    assert (denied["agent"], denied["tool"], denied["rule"]) == ("root", "group_wire", "privileged")
+    assert reason in denied["reason"]
+    assert answers(sim) == [(False, f"Refused: {denied['reason']}.")]
+    assert sim.engine.plan == before
+    assert sim.state.graph_version == 1
+
+
+@covers("C114")
+async def test_who_is_not_privileged_is_refused_the_tools_and_cannot_be_ruled_to_have_them() -> (
+    None
+):
+    crew = crew_of(CREW)
+    script = Calls(("group_remove_node", group_tools.remove_node("root")), by="scout")
+    sim = await begun(crew, script)
+    await sim.command("message", text="Go.", to="channel:tasks")
+    await sim.run()
+    assert not script.orders
+    (denied,) = sim.facts("PermissionDenied")
+    assert (denied["agent"], denied["rule"]) == ("scout", "tools")
+    ruled = await sim.command("set_permission", tool="group_wire", agent="scout", do="allow")
+    assert "'scout' is not privileged" in str(ruled.error)
+    assert (await sim.command("set_permission", tool="group_wire", agent="root", do="deny")).result
+
+
+async def test_who_was_removed_meanwhile_changes_nothing() -> None:
+    crew = crew_of({**CREW, "boss": {"privileged": True, "listen": ["tasks"], "send": ["tasks"]}})
+    script = Calls(("group_wire", group_tools.change_wire("scout", "root")), by="boss")
+    sim = await begun(crew, script)
+    await sim.command("message", text="Go.", to="channel:tasks")
+    while ("boss#1", 2) not in sim.flights:
+        await sim.finish("boss#1")
+    left = load_data({**crew.to_json(), "agents": {n: crew.agents[n].to_json() for n in CREW}})
+    await sim.change(lower(left))
+    await sim.run()
+    (denied,) = sim.facts("PermissionDenied")
+    assert denied["reason"] == "'boss' does not live in the graph any more"
+
+
+async def test_a_change_of_a_crew_that_has_moved_on_is_prepared_anew() -> None:
+    crew = crew_of(CREW)
+    script = Calls(("group_add_node", spawn(crew)))
+    sim = await begun(crew, script)
+    await sim.finish("root#1")
+    order = sim.flights["root#1", 2]
+    stale = sim.prepared(order, (asked(spawn(crew)),))
+    other = apply_operations(crew, [spawn(crew, "other")])
+    await sim.change(lower(other))
+    sim.crew = other
+    await sim.regroup(stale)
+    assert not answers(sim)
+    await sim.run()
+    assert [ok for ok, _ in answers(sim)] == [True]
+    assert {*sim.engine.plan.agents} == {"root", "scout", "other", "w"}
+
+
+@covers("C113")
+async def test_a_call_changes_the_graph_once() -> None:
+    crew = crew_of(CREW)
+    sim = await begun(crew, Calls(("group_add_node", spawn(crew))))
+    await sim.finish("root#1")
+    made = sim.prepared(sim.flights["root#1", 2], (asked(spawn(crew)),))
+    await sim.regroup(made)
+    await sim.regroup(made)  # whoever lands twice finds nobody who waits
+    assert len(answers(sim)) == len(sim.facts("TopologyChanged")) == 1
+    command = sim.state.commands[group_command(StepId("root#1"), 2)]
+    assert command.ok
+
+
+async def test_what_makes_no_crew_is_told_to_the_model() -> None:
+    crew = crew_of(CREW)
+    sim = await begun(crew, Calls(("group_add_node", spawn(crew, listen=["secret"]))))
+    await sim.run()
+    ((ok, said),) = answers(sim)
+    assert not ok
+    assert "listens to 'secret', where 'root', whom it works for" in said
+    assert sim.state.graph_version == 1
+
+
+async def test_a_worker_sends_where_it_may_though_its_parent_only_listens() -> None:
+    crew = crew_of(
+        {"root": {"listen": ["x"]}, "w": {"listen": ["x"], "send": ["x"], "parent": "root"}}
+    )
+
+    def script(order: Order) -> Outcome:
+        if order.call.tool:
+            return returns(sends=(SentMessage(channel="x", text="seen"),))
+        first = order.step == "w#1" and order.call.call == 1
+        return says("", "send_message") if first else says("")
+
+    sim = await begun(crew, script)
+    await sim.command("message", text="look", to="channel:x")
+    await sim.run()
+    assert not sim.facts("PermissionDenied")
+    assert "root#3" in sim.ran()
+
+
+@pytest.mark.parametrize("tool", GROUP_TOOLS)
+def test_a_crew_with_creatures_has_no_tool_of_such_a_name(tool: str) -> None:
+    with pytest.raises(InvalidDefinition, match=f"a tool cannot be called '{tool}'"):
+        crew_of(CREW, tools={tool: {"run": "m:t"}})
+
+
+async def test_a_quota_bounds_how_many_agents_come() -> None:
+    rule = {"tool": "group_add_node", "quota": "2 per run"}
+    crew = crew_of(CREW, rules=[rule])
+    spawns = [("group_add_node", spawn(crew, name)) for name in ("u", "v", "w")]
+    sim = await begun(crew, Calls(*spawns))
+    await sim.run()
+    assert [ok for ok, _ in answers(sim)] == [True, True, False]
+    (denied,) = sim.facts("PermissionDenied")
+    assert "2 per run" in denied["reason"]
+    assert {*sim.engine.plan.agents} == {"root", "scout", "u", "v"}
