@@ -420,7 +420,8 @@ def _offered(mine: Joining, other: CrewState | None, *, gone: bool, recalled: bo
         return _fail(mine.op, mine.other, why) if over else None
     if not recalled:
         return Move("recall", other.run)
-    return _fail(mine.op, mine.other, f"{mine.other!r} gave it up")
+    said = word.why if word is not None else ""
+    return _fail(mine.op, mine.other, said or f"{mine.other!r} gave it up")
 
 
 # -- outcomes --------------------------------------------------------------------------------
