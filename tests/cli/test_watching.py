@@ -22,7 +22,13 @@ from .terminal import Terminal
 from .test_graphing import POND, SCRIPT
 
 STARTED = {"kind": "StepStarted", "step": "scout#1", "agent": "scout"}
-HEARD = {"kind": "MessageHeard", "log": "channel:tasks", "body": "b", "to": ["scout"]}
+HEARD = {
+    "kind": "MessageHeard",
+    "log": "channel:tasks",
+    "body": "b",
+    "by": "keeper",
+    "to": ["scout"],
+}
 SPLIT = {
     "kind": "TopologyChanged",
     "graph_version": 2,
@@ -86,7 +92,12 @@ def test_a_silent_event_is_shown_where_its_kind_is_asked_for(
     assert shown(capsys, Seen(Screen(), ["pond"], EventFilter()), event(HEARD)) == []
     seen = Seen(Screen(), ["pond"], EventFilter(kinds=["MessageHeard"]))
     (line,) = shown(capsys, seen, event(HEARD))
-    assert line == "00.0 · MessageHeard log=channel:tasks body=b to=[scout]"
+    assert line == "00.0 » MessageHeard in channel:tasks from keeper, by scout"
+    rested = EventFilter(kinds=["RunRested"])
+    (line,) = shown(
+        capsys, Seen(Screen(), ["pond"], rested), event({"kind": "RunRested", "due": 7})
+    )
+    assert line == "00.0 · RunRested due=7"
     seen.take(event(STARTED), passes=False)
     assert capsys.readouterr().out == ""
 
