@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection
 
 from crewlog.activities.clock import Clock
@@ -15,15 +16,17 @@ from crewlog.authority.guards import names_in
 from crewlog.authority.widening import freed, regained, widening
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
-from crewlog.errors import UsageError
+from crewlog.errors import NotHandedOver, UsageError
 from crewlog.graph.deciding import again, answered, lifted, retold
 from crewlog.graph.plan import GraphPlan, LeftStep
 from crewlog.graph.swap import left_step
 from crewlog.ids import ContentHash, RunId, StepId, visit_of
 from crewlog.model import Json
 from crewlog.state.calls import LoadedState, LoadState, StartUse
-from crewlog.state.journal import Batch
+from crewlog.state.journal import Batch, PartedGraph, TopologyChanged, entry_from_json
 from crewlog.state.model import CrewState
+from crewlog.state.parting import parted
+from crewlog.state.reduce import reduce
 from crewlog.store.checkpoints import last_state, settled_at, taken_up
 from crewlog.store.loading import load_state as state_at
 from crewlog.store.protocol import Store
@@ -47,6 +50,8 @@ async def load_state(
         NotPermitted: the run is signed, and the start that takes it up was used before, or names
             another execution than its last one.
     """
+    if task.split_after is not None:
+        return await _load_part(task, run, store, definitions, search_attributes, executions)
     if batch.entries:
         await append(store, run, batch)
     if task.run != run:  # a client that knows of deletions has noted it before: see `Store`
@@ -94,6 +99,74 @@ async def load_state(
         compared=task.against,
         older=older,
     )
+
+
+async def _load_part(
+    task: LoadState,
+    run: RunId,
+    store: Store,
+    definitions: Definitions,
+    search_attributes: Probe,
+    executions: Executions,
+) -> LoadedState:
+    """The state and the plan of a run that begins as a part of another one.
+
+    That the other one's journal names it is all that lets it in: nobody else writes there.
+
+    Raises:
+        NotHandedOver: the journal does not say so yet.
+    """
+    position, entry, part = await _handed_over(store, task.run, run, task.split_after or 0)
+    await store.expect_fork(task.run, run, Clock().now())
+    before = await state_at(store, task.run, position - 1)
+    after = reduce(before, entry.model_copy(update={"parts": ()}))
+    definition, plan = await lowered(
+        await store.get_definition(part.definition), store, definitions
+    )
+    policy = CrewDefinition.from_json(definition).policy
+    if task.use is not None and policy is not None and policy.signed:
+        await executions.check_free(run, task.use)
+        await executions.begin(run, task.use, signed=True)
+    then = parted(after, run, part.share).model_copy(
+        update={"definition": part.definition, "rules": GraphPlan.from_json(plan).rules}
+    )
+    left, older = await _left(then, store, definitions)
+    if left:
+        plan = {**plan, "left": {visit: found.to_json() for visit, found in left.items()}}
+    return LoadedState(
+        position=then.position,
+        state=then.to_json(),
+        definition=definition,
+        plan=plan,
+        search_attributes=await search_attributes(),
+        policy=policy,
+        split=entry.split,
+        by=entry.by,
+        older=older,
+    )
+
+
+async def _handed_over(
+    store: Store, source: RunId, run: RunId, after: int
+) -> tuple[int, TopologyChanged, PartedGraph]:
+    """Where a journal says that a part of its run is another one; it is about to."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        rows = await store.read_journal(source, after)
+        for row in rows:
+            entry = entry_from_json(row.entry)
+            if isinstance(entry, TopologyChanged):
+                for part in entry.parts:
+                    if part.graph == run:
+                        return row.position, entry, part
+        after = rows[-1].position if rows else after
+        if not rows and time.monotonic() > until:
+            raise NotHandedOver(
+                f"the journal of the run {source!r} does not say after {after} that {run!r} is a "
+                "part of it"
+            )
+        if not rows:
+            await asyncio.sleep(QUIET / 20)
 
 
 async def _check_last(task: LoadState, use: StartUse, store: Store, executions: Executions) -> bool:
@@ -197,5 +270,7 @@ async def _quiet(store: Store, run: RunId) -> CrewState:
     return end
 
 
+PATIENCE = 2.0
+"""Seconds in which what is about to be stored is looked for, before it is left to another try."""
 QUIET = 0.5
 """Seconds in which nothing more of a run is stored that was ended from outside."""

@@ -30,6 +30,8 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, apply_operations
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
 from crewlog.faults import fault_of
+from crewlog.graph import parting
+from crewlog.graph.plan import GraphPlan
 from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt
@@ -38,7 +40,8 @@ from crewlog.prompt.keeping import kept
 from crewlog.prompt.offered import offered_form
 from crewlog.prompt.readers import with_model
 from crewlog.prompt.registry import Registry, registry_of_crew
-from crewlog.state.calls import PrepareChange, PreparedChange
+from crewlog.state.calls import PrepareChange, PreparedChange, PreparedPart
+from crewlog.state.topology import parts_of
 from crewlog.store.protocol import Store
 
 _OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
@@ -67,16 +70,16 @@ class ChangePreparer:
             return await self._of_prompt(task, base, effect)
         if task.operations:
             made = apply_operations(base, _read(task.operations))
-            return await self._made(made.to_json(), base, task.base)
+            return await self._made(made.to_json(), base, task, of=task.base)
         if task.recipe:
             force = await self._in_force(task, base)
-            back = await self._made(base.to_json(), force, compared=task.against)
+            back = await self._made(base.to_json(), force, task, compared=task.against)
             what = "goes back to the definition that it was started with"
             return back.model_copy(update={"what": what})
         if task.definition is None:
             raise UsageError("the change names neither a prompt, nor a definition, nor operations")
         data = await crew_data(task.definition, self.store)
-        return await self._made(data, base, compared=task.base)
+        return await self._made(data, base, task, compared=task.base)
 
     async def _in_force(self, task: PrepareChange, base: CrewDefinition) -> CrewDefinition:
         if not task.against:
@@ -87,13 +90,19 @@ class ChangePreparer:
         self,
         data: dict[str, Json],
         base: CrewDefinition,
-        of: str = "",
+        task: PrepareChange,
         *,
+        of: str = "",
         compared: str = "",
         **more: Any,
     ) -> PreparedChange:
         definition, plan = await lowered(data, self.store, self.definitions)
         after = CrewDefinition.from_json(definition)
+        parts: tuple[PreparedPart, ...] = ()
+        if task.command:
+            kept, parts = await self._parted(after, GraphPlan.from_json(plan), task)
+            if parts:
+                definition, plan = await lowered(kept.to_json(), self.store, self.definitions)
         signed = base.policy is not None and base.policy.signed
         return PreparedChange(
             definition=definition,
@@ -102,8 +111,29 @@ class ChangePreparer:
             what=summary(base, after),
             widens=widening(base, after) if signed else None,
             compared=ContentHash(compared or of),
+            parts=parts,
             **more,
         )
+
+    async def _parted(
+        self, crew: CrewDefinition, plan: GraphPlan, task: PrepareChange
+    ) -> tuple[CrewDefinition, tuple[PreparedPart, ...]]:
+        """What the run keeps of a crew, and the parts that fall off, checked and stored."""
+        topology = plan.topology
+        if topology is None:
+            return crew, ()
+        graphs = parts_of(task.run, topology, task.command)
+        if len(graphs) == 1:
+            return crew, ()
+        crews = parting.definitions(crew, graphs, task.run)
+        parts: list[PreparedPart] = []
+        for id_, graph in graphs.items():
+            if id_ == task.run:
+                continue
+            made, _ = await lowered(crews[id_].to_json(), self.store, self.definitions)
+            share = parting.share_of(plan, graph)
+            parts.append(PreparedPart(graph=id_, definition=made, topology=graph, share=share))
+        return crews[task.run], tuple(parts)
 
     # -- prompts -----------------------------------------------------------------------------
 
@@ -158,7 +188,7 @@ class ChangePreparer:
         data = named.to_json()
         read_data(data, offered_form(registry))
         remarks = tuple(map(remark_of, found.remarks))
-        return await self._made(data, base, task.base, remarks=remarks, **told)
+        return await self._made(data, base, task, of=task.base, remarks=remarks, **told)
 
 
 def _read(operations: Iterable[dict[str, Json]]) -> tuple[Operation, ...]:

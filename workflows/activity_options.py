@@ -34,6 +34,10 @@ LOCAL: dict[str, Any] = {
 }
 """Options of the local activity that reads a run's crew."""
 
+PARTING: dict[str, Any] = {**LOCAL, "schedule_to_close_timeout": timedelta(minutes=10)}
+"""Options of the local activity with which a part of another run begins: that one is about to store
+that it is. Where it is ended first, nothing comes of the part."""
+
 STORING: dict[str, Any] = {**LOCAL, "heartbeat_timeout": timedelta(seconds=3)}
 """Options of the activities that store what no other activity has stored.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
@@ -15,14 +16,20 @@ from crewlog.workflows.activity_options import LOCAL
 M = TypeVar("M", bound=Model)
 
 
-async def made(name: str, task: Model, kind: type[M]) -> M:
+async def made(name: str, task: Model, kind: type[M], options: Mapping[str, Any] = LOCAL) -> M:
     """What a local activity makes of a task.
+
+    Args:
+        name: The activity.
+        task: The task.
+        kind: What comes of it.
+        options: How it is scheduled.
 
     Raises:
         ApplicationError: what the activity found wrong; that it was one that said so is left out.
     """
     try:
-        found: M = await workflow.execute_local_activity(name, task, result_type=kind, **LOCAL)
+        found: M = await workflow.execute_local_activity(name, task, result_type=kind, **options)
     except ActivityError as error:
         cause = error.cause
         if not isinstance(cause, ApplicationError):

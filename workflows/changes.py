@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph import changing
     from crewlog.graph.drafting import COMPILER, Drafting
     from crewlog.graph.engine import Engine
-    from crewlog.ids import AgentName, CommandId, ToolName
+    from crewlog.ids import RESERVED, AgentName, CommandId, ToolName
     from crewlog.state import journal as j
     from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PreparedChange
     from crewlog.state.joining import check_alone
@@ -34,6 +34,9 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import gate
 from crewlog.workflows.activity_options import PREPARING, READING
+
+PIECES = f"{RESERVED}pieces"
+"""The command of a run that parts what is in several pieces when it begins."""
 
 if TYPE_CHECKING:
     from crewlog.workflows.inbox import Incoming
@@ -152,6 +155,7 @@ async def _made(incoming: Incoming, engine: Engine, command: Change, queue: str)
     task = PrepareChange(
         run=engine.state.run,
         base=engine.plan.definition,
+        command=command.id,
         definition=command.definition,
         operations=tuple({"op": each.op, **each.to_json()} for each in command.operations),
         prompt=command.prompt,
@@ -174,6 +178,17 @@ async def _made(incoming: Incoming, engine: Engine, command: Change, queue: str)
             task = task.model_copy(update={"replies": (*task.replies, made.reply)})
         if not made.again:
             return made
+
+
+async def whole(engine: Engine) -> PreparedChange:
+    """What becomes of a run's crew whose graph is in several pieces, where nothing is changed."""
+    task = PrepareChange(
+        run=engine.state.run, base=engine.plan.definition, recipe=True, command=PIECES
+    )
+    made: PreparedChange = await workflow.execute_activity(
+        PREPARE_CHANGE, task, result_type=PreparedChange, **PREPARING
+    )
+    return made.model_copy(update={"base": engine.plan.definition})
 
 
 def _set_by_hand(engine: Engine) -> dict[str, tuple[AgentName, ...]]:
@@ -255,6 +270,7 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
         reason=command.reason,
         command=command.id,
         abandon=abandon,
+        parts=prepared.parts,
     )
     if checked.state.changing is not None:
         incoming.drain = command.drain_timeout

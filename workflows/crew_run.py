@@ -160,6 +160,14 @@ class CrewRun:
                 queue=start.queue,
                 search_attributes=loaded.search_attributes,
             )
+        if start.split is not None:
+            engine, loaded = await rewinding.begin_part(start, start.split, _started())
+            return Execution(
+                engine,
+                self._inbox,
+                queue=start.queue,
+                search_attributes=loaded.search_attributes,
+            )
         if start.prompt is not None:
             return self._draft(start, start.prompt)
         opened = await _open(start, gate.use_of(start, data, _started()))

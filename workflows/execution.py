@@ -73,11 +73,12 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.state.carry import Carry
     from crewlog.state.journal import Batch
-    from crewlog.state.model import Output, Part
+    from crewlog.state.model import Changing, Output, Part
     from crewlog.state.packing import pack_view
+    from crewlog.state.topology import components
     from crewlog.wire import ArtifactResult, RunResult
 
-from crewlog.workflows import gate, grouping, rewinding, views
+from crewlog.workflows import changes, gate, grouping, rewinding, views
 from crewlog.workflows.activity_options import (
     CHECKING,
     COMPILING,
@@ -89,6 +90,7 @@ from crewlog.workflows.activity_options import (
     tool_rules,
 )
 from crewlog.workflows.inbox import Incoming, Unreadable, doubtful, now, present, take
+from crewlog.workflows.parting import begin_part
 from crewlog.workflows.seams import Stage, stage
 from crewlog.workflows.strangers import Strangers
 from crewlog.workflows.talking import Answers
@@ -138,6 +140,9 @@ LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 LEAVES_QUIET = "leaves-when-nothing-is-in-flight"
 """The patch of executions that go on until nothing is in flight. Older ones start nothing, and
 refuse updates, from the task on in which their history is long enough."""
+
+PARTS_FIRST = "parts-a-graph-in-pieces-when-it-begins"
+"""The patch of executions whose runs are one graph each from their beginning."""
 
 STORES_POLICY = "stores-another-policy-before-it-leaves"
 """The patch of executions that carry no policy over a swap that is not stored."""
@@ -259,6 +264,8 @@ class Execution:
         # An execution that leaves without storing leaves the snapshot to the next one, too.
         self._owes_snapshot = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
         self._strangers = Strangers()
+        self._whole = False
+        """Whether it was looked whether the graph is in one piece."""
         self._swap = False
         """Whether the next execution has another graph."""
         self._new_policy = False
@@ -304,10 +311,9 @@ class Execution:
         while True:
             await self._take_inbox()
             await self._apply_landed()
-            self._heed_change()
+            await self._heed_change()
             self._take_rung()
-            state = self.engine.state
-            if not (self.closing or state.closed or state.changing):
+            if not (self.closing or self.engine.state.closed or self.engine.state.still):
                 await self._go_on()
             if isinstance(self.engine, Engine):
                 self.answers.look(self.engine)  # before the words of the next turn are noted
@@ -323,7 +329,7 @@ class Execution:
                         return await self._leave()
                     continue
                 # A change leaves at once, and stores everything then.
-                if not self._inbox and self.engine.state.changing is None:
+                if not self._inbox and not self.engine.state.still:
                     await self._store()
             self._show()
             self._seal()
@@ -347,6 +353,9 @@ class Execution:
             return
         await self._begin_crew()
         if isinstance(self.engine, Engine):
+            if not self._whole:
+                self._whole = True
+                await self._fall_apart(self.engine)
             await expire(self.engine)
         await self.engine.settle(self._flights)
         if self._stage in ("calm", "due"):
@@ -707,28 +716,75 @@ class Execution:
         ending = state.status in ("stopping", "stopped", "failed")
         for key, task in self._flights.items():
             # A call that rests has not begun: a change need not wait for its next try.
-            rests = key in self._resting and state.changing is not None
+            rests = key in self._resting and self._waited_for(key)
             if key not in self._cancelled and (ending or rests or not self.engine.goes_on(key[0])):
                 self._cancelled.add(key)
                 task.cancel()
 
     # -- changing ----------------------------------------------------------------------------
 
-    def _heed_change(self) -> None:
-        """Closes the execution once it has drained for a change; a run that ends has none."""
+    async def _heed_change(self) -> None:
+        """Does what was accepted, once it has drained for that; a run that ends does not.
+
+        Another flow needs another execution. Where only the graph falls apart, it does here.
+        """
         state = self.engine.state
         if state.changing is None or state.closed:
             return
         if state.status == "stopping":
             self._keep_graph("the run was stopped")
-        elif not self._flights:
+        elif any(map(self._waited_for, self._flights)):
+            return
+        elif state.changing.nodes and isinstance(self.engine, Engine):
+            await self._part(self.engine, state.changing)
+        else:
             self.closing = True
+
+    async def _fall_apart(self, engine: Engine) -> None:
+        """Parts a graph that is in several pieces when its run begins, as a change would."""
+        topology = engine.plan.topology
+        if topology is None or len(components(topology)) < 2 or not workflow.patched(PARTS_FIRST):
+            return
+        self._commands += 1
+        by = engine.state.source.split if engine.state.source is not None else ""
+        prepared = await changes.whole(engine)
+        report, plan = changing.consider(engine, prepared)
+        what = f"there are {len(prepared.parts) + 1} graphs"
+        changing.accept(engine, plan, report, what=what, by=by, parts=prepared.parts)
+        await self._heed_change()  # nothing is under way yet
+
+    def _waited_for(self, key: tuple[StepId, int]) -> bool:
+        """Whether a change that was accepted waits for a call."""
+        meant = self.engine.state.changing
+        return meant is not None and meant.halts(node_of(key[0]))
+
+    async def _part(self, engine: Engine, meant: Changing) -> None:
+        """Begins a run for each part of the graph, and leaves it to them.
+
+        They begin first: an id that is taken must not leave creatures in no run. Each waits until
+        the journal says that it is a part.
+        """
+        self._commands += 1
+        begun = await asyncio.gather(
+            *(begin_part(engine.state, part.graph, meant.by, self.queue) for part in engine.parts)
+        )
+        error = next(filter(None, begun), "") or changing.part(engine)
+        if error:
+            self._keep_graph(error)
+            return
+        self._unlimit()
+        await self._flush()
+
+    def _unlimit(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
 
     async def _cut_after(self, seconds: float) -> None:
         """Cancels what is in flight after a time, for a change to go on."""
         await asyncio.sleep(seconds)
         for key, task in self._flights.items():
-            if key not in self._cancelled:
+            if key not in self._cancelled and self._waited_for(key):
                 self._cancelled.add(key)
                 self._cut.add(key)
                 task.cancel()
@@ -738,9 +794,7 @@ class Execution:
         """Goes on with the graph that there is, since a change did not come about."""
         if (meant := self.engine.state.changing) is not None:
             self.engine.record(j.SwapFailed, graph_version=meant.graph_version, error=error)
-        if self._limit is not None:
-            self._limit.cancel()
-            self._limit = None
+        self._unlimit()
         self.closing = False
 
     def _swapped(self) -> bool:

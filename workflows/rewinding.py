@@ -11,7 +11,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.authority.principals import Standing, holds
-    from crewlog.errors import CommandRejected, CrewlogError, NotPermitted
+    from crewlog.errors import CommandRejected, CrewlogError, InternalError, NotPermitted
     from crewlog.graph import changing, rewinding
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine
@@ -33,10 +33,10 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
     from crewlog.state.rewinding import Resumption
-    from crewlog.wire import Command, ForkFrom, Rollback, StartRun, TagCommand
+    from crewlog.wire import Command, ForkFrom, Rollback, SplitFrom, StartRun, TagCommand
 
 from crewlog.workflows import gate
-from crewlog.workflows.activity_options import LOADING, LOCAL
+from crewlog.workflows.activity_options import LOADING, LOCAL, PARTING
 from crewlog.workflows.beginning import made
 from crewlog.workflows.inbox import Incoming, parse
 
@@ -155,6 +155,28 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
         wanted = GraphPlan.from_json(prepared.plan)
         report = plan_swap(engine.plan, wanted, engine.state)
         changing.accept(engine, wanted, report, what=prepared.what, by=start.by)
+    return engine, loaded
+
+
+async def begin_part(start: StartRun, split: SplitFrom, at: int) -> tuple[Engine, LoadedState]:
+    """The engine of a run that begins as a part of another one, as that one's journal says.
+
+    Args:
+        start: What it is started with.
+        split: The same: whose part.
+        at: When.
+
+    Raises:
+        ApplicationError: that journal does not say so, however long one waits.
+    """
+    run = RunId(workflow.info().workflow_id)
+    use = StartUse(execution=workflow.info().original_execution_run_id, at=at)
+    task = LoadState(run=split.run, split_after=split.after, use=use)
+    loaded = await made(LOAD_STATE, task, LoadedState, PARTING)
+    plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
+    if then.run != run:
+        raise InternalError(f"the part of {split.run!r} is {then.run!r}, and not {run!r}")
+    engine = rewinding.part(plan, then, split.run, by=loaded.by, at=at, split=loaded.split)
     return engine, loaded
 
 

@@ -198,6 +198,12 @@ class TopologyRefused(CommandRejected):
     """Creatures and channels cannot be joined or parted like that; nothing was done."""
 
 
+class NotHandedOver(CrewlogError):
+    """A run begins as a part of another one whose journal does not say so yet."""
+
+    retryable = True
+
+
 class ConversationBusy(CommandRejected):
     """As many messages wait for their turns as the conversation allows."""
 

@@ -150,6 +150,14 @@ class ForkFrom(Inlet):
         return self
 
 
+class SplitFrom(Inlet):
+    """The run that another one begins as a part of: its journal says which part that is."""
+
+    run: RunId
+    after: int
+    """The journal position above which it says so."""
+
+
 class StartRun(Inlet):
     """What `CrewRun` is started with."""
 
@@ -161,6 +169,8 @@ class StartRun(Inlet):
     reopen: Literal["recipe", "live"] | None = None
     """Set where a run of this id has ended and goes on: with the definition that it was started
     with, or with the one that it had at last."""
+    split: SplitFrom | None = None
+    """Set by runs alone: where the run begins as a part of one whose graph fell apart."""
     replace: bool = False
     """Whether the rows that an ended run of this id has in the store are removed first."""
     replaced: tuple[str, ...] = ()
@@ -199,8 +209,8 @@ class StartRun(Inlet):
 
     @model_validator(mode="after")
     def _one_beginning(self) -> Self:
-        given = [bool(self.crew), self.fork is not None, self.reopen is not None]
-        if sum(given) != 1:
+        begins = (self.fork, self.reopen, self.split)
+        if sum([bool(self.crew), *(each is not None for each in begins)]) != 1:
             raise ValueError("exactly one of `crew`, `fork` and `reopen` is needed")
         if not self.crew and self.input != "":
             raise ValueError("`input` goes with `crew`; a `message` says something to other runs")

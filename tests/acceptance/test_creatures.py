@@ -82,7 +82,7 @@ async def test_a_run_rests_and_goes_on_when_somebody_speaks(crews: Site) -> None
     crew = living(
         crews,
         {"a": [{"text": "one"}, {"text": "two"}], "b": [{"text": "three"}]},
-        {"a": {"listen": ["x"], "writes": ["public"]}, "b": {"listen": ["y"]}},
+        {"a": {"listen": ["x"], "writes": ["public"]}, "b": {"listen": ["y"], "beside": "a"}},
         idle="10m",
     )
     run = await crews.start(crew, "")
@@ -123,7 +123,7 @@ async def test_a_crew_may_have_a_flow_and_creatures(crews: Site) -> None:
     crew = crews.crew(
         {
             "planner": [sends("tasks", "Look."), {"text": "planned"}],
-            "writer": [{"text": "written"}],
+            "writer": [{"text": "written"}, {"text": "and heard"}],  # in either order
             "scout": [{"text": "found"}],
         },
         rules={
@@ -188,7 +188,10 @@ async def test_a_live_graph_is_changed_at_once(crews: Site) -> None:
             "scout": [{"text": "seen"}, {"text": "seen again"}],
             "late": [{"text": "late"}],
         },
-        {"keeper": {"listen": ["x"], "tools": ["gate"]}, "scout": {"listen": ["y"]}},
+        {
+            "keeper": {"listen": ["x"], "tools": ["gate"]},
+            "scout": {"listen": ["y"], "beside": "keeper"},
+        },
         idle="1h",
     )
     crew["tools"] = {"gate": tool("gate")}
@@ -196,7 +199,7 @@ async def test_a_live_graph_is_changed_at_once(crews: Site) -> None:
     run = await crews.start(crew, "")
     await run.message("Go.", to="channel:x")
     await until(lambda: crews.ledger(run, "start"), "the tool")
-    add = AddAgent(name="late", agent={**late, "listen": ["z"]})
+    add = AddAgent(name="late", agent={**late, "listen": ["z"], "beside": "keeper"})
     dry = await run.change(operations=[add], dry_run=True)
     assert dry.report.at_once
     assert (await run.status()).graph_version == 1

@@ -9,7 +9,7 @@ from crewlog.definition.operations import RemoveChannel, apply_operations
 from crewlog.graph.lower import lower
 from crewlog.graph.parting import definitions, share_of
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import part_id
+from crewlog.state.topology import part_id, parts_of
 
 RUN = RunId("r")
 AGENTS: dict[str, Any] = {
@@ -34,14 +34,14 @@ CREW = load_data(
 def test_a_crew_in_one_piece_is_as_it_was() -> None:
     plan = lower(CREW)
     assert plan.topology is not None
-    assert definitions(CREW, plan.topology, RUN, "c") == {RUN: CREW}
+    assert definitions(CREW, parts_of(RUN, plan.topology, "c"), RUN) == {RUN: CREW}
 
 
 def test_each_part_has_the_whole_crew() -> None:
     crew = apply_operations(CREW, [RemoveChannel(name="tasks")])
     whole = lower(crew)
     assert whole.topology is not None
-    found = definitions(crew, whole.topology, RUN, "c")
+    found = definitions(crew, parts_of(RUN, whole.topology, "c"), RUN)
     other = part_id(RUN, "c", AgentName("digger"))
     assert [*found] == [RUN, other]
     stays, goes = (lower(load_data(each.to_json())) for each in found.values())
@@ -70,7 +70,7 @@ def test_the_flow_stays_with_the_run() -> None:
     crew = apply_operations(crew, [RemoveChannel(name="asides")])
     plan = lower(crew)
     assert plan.topology is not None
-    found = definitions(crew, plan.topology, RUN, "c")
+    found = definitions(crew, parts_of(RUN, plan.topology, "c"), RUN)
     assert [(each.flow, [*(each.graph.away if each.graph else {})]) for each in found.values()] == [
         (("poet",), ["archer", "digger", "keeper"]),
         ((), ["poet"]),

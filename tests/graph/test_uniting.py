@@ -15,7 +15,7 @@ from crewlog.graph.parting import definitions
 from crewlog.graph.uniting import United, united
 from crewlog.ids import AgentName, RunId
 from crewlog.state import topology as t
-from crewlog.state.topology import Topology, apply, part_id, survivor
+from crewlog.state.topology import Topology, apply, part_id, parts_of, survivor
 from state.random_graphs import Dice
 
 ONE, TWO = RunId("one"), RunId("two")
@@ -204,7 +204,7 @@ def band() -> tuple[CrewDefinition, dict[RunId, CrewDefinition]]:
     cut = whole.model_copy(update={"agents": agents})
     graph = lower(cut).topology
     assert graph is not None
-    return cut, definitions(cut, graph, ONE, "c")
+    return cut, definitions(cut, parts_of(ONE, graph, "c"), ONE)
 
 
 def test_who_was_parted_is_united_as_before() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _FATES: Mapping[str, str] = {
     "kept": "goes on as it is",
+    "goes": "goes on there",
     "leaves": "its turn finishes first; nothing follows it",
     "abandoned": "is cut off",
     "parked": "is kept aside",
@@ -26,7 +27,7 @@ _FATES: Mapping[str, str] = {
     "retracted": "waits again",
     "starts": "starts",
 }
-_TOLD = ("kept", "leaves", "abandoned")
+_TOLD = ("kept", "goes", "leaves", "abandoned")
 """Fates whose cause the line above says: the node goes, or stays."""
 _WIDEST = 24
 

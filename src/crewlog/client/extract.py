@@ -308,6 +308,8 @@ def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
             made = _MAKERS[name].model_validate(value, extra="ignore")
             if made.definition:  # else a model that reads a prompt is asked once more
                 _define(made.definition, made.plan, out)
+            if isinstance(made, calls.PreparedChange):
+                out.definitions |= {hash_json(p.definition): p.definition for p in made.parts}
         case calls.LOAD_STATE, "result":
             loaded = calls.LoadedState.model_validate(value, extra="ignore")
             _define(loaded.definition, loaded.plan, out)

@@ -56,7 +56,7 @@ from crewlog.faults import faults_of
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
 from crewlog.state.commands import DETAIL, seems_older
-from crewlog.state.journal import ChangeAccepted, GraphSwapped, SwapFailed
+from crewlog.state.journal import ChangeAccepted, NewGraph, SwapFailed
 from crewlog.state.model import CLOSED, CommandOutcome, CrewState
 from crewlog.state.report import Report
 from crewlog.store.commands import find_command
@@ -847,7 +847,7 @@ class Run(ByHand, Authority, Talking):
             if event.position <= changed.position:
                 _check_accepted(event, changed)
                 continue
-            if isinstance(event.entry, GraphSwapped) and event.entry.graph_version == version:
+            if isinstance(event.entry, NewGraph) and event.entry.graph_version == version:
                 return
             if isinstance(event.entry, SwapFailed) and event.entry.graph_version == version:
                 raise CommandRejected(

@@ -11,23 +11,31 @@ before all of it is known to fit: a swap that fails leaves the run as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from crewlog.authority.widening import regained
-from crewlog.errors import ChangeConflict, InternalError
+from crewlog.errors import ChangeConflict, CommandRejected, InternalError
 from crewlog.graph.engine import Engine
 from crewlog.graph.listening import graph_events
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.swap import SwapReport, permissions_after, plan_swap, with_left
-from crewlog.ids import CommandId, FlagName, StepId, visit_of
+from crewlog.graph.swap import (
+    StepFate,
+    SwapReport,
+    permissions_after,
+    plan_swap,
+    same_flow,
+    with_left,
+)
+from crewlog.ids import CommandId, FlagName, NodeName, RunId, StepId, visit_of
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.calls import PreparedChange
+from crewlog.state.calls import PreparedChange, PreparedPart
+from crewlog.state.hashing import hash_json
 from crewlog.state.joining import check_alone
 from crewlog.state.model import Changing, CrewState
 from crewlog.state.reduce import reduce
-from crewlog.state.topology import TopologyChange
+from crewlog.state.topology import Topology, TopologyChange, affected
 
 
 def consider(
@@ -76,7 +84,53 @@ def consider(
             f"the change leads to the definition {plan.definition}, and not to {expect}",
             remedy="The crew was changed since the dry run: make another one, and decide anew.",
         )
+    if prepared.parts:
+        return _falls_apart(engine, plan, prepared.parts, abandon=abandon), plan
     return plan_swap(engine.plan, plan, state, abandon=abandon), plan
+
+
+def _falls_apart(
+    engine: Engine, plan: GraphPlan, parts: Sequence[PreparedPart], *, abandon: bool = False
+) -> SwapReport:
+    """What a change does to a run whose graph falls apart by it.
+
+    Raises:
+        CommandRejected: the flow is another one, too.
+    """
+    old, state = engine.plan, engine.state
+    gone = {node for part in parts for node in part.share.nodes if node in old.nodes}
+    # Those who leave are there until they do: for their steps, nothing is otherwise.
+    leaving = {name: node for name, node in old.nodes.items() if name in gone}
+    whole = plan.model_copy(update={"nodes": {**plan.nodes, **leaving}})
+    if not same_flow(old, whole):
+        raise CommandRejected(
+            "the change is one of the flow, and the graph falls apart by it",
+            remedy="Send two changes: first the one of the flow, then what parts the graph.",
+        )
+    report = plan_swap(old, whole, state, abandon=abandon)
+    graphs = {state.run: plan.topology or Topology(), **{p.graph: p.topology for p in parts}}
+    to = {node: part.graph for part in parts for node in part.share.nodes}
+    return report.model_copy(
+        update={
+            "graph_version": state.graph_version + 1,
+            "swap": True,
+            "at_once": False,
+            "steps": tuple(_goes(fate, to) for fate in report.steps),
+            "topology": TopologyChange(
+                kind="split",
+                old_graph_ids=(state.run,),
+                new_graph_ids=tuple(sorted(graphs)),
+                affected_creatures=affected({state.run: old.topology or Topology()}, graphs),
+            ),
+        }
+    )
+
+
+def _goes(fate: StepFate, to: Mapping[NodeName, RunId]) -> StepFate:
+    if fate.node not in to or fate.fate != "kept":
+        return fate
+    because = f"{fate.node} goes to the run {to[fate.node]}"
+    return fate.model_copy(update={"fate": "goes", "because": because})
 
 
 def accept(
@@ -89,6 +143,7 @@ def accept(
     reason: str = "",
     command: CommandId | None = None,
     abandon: bool = False,
+    parts: tuple[PreparedPart, ...] = (),
 ) -> None:
     """Records that a change was accepted; where the graph stays the same, it is in force.
 
@@ -101,16 +156,18 @@ def accept(
         reason: Why.
         command: The command that asked for it.
         abandon: Whether steps in mid-turn whose nodes go are cut off.
+        parts: Where the graph falls apart: those that other runs are to have.
     """
     state = engine.state
     if report.swap:
-        engine.pending = plan
+        engine.pending, engine.parts = plan, parts
         engine.record(
             j.ChangeAccepted,
             graph_version=report.graph_version,
             definition=plan.definition,
             what=what,
             abandon=abandon,
+            nodes=tuple(node for part in parts for node in part.share.nodes),
             by=by,
             reason=reason,
             command=command,
@@ -141,8 +198,15 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
     Nothing drains: the nodes of a flow, and all that is under way there, are the same.
     """
     old, state = engine.plan, engine.state
-    changed = report.topology or TopologyChange()
+    changed, parts = report.topology or TopologyChange(), engine.parts
+    gone = {step for step, entry in state.frontier.items() if _is_of(entry.node, parts)}
+    gone |= {step for step, entry in state.parked.items() if _is_of(entry.node, parts)}
     facts: list[j.JournalEntry] = [*_withdrawn(engine, report, who["by"])]
+    facts += [
+        j.InterruptAnswered(at=engine.at, interrupt=asked.id, decision="withdrawn")
+        for asked in state.interrupts.values()
+        if asked.step in gone and asked.id not in report.withdrawn
+    ]
     facts.append(
         j.TopologyChanged(
             at=engine.at,
@@ -151,7 +215,7 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
             old_graph_ids=changed.old_graph_ids,
             new_graph_ids=changed.new_graph_ids,
             affected_creatures=changed.affected_creatures,
-            events=tuple(graph_events(old, plan)),
+            events=tuple(graph_events(old, plan, {p.graph: p.topology for p in parts})),
             graph_version=report.graph_version,
             crew=plan.crew,
             definition=plan.definition,
@@ -159,6 +223,11 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
             permissions=permissions_after(old, plan, state, _leaving(report)),
             flags=_new_flags(plan, state),
             rules=plan.rules,
+            split=changing.command if (changing := state.changing) is not None else "",
+            parts=tuple(
+                j.PartedGraph(graph=p.graph, definition=hash_json(p.definition), share=p.share)
+                for p in parts
+            ),
             **who,
         )
     )
@@ -166,10 +235,33 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
     for fact in facts:
         then = reduce(then, fact)
     after = with_left(old, plan, then.frontier, then.parked, ())
-    _check(after, report.remap, state, then)
+    _check(after, report.remap, state, then, gone)
     for fact in facts:
         engine.ledger.record(fact)
     engine.use(after)
+
+
+def _is_of(node: NodeName, parts: Sequence[PreparedPart]) -> bool:
+    return any(node in part.share.nodes for part in parts)
+
+
+def part(engine: Engine) -> str:
+    """Parts the graph, once nothing of those who leave is under way; the runs that they are began.
+
+    Returns:
+        Why it could not be: the run goes on as it was, once that is recorded. Empty where it was.
+    """
+    changing, plan = engine.state.changing, engine.pending
+    if changing is None or plan is None:
+        raise InternalError("no split was accepted")
+    try:
+        report = _falls_apart(engine, plan, engine.parts, abandon=changing.abandon)
+        _regroup(engine, plan, report, what=changing.what, by=changing.by, reason="", command=None)
+    # As of a swap: whatever it is, it would fail the workflow's task for ever.
+    except Exception as error:  # noqa: BLE001
+        return f"{type(error).__name__}: {error}"[:2000]
+    engine.pending, engine.parts = None, ()
+    return ""
 
 
 def wider(engine: Engine, plan: GraphPlan, report: SwapReport) -> Iterator[str]:
@@ -270,13 +362,27 @@ def _new_flags(plan: GraphPlan, state: CrewState) -> dict[FlagName, Json]:
     return {flag: value for flag, value in plan.flags.items() if flag not in state.flags}
 
 
-def _check(plan: GraphPlan, remap: j.Remap, before: CrewState, after: CrewState) -> None:
+def _check(
+    plan: GraphPlan,
+    remap: j.Remap,
+    before: CrewState,
+    after: CrewState,
+    gone: Collection[StepId] = (),
+) -> None:
     """Checks that the new state and the new plan fit each other, and that no step is lost.
+
+    Args:
+        plan: The new plan.
+        remap: What it does to the frontier.
+        before: The state before.
+        after: The state after.
+        gone: The steps that other runs have from then on.
 
     Raises:
         InternalError: where they do not.
     """
     lost = {*before.frontier, *before.parked} - {*after.frontier, *after.parked, *remap.retract}
+    lost -= {*gone}
     if lost:
         raise InternalError(f"the swap would lose {', '.join(sorted(lost))}")
     for step, entry in after.frontier.items():

@@ -57,6 +57,7 @@ from crewlog.ids import (
 )
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
+from crewlog.state.calls import PreparedPart
 from crewlog.state.given import Given
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, FrontierEntry
@@ -92,6 +93,8 @@ class Engine(RunFacts):
         self.talks = Talks(self, self._enter)
         self.pending: GraphPlan | None = None
         """The plan that the run drains for, where a change of the graph was accepted."""
+        self.parts: tuple[PreparedPart, ...] = ()
+        """Of a graph that is about to fall apart: what other runs are to have."""
         self.use(plan)
 
     def use(self, plan: GraphPlan) -> None:
@@ -181,7 +184,7 @@ class Engine(RunFacts):
             before = self.state.position
             for step in list(self.state.frontier):
                 entry = self.state.frontier.get(step)
-                if entry is not None and self.state.status == "running":
+                if entry is not None and self.state.status == "running" and self._goes(entry.node):
                     await self._move(entry)
                     await self.doing.go_on(step)
                     await self._check_calls(step, in_flight)
@@ -195,6 +198,11 @@ class Engine(RunFacts):
                 if self.state.position == before:
                     return
 
+    def _goes(self, node: NodeName) -> bool:
+        """Whether a node is not about to leave for another run."""
+        changing = self.state.changing
+        return changing is None or not changing.halts(node)
+
     def orders(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[Order]:
         """The calls to make now, in the order of the frontier."""
         held = self.budgets.held()
@@ -207,6 +215,8 @@ class Engine(RunFacts):
         for step, entry in self.state.frontier.items():
             agent = self.agent_at(step)
             if entry.status != "running" or entry.turn is None or agent is None:
+                continue
+            if not self._goes(entry.node):
                 continue
             regroups = False
             for call in entry.turn.calls:

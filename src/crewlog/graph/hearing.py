@@ -21,12 +21,19 @@ def check_log(plan: GraphPlan, log: str, steps: Iterable[StepId] = ()) -> None:
         CommandRejected: nobody does.
     """
     readable = {"public"}
+    elsewhere: dict[str, str] = {}
+    away = plan.graph.away if plan.graph is not None else {}
     for agent, rules in plan.agents.items():
-        readable |= {*rules.reads, f"private:{agent}"}
+        own = {*rules.reads, f"private:{agent}"}
+        if agent in away:
+            elsewhere |= dict.fromkeys(own, away[agent])
+        else:
+            readable |= own
     readable |= {item_log(step) for step in steps if item_of(step)}
     named = named_readers(log)
-    reading = {agent for agent, rules in plan.agents.items() if rules.reads}
+    reading = {agent for agent, rules in plan.agents.items() if rules.reads and agent not in away}
     if log not in readable and not (named and reading.issuperset(named)):
+        there = f"It is read in the run {elsewhere[log]}. " if log in elsewhere else ""
         raise CommandRejected(
-            f"nobody reads {log!r}", remedy=f"Logs: {', '.join(sorted(readable))}."
+            f"nobody reads {log!r}", remedy=f"{there}Logs: {', '.join(sorted(readable))}."
         )

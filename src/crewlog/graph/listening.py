@@ -12,7 +12,7 @@ the graph as it is when the message is said.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.times import due_in
@@ -190,10 +190,21 @@ def regrouped(old: GraphPlan, new: GraphPlan, run: RunId) -> TopologyChange | No
     )
 
 
-def graph_events(old: GraphPlan, new: GraphPlan) -> Iterator[j.GraphEvent]:
-    """What becomes of creatures and wires with another plan, by creature."""
+def graph_events(
+    old: GraphPlan, new: GraphPlan, parts: Mapping[RunId, Topology] | None = None
+) -> Iterator[j.GraphEvent]:
+    """What becomes of creatures and wires with another plan, by creature.
+
+    Args:
+        old: The plan that the run had.
+        new: The plan that it has from now on.
+        parts: The graphs that fall off, by the runs that they are from now on.
+    """
+    parts = parts or {}
     before = old.topology.creatures if old.topology is not None else {}
-    after = new.topology.creatures if new.topology is not None else {}
+    after = {**(new.topology.creatures if new.topology is not None else {})}
+    for graph in parts.values():
+        after |= graph.creatures
 
     def lives(plan: GraphPlan, name: AgentName) -> bool:
         return name in (before if plan is old else after) and plan.agents[name].enabled
@@ -212,3 +223,12 @@ def graph_events(old: GraphPlan, new: GraphPlan) -> Iterator[j.GraphEvent]:
                 yield j.GraphEvent(event="OUTPUT_WIRE_REMOVED", creature=name, to=to)
         if was.parent != now.parent:
             yield j.GraphEvent(event="PARENT_LINK_CHANGED", creature=name, to=now.parent or "")
+    yield from _attached(parts)
+
+
+def _attached(parts: Mapping[RunId, Topology]) -> Iterator[j.GraphEvent]:
+    """Who goes on in which run."""
+    for run, graph in sorted(parts.items()):
+        yield j.GraphEvent(event="SESSION_FORKED", creature=min(graph.creatures), to=run)
+        for name in sorted(graph.creatures):
+            yield j.GraphEvent(event="CREATURE_SESSION_ATTACHED", creature=name, to=run)

@@ -1,6 +1,6 @@
 """What a graph that falls apart leads to: the definitions of its parts, and what goes with each.
 
-    definitions(crew, topology, run, command)   by graph, the crew that lives there
+    definitions(crew, graphs, run)   by graph, the crew that lives there
 
 Each part has the whole crew, with all of its rules; agents of the other parts are *away* there. So
 who comes back comes back to what it had, no name is given twice, and nothing that is said of an
@@ -16,21 +16,19 @@ from crewlog.definition.model import ChannelDefinition, CrewDefinition, GraphPol
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, NodeName, RunId
 from crewlog.state.parting import Share
-from crewlog.state.topology import Topology, parts_of
+from crewlog.state.topology import Topology
 
 
 def definitions(
-    crew: CrewDefinition, topology: Topology, run: RunId, command: str
+    crew: CrewDefinition, graphs: Mapping[RunId, Topology], run: RunId
 ) -> dict[RunId, CrewDefinition]:
     """The crews of the graphs that one is now, by id; the first keeps the run's.
 
     Args:
         crew: The crew, as an operation left it.
-        topology: Its graph.
+        graphs: The graphs that it is, by id, as `topology.parts_of` gives them.
         run: The run.
-        command: The operation: the ids of new graphs are made of it.
     """
-    graphs = parts_of(run, topology, command)
     if len(graphs) == 1:
         return {run: crew}
     homes = {name: id_ for id_, graph in graphs.items() for name in graph.creatures}

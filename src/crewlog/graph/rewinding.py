@@ -55,6 +55,11 @@ def roll_back(
         raise CommandRejected("the run has no crew yet: there is nothing to go back to")
     if now.status == "stopping":
         raise CommandRejected("the run is ending; it does not go back any more")
+    if to < now.parted:
+        raise CommandRejected(
+            f"creatures left for other runs at {now.parted}: it does not go back beyond",
+            remedy=f"They live there now. `crewlog fork {now.run}@{to}` begins with all of them.",
+        )
     if now.changing is not None:
         raise ChangeConflict(
             f"the run is about to go on with graph v{now.changing.graph_version}",
@@ -103,6 +108,34 @@ def fork(
     whence = {"source": then.run, "to": then.position, "checkpoint": checkpoint}
     engine.record(j.Forked, run=run, state=kept, by=by, **whence)
     _ask_anew(engine, made.questions)
+    return engine
+
+
+def part(
+    plan: GraphPlan, then: CrewState, source: RunId, *, by: str, at: int, split: str
+) -> Engine:
+    """A run that is a part of another one from here on.
+
+    Steps, turns and questions keep their names; what was asked there is asked here anew.
+
+    Args:
+        plan: The plan of the part.
+        then: Its first state, as `crewlog.state.parting.parted` gives it.
+        source: The run that it was a part of.
+        by: Who parted them.
+        at: When.
+        split: The command that did.
+    """
+    engine = Engine(plan, Ledger(CrewState(run=then.run, position=then.position)))
+    engine.at = at
+    kept = _to_keep(then) | {
+        name: value
+        for name, value in then.to_json().items()
+        if name in ("asked", "turns", "usage", "allowed")
+    }
+    engine.record(
+        j.Forked, run=then.run, source=source, to=then.position, state=kept, split=split, by=by
+    )
     return engine
 
 

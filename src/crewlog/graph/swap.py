@@ -37,10 +37,10 @@ from crewlog.state.topology import TopologyChange
 
 Frontier = Mapping[StepId, FrontierEntry]
 
-Fate = Literal["kept", "leaves", "abandoned", "parked", "returns", "retracted", "starts"]
-"""What becomes of a step: `kept` goes on as it is; `leaves` ends its turn, and nothing follows;
-`abandoned` is cut off; `parked` is kept aside; `returns` was; `retracted` was reached and must wait
-again; `starts` is reached by the swap itself."""
+Fate = Literal["kept", "goes", "leaves", "abandoned", "parked", "returns", "retracted", "starts"]
+"""What becomes of a step: `kept` goes on as it is; `goes` does so in another run; `leaves` ends its
+turn, and nothing follows; `abandoned` is cut off; `parked` is kept aside; `returns` was;
+`retracted` was reached and must wait again; `starts` is reached by the swap itself."""
 
 
 ASKED_ANEW = "is asked anew"

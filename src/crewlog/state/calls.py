@@ -30,7 +30,9 @@ from crewlog.state.context import Given, Windowed
 from crewlog.state.hearing import Heard
 from crewlog.state.journal import Batch
 from crewlog.state.model import CommandOutcome, Item, PromptRemark, Usage
+from crewlog.state.parting import Share
 from crewlog.state.told import asked_tools, model_of, used
+from crewlog.state.topology import Topology
 
 OPEN_RUN = "open_run"
 COMPILE_PROMPT = "compile_prompt"
@@ -490,6 +492,9 @@ class PrepareChange(Model):
     run: RunId
     base: ContentHash
     """The definition that the run has."""
+    command: str = ""
+    """The command that asks for it. Where the graph falls apart the ids of its parts are made of
+    it; empty: it stays one run however many graphs there are."""
     recipe: bool = False
     """Whether it is `base` itself that is wanted: the definition that the run was started with."""
     definition: str | dict[str, Json] | None = None
@@ -508,6 +513,19 @@ class PrepareChange(Model):
     """Of a prompt: who may call the tools of which people have said so while the run lived."""
     against: ContentHash = ContentHash("")
     """The definition in force, whose authority is compared with; by default `base`."""
+
+
+class PreparedPart(Model):
+    """A part of a graph that fell apart: another run has it."""
+
+    graph: RunId
+    """The run."""
+    definition: dict[str, Json]
+    """The crew that lives there, as canonical JSON."""
+    topology: Topology
+    """Its creatures and channels."""
+    share: Share
+    """What goes with it."""
 
 
 class PreparedChange(Model):
@@ -532,6 +550,9 @@ class PreparedChange(Model):
     """By what it gives somebody more than the definition in force; none where nobody has looked."""
     compared: ContentHash = ContentHash("")
     """The definition that was in force when somebody looked."""
+    parts: tuple[PreparedPart, ...] = ()
+    """Where the graph falls apart: those that other runs have from then on. What the run itself
+    keeps is `definition`."""
 
 
 class LoadState(Model):
@@ -544,6 +565,8 @@ class LoadState(Model):
     reopen: bool = False
     """Whether the run has ended and goes on: then its state is wanted right before what ended
     it."""
+    split_after: int | None = None
+    """Set where the run that asks was parted from it: its journal says so above this position."""
     executions: tuple[str, ...] = ()
     """With `reopen`: the executions that have ended, whose activities may be storing still: that is
     refused from here on."""
@@ -580,6 +603,10 @@ class LoadedState(Model):
     """The policy in force of the run that is loaded, whatever it was at the checkpoint."""
     compared: ContentHash = ContentHash("")
     """The definition in force that it was compared with: `LoadState.against`."""
+    split: str = ""
+    """Of a part of another run: the command that parted them."""
+    by: str = ""
+    """Of the same: who gave it."""
     older: tuple[dict[str, Json], ...] = ()
     """The definitions of steps whose nodes a change took away: the history must have them, to
     rebuild a fork from that alone."""

@@ -27,6 +27,7 @@ from crewlog.ids import (
 from crewlog.model import Json, Model
 from crewlog.state.context import Windowed
 from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
+from crewlog.state.parting import Share
 from crewlog.state.shapes import ListShape, Shape
 
 
@@ -849,6 +850,8 @@ class ChangeAccepted(Fact):
     """What changes, in a line."""
     abandon: bool = False
     """Whether steps whose nodes go are cut off in mid-turn."""
+    nodes: tuple[NodeName, ...] = ()
+    """Of a split: the nodes that leave for other runs, which alone wait for it."""
     by: str = ""
     reason: str = ""
     command: CommandId | None = None
@@ -926,6 +929,17 @@ class GraphEvent(Model):
     """Of a wire: where it leads; of a parent link: whom it works for now; of a session: the run."""
 
 
+class PartedGraph(Model):
+    """A part of a graph that is a run of its own from here on."""
+
+    graph: RunId
+    """The run."""
+    definition: ContentHash
+    """The crew that lives there."""
+    share: Share
+    """What goes with it."""
+
+
 class TopologyChanged(NewGraph):
     """Other creatures live in the graph, or they are connected otherwise; it holds at once."""
 
@@ -940,6 +954,11 @@ class TopologyChanged(NewGraph):
     """The creatures whose surroundings are other ones than before."""
     events: tuple[GraphEvent, ...] = ()
     """What became of creatures and wires."""
+    parts: tuple[PartedGraph, ...] = ()
+    """Of a split: the runs that others are from here on; the state of each is what this run's was
+    right before, as far as it is theirs."""
+    split: str = ""
+    """Of a split: the command that asked for it, whose outcome is that it was accepted."""
     reason: str = ""
     command: CommandId | None = None
 
@@ -1195,6 +1214,8 @@ class Forked(Fact):
     checkpoint: int = 0
     """The checkpoint's own position, as it was asked for; 0: an older build's, that does not say
     it."""
+    split: str = ""
+    """The command that parted them, where their graph fell apart: then it is no copy."""
     by: str = ""
 
 

@@ -495,6 +495,12 @@ class Changing(Model):
     """The journal position that accepted it."""
     abandon: bool = False
     """Whether steps whose nodes go are cut off in mid-turn; else their turns go on to the end."""
+    nodes: tuple[NodeName, ...] = ()
+    """Of a split: the nodes that another run has from then on. They alone wait for it."""
+
+    def halts(self, node: NodeName) -> bool:
+        """Whether nothing starts at a node until the change is there."""
+        return not self.nodes or node in self.nodes
 
 
 class Mutation(Model):
@@ -526,6 +532,8 @@ class Lineage(Model):
     """The journal position up to which they are the same."""
     checkpoint: int = 0
     """The checkpoint that it was forked from, as it was asked for; 0 where nobody said it."""
+    split: str = ""
+    """The command that parted it from that run; empty where it is a fork."""
 
 
 Stage = Literal["asked", "joins", "survives", "offered"]
@@ -712,6 +720,9 @@ class CrewState(Model):
     that an older build started, where the two are the same."""
     changing: Changing | None = None
     """The change that the run drains for."""
+    parted: int = 0
+    """The position at which creatures left for another run the last time: it does not go back
+    beyond."""
     mutations: tuple[Mutation, ...] = ()
     """The last changes that were made to it, oldest first; all of them are in the journal."""
     parked: dict[StepId, FrontierEntry] = Field(default_factory=dict[StepId, FrontierEntry])
@@ -750,8 +761,10 @@ class CrewState(Model):
         """Whether nothing new may start.
 
         What is under way lands first, and then the run has another graph, or is part of another.
+        Where some leave for another run, only they are still: `Changing.halts`.
         """
-        return self.changing is not None or (self.joining is not None and self.joining.still)
+        drains = self.changing is not None and not self.changing.nodes
+        return drains or (self.joining is not None and self.joining.still)
 
     @property
     def merged_into(self) -> RunId | None:

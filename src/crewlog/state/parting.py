@@ -60,6 +60,7 @@ def parted(state: CrewState, run: RunId, share: Share) -> CrewState:
     begins = (
         "execution",
         "execution_trace",
+        "parted",
         "commands",
         "older_commands",
         "answered",

@@ -56,6 +56,7 @@ from crewlog.state.model import (
     Turn,
     Usage,
 )
+from crewlog.state.parting import staying
 from crewlog.state.pools import gone_on, item_begun
 from crewlog.state.queueing import queued
 from crewlog.state.rewinding import NEVER_BACK
@@ -758,6 +759,7 @@ def _change_accepted(_state: CrewState, entry: j.ChangeAccepted, position: int) 
         by=entry.by,
         position=position,
         abandon=entry.abandon,
+        nodes=entry.nodes,
     )
     return {"changing": changing}
 
@@ -895,8 +897,16 @@ def _rules_changed(state: CrewState, entry: j.RulesChanged, position: int) -> Ch
     return _ruled(state, entry, state.graph_version, position)
 
 
-@_on(j.GraphSwapped)
 @_on(j.TopologyChanged)
+def _topology_changed(state: CrewState, entry: j.TopologyChanged, position: int) -> Changes:
+    changes = cast("Changes", _new_graph(state, entry, position))
+    for part in entry.parts:
+        changes |= staying(state.model_copy(update=changes), part.share)
+        changes["parted"] = position
+    return changes
+
+
+@_on(j.GraphSwapped)
 def _new_graph(state: CrewState, entry: j.NewGraph, position: int) -> Changes:
     remap = entry.remap
     frontier, parked = _moved(state, remap)
@@ -1075,11 +1085,15 @@ def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
     then = CrewState.from_json(entry.state)
     return {
         **_put_back(state, entry.state),
+        # Nobody may do more in two runs than in one; of a fork, there is nothing of these.
+        **({"usage": then.usage, "allowed": then.allowed} if entry.split else {}),
         "asked": then.asked,
         "turns": then.turns,
         "recipe": then.definition,
         "started": entry.at,
-        "source": Lineage(run=entry.source, position=entry.to, checkpoint=entry.checkpoint),
+        "source": Lineage(
+            run=entry.source, position=entry.to, checkpoint=entry.checkpoint, split=entry.split
+        ),
     }
 
 

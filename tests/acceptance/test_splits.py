@@ -1,0 +1,239 @@
+"""Graphs that fall apart: each part is a run of its own, and goes on where it was."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from crewlog.client import Run
+from crewlog.definition.operations import AddAgent, Disconnect, RemoveAgent
+from crewlog.errors import CommandRejected, RunNotFound
+from crewlog.ids import AgentName, RunId
+from crewlog.state.topology import part_id
+from crewlog.workflows.changes import PIECES
+
+from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
+from .test_creatures import living, rested, sends
+
+EDGES: dict[str, Any] = {
+    "ann": {"listen": ["x"], "send": ["bridge"]},
+    "bob": {"listen": ["bridge", "y"], "send": ["y"]},
+    "cid": {"listen": ["y"]},
+}
+
+
+def part_of(site: Site, run: Run, command: str, first: str) -> Run:
+    """The run of a part, to be checked at the test's end."""
+    part = site.client().run(part_id(RunId(run.id), command, AgentName(first)))
+    site.runs.append(part)
+    return part
+
+
+async def until_begun(part: Run) -> None:
+    """Waits until a part begins, which nobody was told of who could wait for it."""
+    async with asyncio.timeout(LIMIT):
+        while True:
+            try:
+                await part.state()
+            except RunNotFound:
+                await asyncio.sleep(0.02)
+            else:
+                return
+
+
+async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
+    crew = living(
+        crews,
+        {
+            "ann": [{"text": "one"}, {"text": "two"}],
+            "bob": [{"text": "three"}, sends("y", "Hear me."), {"text": "four"}],
+            "cid": [{"text": "five"}, {"text": "six"}],
+        },
+        EDGES,
+        root="bob",
+    )
+    run = await crews.start(crew, "")
+    await rested(run)
+    await run.message("before", to="channel:x", by="dot")
+    await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    changed = await run.change(
+        operations=[Disconnect(sender="ann", listener="bob")], id="cut", by="eve"
+    )
+    part = part_of(crews, run, "cut", "ann")
+    report = changed.report
+    assert report is not None
+    assert report.topology is not None
+    assert report.topology.kind == "split"
+    assert report.topology.old_graph_ids == (run.id,)
+    assert report.topology.new_graph_ids == tuple(sorted((run.id, part.id)))
+    assert report.topology.affected_creatures == ("ann", "bob")
+
+    await rested(part)
+    await part.message("after", to="channel:x", by="dot")
+    await part.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    await run.message("there", to="channel:y", by="dot")
+    await run.wait_until(lambda view: view.steps >= 3 and view.rests, LIMIT)
+    # Its history goes on: ann has read what was said before, and her second visit is her second.
+    texts = [m["content"] for m in crews.prompted(part)[-1]["messages"]]
+    assert texts[1:4] == ["before", "one", "after"]
+    assert [e.step for e in await crews.entries(part, "StepStarted")] == ["ann#2"]
+    (forked,) = await crews.entries(part, "Forked")
+    assert (forked.source, forked.split, forked.by) == (run.id, "cut", "eve")
+    (parted,) = await crews.entries(run, "TopologyChanged")
+    assert parted.change == "split"
+    assert [p.graph for p in parted.parts] == [part.id]
+
+    # Who is not there is not heard there.
+    await run.message("lost", to="channel:x", by="dot")
+    await part.message("lost", to="channel:y", by="dot")
+    for each, log in ((run, "channel:x"), (part, "channel:y")):
+        await each.stop()
+        assert (await each.result(LIMIT)).status == "stopped"
+        (refused,) = await crews.entries(each, "CommandRejected")
+        assert f"nobody reads {log!r}" in refused.reason
+
+
+async def test_a_creature_goes_with_its_turn_and_nobody_else_waits(crews: Site) -> None:
+    crew = crews.crew(
+        {
+            "ann": [calls(("gate", {"name": "g"})), {"text": "went on"}],
+            "bob": [{"text": "three"}, {"text": "four"}],
+            "cid": [{"text": "five"}, {"text": "six"}],
+        },
+        rules=EDGES,
+        tools={"gate": tool("gate")},
+        graph={},
+    )
+    run = await crews.start(crew, "")
+    await rested(run)
+    await run.message("work", to="channel:x", by="dot")
+    await until(lambda: crews.ledger(run, "start", tool="gate"), "the tool")
+    changed = await run.change(
+        operations=[Disconnect(sender="ann", listener="bob")], id="cut", wait=False
+    )
+    assert changed.swap
+    assert changed.report is not None
+    assert [(s.step, s.fate) for s in changed.report.steps] == [("ann#1", "goes")]
+    # ann's tool is under way: she leaves when it has answered, and the others go on meanwhile.
+    await run.message("meanwhile", to="channel:y", by="dot")
+    await run.wait_until(lambda view: view.steps == 3 and len(view.frontier) == 1, LIMIT)
+    assert not await crews.entries(run, "TopologyChanged")
+    crews.open_gate(run, "g")
+    await run.swapped(changed)
+    part = part_of(crews, run, "cut", "ann")
+    await part.wait_until(lambda view: view.rests, LIMIT)
+    (reply,) = [e for e in await crews.entries(part, "ModelReplied") if not e.calls]
+    bodies = await crews.store.get_bodies([reply.message.body])
+    assert bodies[reply.message.body]["content"] == "went on"
+    assert len(crews.ledger(run, "start", tool="gate")) == 1
+    assert not crews.ledger(part)
+    assert [e.step for e in await crews.entries(part, "StepCompleted")] == ["ann#1"]
+    assert "ann#1" not in [e.step for e in await crews.entries(run, "StepCompleted")]
+
+
+async def test_who_is_added_alone_is_a_graph_alone(crews: Site) -> None:
+    crew = living(crews, {"ann": [], "dot": [{"text": "hm"}]}, {"ann": {"listen": ["x"]}})
+    dot = crew["agents"].pop("dot")
+    run = await crews.start(crew, "")
+    await rested(run)
+    await run.change(operations=[AddAgent(name="dot", agent={**dot, "listen": ["z"]})], id="more")
+    part = part_of(crews, run, "more", "dot")
+    await rested(part)
+    await part.message("hello", to="channel:z", by="dot")
+    await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    (parted,) = await crews.entries(run, "TopologyChanged")
+    assert [(each.event, each.creature, each.to) for each in parted.events] == [
+        ("CREATURE_STARTED", "dot", ""),
+        ("SESSION_FORKED", "dot", part.id),
+        ("CREATURE_SESSION_ATTACHED", "dot", part.id),
+    ]
+
+
+async def test_a_bridge_that_is_removed_parts_the_graph(crews: Site) -> None:
+    crew = living(
+        crews,
+        {"ann": [{"text": "one"}], "bob": [], "cid": [{"text": "six"}], "dan": []},
+        EDGES | {"dan": {"listen": ["y"]}},
+    )
+    run = await crews.start(crew, "")
+    await rested(run)
+    await run.message("before", to="channel:x", by="dot")
+    await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    one = (await run.checkpoints()).checkpoints[-1].position
+    dry = await run.change(operations=[RemoveAgent(name="bob")], dry_run=True)
+    assert dry.report is not None
+    assert dry.report.topology is not None
+    assert dry.report.topology.kind == "split"
+    assert len(await crews.entries(run, "ChangeAccepted")) == 0
+    await run.change(operations=[RemoveAgent(name="bob")], id="cut")
+    part = part_of(crews, run, "cut", "ann")
+    await rested(part)
+    state = await run.state()
+    assert {*state.visits} <= {"ann", "cid", "dan"}
+    with pytest.raises(CommandRejected, match="creatures left for other runs"):
+        await run.rollback(one)
+    fork = await run.fork(one, by="test", execution_timeout=RUN_LIMIT)
+    crews.runs.append(fork)
+    await rested(fork)
+    assert {"ann", "bob"} <= {*(await fork.graph()).plan["nodes"]}
+
+
+async def test_a_crew_in_several_pieces_begins_as_several_runs(crews: Site) -> None:
+    crew = living(
+        crews,
+        {"ann": [{"text": "one"}], "bob": [{"text": "two"}], "cid": [{"text": "three"}]},
+        {"ann": {"listen": ["x"]}, "bob": {"listen": ["y"]}, "cid": {"listen": ["y"]}},
+        root="ann",
+    )
+    run = await crews.start(crew, "Go.")
+    part = part_of(crews, run, PIECES, "ann")
+    await until_begun(part)
+    await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await run.message("you", to="channel:y", by="dot")
+    await run.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    assert [e.agent for e in await crews.entries(part, "StepStarted")] == ["ann"]
+    assert {e.agent for e in await crews.entries(run, "StepStarted")} == {"bob", "cid"}
+    assert (await run.state()).graph_version == 2
+
+
+async def test_a_part_is_made_again_from_its_history(crews: Site) -> None:
+    crew = living(crews, {"ann": [{"text": "one"}], "bob": [{"text": "two"}], "cid": []}, EDGES)
+    run = await crews.start(crew, "")
+    await rested(run)
+    await run.message("before", to="channel:x", by="dot")
+    await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await run.change(operations=[Disconnect(sender="ann", listener="bob")], id="cut")
+    part = part_of(crews, run, "cut", "ann")
+    await rested(part)
+    for each in (run, part):
+        await each.stop()
+        await each.result(LIMIT)
+        before = await crews.journal(each)
+        report = await each.rebuild(replace=True)
+        assert (report.whole, report.missing, report.problems) == (True, (), ())
+        assert await crews.journal(each) == before
+
+
+async def test_who_is_stopped_before_the_split_stays_in_one_piece(crews: Site) -> None:
+    crew = crews.crew(
+        {"ann": [calls(("gate", {"name": "g"})), {"text": "went on"}], "bob": [], "cid": []},
+        rules=EDGES,
+        tools={"gate": tool("gate")},
+        graph={},
+    )
+    run = await crews.start(crew, "")
+    await rested(run)
+    await run.message("work", to="channel:x", by="dot")
+    await until(lambda: crews.ledger(run, "start", tool="gate"), "the tool")
+    changed = await run.change(
+        operations=[Disconnect(sender="ann", listener="bob")], id="cut", wait=False
+    )
+    await run.stop()
+    crews.open_gate(run, "g")
+    assert (await run.result(LIMIT)).status == "stopped"
+    with pytest.raises(CommandRejected, match="did not come about"):
+        await run.swapped(changed)
+    with pytest.raises(RunNotFound):
+        await crews.client().run(part_id(RunId(run.id), "cut", AgentName("ann"))).state()
