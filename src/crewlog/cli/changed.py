@@ -48,7 +48,7 @@ def show_change(screen: Screen, sight: Sight, changed: Changed) -> None:
         _nodes(screen, report)
         _steps(screen, report)
         _blocked(screen, report)
-        tell_graphs(screen, sight.run, changed, changed)
+        tell_graphs(screen, sight.run, changed, changed, sight.plan)
         for note in report.notes:
             screen.line("  ", ("· ", "dim"), plain(note))
     if changed.swap and sight.plan is not None and changed.plan:
