@@ -19,8 +19,7 @@ async def close_run(
     """Stores the input's batch, given whole, and the state; returns the outputs that it names."""
     if batch.entries:
         await append(store, input.run, batch)
-        position = batch.first + len(batch.entries) - 1
-        await store.put_snapshot(input.run, Snapshot(position=position, state=input.state))
+        await store.put_snapshot(input.run, Snapshot(position=batch.last, state=input.state))
     bodies = await store.get_bodies(input.outputs) if input.outputs else {}
     outputs = {hash_: _shown(body) for hash_, body in bodies.items()}
     return CloseRunResult(outputs=outputs, artifacts=built)

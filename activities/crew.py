@@ -29,6 +29,7 @@ from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
 from crewlog.activities.prepare_change import ChangePreparer
+from crewlog.activities.prepare_merge import MergePreparer
 from crewlog.activities.replacing import check_replacing
 from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
@@ -49,6 +50,7 @@ from crewlog.state.calls import (
     LOAD_STATE,
     OPEN_RUN,
     PREPARE_CHANGE,
+    PREPARE_MERGE,
     TELL_TIME,
     CallModel,
     CallTool,
@@ -69,6 +71,8 @@ from crewlog.state.calls import (
     OpenRunResult,
     PrepareChange,
     PreparedChange,
+    PreparedMerge,
+    PrepareMerge,
     ToolResult,
 )
 from crewlog.state.journal import Batch
@@ -139,6 +143,7 @@ class CrewActivities:
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
         self._preparer = ChangePreparer(store, self._definitions, models)
+        self._merger = MergePreparer(store, self._definitions)
         self._models = ModelCalls(
             store, self._definitions, hydrator, models, registry, built_in, self._built
         )
@@ -160,6 +165,7 @@ class CrewActivities:
             self.tell_time,
             self.compile_prompt,
             self.prepare_change,
+            self.prepare_merge,
             self.call_model,
             self.call_tool,
             self.check_arguments,
@@ -249,6 +255,13 @@ class CrewActivities:
         with as_failures() as effect:
             async with heartbeats():
                 return await self._preparer.run(task, effect)
+
+    @activity.defn(name=PREPARE_MERGE)
+    async def prepare_merge(self, task: PrepareMerge) -> PreparedMerge:
+        """Makes what two runs lead to that become one."""
+        with as_failures():
+            async with heartbeats():
+                return await self._merger.run(task)
 
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, task: CallModel) -> ModelResult:

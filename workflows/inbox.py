@@ -353,7 +353,7 @@ def doubtful(engine: Engine | Drafting, incoming: Incoming) -> str:
     if not seems_older(state.older_commands, command):
         return ""
     batch = engine.ledger.whole()
-    for position, entry in enumerate(batch.entries, batch.first):
+    for position, entry in zip(batch.positions(), batch.entries, strict=True):
         if entry.get("command") == command:
             incoming.known = outcome_of(j.entry_from_json(entry), position)
     return "" if incoming.known else command

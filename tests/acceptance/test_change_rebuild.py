@@ -6,8 +6,9 @@ from typing import Any
 
 from crewlog.definition.operations import EditAgent
 
-from .harness import LIMIT, Site
+from .harness import LIMIT, Site, calls
 from .test_change import at_gate, cut, gated
+from .test_creatures import living
 from .test_rebuild import (
     QUEUE,
     assert_same,
@@ -53,4 +54,47 @@ async def test_rows_are_the_same_again_after_swaps(site: Site, db: Any) -> None:
     swapped = await site.entries(run, "GraphSwapped")
     assert [e.graph_version for e in swapped] == list(range(2, len(swapped) + 2))
     assert swapped[0].definition == accepted.definition
+    await assert_same_once_more(site, db, run)
+
+
+async def test_rows_are_the_same_again_after_agents_changed_their_graph(
+    site: Site, db: Any
+) -> None:
+    await worker(site)
+    crew = living(
+        site,
+        {
+            "root": [
+                calls(
+                    ("group_add_node", {"name": "w", "prompt": "Work.", "wires": ["root"]}),
+                    ("group_wire", {"name": "root", "to": "w"}),
+                    ("group_remove_node", {"name": "nobody"}),
+                ),
+                {"text": "Go."},
+                {"text": ""},
+            ],
+            "w": [{"text": "Done."}],
+        },
+        {},
+        root="root",
+        ends_on=["over"],
+    )
+    crew["flags"] = {"over": False}
+    del crew["agents"]["w"]
+    run = await site.start(crew, "Begin.", queue=QUEUE)
+    await run.wait_until(lambda view: view.rests and view.steps == 3, LIMIT)
+    await run.pause()  # the run's row tells how far it is where one of its facts is in it
+    await run.wait_until(lambda view: view.status == "paused", LIMIT)
+    await at_rest(site, run)
+    before = await dump(db)
+    await lose(db)
+    site.end_workers(QUEUE)
+    report = await run.rebuild()
+    assert is_whole(report)
+    assert_same(await dump(db), before)
+    await worker(site)
+    await run.edit_state({"flags.over": True})
+    await run.resume()
+    await run.result(LIMIT)
+    assert [e.graph_version for e in await site.entries(run, "TopologyChanged")] == [2, 3]
     await assert_same_once_more(site, db, run)

@@ -66,6 +66,7 @@ async def test_the_crews_do_everything_that_the_other_tests_are_about() -> None:
     never |= {"MessageHeard", "RunRested", "TopologyChanged"}  # test_listening.py
     never |= {"MergeAsked", "MergeAccepted", "MergeOffered", "MergeFailed", "MergedInto"}
     # tests/state/test_joining.py
+    never |= {"GraphMerged"}  # test_taking_in.py
     never |= {"LogsJoined"}  # tests/store/test_joined_logs.py
     wanted = {kind for kind in _entry_kinds() if kind not in never}
     wanted |= {"ask", "requirement", "step_failed", "outcome_unknown", "limit", "manual"}

@@ -30,6 +30,11 @@ class Branch:
         self.pending: list[dict[str, Any]] = []
         self.before: dict[LogName, ContentHash] = {}
         self.links = 0
+        self.positions: list[int] = []
+        self.left_out = 0
+        """Positions that it leaves out where others came in."""
+        self.before_merge: dict[LogName, ContentHash] = {}
+        """The heads right before the last of them did."""
         self.past: list[tuple[dict[LogName, ContentHash], dict[LogName, Said]]] = [({}, {})]
         """Heads and messages after each entry, as one may go back to them."""
         if source is None:
@@ -46,10 +51,17 @@ class Branch:
 
     def add(self, entry: j.JournalEntry) -> None:
         data = j.entry_to_json(entry)
-        one = j.Batch(first=self.position + 1, heads=self.heads, entries=(data,))
+        heads, place = self.heads, entry.place(self.position)
+        one = j.Batch(first=place, heads=heads, entries=(data,))
         self.links += len(list(links_of(self.run, one)))
         self.heads = heads_through(self.run, self.heads, one)
-        self.position += 1
+        if isinstance(entry, j.GraphMerged):
+            self.left_out += entry.position - self.position - 1
+            self.before_merge = heads
+            self.positions.append(entry.position)
+        else:
+            self.positions.append(self.position + 1)
+        self.position = self.positions[-1]
         self.pending.append(data)
         for log in entry.message.logs if entry.message else ():
             assert entry.message is not None
@@ -86,7 +98,7 @@ class Branch:
 
     def batch(self) -> j.Batch:
         """What is not stored yet."""
-        first = self.position - len(self.pending) + 1
+        first = self.positions[-len(self.pending)] if self.pending else self.position + 1
         return j.Batch(first=first, heads=self.before, entries=tuple(self.pending))
 
     async def stored(self, store: Store) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from crewlog.authority.permissions import EVERYONE, Ruling
 
 Rulings = dict[str, dict[str, Ruling]]
-_STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
+STRICTNESS: Mapping[Ruling, int] = {"allow": 0, "ask": 1, "deny": 2}
+"""Of two rulings the larger one lets less happen."""
 
 
 def after_ruling(
@@ -27,7 +28,7 @@ def after_ruling(
     """
     row: dict[str, Ruling] = dict(rulings.get(tool, {}))
     if agent == EVERYONE and do is not None:
-        row = {who: was for who, was in row.items() if _STRICTNESS[was] >= _STRICTNESS[do]}
+        row = {who: was for who, was in row.items() if STRICTNESS[was] >= STRICTNESS[do]}
     if do is None:
         row.pop(agent, None)
     else:

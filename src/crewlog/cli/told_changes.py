@@ -85,6 +85,8 @@ def _change(entry: j.Fact, version: int) -> Iterator[Told]:
         case j.NewGraph():
             text = f"graph v{version} → v{entry.graph_version}{_by(entry.by)}{_what(entry.what)}"
             yield Told("⇄", text, "bold green")
+            if isinstance(entry, j.GraphMerged):
+                yield from _taken_in(entry)
             if isinstance(entry, j.TopologyChanged):
                 yield from _graphs(entry)
             yield from _remapped(entry.remap)
@@ -97,6 +99,14 @@ def _change(entry: j.Fact, version: int) -> Iterator[Told]:
             yield Told("⇄", f"{text}; it holds from the next step on", "green")
         case _:
             return
+
+
+def _taken_in(entry: j.GraphMerged) -> Iterator[Told]:
+    who = ", ".join(map(plain, entry.comes)) or "nobody"
+    yield Told("⋈", f"{plain(entry.of)} is part of this run: {who} came", "bold green")
+    for each in entry.renamed:
+        text = f"the {each.kind} {plain(each.was)} of {plain(each.graph)} is called "
+        yield Told("⋈", f"{text}{plain(each.now)} here", "green")
 
 
 def _graphs(entry: j.TopologyChanged) -> Iterator[Told]:

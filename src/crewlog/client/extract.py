@@ -29,7 +29,7 @@ from crewlog.model import Json
 from crewlog.state import calls
 from crewlog.state.carry import read_carry
 from crewlog.state.hashing import hash_json
-from crewlog.state.journal import Batch
+from crewlog.state.journal import Batch, begins_after
 from crewlog.state.logs import heads_through
 from crewlog.state.model import CrewState
 from crewlog.state.packing import unpack
@@ -179,6 +179,7 @@ _TELLING = {
     (START, "input"),
     (calls.OPEN_RUN, "result"),
     (calls.PREPARE_CHANGE, "result"),
+    (calls.PREPARE_MERGE, "result"),
     (calls.COMPILE_PROMPT, "input"),
     (calls.CALL_MODEL, "input"),
     (calls.CALL_MODEL, "result"),
@@ -251,9 +252,10 @@ _CALLS: dict[str, type[calls.CompilePrompt | calls.CallModel | calls.LoadState]]
 }
 
 
-_MAKERS: dict[str, type[calls.OpenRunResult | calls.PreparedChange]] = {
+_MAKERS: dict[str, type[calls.OpenRunResult | calls.PreparedChange | calls.PreparedMerge]] = {
     calls.OPEN_RUN: calls.OpenRunResult,
     calls.PREPARE_CHANGE: calls.PreparedChange,
+    calls.PREPARE_MERGE: calls.PreparedMerge,
 }
 
 
@@ -304,7 +306,7 @@ def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
     """Takes what a run, or an execution, begins with."""
     value: Json = item.value
     match item.place.name, item.place.way:
-        case (calls.OPEN_RUN | calls.PREPARE_CHANGE) as name, "result":
+        case (calls.OPEN_RUN | calls.PREPARE_CHANGE | calls.PREPARE_MERGE) as name, "result":
             made = _MAKERS[name].model_validate(value, extra="ignore")
             if made.definition:  # else a model that reads a prompt is asked once more
                 _define(made.definition, made.plan, out)
@@ -358,7 +360,7 @@ def _snap(out: Extracted, position: int, state: dict[str, Json]) -> None:
 
 def last(batch: Batch) -> int:
     """The last position of a batch; the one before its first where it is empty."""
-    return batch.first + len(batch.entries) - 1
+    return batch.last
 
 
 def join(batches: Iterable[Batch]) -> list[Batch]:
@@ -370,48 +372,56 @@ def join(batches: Iterable[Batch]) -> list[Batch]:
     out: list[_Open] = []
     for batch in sorted(batches, key=lambda batch: (batch.first, -len(batch.entries))):
         current = out[-1] if out else None
-        if current is None or batch.first > current.next:
-            out.append(_Open(batch, dict(batch.heads), list(batch.entries)))
-        elif last(batch) >= current.next:
+        if current is None or not _touches(batch, current.last):
+            out.append(_Open(batch, dict(batch.heads), list(batch.entries), batch.last))
+        elif last(batch) > current.last:
             for log, head in batch.heads.items():
                 current.heads.setdefault(log, head)
-            current.entries.extend(batch.entries[current.next - batch.first :])
+            placed = zip(batch.positions(), batch.entries, strict=True)
+            current.entries.extend([entry for at, entry in placed if at > current.last])
+            current.last = batch.last
     return [
         each.start.model_copy(update={"heads": each.heads, "entries": tuple(each.entries)})
         for each in out
     ]
 
 
-class _Open(NamedTuple):
+@dataclass
+class _Open:
     """Batches that are being joined."""
 
     start: Batch
     heads: dict[LogName, ContentHash]
     entries: list[dict[str, Json]]
+    last: int
 
-    @property
-    def next(self) -> int:
-        return self.start.first + len(self.entries)
+
+def _touches(batch: Batch, at: int) -> bool:
+    """Whether a batch begins no later than right after a position."""
+    first = batch.entries[0] if batch.entries else None
+    before = batch.first - 1 if first is None else begins_after(first, batch.first)
+    return before <= at
 
 
 def gaps(batches: Iterable[Batch], end: int, base: int = 0) -> list[tuple[int, int]]:
     """The positions after `base` and up to `end` that joined batches leave out, as ranges."""
     found: list[tuple[int, int]] = []
-    at = base + 1
+    at = base
     for batch in batches:
-        if batch.first > at:
-            found.append((at, batch.first - 1))
-        at = last(batch) + 1
-    if at <= end:
-        found.append((at, end))
+        before = begins_after(batch.entries[0], batch.first) if batch.entries else at
+        if before > at:
+            found.append((at + 1, before))
+        at = max(at, last(batch))
+    if at < end:
+        found.append((at + 1, end))
     return found
 
 
 def pieces(run: RunId, batch: Batch, size: int) -> Iterator[Batch]:
     """A batch in parts of at most `size` entries, each with the heads before it."""
-    heads = dict(batch.heads)
+    heads, positions = dict(batch.heads), list(batch.positions())
     for start in range(0, len(batch.entries), size):
         entries = batch.entries[start : start + size]
-        piece = Batch(first=batch.first + start, heads=dict(heads), entries=entries)
+        piece = Batch(first=positions[start], heads=dict(heads), entries=entries)
         yield piece
         heads = heads_through(run, heads, piece)

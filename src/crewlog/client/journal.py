@@ -22,6 +22,7 @@ from crewlog.errors import (
 )
 from crewlog.ids import RunId, StepId
 from crewlog.state.checkpoints import turn_of
+from crewlog.state.journal import goes_on
 from crewlog.store.projection import begin_of
 from crewlog.store.protocol import CheckpointRow, Store
 from crewlog.wire import CheckpointPage, CheckpointView, JournalItem, JournalPage, Page
@@ -78,7 +79,7 @@ class JournalReader:
             if missing > 0 and page.position >= page.first:
                 # Asked again rather than kept: the first answer began at the execution's start,
                 # and the run may have continued as new since.
-                newer = (await self._ask(after + len(older), missing)).entries
+                newer = (await self._ask(older[-1].position, missing)).entries
             page = page.model_copy(update={"entries": (*older, *newer)})
         return JournalPart(_gapless(page, after, self._run), live=True)
 
@@ -172,7 +173,7 @@ def _gapless(page: JournalPage, after: int, run: RunId) -> JournalPage:
     for item in page.entries:
         if item.position <= after:
             continue
-        if item.position != after + len(kept) + 1:
+        if not goes_on(item.entry, item.position, kept[-1].position if kept else after):
             break
         kept.append(item)
     if page.entries and not kept and page.entries[-1].position > after:

@@ -35,7 +35,7 @@ from crewlog.errors import (
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json, Model
 from crewlog.state.calls import claim_key, owner_of
-from crewlog.state.journal import Batch, MessageQueued, OutputSet, PromptReceived
+from crewlog.state.journal import Batch, MessageQueued, OutputSet, PromptReceived, begins_after
 from crewlog.state.logs import entries_of, heads_through
 from crewlog.state.model import CrewState
 from crewlog.store.loading import keep_snapshots
@@ -256,15 +256,19 @@ class Rebuild:
     async def _tail(self, after: int) -> tuple[Batch | None, int]:
         """What the run has recorded after a position; none where it has continued as new since."""
         entries: list[dict[str, Json]] = []
+        first, at = after + 1, after
         while True:
-            argument = Page(after=after + len(entries), limit=_ENTRIES).to_json()
+            argument = Page(after=at, limit=_ENTRIES).to_json()
             answer = await self._gateway.query(self._run, "journal", argument)
             page = JournalPage.model_validate(answer, extra="ignore")
-            if page.first > after + len(entries) + 1:
+            if page.first > at + 1:
                 return None, page.position
-            entries += [item.entry for item in page.entries]
-            if not page.entries or after + len(entries) >= page.position:
-                return Batch(first=after + 1, entries=tuple(entries)), after + len(entries)
+            if page.entries:
+                first = first if entries else page.entries[0].position
+                entries += [item.entry for item in page.entries]
+                at = page.entries[-1].position
+            if not page.entries or at >= page.position:
+                return Batch(first=first, entries=tuple(entries)), at
 
     async def _first_beyond(self, store: Store, found: _Found, *, replace: bool) -> int | None:
         """The first position that the store has and the run does not."""
@@ -340,7 +344,7 @@ class Rebuild:
         _, inline = _bodies_of(found.batches)
         bodies = {hash_ for each in found.all for hash_ in each.bodies} | inline
         definitions = {h: d for each in found.all for h, d in each.definitions.items()}
-        positions = [n for batch in found.batches for n in range(batch.first, last(batch) + 1)]
+        positions = [position for batch in found.batches for position in batch.positions()]
         whole = not any(gaps(found.batches, found.position, found.chain.base))
         dropped = await drop_unreadable(
             store, self._run, positions, bodies, definitions, whole=whole
@@ -388,9 +392,11 @@ def heads_after(
     for batch in batches:
         if last(batch) <= at:
             continue
-        if batch.first > at + 1:
+        placed = list(zip(batch.positions(), batch.entries, strict=True))
+        if begins_after(batch.entries[0], batch.first) > at:
             return None
-        rest = Batch(first=at + 1, heads=heads, entries=batch.entries[at + 1 - batch.first :])
+        left = [(position, entry) for position, entry in placed if position > at]
+        rest = Batch(first=left[0][0], heads=heads, entries=tuple(entry for _, entry in left))
         heads = heads_through(run, heads, rest)
         at = last(batch)
     return heads

@@ -24,6 +24,7 @@ from crewlog.state.calls import (
     FORGET_RUN,
     LOAD_STATE,
     PREPARE_CHANGE,
+    PREPARE_MERGE,
 )
 
 TRIES = 3
@@ -35,6 +36,7 @@ _DOES = {
     FORGET_RUN: "remove the rows of the run that it replaces",
     LOAD_STATE: "load the checkpoint",
     PREPARE_CHANGE: "prepare the change",
+    PREPARE_MERGE: "prepare the merge",
 }
 
 

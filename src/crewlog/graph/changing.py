@@ -183,7 +183,7 @@ def accept(
         crew=plan.crew,
         definition=plan.definition,
         permissions=permissions_after(old, plan, state, leaving),
-        flags=_new_flags(plan, state),
+        flags=new_flags(plan, state),
         rules=plan.rules,
         what=what,
         by=by,
@@ -201,7 +201,7 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
     changed, parts = report.topology or TopologyChange(), engine.parts
     gone = {step for step, entry in state.frontier.items() if _is_of(entry.node, parts)}
     gone |= {step for step, entry in state.parked.items() if _is_of(entry.node, parts)}
-    facts: list[j.JournalEntry] = [*_withdrawn(engine, report, who["by"])]
+    facts: list[j.JournalEntry] = [*withdrawn(engine, report, who["by"])]
     facts += [
         j.InterruptAnswered(at=engine.at, interrupt=asked.id, decision="withdrawn")
         for asked in state.interrupts.values()
@@ -221,7 +221,7 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
             definition=plan.definition,
             remap=report.remap,
             permissions=permissions_after(old, plan, state, _leaving(report)),
-            flags=_new_flags(plan, state),
+            flags=new_flags(plan, state),
             rules=plan.rules,
             split=changing.command if (changing := state.changing) is not None else "",
             parts=tuple(
@@ -235,7 +235,7 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
     for fact in facts:
         then = reduce(then, fact)
     after = with_left(old, plan, then.frontier, then.parked, ())
-    _check(after, report.remap, state, then, gone)
+    check_fit(after, report.remap, state, then, gone)
     for fact in facts:
         engine.ledger.record(fact)
     engine.use(after)
@@ -317,7 +317,7 @@ def _swapped(engine: Engine, changing: Changing) -> tuple[Engine, list[j.Journal
     for fact in facts:
         then = reduce(then, fact)
     plan = with_left(old, new, then.frontier, then.parked, ())
-    _check(plan, report.remap, state, then)
+    check_fit(plan, report.remap, state, then)
     after = Engine(plan, engine.ledger)
     after.at, after.patched = engine.at, engine.patched
     return after, facts
@@ -327,7 +327,7 @@ def _facts(
     engine: Engine, plan: GraphPlan, report: SwapReport, changing: Changing
 ) -> Iterator[j.JournalEntry]:
     state = engine.state
-    yield from _withdrawn(engine, report, changing.by)
+    yield from withdrawn(engine, report, changing.by)
     yield j.GraphSwapped(
         at=engine.at,
         graph_version=changing.graph_version,
@@ -335,14 +335,14 @@ def _facts(
         definition=plan.definition,
         remap=report.remap,
         permissions=permissions_after(engine.plan, plan, state, _leaving(report)),
-        flags=_new_flags(plan, state),
+        flags=new_flags(plan, state),
         rules=plan.rules,
         what=changing.what,
         by=changing.by,
     )
 
 
-def _withdrawn(engine: Engine, report: SwapReport, by: str) -> Iterator[j.JournalEntry]:
+def withdrawn(engine: Engine, report: SwapReport, by: str) -> Iterator[j.JournalEntry]:
     """Takes back the questions that nobody waits for any more."""
     state = engine.state
     for asked in report.withdrawn:
@@ -358,11 +358,12 @@ def _leaving(report: SwapReport) -> list[StepId]:
     return [fate.step for fate in report.steps if fate.fate == "leaves"]
 
 
-def _new_flags(plan: GraphPlan, state: CrewState) -> dict[FlagName, Json]:
+def new_flags(plan: GraphPlan, state: CrewState) -> dict[FlagName, Json]:
+    """First values of the flags that a plan has and a run does not."""
     return {flag: value for flag, value in plan.flags.items() if flag not in state.flags}
 
 
-def _check(
+def check_fit(
     plan: GraphPlan,
     remap: j.Remap,
     before: CrewState,

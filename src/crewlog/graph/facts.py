@@ -328,7 +328,9 @@ class RunFacts:
             if log in logs and may_read(agent, log, reads=reads, step=step).allowed
         }
         heads |= artifact_heads(self.plan, self.state, agent, step)
-        return View(heads=heads, was=was, after=after)
+        before = self.state.formerly
+        formerly = {log: before[log] for log in heads if log in before} if before else {}
+        return View(heads=heads, was=was, after=after, formerly=formerly)
 
     def reads_of(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
         """The logs that an agent reads besides its own, in a step.

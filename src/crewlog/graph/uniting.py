@@ -39,7 +39,7 @@ from crewlog.definition.regrouping import channels_of, connect, wire
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import TopologyRefused
 from crewlog.graph.lower import topology_of
-from crewlog.ids import NodeName, RunId
+from crewlog.ids import AgentName, NodeName, RunId
 from crewlog.model import Json
 from crewlog.state import topology as t
 from crewlog.state.topology import Renamed, Topology, TopologyChange, as_one, new_names
@@ -63,6 +63,8 @@ class United(NamedTuple):
     """What came under another name."""
     change: TopologyChange
     """What becomes of the graphs."""
+    comes: tuple[AgentName, ...]
+    """Those who come, as they are called now."""
     nodes: dict[NodeName, NodeName]
     """Where those hear that come: the nodes that they have now, by those that they had."""
     fresh: frozenset[NodeName]
@@ -129,6 +131,7 @@ def united(
         definition=crew,
         renamed=made.renamed,
         change=change,
+        comes=tuple(map(AgentName, sorted(made.lives))),
         nodes=nodes,
         fresh=frozenset(
             nodes[node] for node, was in _nodes(two).items() if made.names.agent(was) not in away

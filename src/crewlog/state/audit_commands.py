@@ -50,7 +50,7 @@ def commanded(position: int, entry: j.JournalEntry) -> Iterator[AuditRecord]:
             yield _by(position, entry, "decision", "approval", "reject", detail=entry.definition)
         case j.DefinitionEdited():
             yield _by(position, entry, "decision", "approval", "edit", detail=entry.definition)
-        case j.GraphSwapped():
+        case j.GraphSwapped() | j.GraphMerged():
             words = f"graph v{entry.graph_version}: {entry.what}"
             yield _by(position, entry, "command", "change", "in force", detail=words)
         case j.SwapFailed():

@@ -32,7 +32,7 @@ from crewlog.state.journal import Batch
 from crewlog.state.model import CommandOutcome, Item, PromptRemark, Usage
 from crewlog.state.parting import Share
 from crewlog.state.told import asked_tools, model_of, used
-from crewlog.state.topology import Topology
+from crewlog.state.topology import Topology, TopologyChange
 
 OPEN_RUN = "open_run"
 COMPILE_PROMPT = "compile_prompt"
@@ -41,6 +41,7 @@ CALL_TOOL = "call_tool"
 FLUSH = "flush"
 CLOSE_RUN = "close_run"
 PREPARE_CHANGE = "prepare_change"
+PREPARE_MERGE = "prepare_merge"
 LOAD_STATE = "load_state"
 FIND_COMMAND = "find_command"
 FORGET_RUN = "forget_run"
@@ -553,6 +554,57 @@ class PreparedChange(Model):
     parts: tuple[PreparedPart, ...] = ()
     """Where the graph falls apart: those that other runs have from then on. What the run itself
     keeps is `definition`."""
+
+
+class PrepareMerge(Model):
+    """Make the definition and the plan of two runs that become one; nothing is changed yet."""
+
+    run: RunId
+    """The run that stays."""
+    base: ContentHash
+    """The definition that it has."""
+    other: RunId
+    """The run that joins."""
+    position: int = 0
+    """The position of its last state, at which it rests; 0: the last one that is stored."""
+    edge: dict[str, Json]
+    """The `connect` or `wire` that is to tie the two, by the names of each."""
+    asks: RunId
+    """The run of its sender, or of the agent that is wired."""
+
+
+class PreparedMerge(Model):
+    """Two runs as one."""
+
+    definition: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """The definition as canonical JSON: the history must have it, to rebuild the store from."""
+    plan: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """The `GraphPlan` as JSON."""
+    base: ContentHash = ContentHash("")
+    """The definition of the run that stays, of which it is a change."""
+    joins: RunId = RunId("")
+    """The run that joins."""
+    position: int = 0
+    """The position of its last state."""
+    state: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """What is taken over of that; see `crewlog.state.uniting`."""
+    change: TopologyChange = TopologyChange()
+    """What becomes of the graphs, with what is called otherwise."""
+    comes: tuple[AgentName, ...] = ()
+    """The creatures that come, as they are called now."""
+    nodes: dict[NodeName, NodeName] = Field(default_factory=dict[NodeName, NodeName])
+    """Where they hear from now on, by where they did."""
+    fresh: tuple[NodeName, ...] = ()
+    """Those of these nodes that the run that stays did not know."""
+    quotas: dict[str, str] = Field(default_factory=dict[str, str])
+    """The keys of quotas that are called otherwise."""
+    what: str = ""
+    """What changes, in a line, for people."""
+    widens: tuple[str, ...] | None = None
+    """By what it gives somebody more than the definition in force; none where nobody has looked."""
+    refused: str = ""
+    """Why the two cannot be one; empty: they can."""
+    remedy: str = ""
 
 
 class LoadState(Model):

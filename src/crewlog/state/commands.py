@@ -87,6 +87,15 @@ def seems_older(older: str, command: str) -> bool:
     return all(bits[at // 8] >> at % 8 & 1 for at in _places(command))
 
 
+def known_to_both(one: str, two: str) -> str:
+    """The `older_commands` of two runs that are one: it knows the ids of both."""
+    if not one or not two:
+        return one or two
+    first, second = base64.b64decode(one), base64.b64decode(two)
+    bits = bytes(a | b for a, b in zip(first, second, strict=True))
+    return base64.b64encode(bits).decode()
+
+
 def _size(commands: Mapping[str, CommandOutcome]) -> int:
     """Bytes of JSON, about."""
     said = [(c, o.detail, o.error_type, o.digest) for c, o in commands.items()]

@@ -1,11 +1,14 @@
 """Journal entries: the run's facts in order, in the past tense, as one tagged union.
 
-An entry has no position of its own: it is at the position where it stands. What an entry says is
-enough for `reduce`: no plan, no store and no LangGraph is needed to fold a journal.
+An entry has no position of its own: it is at the position where it stands, one behind the entry
+before. `GraphMerged` alone says its own: a run that takes in another one goes on behind both.
+What an entry says is enough for `reduce`: no plan, no store and no LangGraph is needed to fold a
+journal.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
@@ -29,6 +32,7 @@ from crewlog.state.context import Windowed
 from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
 from crewlog.state.parting import Share
 from crewlog.state.shapes import ListShape, Shape
+from crewlog.state.topology import Renamed
 
 
 class MessageRef(Model):
@@ -86,6 +90,10 @@ class Fact(Model):
     def brought_by(self) -> tuple[RunId, ...]:
         """The runs that these logs come from: the run goes on from them, too."""
         return ()
+
+    def place(self, before: int) -> int:
+        """The position at which the entry stands that comes after the one at `before`."""
+        return before + 1
 
 
 class RunStarted(Fact):
@@ -963,6 +971,65 @@ class TopologyChanged(NewGraph):
     command: CommandId | None = None
 
 
+class GraphMerged(NewGraph):
+    """The graph of another run became a part of this one: its creatures live here from now on.
+
+    It holds at once. What the other run was is in it whole, so that nothing else is needed to go
+    on: that run's journal ends, and this one goes on behind both.
+    """
+
+    kind: Literal["GraphMerged"] = "GraphMerged"
+    position: int = Field(gt=0)
+    """Where it stands: behind the last positions of both journals."""
+    follows: int
+    """The position of the entry before it: those in between are in no journal of this run."""
+    change: Literal["merge"] = "merge"
+    """What became of the graphs."""
+    old_graph_ids: tuple[RunId, ...] = ()
+    """The graphs that it touched."""
+    new_graph_ids: tuple[RunId, ...] = ()
+    """The graph that came of them."""
+    affected_creatures: tuple[AgentName, ...] = ()
+    """The creatures whose surroundings are other ones than before."""
+    events: tuple[GraphEvent, ...] = ()
+    """What became of creatures and wires."""
+    of: RunId
+    """The run that joined."""
+    op: str
+    """The command that asked for it."""
+    part: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """What that run was: the fields of its last state that are taken over."""
+    renamed: tuple[Renamed, ...] = ()
+    """What it called otherwise."""
+    comes: tuple[AgentName, ...] = ()
+    """The creatures that come, as they are called now."""
+    nodes: dict[NodeName, NodeName] = Field(default_factory=dict[NodeName, NodeName])
+    """Where its creatures hear from now on, by where they did."""
+    fresh: tuple[NodeName, ...] = ()
+    """Those of these nodes whose visits are counted on from the ones that the name had here."""
+    quotas: dict[str, str] = Field(default_factory=dict[str, str])
+    """The keys of quotas that are called otherwise now, by those that they had there."""
+    joined: tuple[LogJoin, ...] = ()
+    """The logs that it brought, by the names that they have now."""
+    parents: tuple[RunId, ...] = ()
+    """The run that brought them."""
+    reason: str = ""
+
+    @property
+    @override
+    def joins(self) -> tuple[LogJoin, ...]:
+        return self.joined
+
+    @property
+    @override
+    def brought_by(self) -> tuple[RunId, ...]:
+        return self.parents
+
+    @override
+    def place(self, before: int) -> int:
+        return self.position
+
+
 class MergeAsked(Fact):
     """The run asks another one to be one graph with it."""
 
@@ -1327,6 +1394,7 @@ JournalEntry = Annotated[
     | ChangeAccepted
     | GraphSwapped
     | TopologyChanged
+    | GraphMerged
     | MergeAsked
     | MergeAccepted
     | MergeOffered
@@ -1369,6 +1437,23 @@ def entry_from_json(data: Json) -> JournalEntry:
     return _ADAPTER.validate_python(data)
 
 
+def placed(entry: Mapping[str, Json], before: int) -> int:
+    """The position at which an entry stands, as JSON, that comes after the one at `before`."""
+    position: int = entry["position"] if entry.get("kind") == "GraphMerged" else before + 1
+    return position
+
+
+def begins_after(entry: Mapping[str, Json], position: int) -> int:
+    """The position of what comes before an entry, as JSON, at a position."""
+    before: int = entry["follows"] if entry.get("kind") == "GraphMerged" else position - 1
+    return before
+
+
+def goes_on(entry: Mapping[str, Json], position: int, after: int) -> bool:
+    """Whether no entry lacks between a position and an entry, as JSON, at a later one."""
+    return begins_after(entry, position) <= after < position
+
+
 class Batch(Model):
     """Consecutive journal entries on their way to the store, with where they join on.
 
@@ -1390,7 +1475,14 @@ class Batch(Model):
     @property
     def last(self) -> int:
         """The position of the last entry; the one before `first` where there is none."""
-        return self.first + len(self.entries) - 1
+        return max(self.positions(), default=self.first - 1)
+
+    def positions(self) -> Iterator[int]:
+        """The positions of the entries, in order."""
+        at = self.first - 1
+        for entry in self.entries:
+            at = placed(entry, at)
+            yield at
 
 
 Batch.EMPTY = Batch()

@@ -6,13 +6,14 @@ stored; every activity's input carries them, so that storing costs no round trip
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from crewlog.ids import ContentHash, LogName
 from crewlog.model import Json
 from crewlog.state.calls import Answer
 from crewlog.state.hashing import canonical, hash_bytes, log_root
-from crewlog.state.journal import Batch, JournalEntry, entry_to_json
+from crewlog.state.journal import Batch, JournalEntry, begins_after, entry_to_json
 from crewlog.state.model import CrewState
 from crewlog.state.packing import pack
 from crewlog.state.reduce import reduce
@@ -40,7 +41,8 @@ class Ledger:
     entries: list[dict[str, Json]] = field(default_factory=list[dict[str, Json]])
     """The journal of this execution, as JSON."""
     first: int = 1
-    """The position of `entries[0]`."""
+    """The position from which on all entries are here."""
+    _positions: list[int] = field(default_factory=list[int])
     _unstored: list[_Unstored] = field(default_factory=list[_Unstored])
     _told: dict[ContentHash, dict[str, Json]] = field(
         default_factory=dict[ContentHash, dict[str, Json]]
@@ -60,10 +62,11 @@ class Ledger:
         """
         ledger = cls(state)
         if batch.entries:
-            ledger.first = batch.first
+            ledger.first = begins_after(batch.entries[0], batch.first) + 1
             ledger.entries = list(batch.entries)
+            ledger._positions = list(batch.positions())
         heads = batch.heads
-        for position, data in enumerate(batch.entries, batch.first):
+        for position, data in zip(batch.positions(), batch.entries, strict=True):
             ledger._unstored.append(_Unstored(position, data, len(canonical(data)), heads))
             heads = {}  # those before the first: what is carried together is stored together
         return ledger
@@ -80,6 +83,7 @@ class Ledger:
             known = before.messages.get(log)
             heads[log] = known.head if known else log_root(before.run, log)
         self.entries.append(data)
+        self._positions.append(self.state.position)
         self._unstored.append(_Unstored(self.state.position, data, len(encoded), heads))
         self._batch = None
         return entry
@@ -124,6 +128,6 @@ class Ledger:
 
     def page(self, after: int, limit: int) -> list[tuple[int, dict[str, Json]]]:
         """Entries of this execution at positions above `after`, with their positions."""
-        start = max(0, after + 1 - self.first)
-        found = self.entries[start : start + limit]
-        return [(self.first + start + offset, data) for offset, data in enumerate(found)]
+        start = bisect_right(self._positions, after)
+        there = slice(start, start + limit)
+        return list(zip(self._positions[there], self.entries[there], strict=True))

@@ -33,8 +33,8 @@ class Link(NamedTuple):
 
 def entries_of(batch: Batch) -> Iterator[tuple[int, JournalEntry]]:
     """The entries of a batch with their positions."""
-    for offset, data in enumerate(batch.entries):
-        yield batch.first + offset, entry_from_json(data)
+    for position, data in zip(batch.positions(), batch.entries, strict=True):
+        yield position, entry_from_json(data)
 
 
 def heads_of(entry: Mapping[str, Json]) -> dict[LogName, ContentHash] | None:
@@ -82,7 +82,7 @@ def links_of(run: RunId, batch: Batch) -> Iterator[Link]:
 
 def _links(run: RunId, batch: Batch, heads: dict[LogName, ContentHash]) -> Iterator[Link]:
     """The links; `heads` are those before the batch, and then those after what was yielded."""
-    for position, entry in enumerate(batch.entries, batch.first):
+    for position, entry in zip(batch.positions(), batch.entries, strict=True):
         if (gone_back := heads_of(entry)) is not None:
             heads.clear()
             heads |= gone_back

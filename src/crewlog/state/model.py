@@ -741,6 +741,10 @@ class CrewState(Model):
     """Set while nothing is to do in a run whose agents hear."""
     request: ContentHash | None = None
     """The message of people that agents are shown as their input, where they ask for it."""
+    formerly: dict[LogName, tuple[LogName, ...]] = Field(
+        default_factory=dict[LogName, tuple[LogName, ...]]
+    )
+    """The names that logs had before, where their channels or agents were renamed."""
     joining: Joining | None = None
     """The merge with another run that is under way."""
     merges: dict[str, MergeOutcome] = Field(default_factory=dict[str, MergeOutcome])

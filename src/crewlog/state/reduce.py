@@ -61,6 +61,7 @@ from crewlog.state.pools import gone_on, item_begun
 from crewlog.state.queueing import queued
 from crewlog.state.rewinding import NEVER_BACK
 from crewlog.state.rulings import permission_mutation, ruling_mutation
+from crewlog.state.uniting import Names, union
 
 MUTATIONS_KEPT = 100
 """Changes that the state tells of, at most; the journal has them all."""
@@ -86,7 +87,7 @@ def reduce(
         entry: The fact.
         digest: The hash of `entry_to_json(entry)`, where the caller has it already.
     """
-    position = state.position + 1
+    position = entry.place(state.position)
     changes: dict[str, Any] = {
         "position": position,
         "execution_trace": LogHead(
@@ -940,6 +941,19 @@ def _new_graph(state: CrewState, entry: j.NewGraph, position: int) -> Changes:
         "parked": parked,
         "visits": {node: count for node, count in visits.items() if count},
         "routing": routing,
+    }
+
+
+@_on(j.GraphMerged)
+def _graph_merged(state: CrewState, entry: j.GraphMerged, position: int) -> Changes:
+    part = CrewState.from_json(entry.part)
+    taken = union(state, part, Names.of(entry, state.visits))
+    both = state.model_copy(update=taken)
+    merged = MergeOutcome(outcome="merged", other=entry.of, position=position)
+    return {
+        **taken,
+        **_new_graph(both, entry, position),
+        **concluded(state, entry.op, merged),
     }
 
 

@@ -34,6 +34,7 @@ from crewlog.state.difference import Change, StateDifference, difference
 from crewlog.state.model import Call, CrewState, Interrupt, Usage
 from crewlog.state.pools import named_agent
 from crewlog.state.reduce import reduce
+from crewlog.state.uniting import Names, steps_that_come, visits_of_both
 
 Entries = Iterable[tuple[int, j.JournalEntry]]
 """A journal: entries with their positions, in order."""
@@ -281,6 +282,8 @@ class _Tracer:
                 self._go_back(position, entry.at, then)
             case j.NewGraph():
                 self._swapped(position, entry)
+                if isinstance(entry, j.GraphMerged):
+                    self._taken_in(position, entry)
             case j.RunCompleted() | j.RunStopped() | j.RunFailed() | j.MergedInto():
                 self._withdraw(self._questions.values(), entry.at)
                 trace.ended, trace.status = entry.at, _ENDS[entry.kind]
@@ -294,6 +297,19 @@ class _Tracer:
         self._open.clear()
         self._logs = {log: head.length for log, head in state.messages.items()}
         self._visits = dict(state.visits)
+        self._take_up(position, at, state)
+        for question in state.interrupts.values():  # of a run that is taken up: the same ones
+            self._ask(question, self._raised.get(question.id, at))
+
+    def _taken_in(self, position: int, entry: j.GraphMerged) -> None:
+        """What was under way in a run that is a part of this one now."""
+        part = CrewState.from_json(entry.part)
+        names = Names.of(entry, self._visits)
+        steps = steps_that_come(part, names)
+        self._take_up(position, entry.at, part.model_copy(update={"frontier": steps}))
+        self._visits = visits_of_both(self._visits, part, names)
+
+    def _take_up(self, position: int, at: int, state: CrewState) -> None:
         for step, found in sorted(state.frontier.items(), key=lambda pair: item_of(pair[0])):
             again = self._add(step, position, at)
             if found.status == "running" or found.turn is not None:
@@ -303,8 +319,6 @@ class _Tracer:
             again.of = found.mapped.of if found.mapped else 0
             calls = found.turn.calls if found.turn else ()
             again.calls = [_call(call, at) for call in calls]
-        for question in state.interrupts.values():  # of a run that is taken up: the same ones
-            self._ask(question, self._raised.get(question.id, at))
 
     def _withdraw(self, asked: Iterable[Asked], at: int) -> None:
         """What nobody needs the answers of any more; who withdrew them may be told later."""

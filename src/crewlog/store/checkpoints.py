@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import RunId
 from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint
-from crewlog.state.journal import CommandRejected, JournalEntry, entry_from_json
+from crewlog.state.journal import CommandRejected, Forked, JournalEntry, entry_from_json
 from crewlog.state.model import CLOSED, CrewState
 from crewlog.state.reduce import after
 from crewlog.state.rewinding import ENDINGS, LONGEST_ANSWER, Resumption, resumption, settled
 from crewlog.store.loading import load_state
 from crewlog.store.missing import rows_missing
-from crewlog.store.protocol import Store
+from crewlog.store.protocol import JournalRow, Store
 
 _AHEAD = 300
 """Entries after a checkpoint, and before an end, that tell what belongs to it."""
@@ -25,17 +25,18 @@ async def settled_at(store: Store, run: RunId, position: int) -> int:
     Raises:
         UsageError: the position is no checkpoint; the remedy names the nearest that are.
     """
-    entries = await _entries(store, run, position)
+    rows = await _entries(store, run, position)
+    entries = [entry_from_json(row.entry) for row in rows]
     count = settled(entries)
     if count is None:
         raise await _no_checkpoint(store, run, position, ended=_ends(entries))
-    return position + count - 1
+    return rows[count - 1].position if count else position - 1
 
 
-async def _entries(store: Store, run: RunId, position: int) -> list[JournalEntry]:
+async def _entries(store: Store, run: RunId, position: int) -> list[JournalRow]:
     rows = await store.read_journal(run, position - 1, _AHEAD)
     # A fork's journal begins after its base: what is asked for may be before that.
-    return [entry_from_json(row.entry) for row in rows if rows[0].position == position]
+    return [row for row in rows if rows[0].position == position]
 
 
 def _ends(entries: list[JournalEntry]) -> bool:
@@ -93,7 +94,7 @@ async def resumption_of(store: Store, run: RunId, end: int) -> Resumption:
             raise rows_missing(run, "its journal", position=end)
         tail = [(row.position, entry_from_json(row.entry)) for row in rows]
         # A fork's journal begins after its base: there is nothing before it to look at.
-        if tail[0][0] > first + 1 or not first or await _tells(store, run, tail):
+        if isinstance(tail[0][1], Forked) or not first or await _tells(store, run, tail):
             return resumption(run, tail)
         looked *= 4
 

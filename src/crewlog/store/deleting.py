@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from crewlog.errors import UsageError
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
-from crewlog.state.journal import Batch
+from crewlog.state.journal import Batch, goes_on
 from crewlog.state.logs import heads_of, joins_of, links_of, message_of
 from crewlog.store.projection import link_row
 from crewlog.store.protocol import JournalRow, LogLink, StartingFork
@@ -72,7 +72,9 @@ def _whole(rows: Sequence[JournalRow]) -> Iterator[Batch]:
     start = 0
     while start < len(rows):
         end = start + 1
-        while end < len(rows) and rows[end].position == rows[end - 1].position + 1:
+        while end < len(rows) and goes_on(
+            rows[end].entry, rows[end].position, rows[end - 1].position
+        ):
             end += 1
         entries = tuple(row.entry for row in rows[start:end])
         yield Batch(first=rows[start].position, entries=entries)

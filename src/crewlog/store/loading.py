@@ -72,7 +72,7 @@ async def keep_snapshots(store: Store, run: RunId, position: int, *, whole: bool
 
 def is_due(batch: Batch) -> bool:
     """Whether a batch has an entry that there should be a snapshot at."""
-    return (batch.first - 1) // EVERY < (batch.first - 1 + len(batch.entries)) // EVERY
+    return (batch.first - 1) // EVERY < batch.last // EVERY
 
 
 async def _nearest(store: Store, run: RunId, position: int) -> CrewState:

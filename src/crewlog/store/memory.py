@@ -83,14 +83,14 @@ class _Run:
     tags: dict[str, TagFacts] = field(default_factory=dict[str, TagFacts])
     snapshots: dict[int, str] = field(default_factory=dict[int, str])
     rulings: set[int] = field(default_factory=set[int])
-    parents: set[tuple[RunId, int]] = field(default_factory=set[tuple[RunId, int]])
+    parents: set[tuple[RunId, int, int]] = field(default_factory=set[tuple[RunId, int, int]])
     """Runs whose logs came in, each with the position."""
 
     @property
     def sources(self) -> set[RunId]:
         """The runs that it goes on from."""
         source = {self.facts.source} if self.facts and self.facts.source else set[RunId]()
-        return source | {parent for parent, _ in self.parents}
+        return source | {parent for parent, _, _ in self.parents}
 
     @property
     def asking(self) -> bool:
@@ -496,7 +496,8 @@ class InMemoryStore:
         if rows := self._runs.get(run):
             rows.pruned |= dict.fromkeys(rows.checkpoints.keys() & set(checkpoints), at)
             base = rows.facts.base if rows.facts else 0
-            if len(rows.journal) == max(rows.journal, default=0) - base:
+            left_out = sum(count for _, _, count in rows.parents)
+            if len(rows.journal) == max(rows.journal, default=0) - base - left_out:
                 for position in snapshots:
                     rows.snapshots.pop(position, None)
 

@@ -690,8 +690,9 @@ class PostgresStore:
             execution,
             list(rows.rulings),
             [link.other for link in links],
-            [pack(parent) for parent, _ in rows.parents],
-            [position for _, position in rows.parents],
+            [pack(parent) for parent, _, _ in rows.parents],
+            [position for _, position, _ in rows.parents],
+            [left_out for _, _, left_out in rows.parents],
         ]
 
     def _run_args(self, run: str, state: RunFacts | None) -> list[object]:

@@ -20,7 +20,7 @@ facts, and facts are merged in a way that does not depend on their order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
@@ -41,6 +41,7 @@ from crewlog.state import journal as j
 from crewlog.state.checkpoints import CheckpointKind, checkpoint_kind, turn_name
 from crewlog.state.edited import edited_bodies
 from crewlog.state.hashing import hash_json, log_root
+from crewlog.state.journal import goes_on
 from crewlog.state.logs import Link, entries_of, links_of
 from crewlog.state.model import CLOSED, Interrupt, RunStatus
 from crewlog.store.missing import LINK, RowsMissing
@@ -203,8 +204,12 @@ class Rows:
     tags: tuple[TagFacts, ...]
     rulings: tuple[int, ...] = ()
     """Where it says who may call what."""
-    parents: tuple[tuple[RunId, int], ...] = ()
-    """Runs whose logs came in, each with the position."""
+    parents: tuple[tuple[RunId, int, int], ...] = ()
+    """Runs whose logs came in, each with the position, and how many are left out before that."""
+
+
+_RULINGS = (j.PermissionSet, j.RulingSet, j.RulesChanged, j.TopologyChanged, j.GraphMerged)
+"""Entries that say who may call what, at once."""
 
 
 @dataclass(slots=True)
@@ -220,7 +225,9 @@ class _Collector:
     checkpoints: list[CheckpointFacts] = field(default_factory=list[CheckpointFacts])
     tags: dict[str, TagFacts] = field(default_factory=dict[str, TagFacts])
     rulings: list[int] = field(default_factory=list[int])
-    parents: dict[tuple[RunId, int], None] = field(default_factory=dict[tuple[RunId, int], None])
+    parents: dict[tuple[RunId, int, int], None] = field(
+        default_factory=dict[tuple[RunId, int, int], None]
+    )
 
     def run(self, facts: RunFacts) -> None:
         self.state = facts if self.state is None else self.state.merge(facts)
@@ -255,7 +262,7 @@ class _Collector:
 
     def add(self, position: int, entry: j.JournalEntry) -> None:
         self.bodies |= inline_bodies(entry)
-        self.parents |= dict.fromkeys((parent, position) for parent in entry.brought_by)
+        self.parents |= dict.fromkeys(_parents(position, entry))
         status = _status_after(entry)
         if status is not None:
             self.run(_run_facts(position, entry, status))
@@ -272,7 +279,7 @@ class _Collector:
         match entry:
             case j.StepStarted(agent=str(agent)):
                 self.agents[entry.step] = AgentName(agent)
-            case j.PermissionSet() | j.RulingSet() | j.RulesChanged() | j.TopologyChanged():
+            case _ if isinstance(entry, _RULINGS):
                 self.rulings.append(position)
             case j.CheckpointTagged():
                 tag = TagFacts(entry.tag, entry.checkpoint, position, entry.at)
@@ -291,6 +298,12 @@ class _Collector:
                 self.interrupt(facts, position)
             case _:
                 pass
+
+
+def _parents(position: int, entry: j.JournalEntry) -> Iterator[tuple[RunId, int, int]]:
+    left_out = position - entry.follows - 1 if isinstance(entry, j.GraphMerged) else 0
+    for run in entry.brought_by:
+        yield run, position, left_out
 
 
 def inline_bodies(entry: j.JournalEntry) -> dict[ContentHash, Json]:
@@ -411,8 +424,8 @@ def project(run: RunId, batch: j.Batch) -> Rows:
     return collector.rows(
         run,
         journal=tuple(
-            EntryFacts(batch.first + offset, entry, hash_json(entry))
-            for offset, entry in enumerate(batch.entries)
+            EntryFacts(position, entry, hash_json(entry))
+            for position, entry in zip(batch.positions(), batch.entries, strict=True)
         ),
         links=links,
     )
@@ -527,10 +540,20 @@ def in_order(links: Sequence[LogLink]) -> list[LogLink]:
 
 def without_holes(rows: list[JournalRow], after: int) -> list[JournalRow]:
     """Rows above `after`, in order, up to the first that is missing."""
-    first = begin_of(rows[0], after) if rows else after + 1
-    return [row for offset, row in enumerate(rows, first) if row.position == offset]
+    found: list[JournalRow] = []
+    at = begin_of(rows[0], after) - 1 if rows else after
+    for row in rows:
+        if not goes_on(row.entry, row.position, at):
+            break
+        found.append(row)
+        at = row.position
+    return found
 
 
 def begin_of(row: JournalRow, after: int) -> int:
-    """Where the entries above `after` begin: a fork has none before `Forked`, which says so."""
-    return row.position if row.entry.get("kind") == "Forked" else after + 1
+    """Where the entries above `after` begin: a fork has none before `Forked`, which says so.
+
+    Nor has a run, right before it takes in another one, between its own last position and that.
+    """
+    first = row.entry.get("kind") == "Forked" or goes_on(row.entry, row.position, after)
+    return row.position if first else after + 1

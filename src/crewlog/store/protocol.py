@@ -57,7 +57,8 @@ class JournalRow(Model):
     """A journal entry at its place."""
 
     position: int
-    """From 1, in a fork from the one after its base, without gaps."""
+    """From 1, in a fork from the one after its base, without gaps but for those that
+    `GraphMerged` tells."""
     entry: dict[str, Json]
     """The entry as `entry_to_json` makes it."""
     digest: ContentHash
@@ -437,8 +438,9 @@ class Store(Protocol):
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """Entries at positions above `after`, in order, up to the first gap.
 
-        A fork's journal begins with `Forked`, above its base: that is no gap. There may be a gap
-        for a moment: parallel activities store batches in any order.
+        A fork's journal begins with `Forked`, above its base: that is no gap. Nor are the positions
+        that `GraphMerged` leaves out, which says after which one it comes. There may be a gap for a
+        moment: parallel activities store batches in any order.
         """
         ...
 

@@ -93,8 +93,9 @@ ruling_rows AS (
     ON CONFLICT DO NOTHING
 ),
 parent_rows AS (
-    INSERT INTO crewlog.parents (run, parent, position)
-    SELECT $1, new.* FROM unnest($48::text[], $49::bigint[]) AS new (parent, position)
+    INSERT INTO crewlog.parents (run, parent, position, left_out)
+    SELECT $1, new.*
+    FROM unnest($48::text[], $49::bigint[], $50::bigint[]) AS new (parent, position, left_out)
     ORDER BY new.parent, new.position
     ON CONFLICT DO NOTHING
 ),

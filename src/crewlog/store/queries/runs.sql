@@ -122,6 +122,7 @@ WHERE run = $1 AND position = ANY($2::bigint[])
 DELETE FROM crewlog.snapshots WHERE run = $1 AND position = ANY($2::bigint[])
 AND (
     SELECT count(*) = max(position) - COALESCE((SELECT base FROM crewlog.runs WHERE run = $1), 0)
+        - (SELECT COALESCE(sum(left_out), 0) FROM crewlog.parents WHERE run = $1)
     FROM crewlog.journal WHERE run = $1
 )
 

@@ -1,0 +1,170 @@
+"""Taking in another run: its creatures live in this one from now on, and go on where they were.
+
+    take_in(engine, prepared, op=…) ──► GraphMerged: in force at once
+                                    └──► InterruptRaised: what was asked there is asked here
+
+Nothing drains: nodes of a flow, and all that is under way here, stay as they are. Nothing is
+recorded before all of it is known to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from crewlog.errors import ChangeConflict, InternalError, TopologyRefused
+from crewlog.graph.changing import check_fit, new_flags, withdrawn
+from crewlog.graph.engine import Engine
+from crewlog.graph.listening import graph_events
+from crewlog.graph.plan import GraphPlan
+from crewlog.graph.swap import SwapReport, plan_swap, same_flow, with_left
+from crewlog.ids import AgentName, InterruptId, ToolName
+from crewlog.state import journal as j
+from crewlog.state.calls import PreparedMerge
+from crewlog.state.model import CrewState, Interrupt
+from crewlog.state.reduce import reduce
+from crewlog.state.uniting import Names, log_joins, questions, steps_that_come
+
+Permissions = dict[str, tuple[AgentName, ...] | None]
+
+
+def take_in(
+    engine: Engine, prepared: PreparedMerge, *, op: str, by: str = "", reason: str = ""
+) -> None:
+    """Records that another run is a part of this one, which goes on with both at once.
+
+    Args:
+        engine: The run that stays.
+        prepared: What the two lead to.
+        op: The merge's id.
+        by: Who asked for it.
+        reason: Why.
+
+    Raises:
+        ChangeConflict: the run is another one than the merge was prepared for: prepare it anew.
+        TopologyRefused: the two cannot be one.
+    """
+    if prepared.refused:
+        raise TopologyRefused(prepared.refused, remedy=prepared.remedy)
+    old, state, plan = engine.plan, engine.state, GraphPlan.from_json(prepared.plan)
+    if prepared.base != state.definition or state.changing is not None:
+        raise ChangeConflict(
+            "the crew was changed while the merge was being made",
+            remedy="Prepare the merge with the crew as it is now.",
+        )
+    if not same_flow(old, plan):
+        raise InternalError("a merge would change the flow of the run that stays")
+    report = plan_swap(old, plan, state)
+    facts: list[j.JournalEntry] = [*withdrawn(engine, report, by)]
+    then = state
+    for fact in facts:
+        then = reduce(then, fact)
+    part = CrewState.from_json(prepared.state)
+    merged = _merged(engine, plan, prepared, report, then, part, op=op, by=by, reason=reason)
+    names = Names.of(merged, then.visits)
+    last: list[j.JournalEntry] = [merged, *_asked_anew(engine, then.asked, questions(part, names))]
+    for fact in last:
+        then = reduce(then, fact)
+    after = with_left(old, plan, then.frontier, then.parked, ())
+    check_fit(after, report.remap, state, then)
+    if lost := {*steps_that_come(part, names)} - {*then.frontier}:
+        raise InternalError(f"the merge would lose {', '.join(sorted(lost))}")
+    for fact in (*facts, *last):
+        engine.ledger.record(fact)
+    engine.use(after)
+
+
+def _merged(
+    engine: Engine,
+    plan: GraphPlan,
+    prepared: PreparedMerge,
+    report: SwapReport,
+    then: CrewState,
+    part: CrewState,
+    **who: str,
+) -> j.GraphMerged:
+    change = prepared.change
+    fields: dict[str, Any] = {
+        "at": engine.at,
+        "position": max(then.position, prepared.position) + 1,
+        "follows": then.position,
+        "old_graph_ids": change.old_graph_ids,
+        "new_graph_ids": change.new_graph_ids,
+        "affected_creatures": change.affected_creatures,
+        "events": tuple(_events(engine.plan, plan, prepared)),
+        "of": prepared.joins,
+        "part": prepared.state,
+        "renamed": change.renamed,
+        "comes": prepared.comes,
+        "nodes": prepared.nodes,
+        "fresh": prepared.fresh,
+        "quotas": prepared.quotas,
+        "parents": (prepared.joins,),
+        "graph_version": report.graph_version,
+        "crew": plan.crew,
+        "definition": plan.definition,
+        "remap": report.remap,
+        "flags": {flag: v for flag, v in new_flags(plan, then).items() if flag not in part.flags},
+        "rules": plan.rules,
+        "what": prepared.what,
+        **who,
+    }
+    names = Names.of(j.GraphMerged(**fields), then.visits)
+    return j.GraphMerged(
+        **fields,
+        joined=log_joins(then, part, names),
+        permissions=_permissions(engine.plan, plan, then, part, names),
+    )
+
+
+def _events(old: GraphPlan, new: GraphPlan, prepared: PreparedMerge) -> Iterator[j.GraphEvent]:
+    """What becomes of creatures and wires: those who come have not started by that."""
+    for event in graph_events(old, new):
+        if event.creature not in prepared.comes:
+            yield event
+    for name in prepared.comes:
+        yield j.GraphEvent(event="CREATURE_SESSION_ATTACHED", creature=name, to=prepared.joins)
+
+
+def _asked_anew(
+    engine: Engine, asked: int, open_: tuple[Interrupt, ...]
+) -> Iterator[j.InterruptRaised]:
+    """What was asked in the other run, with numbers of this one."""
+    for number, question in enumerate(open_, asked + 1):
+        anew = {"due": 0, "to": (), "escalated": False, **engine.asked_of(question.kind)}
+        update = {"id": InterruptId(f"i{number}"), "position": 0, **anew}
+        again = question.model_copy(update=update)
+        yield j.InterruptRaised(at=engine.at, interrupt=again)
+
+
+def _permissions(
+    old: GraphPlan, new: GraphPlan, state: CrewState, part: CrewState, names: Names
+) -> Permissions:
+    """Who may call a tool: each agent that has it by the new crew, and might in its own run.
+
+    What people have said while a run lived holds for those who lived there.
+    """
+    found: Permissions = {}
+    known = [*new.agents]
+    for tool in dict.fromkeys((*new.permissions, *state.tool_permissions, *part.tool_permissions)):
+        row = new.permissions.get(ToolName(tool))
+        mine = state.tool_permissions.get(tool)
+        theirs = part.tool_permissions.get(tool)
+        if row is None and mine is None and theirs is None:
+            if tool in new.permissions:
+                found[tool] = None
+            continue
+        said = tool in state.tool_permissions
+        ruled = said and mine != old.permissions.get(ToolName(tool))
+        here = {*known} if mine is None else {*mine}
+        there = {*known} if theirs is None else {*map(names.agent, theirs)}
+        found[tool] = tuple(
+            agent
+            for agent in known
+            if (
+                agent in there and (row is None or agent in row)
+                if agent in names.comes
+                else agent in here and (ruled or row is None or agent in row)
+            )
+        )
+    return found

@@ -1,0 +1,311 @@
+"""Two runs become one: what was under way in either goes on, once, where it was."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from crewlog.definition.load import load_data
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.operations import AddAgent, apply_operations
+from crewlog.errors import ChangeConflict, TopologyRefused
+from crewlog.graph.engine import Order
+from crewlog.graph.lower import lower
+from crewlog.graph.taking_in import take_in
+from crewlog.graph.uniting import united
+from crewlog.ids import AgentName, LogName, RunId
+from crewlog.state.calls import PreparedMerge
+from crewlog.state.hashing import hash_json
+from crewlog.state.journal import entry_from_json
+from crewlog.state.model import LogHead, MergeOutcome, Usage
+from crewlog.state.trace import trace_of
+from crewlog.state.uniting import part_of
+from graph.simulation import (
+    RUN,
+    Failure,
+    Outcome,
+    Simulation,
+    as_json,
+    dice,
+    final,
+    folded,
+    says,
+)
+from graph.test_listening import CHANNELS, sending
+
+OTHER = RunId("other")
+PAIR: dict[str, dict[str, Any]] = {"a": {"listen": ["x"]}, "b": {"listen": ["x", "y"]}}
+
+
+def crew(agents: dict[str, dict[str, Any]], **more: Any) -> CrewDefinition:
+    made = {name: {"prompt": "p", **edges} for name, edges in agents.items()}
+    return load_data({"crew": "t", "model": "openai:x", "agents": made, **more})
+
+
+async def begin(definition: CrewDefinition, run: RunId, script: Any = final) -> Simulation:
+    with mock.patch("graph.simulation.RUN", run):
+        return await Simulation.begin(lower(definition), script)
+
+
+def prepared(
+    one: Simulation, two: Simulation, crews: tuple[CrewDefinition, CrewDefinition], **edge: str
+) -> PreparedMerge:
+    """What the worker's activity makes of the two."""
+    made = united(*crews, stays=RUN, joins=OTHER, edge=edge, asks=RUN)
+    again = PreparedMerge(
+        definition=made.definition.to_json(),
+        plan=lower(load_data(made.definition.to_json())).to_json(),
+        base=one.state.definition,
+        joins=OTHER,
+        position=two.state.position,
+        state=part_of(two.state),
+        change=made.change,
+        comes=made.comes,
+        nodes=made.nodes,
+        fresh=tuple(sorted(made.fresh)),
+        quotas=made.quotas,
+        what="other becomes part of it",
+    )
+    return PreparedMerge.from_json(json.loads(json.dumps(again.to_json())))
+
+
+EDGE = {"op": "connect", "sender": "a", "listener": "a", "channel": "x"}
+
+
+async def pair(script: Any = final) -> tuple[Simulation, Simulation, PreparedMerge]:
+    """Two runs of one recipe: one has two turns under way, the other one waits with its own."""
+    crews = crew(PAIR), crew(PAIR, tools={"t": {"run": "m:t"}})
+    one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER, script)
+    for sim in (one, two):
+        for text in ("one", "two"):
+            await sim.command("message", text=text, to="channel:x")
+    for sim in (one, two):
+        await sim.settle()
+        sim.launch()
+    await two.drain()
+    return one, two, prepared(one, two, crews, **EDGE)
+
+
+def asks(order: Order) -> Outcome:
+    return says("", "t") if order.call.call == 1 else final(order)
+
+
+async def test_what_waits_in_the_other_run_goes_on_here() -> None:
+    one, two, made = await pair(asks)
+    assert {step: entry.turn is not None for step, entry in two.state.frontier.items()} == {
+        "a#1": True,
+        "b#1": True,
+        "a#2": False,
+        "b#2": False,
+    }
+    before, position = one.state.frontier, one.state.position
+    take_in(one.engine, made, op="m", by="ana")
+    (fact,) = one.facts("GraphMerged")
+    assert fact["position"] == one.state.position == max(position, two.state.position) + 1
+    assert fact["follows"] == position
+    assert (fact["of"], fact["parents"]) == (OTHER, [OTHER])
+    assert fact["affected_creatures"] == ["a", "a-2", "b", "b-2"]
+    assert [(e["event"], e["creature"]) for e in fact["events"]] == [
+        ("CREATURE_SESSION_ATTACHED", "a-2"),
+        ("CREATURE_SESSION_ATTACHED", "b-2"),
+    ]
+    assert {step: e for step, e in one.state.frontier.items() if step in before} == before
+    assert set(one.flights) == {("a#1", 1), ("b#1", 1)}
+    assert one.state.graph_version == 2
+    assert one.state.merges == {
+        "m": MergeOutcome(outcome="merged", other=OTHER, position=one.state.position)
+    }
+    heard = one.state.frontier["a-2#2"].heard  # type: ignore[index]
+    assert heard is not None
+    assert heard.log == "channel:x-2"
+    one.script = final
+    assert as_json(folded(one.journal)) == as_json(one.state)
+    await one.restore()
+    await one.run()
+    ran = [step for step in one.ran() if "-2" in step]
+    assert sorted(ran) == ["a-2#2", "b-2#2"]  # their first steps had begun over there
+    done = {entry["step"] for entry in one.facts("StepCompleted")}
+    assert done == {f"{name}#{n}" for name in ("a", "b", "a-2", "b-2") for n in (1, 2)}
+    assert not one.state.frontier
+
+
+async def test_messages_in_its_channels_are_heard_and_the_edge_holds() -> None:
+    one, _, made = await pair(asks)
+    take_in(one.engine, made, op="m")
+    await one.run()
+    assert one.state.rest is not None
+    await one.command("message", text="three", to="channel:x-2")
+    # The edge is over the channel of the sender's graph: who was called `a` listens there, too.
+    await one.command("message", text="four", to="channel:x")
+    await one.run()
+    counts = {name: one.state.visits[name] for name in ("a", "b", "a-2", "b-2")}  # type: ignore[index]
+    assert counts == {"a": 3, "b": 3, "a-2": 4, "b-2": 3}
+    log = one.state.messages[LogName("channel:x-2")]
+    assert log.length == 3
+    assert one.state.formerly[LogName("channel:x-2")] == ("channel:x",)
+    view = one.engine.view(AgentName("a-2"))
+    assert view.formerly[LogName("channel:x-2")] == ("channel:x",)
+    assert view.formerly[LogName("private:a-2")] == ("private:a",)
+    assert as_json(folded(one.journal)) == as_json(one.state)
+    found = trace_of((at, entry_from_json(data)) for at, data in one.engine.ledger.page(0, 10_000))
+    assert {each.step for each in found.steps} == {*one.ran(), "a-2#1", "b-2#1"}
+
+
+async def test_what_was_asked_there_is_asked_here() -> None:
+    def fails(order: Order) -> Outcome:
+        return Failure("it broke") if order.step == "a#1" else final(order)
+
+    one, two, made = await pair(fails)
+    while two.flights:
+        await two.drain()
+        await two.settle()
+    assert [q.step for q in two.state.interrupts.values()] == ["a#1"]
+    made = made.model_copy(update={"state": part_of(two.state), "position": two.state.position})
+    take_in(one.engine, made, op="m")
+    (question,) = one.state.interrupts.values()
+    assert (question.id, question.step, question.kind) == ("i1", "a-2#1", "step_failed")
+    assert one.state.asked == 1
+    assert as_json(folded(one.journal)) == as_json(one.state)
+    await one.respond("retry", question.id)
+    await one.run()
+    assert "a-2#1" in {entry["step"] for entry in one.facts("StepCompleted")}
+    assert not one.state.frontier
+
+
+async def test_a_run_that_has_changed_meanwhile_prepares_it_anew() -> None:
+    one, _, made = await pair()
+    await one.change(
+        lower(
+            apply_operations(
+                crew(PAIR), [AddAgent(name="c", agent={"prompt": "c", "listen": ["y"]})]
+            )
+        )
+    )
+    before = as_json(one.state)
+    with pytest.raises(ChangeConflict, match="changed while the merge"):
+        take_in(one.engine, made, op="m")
+    refused = made.model_copy(update={"refused": "no", "remedy": "Ask."})
+    with pytest.raises(TopologyRefused, match="no"):
+        take_in(one.engine, refused, op="m")
+    assert as_json(one.state) == before
+
+
+async def test_an_artifact_that_both_have_changed_is_refused() -> None:
+    one, two, made = await pair()
+    log, other = LogName("artifact:doc"), LogHead(head=hash_json("2"), length=2)
+    part = two.state.model_copy(update={"messages": {log: other}})
+    made = made.model_copy(update={"state": part_of(part)})
+    mine = {**one.state.messages, log: LogHead(head=hash_json("1"), length=1)}
+    one.engine.ledger.state = one.state.model_copy(update={"messages": mine})
+    before = as_json(one.state)
+    with pytest.raises(TopologyRefused, match="both changed the artifact 'doc'"):
+        take_in(one.engine, made, op="m")
+    assert as_json(one.state) == before
+    same = one.state.messages[log]
+    made = made.model_copy(
+        update={"state": part_of(part.model_copy(update={"messages": {log: same}}))}
+    )
+    take_in(one.engine, made, op="m")
+    assert one.state.messages[log] == same
+
+
+async def test_what_people_ruled_holds_for_those_who_lived_there() -> None:
+    tools = {"t": {"run": "m:t"}}
+    crews = (
+        crew({"a": {"send": ["x"]}, "b": {"listen": ["x"]}}, tools=tools),
+        crew({"c": {"listen": ["y"]}, "d": {"send": ["y"]}}, tools=tools),
+    )
+    one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
+    for sim in (one, two):
+        await sim.settle()
+    await one.command("set_permission", tool="t", agents=["a"])
+    await two.command("set_permission", tool="t", agents=["d"])
+    await two.command("set_permission", tool="t", agent="*", do="ask")
+    made = prepared(one, two, crews, op="connect", sender="a", listener="c")
+    take_in(one.engine, made, op="m")
+    assert one.state.tool_permissions["t"] == ("a", "d")
+    assert one.state.rulings == {"t": {"c": "ask", "d": "ask"}}
+
+
+async def test_usage_counts_once() -> None:
+    one, two, made = await pair()
+    part = two.state.model_copy(
+        update={"usage": {AgentName("b"): Usage(calls=3)}, "quotas": {"k": 2, "l": 1}}
+    )
+    mine = {"usage": {AgentName("a"): Usage(calls=1)}, "quotas": {"k": 3}}
+    one.engine.ledger.state = one.state.model_copy(update=mine)
+    take_in(one.engine, made.model_copy(update={"state": part_of(part)}), op="m")
+    assert one.state.usage == {"a": Usage(calls=1), "b-2": Usage(calls=3)}
+    assert one.state.quotas == {"k": 3, "l": 1}
+
+
+def world(seed: int) -> CrewDefinition:
+    rng = dice(f"union/{seed}")
+    names = [f"c{n}" for n in range(rng.randint(2, 5))]
+
+    def some(of: Any) -> list[str]:
+        return rng.sample([*of], rng.randint(0, min(2, len(of))))
+
+    agents = {
+        name: {
+            "listen": some(CHANNELS),
+            "send": [*CHANNELS],
+            "wires": some([n for n in names if n > name] + ["channel:blue"]),
+        }
+        for name in names
+    }
+    agents[names[0]]["listen"] = ["red"]
+    graph = {"root": names[0], "queue": rng.choice((2, 5, 200))}
+    return crew(agents, graph=graph, limits={"steps": 100_000})
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_nothing_is_lost_and_nothing_is_there_twice(seed: int) -> None:
+    """Runs with work under way become one, one after the other: all that was heard is worked on."""
+    one_crew = world(3 * seed)
+    one = await begin(one_crew, RUN, sending(seed, 30))
+    begun, done = 0, 0
+    for number in range(2):
+        two_crew = world(3 * seed + number + 1)
+        two = await begin(two_crew, OTHER, sending(seed + 100 * number, 30))
+        for sim in (one, two):
+            for text in ("one", "two"):
+                await sim.command("message", text=text, to="channel:red")
+            for _ in range(dice(seed + number).randint(1, 40)):
+                await sim.round()
+        await two.drain()
+        made = prepared(one, two, (one_crew, two_crew), op="connect", sender="c0", listener="c1")
+        take_in(one.engine, made, op=f"m{number}")
+        one_crew = CrewDefinition.from_json(made.definition)
+        begun += sum(two.state.visits.values())
+        done += len(two.facts("StepCompleted"))
+        for was, now in made.nodes.items():
+            theirs = {s: e for s, e in two.state.frontier.items() if e.node == was}
+            mine = [e for e in one.state.frontier.values() if e.node == now]
+            assert len(mine) == len(theirs)
+        assert as_json(folded(one.journal)) == as_json(one.state)
+    await one.run(5000)
+    assert not one.state.frontier
+    here = [entry["step"] for entry in one.facts("StepCompleted")]
+    assert len(here) == len({*here})
+    assert done + len(here) == sum(one.state.visits.values())
+    assert as_json(folded(one.journal)) == as_json(one.state)
+
+
+async def test_a_name_that_was_here_before_is_counted_on() -> None:
+    """Steps of one that went keep their names: those of another one do not get them."""
+    crews = crew({"a": {"listen": ["x"]}}), crew({"b": {"listen": ["x"]}})
+    one, two = await begin(crew(PAIR), RUN), await begin(crews[1], OTHER)
+    for sim in (one, two):
+        await sim.command("message", text="one", to="channel:x")
+    await one.run()
+    await one.change(lower(crews[0]))
+    await two.settle()
+    made = prepared(one, two, crews, op="connect", sender="a", listener="b")
+    take_in(one.engine, made, op="m")
+    assert [*one.state.frontier] == ["b#2"]
+    await one.run()
+    assert one.state.visits == {"a": 1, "b": 2}
