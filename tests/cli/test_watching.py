@@ -135,7 +135,7 @@ def test_several_runs_are_watched_by_kind_creature_and_channel(crewlog: Cli, pro
     for run in (one, two):
         assert crewlog("run", "pond.yaml", "--id", run, "--detach").code == 0
     assert crewlog("message", one, "Look.", "--to", "channel:tasks").code == 0
-    assert crewlog("graph", "add", two, "late", "--like", "scout", "--send", "asides").code == 0
+    assert crewlog("graph", "add", two, "late", "--like", "scout", "--listen", "tasks").code == 0
     terminal = Terminal(
         "watch", one, two, "--kind", "CREATURE_STARTED,MessageHeard", cwd=crewlog.cwd,
         env=crewlog.env,
@@ -171,3 +171,30 @@ def test_several_runs_are_watched_by_kind_creature_and_channel(crewlog: Cli, pro
     assert found() == whole
     lost = crewlog("watch", one, "nowhere-at-all", "--kind", "RunStarted")
     assert (lost.code, "nowhere-at-all" in lost.err) == (4, True)
+
+
+@covers("C112")
+@pytest.mark.server
+def test_a_watch_goes_on_in_the_runs_that_come_of_one(crewlog: Cli, project: Path) -> None:
+    (project / "pond.yaml").write_text(POND)
+    (project / "pond.script.yaml").write_text(SCRIPT)
+    run = f"pond-{uuid4().hex[:6]}"
+    assert crewlog("run", "pond.yaml", "--id", run, "--detach").code == 0
+    dry = crewlog("graph", "add", run, "late", "--like", "scout", "--listen", "asides", "--dry-run")
+    assert f"    {run} keeps its id, with keeper and scout\n    a new run, with late" in dry.out
+    done = crewlog("graph", "add", run, "late", "--like", "scout", "--listen", "asides")
+    assert done.code == 0, done.err
+    part = done.out.partition(f"    {run}.")[2].partition(", with late")[0]
+    assert part, done.out
+    terminal = Terminal(
+        "watch", run, "--kind", "SESSION_FORKED,StepStarted", cwd=crewlog.cwd, env=crewlog.env
+    )
+    terminal.expect(f"parted from {run}")
+    said = crewlog("message", f"{run}.{part}", "Hello.", "--to", "channel:asides")
+    assert said.code == 0, said.err
+    terminal.expect("thinking")
+    for each in (run, f"{run}.{part}"):
+        assert crewlog("stop", each).code == 0
+    assert terminal.end() == 0
+    only = crewlog("watch", run, "--graph", run, "--json").records
+    assert {each["run"] for each in only} == {run}
