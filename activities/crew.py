@@ -25,6 +25,7 @@ from crewlog.activities.errors import as_failures, to_application_error
 from crewlog.activities.executions import Executions, Look, looks_nowhere
 from crewlog.activities.heartbeat import heartbeats
 from crewlog.activities.load_state import load_state
+from crewlog.activities.look_at_run import Ended, look_at_run, never_ended
 from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
@@ -48,6 +49,7 @@ from crewlog.state.calls import (
     FLUSH,
     FORGET_RUN,
     LOAD_STATE,
+    LOOK_AT_RUN,
     OPEN_RUN,
     PREPARE_CHANGE,
     PREPARE_MERGE,
@@ -66,6 +68,8 @@ from crewlog.state.calls import (
     FoundCommand,
     LoadedState,
     LoadState,
+    LookAtRun,
+    LookedAt,
     ModelResult,
     OpenRun,
     OpenRunResult,
@@ -115,6 +119,7 @@ class CrewActivities:
         tools: Where tools come from.
         search_attributes: Asks whether the server knows Crewlog's search attributes.
         look: Asks the server how an execution began.
+        ended: Asks the server whether a run's workflow has ended.
         max_entries: How many links and messages the worker remembers.
     """
 
@@ -127,12 +132,14 @@ class CrewActivities:
         tools: ToolRegistry | None = None,
         search_attributes: Probe = _no_search_attributes,
         look: Look = looks_nowhere,
+        ended: Ended = never_ended,
         max_entries: int = 100_000,
     ) -> None:
         self._store = store
         self._search_attributes = search_attributes
         self._definitions = Definitions(store)
         self._executions = Executions(store, look)
+        self._ended = ended
         self._batches = Batches(store)
         self._snapshots = Snapshots(store)
         registry = self._registry = tools or ToolRegistry(mcp=lambda: _mcp_tools(store))
@@ -165,6 +172,7 @@ class CrewActivities:
             self.tell_time,
             self.compile_prompt,
             self.prepare_change,
+            self.look_at_run,
             self.prepare_merge,
             self.call_model,
             self.call_tool,
@@ -255,6 +263,14 @@ class CrewActivities:
         with as_failures() as effect:
             async with heartbeats():
                 return await self._preparer.run(task, effect)
+
+    @activity.defn(name=LOOK_AT_RUN)
+    async def look_at_run(self, task: LookAtRun) -> LookedAt:
+        """Loads the last state of another run, for one that is to be one graph with it."""
+        with as_failures():
+            async with heartbeats():
+                await self._executions.check(task.run, task.definition)
+                return await look_at_run(task, self._store, self._ended)
 
     @activity.defn(name=PREPARE_MERGE)
     async def prepare_merge(self, task: PrepareMerge) -> PreparedMerge:

@@ -19,6 +19,7 @@ from crewlog.activities.tool_graph import REGROUPS
 from crewlog.definition import group_tools as made
 from crewlog.definition.model import NAME_PATTERN, WIRE_PATTERN, CrewDefinition
 from crewlog.definition.operations import Operation
+from crewlog.graph.grouping import ASKED
 from crewlog.ids import AgentName, ToolName
 from crewlog.tool_call import current_call
 
@@ -145,7 +146,7 @@ def group_tool(name: ToolName, crew: CrewDefinition, who: AgentName) -> Structur
     async def call(**said: Any) -> Command[Any]:
         operation = make(**said)
         asked = {"op": operation.op, **operation.to_json()}
-        message = ToolMessage("Asked for.", tool_call_id=current_call().id)
+        message = ToolMessage(ASKED, tool_call_id=current_call().id)
         return Command(update={REGROUPS: [asked], "messages": [message]})
 
     return StructuredTool.from_function(

@@ -11,10 +11,15 @@ from crewlog.activities.definitions import Definitions
 from crewlog.activities.open_run import lowered
 from crewlog.authority.widening import widening
 from crewlog.definition.model import CrewDefinition
-from crewlog.errors import InvalidDefinition, TopologyRefused
+from crewlog.errors import InvalidDefinition, TopologyRefused, UsageError
+from crewlog.graph.lower import lower
 from crewlog.graph.uniting import united
+from crewlog.ids import ContentHash
 from crewlog.state.calls import PreparedMerge, PrepareMerge
+from crewlog.state.model import CrewState
+from crewlog.state.topology import survivor
 from crewlog.state.uniting import part_of
+from crewlog.store.checkpoints import last_state
 from crewlog.store.loading import load_state
 from crewlog.store.protocol import Store
 
@@ -38,9 +43,57 @@ class MergePreparer:
         Raises:
             StoreIncomplete: the store lacks a part of the other run, or a definition.
         """
+        if task.decide:
+            return await self._would(task)
         state = await load_state(self.store, task.other, task.position)
-        base = CrewDefinition.from_json(await self.store.get_definition(task.base))
-        joins = CrewDefinition.from_json(await self.store.get_definition(state.definition))
+        base, joins = await self._crews(task.base, state.definition)
+        return await self._united(task, base, joins, state)
+
+    async def _crews(
+        self, one: ContentHash, other: ContentHash
+    ) -> tuple[CrewDefinition, CrewDefinition]:
+        base = CrewDefinition.from_json(await self.store.get_definition(one))
+        return base, CrewDefinition.from_json(await self.store.get_definition(other))
+
+    async def _would(self, task: PrepareMerge) -> PreparedMerge:
+        """What would come of a merge that is only asked for, as the other run is by now."""
+        try:
+            state = await last_state(self.store, task.other)
+        except UsageError:
+            return _refused(
+                task,
+                f"there is no run {task.other!r} that has begun",
+                "`crewlog graphs` lists those that there are.",
+            )
+        if state.closed or not state.definition:
+            return _refused(
+                task,
+                f"the run {task.other!r} is {state.status}"
+                + ("" if state.definition else " and has no crew yet"),
+                f"`crewlog show {task.other}` tells more."
+                if state.merged_into is None
+                else f"It is part of the run {state.merged_into} by now: name that one.",
+            )
+        base, joins = await self._crews(task.base, state.definition)
+        graphs = {task.run: lower(base).topology, task.other: lower(joins).topology}
+        alive = {run: graph for run, graph in graphs.items() if graph is not None}
+        if missing := sorted({*graphs} - {*alive}):
+            return _refused(
+                task,
+                f"the run {missing[0]!r} has no graph of creatures",
+                "Let an agent of it listen or send first: `crewlog graph channel` makes one.",
+            )
+        if survivor(alive) == task.run:
+            return await self._united(task, base, joins, state)
+        turned = task.model_copy(
+            update={"run": task.other, "other": task.run, "base": state.definition}
+        )
+        return await self._united(turned, joins, base, await load_state(self.store, task.run))
+
+    async def _united(
+        self, task: PrepareMerge, base: CrewDefinition, joins: CrewDefinition, state: CrewState
+    ) -> PreparedMerge:
+        """The crew of both, with what is taken over of the state of the one that joins."""
         try:
             both = united(
                 base,
@@ -53,15 +106,12 @@ class MergePreparer:
             data = both.definition.to_json()
             definition, plan = await lowered(data, self.store, self.definitions)
         except TopologyRefused as error:
-            return PreparedMerge(
-                base=task.base, joins=task.other, refused=error.message, remedy=error.remedy
-            )
+            return _refused(task, error.message, error.remedy)
         except InvalidDefinition as error:
-            return PreparedMerge(
-                base=task.base,
-                joins=task.other,
-                refused=f"the crew of both is none that can run: {error.message}",
-                remedy="Change one of the two so that both fit each other, and ask again.",
+            return _refused(
+                task,
+                f"the crew of both is none that can run: {error.message}",
+                "Change one of the two so that both fit each other, and ask again.",
             )
         signed = base.policy is not None and base.policy.signed
         after = CrewDefinition.from_json(definition)
@@ -80,3 +130,7 @@ class MergePreparer:
             what=f"{task.other} becomes part of it",
             widens=widening(base, after) if signed else None,
         )
+
+
+def _refused(task: PrepareMerge, why: str, remedy: str) -> PreparedMerge:
+    return PreparedMerge(base=task.base, joins=task.other, refused=why, remedy=remedy)

@@ -1,13 +1,14 @@
-"""How an execution began, as the server says it: nobody who starts one can say that otherwise."""
+"""How an execution began and ended, as the server says it: nobody else can say it otherwise."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.activities.executions import Look, Origin
+from crewlog.activities.look_at_run import Ended, Ending
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import RunId
 
@@ -40,3 +41,22 @@ def looks(client: Client) -> Look:
         return None
 
     return look
+
+
+def endings(client: Client) -> Ended:
+    """What asks the server of a client whether a run's workflow has ended: one request."""
+
+    async def ended(run: RunId) -> Ending | None:
+        try:
+            told = await client.get_workflow_handle(run).describe(rpc_timeout=_LIMIT)
+        except RPCError as error:
+            if error.status in _NOT_THERE:
+                return Ending()
+            raise StoreUnavailable(
+                f"the server does not say whether {run!r} has ended: {error.message}"
+            ) from error
+        if told.status is WorkflowExecutionStatus.RUNNING:
+            return None
+        return Ending((told.run_id,) if told.run_id else ())
+
+    return ended

@@ -13,7 +13,7 @@ change again, and it is prepared anew for the run as it is then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +21,30 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
+    from crewlog.definition.operations import Connect, Wire
+    from crewlog.errors import (
+        ChangeConflict,
+        CommandRejected,
+        CrewlogError,
+        InternalError,
+        TopologyRefused,
+    )
     from crewlog.graph import changing
     from crewlog.graph.drafting import COMPILER, Drafting
     from crewlog.graph.engine import Engine
-    from crewlog.ids import RESERVED, AgentName, CommandId, ToolName
+    from crewlog.graph.swap import SwapReport
+    from crewlog.ids import RESERVED, AgentName, CommandId, RunId, ToolName
     from crewlog.state import journal as j
-    from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PreparedChange
-    from crewlog.state.joining import check_alone
+    from crewlog.state.calls import (
+        PREPARE_CHANGE,
+        PREPARE_MERGE,
+        PrepareChange,
+        PreparedChange,
+        PreparedMerge,
+        PrepareMerge,
+    )
+    from crewlog.state.hashing import hash_json
+    from crewlog.state.joining import asking, check_alone, check_may_ask
     from crewlog.state.model import CommandOutcome
     from crewlog.wire import Change, Changed, Rollback
 
@@ -62,7 +78,10 @@ async def prepare(
         return
     try:
         checked = check(engine, command)
-        made = asyncio.create_task(_made(incoming, checked, command, queue))
+        joins = joining(command)
+        work: Coroutine[Any, Any, PreparedChange | PreparedMerge]
+        work = _joined(checked, joins) if joins else _made(incoming, checked, command, queue)
+        made: asyncio.Task[PreparedChange | PreparedMerge] = asyncio.create_task(work)
         await workflow.wait_condition(lambda: made.done() or closing())
         if not made.done():
             made.cancel()
@@ -180,6 +199,47 @@ async def _made(incoming: Incoming, engine: Engine, command: Change, queue: str)
             return made
 
 
+def joining(command: Change) -> Connect | Wire | None:
+    """The operation of a change that makes two runs one; none where it is about the run alone.
+
+    Raises:
+        CommandRejected: it has others, too.
+    """
+    found = [
+        each
+        for each in command.operations
+        if isinstance(each, Connect | Wire) and each.other is not None
+    ]
+    if found and len(command.operations) > 1:
+        raise CommandRejected(
+            f"what makes this run and {found[0].other!r} one stands alone in a change",
+            remedy="Send the other operations as a change of their own, before or after it.",
+        )
+    return found[0] if found else None
+
+
+async def _joined(engine: Engine, operation: Connect | Wire) -> PreparedMerge:
+    """What a merge would lead to, as the other run is by now."""
+    state = engine.state
+    other = RunId(operation.other or "")
+    check_may_ask(state, other)
+    task = PrepareMerge(
+        run=state.run,
+        base=engine.plan.definition,
+        other=other,
+        edge={"op": operation.op, **operation.to_json()},
+        asks=state.run,
+        decide=True,
+    )
+    try:
+        made: PreparedMerge = await workflow.execute_activity(
+            PREPARE_MERGE, task, result_type=PreparedMerge, **PREPARING
+        )
+    except ActivityError as error:
+        raise _refusal(error) from error
+    return made
+
+
 async def whole(engine: Engine) -> PreparedChange:
     """What becomes of a run's crew whose graph is in several pieces, where nothing is changed."""
     task = PrepareChange(
@@ -230,6 +290,8 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
     """
     prepared = incoming.prepared
     checked = check(engine, command)
+    if isinstance(prepared, PreparedMerge):
+        return _ask(checked, incoming, command, prepared)
     if checked.state.changing is not None or not isinstance(prepared, PreparedChange):
         return None  # another change was first: this one meets the graph that comes of it
     if prepared.base not in ("", checked.state.definition):
@@ -275,6 +337,57 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
     if checked.state.changing is not None:
         incoming.drain = command.drain_timeout
     return Changed(position=checked.state.commands[command.id].position, **told)
+
+
+def _ask(engine: Engine, incoming: Incoming, command: Change, prepared: PreparedMerge) -> Changed:
+    """Asks another run to be one graph with this one, or tells what would come of that.
+
+    Raises:
+        TopologyRefused: nothing can.
+        ChangeConflict: the run is in a merge, or about to change its graph.
+    """
+    if prepared.refused:
+        raise TopologyRefused(prepared.refused, remedy=prepared.remedy)
+    gate.check_widening(incoming.standing, prepared.widens, "the merge")
+    operation, topology = joining(command), engine.plan.topology
+    if operation is None:
+        raise InternalError("a merge was prepared for a change that is none")
+    what = _told_edge(operation)
+    fields = asking(
+        engine.state,
+        RunId(operation.other or ""),
+        command.id,
+        at=engine.at,
+        operation={"op": operation.op, **operation.to_json()},
+        what=what,
+        creatures=len(topology.creatures) if topology is not None else 0,
+        flow=bool(topology is not None and topology.flow),
+        by=command.by,
+        reason=command.reason,
+    )
+    told: dict[str, Any] = {
+        "id": command.id,
+        "detail": what,
+        "graph_version": engine.state.graph_version,
+        "definition": hash_json(prepared.definition),
+        "merge": fields["op"],
+        "digest": incoming.digest,
+        "report": SwapReport(
+            graph_version=engine.state.graph_version, swap=False, topology=prepared.change
+        ),
+    }
+    if command.dry_run:
+        return Changed(position=engine.state.position, plan=prepared.plan, **told)
+    engine.record(j.MergeAsked, **fields)
+    return Changed(position=engine.state.position, **told)
+
+
+def _told_edge(operation: Connect | Wire) -> str:
+    """What ties two runs, for people."""
+    if isinstance(operation, Wire):
+        return f"wires {operation.name} to {operation.to} of {operation.other}"
+    over = f" over {operation.channel}" if operation.channel else ""
+    return f"connects {operation.sender} to {operation.listener} of {operation.other}{over}"
 
 
 def repeated(engine: Engine | Drafting, command: str, known: CommandOutcome) -> Changed:

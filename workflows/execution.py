@@ -90,6 +90,7 @@ from crewlog.workflows.activity_options import (
     tool_rules,
 )
 from crewlog.workflows.inbox import Incoming, Unreadable, doubtful, now, present, take
+from crewlog.workflows.merging import MERGING, Merging, forward
 from crewlog.workflows.parting import begin_part
 from crewlog.workflows.seams import Stage, stage
 from crewlog.workflows.strangers import Strangers
@@ -264,6 +265,7 @@ class Execution:
         # An execution that leaves without storing leaves the snapshot to the next one, too.
         self._owes_snapshot = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
         self._strangers = Strangers()
+        self._merging = Merging()
         self._whole = False
         """Whether it was looked whether the graph is in one piece."""
         self._swap = False
@@ -313,6 +315,7 @@ class Execution:
             await self._apply_landed()
             await self._heed_change()
             self._take_rung()
+            await self._merge()
             if not (self.closing or self.engine.state.closed or self.engine.state.still):
                 await self._go_on()
             if isinstance(self.engine, Engine):
@@ -338,7 +341,7 @@ class Execution:
                 raise self._bug
 
     def _stirred(self) -> bool:
-        if self._inbox or self._landed or self._bug or self._rang:
+        if self._inbox or self._landed or self._bug or self._rang or self._merging.stirs:
             return True
         return self.closing and not self._flights and workflow.all_handlers_finished()
 
@@ -400,14 +403,20 @@ class Execution:
                 await gate.tell()
             incoming = self._inbox.pop(0)
             self._tick(incoming.at)
-            if self._strangers.passed_by(self.engine, incoming):
+            if incoming.name != MERGING and self._strangers.passed_by(self.engine, incoming):
                 continue
             present(incoming)
             if incoming.plain and self.encrypted:
                 incoming.data = Unreadable(NOT_ENCRYPTED)
+            if incoming.name == MERGING:
+                self._merging.hint(incoming.data)
+                continue
             drafting = isinstance(self.engine, Drafting) and not self.engine.state.closed
-            if drafting and incoming.name in FOR_CREWS:
+            if (drafting and incoming.name in FOR_CREWS) or self._waits_for_word:
                 self._kept.append(incoming)
+                continue
+            if self.engine.state.status == "merged":
+                await forward(self.engine.state, incoming)
                 continue
             if self._strangers.counted(self.engine, incoming):
                 continue
@@ -490,7 +499,10 @@ class Execution:
         """Has a timer run for the step that is due first; a paused run's run out, too."""
         state = self.engine.state
         idle = self.closing or state.closed or state.status == "stopping"
-        due = self.engine.waits.earliest() if isinstance(self.engine, Engine) else None
+        dues = [self._merging.due(state)]
+        if isinstance(self.engine, Engine):
+            dues.append(self.engine.waits.earliest())
+        due = min((each for each in dues if each is not None), default=None)
         if idle or due == (self._timer[0] if self._timer else None):
             return
         if self._timer is not None:
@@ -775,6 +787,23 @@ class Execution:
         self._unlimit()
         await self._flush()
 
+    async def _merge(self) -> None:
+        """Goes on with what is to be one graph with another run's, or has offered itself to be."""
+        engine = self.engine
+        if not isinstance(engine, Engine):
+            return
+        before = engine.state.position
+        landed = not self._flights and not self._landed
+        await self._merging.go_on(engine, self._flush, landed=landed, queue=self.queue)
+        if before != engine.state.position and not self._waits_for_word:
+            self._inbox += self._take_kept()
+
+    @property
+    def _waits_for_word(self) -> bool:
+        """Whether the run has offered itself: until it is told what became of that, it is still."""
+        joining = self.engine.state.joining
+        return joining is not None and joining.stage == "offered"
+
     def _unlimit(self) -> None:
         if self._limit is not None:
             self._limit.cancel()
@@ -927,6 +956,7 @@ class Execution:
                 position=state.position,
                 ms=self.engine.at - state.started,
                 warning=state.warning,
+                merged_into=state.merged_into if state.status == "merged" else None,
             ),
         )
 

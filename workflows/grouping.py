@@ -16,8 +16,15 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.errors import ChangeConflict, CrewlogError
+    from crewlog.graph.doing import text_of
     from crewlog.graph.engine import Engine, Order
-    from crewlog.graph.grouping import group_command, may_regroup, told_change, told_refusal
+    from crewlog.graph.grouping import (
+        ASKED,
+        group_command,
+        may_regroup,
+        told_change,
+        told_refusal,
+    )
     from crewlog.state.calls import ToolResult
     from crewlog.wire import Change
 
@@ -32,6 +39,8 @@ class Regrouping:
     order: Order
     command: Change
     incoming: Incoming
+    before: str = ""
+    """What the answer begins with: that people edited the arguments, where they did."""
 
 
 async def prepare(engine: Engine, order: Order, result: ToolResult, queue: str) -> Regrouping:
@@ -53,7 +62,7 @@ async def prepare(engine: Engine, order: Order, result: ToolResult, queue: str) 
     )
     incoming = Incoming("change", {})
     await changes.prepare_own(incoming, command, engine, queue)
-    return Regrouping(order, command, incoming)
+    return Regrouping(order, command, incoming, text_of(result).removesuffix(ASKED))
 
 
 async def apply(engine: Engine, asked: Regrouping) -> None:
@@ -71,13 +80,13 @@ async def apply(engine: Engine, asked: Regrouping) -> None:
     if not decision.allowed:
         await turns.deny_call(order.step, call, decision)
         return
+    ok = True
     try:
         text = _changed(engine, asked.incoming, asked.command)
     except CrewlogError as error:
-        await turns.answer_call(order.step, call, told_refusal(error), ok=False)
-        return
+        text, ok = told_refusal(error), False
     if text:
-        await turns.answer_call(order.step, call, text, ok=True)
+        await turns.answer_call(order.step, call, asked.before + text, ok=ok)
 
 
 def _changed(engine: Engine, incoming: Incoming, command: Change) -> str:

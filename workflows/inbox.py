@@ -60,7 +60,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.payload_folder import ask_for, is_away
     from crewlog.state import journal as j
     from crewlog.state.brief import brief
-    from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
+    from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange, PreparedMerge
     from crewlog.state.commands import outcome_of, seems_older
     from crewlog.state.model import CommandOutcome, CrewState, Interrupt
     from crewlog.state.told import arguments_brief
@@ -150,7 +150,7 @@ class Incoming:
     """Of an answer that edits a call's arguments: why they are not accepted, once checked."""
     checked: bool = False
     """Whether these arguments have been checked."""
-    prepared: PreparedChange | LoadedState | None = None
+    prepared: PreparedChange | PreparedMerge | LoadedState | None = None
     """What its handler had made by an activity, for the loop to apply."""
     refusal: CrewlogError | None = None
     """What its handler found wrong with it."""

@@ -84,6 +84,7 @@ def run_view(
         interrupts=tuple(state.interrupts),
         waiting_for=waiting,
         rests=state.rest is not None,
+        merging=state.joining.stage if state.joining is not None else "",
         usage=state.total_usage,
         error=state.error,
     )

@@ -198,6 +198,10 @@ class TopologyRefused(CommandRejected):
     """Creatures and channels cannot be joined or parted like that; nothing was done."""
 
 
+class RunMerged(CommandRejected):
+    """The run is part of another one by now, which the remedy names last: send it there."""
+
+
 class NotHandedOver(CrewlogError):
     """A run begins as a part of another one whose journal does not say so yet."""
 

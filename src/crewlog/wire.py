@@ -487,6 +487,9 @@ class Changed(Accepted):
     """Of a dry run: the `GraphPlan` that comes out."""
     remarks: tuple[str, ...] = ()
     """Of a prompt: what was not understood or was assumed."""
+    merge: str = ""
+    """Of what makes two runs one: the merge's id. The other run is asked; `GraphMerged`,
+    `MergedInto` or `MergeFailed` of that id in the journal says what came of it, within minutes."""
 
 
 class Page(Inlet):
@@ -545,6 +548,9 @@ class RunView(Model):
     """Why nothing moves, for people; empty where something does."""
     rests: bool = False
     """Whether nothing is to do before somebody says something, where agents hear."""
+    merging: str = ""
+    """How far a merge with another run is: `asked`, `survives`, `joins` or `offered`; empty where
+    there is none."""
     usage: Usage = Usage()
     error: str = ""
 
@@ -771,5 +777,7 @@ class RunResult(Model):
     warning: str = ""
     """The last bound that it came to, in a sentence: of a route, or of an agent's calls; in a
     conversation, of a loop, too."""
+    merged_into: RunId | None = None
+    """Of a merged run: the one that it is part of from then on."""
     reply: Reply | None = None
     """Of a conversation that is asked: the answer."""

@@ -43,7 +43,7 @@ from crewlog.encryption.keys import from_environment
 from crewlog.errors import CrewlogError, TemporalUnavailable, WorkerMissing
 from crewlog.ids import RunId
 from crewlog.payloads import data_converter
-from crewlog.state.journal import Forked, JournalEntry, entry_from_json
+from crewlog.state.journal import Forked, GraphMerged, JournalEntry, entry_from_json
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
 from crewlog.store import PostgresStore, Store, open_store
@@ -345,8 +345,12 @@ class Site:
         base = first.to if isinstance(first, Forked) else 0  # a fork's journal goes on after it
         state = CrewState(run=RunId(run.id), position=base)
         states = {base: state}
-        for number, (position, entry) in enumerate(rows, base + 1):
-            assert position == number, f"{run.id} has a gap before {position}"
+        for position, entry in rows:
+            before = state.position
+            if isinstance(entry, GraphMerged):  # it goes on behind the journal of both
+                assert entry.follows == before, f"{run.id} has a gap before {position}"
+                before = max(before, position - 1)
+            assert position == before + 1, f"{run.id} has a gap before {position}"
             state = states[position] = reduce(state, entry)
         snapshot = await self.store.get_snapshot(run.id, state.position)
         if snapshot is not None:

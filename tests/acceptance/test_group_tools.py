@@ -10,6 +10,7 @@ from crewlog.client import Run
 
 from .harness import LIMIT, Site, calls, tool, until
 from .test_creatures import living, rested, sends
+from .test_splits import part_of, until_begun
 
 QUEUE = "grouping"
 
@@ -205,7 +206,7 @@ async def test_people_may_have_to_approve_what_a_root_does(crews: Site) -> None:
         {
             "root": [
                 calls(
-                    ("group_stop_node", {"name": "scout"}),
+                    ("group_stop_node", {"name": "scuot"}),
                     ("group_start_node", {"name": "scout"}),
                 ),
                 {"text": "Done."},
@@ -220,10 +221,13 @@ async def test_people_may_have_to_approve_what_a_root_does(crews: Site) -> None:
     run = await crews.start(crew, "Go.")
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     (asked,) = await run.interrupts()
-    assert asked.question == "May root#1 call group_stop_node with scout?"
+    assert asked.question == "May root#1 call group_stop_node with scuot?"
     assert not await crews.entries(run, "RulesChanged")
-    await run.respond(asked.id, "approve", by="ann")
+    await run.edit_call(asked.id, "group_stop_node", {"name": "scout"}, by="ann")
     assert (await run.result(LIMIT)).status == "completed"
+    first, second = answers(crews, run, "root")
+    assert first.index('{"name": "scout"}') < first.index("Done: ") < first.index("switched off")
+    assert second.startswith("Done: ")
     changed = await crews.entries(run, "RulesChanged")
     assert [(c.by, str(c.command)) for c in changed] == [
         ("root", "crewlog:group/root#1/2"),
@@ -272,3 +276,48 @@ async def test_a_worker_that_dies_in_between_leaves_each_change_made_once(site: 
     await run.result(LIMIT)
     await site.settle()
     site.end_workers(QUEUE)
+
+
+@covers("C113", "C102")
+async def test_who_parts_the_graph_by_a_tool_is_told_and_goes_with_its_turn(crews: Site) -> None:
+    """The one that asks is the one that leaves: what it asked for does not wait for its turn."""
+    cut = {"action": "disconnect", "sender": "zoe", "listener": "ann"}
+    crew = living(
+        crews,
+        {
+            "zoe": [
+                calls(("group_channel", cut), ("group_add_node", {"name": "w", "prompt": "Work."})),
+                {"text": "alone"},
+            ],
+            "ann": [{"text": "?"}],
+            "bob": [{"text": "?"}],
+        },
+        {
+            "zoe": {"privileged": True, "listen": ["z"], "send": ["bridge"]},
+            "ann": {"listen": ["bridge", "y"]},
+            "bob": {"listen": ["y"]},
+        },
+        root="ann",
+    )
+    run = await crews.start(crew, "")
+    await rested(run)
+    await run.message("Part.", to="channel:z", by="dot")
+    part = part_of(crews, run, "crewlog:group/zoe#1/2", "zoe")
+    await until_begun(part)
+    await part.wait_until(lambda view: view.rests and view.steps == 1, LIMIT)
+    first, second = answers(crews, part, "zoe")
+    assert first.startswith("Accepted: zoe sends no more to bridge")
+    assert "It holds once what who leaves does has ended." in first
+    assert f"The graph falls apart by that: {part.id} goes on by itself." in first
+    # What it asked for besides is asked of the graph that it is in by then.
+    assert second.startswith("Done: adds w")
+    assert {*(await part.state()).agent_outputs} == {"zoe"}
+    (changed,) = await crews.entries(run, "TopologyChanged")
+    assert (changed.change, changed.by) == ("split", "zoe")
+    (own,) = await crews.entries(part, "TopologyChanged")
+    assert own.affected_creatures == ("w", "zoe")
+    (prompt,) = [p["messages"][0]["content"] for p in crews.prompted(part)]
+    assert "bridge" not in prompt.partition("The graph that you live in:")[2].partition("All")[0]
+    for each in (run, part):
+        await each.stop()
+        await each.result(LIMIT)

@@ -22,6 +22,7 @@ from crewlog.definition.load import load_data
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, RunId, StepId
+from crewlog.state.audit_commands import commanded
 from crewlog.state.journal import JournalEntry, entry_from_json
 from crewlog.state.model import CrewState, FrontierEntry, Mutation
 from crewlog.state.reduce import fold
@@ -466,3 +467,28 @@ def test_logs_that_came_in_are_told_with_their_runs() -> None:
     entry = {"kind": "LogsJoined", "joined": logs, "parents": ["one", "two"]}
     told = ["⋈ took in the logs of one, two: public, channel:c"]
     assert shown(Timeline(()), entry) == told
+
+
+def test_a_run_that_was_taken_in_is_told_with_who_came_and_what_is_called_otherwise() -> None:
+    entry = {
+        "kind": "GraphMerged",
+        "position": 9,
+        "follows": 4,
+        "of": "band-2",
+        "op": "m",
+        "comes": ["ann-2"],
+        "renamed": [{"kind": "creature", "graph": "band-2", "was": "ann", "now": "ann-2"}],
+        "graph_version": 2,
+        "crew": "band",
+        "definition": OTHER,
+        "what": "band-2 becomes part of it",
+        "by": "ana",
+    }
+    told = shown(Timeline(()), entry)
+    assert told[0].startswith("⇄ graph v1 → v2 by ana")
+    assert told[1:] == [
+        "⋈ band-2 is part of this run: ann-2 came",
+        "⋈ the creature ann of band-2 is called ann-2 here",
+    ]
+    (record,) = commanded(9, entry_from_json(entry))
+    assert (record.outcome, record.detail) == ("in force", "graph v2: band-2 becomes part of it")

@@ -17,7 +17,7 @@ from crewlog.errors import CommandRejected, InvalidDefinition, UsageError
 from crewlog.graph.engine import Order
 from crewlog.graph.grouping import group_command
 from crewlog.graph.lower import lower
-from crewlog.ids import StepId
+from crewlog.ids import AgentName, StepId
 from crewlog.state.calls import PreparedChange, SentMessage
 from crewlog.wire import Change
 from crewlog.workflows import grouping
@@ -26,6 +26,7 @@ from graph.simulation import Outcome, Simulation, as_json, folded, returns, says
 
 OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
 ROOT: dict[str, Any] = {"listen": ["reports"], "send": ["tasks"]}
+PRIVILEGED: dict[str, Any] = {"privileged": True}
 CREW: dict[str, dict[str, Any]] = {
     "root": ROOT,
     "scout": {"listen": ["tasks"], "send": ["reports"]},
@@ -180,6 +181,10 @@ def test_a_worker_has_no_group_tools_and_no_more_than_who_brought_it() -> None:
     plain = apply_operations(crew, [spawn(crew)]).agents["w"]
     assert (plain.tools, plain.reads, plain.writes) == (("read",), (), ("public",))
     plan = lower(made)
+    promoted = apply_operations(
+        made, OPERATIONS.validate_python([{"op": "edit_agent", "name": "w", "set": PRIVILEGED}])
+    )
+    assert {*GROUP_TOOLS} <= {*lower(promoted).agents[AgentName("w")].tools}
     held = {name: {*rules.tools} & {*GROUP_TOOLS} for name, rules in plan.agents.items()}
     every = {*GROUP_TOOLS}
     assert held == {"root": every, "boss": every, "scout": every, "w": set()}
@@ -330,3 +335,15 @@ async def test_a_worker_sends_where_it_may_though_its_parent_only_listens() -> N
 def test_a_crew_with_creatures_has_no_tool_of_such_a_name(tool: str) -> None:
     with pytest.raises(InvalidDefinition, match=f"a tool cannot be called '{tool}'"):
         crew_of(CREW, tools={tool: {"run": "m:t"}})
+
+
+async def test_a_quota_bounds_how_many_agents_come() -> None:
+    rule = {"tool": "group_add_node", "quota": "2 per run"}
+    crew = crew_of(CREW, rules=[rule])
+    spawns = [("group_add_node", spawn(crew, name)) for name in ("u", "v", "w")]
+    sim = await begun(crew, Calls(*spawns))
+    await sim.run()
+    assert [ok for ok, _ in answers(sim)] == [True, True, False]
+    (denied,) = sim.facts("PermissionDenied")
+    assert "2 per run" in denied["reason"]
+    assert {*sim.engine.plan.agents} == {"root", "scout", "u", "v"}

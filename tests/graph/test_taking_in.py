@@ -11,9 +11,10 @@ import pytest
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import AddAgent, apply_operations
-from crewlog.errors import ChangeConflict, TopologyRefused
+from crewlog.errors import ChangeConflict, CommandRejected, TopologyRefused
 from crewlog.graph.engine import Order
 from crewlog.graph.lower import lower
+from crewlog.graph.rewinding import roll_back
 from crewlog.graph.taking_in import take_in
 from crewlog.graph.uniting import united
 from crewlog.ids import AgentName, LogName, RunId
@@ -130,6 +131,16 @@ async def test_what_waits_in_the_other_run_goes_on_here() -> None:
     done = {entry["step"] for entry in one.facts("StepCompleted")}
     assert done == {f"{name}#{n}" for name in ("a", "b", "a-2", "b-2") for n in (1, 2)}
     assert not one.state.frontier
+
+
+async def test_it_does_not_go_back_beyond() -> None:
+    one, _, made = await pair()
+    position, then = one.state.position, one.state
+    take_in(one.engine, made, op="m")
+    with pytest.raises(CommandRejected, match="came from one") as refused:
+        roll_back(one.engine, position, then, one.engine.plan, by="eve")
+    assert f"crewlog fork sim@{position}" in refused.value.remedy
+    assert not one.facts("RolledBack")
 
 
 async def test_messages_in_its_channels_are_heard_and_the_edge_holds() -> None:

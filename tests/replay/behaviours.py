@@ -580,3 +580,31 @@ async def artifacts(site: Site) -> Run:
     site.open_gate(run, "g")
     await run.result(LIMIT)
     return run
+
+
+@behaviour
+async def agents_change_their_graph(site: Site) -> Run:
+    """Group tools: applied in their order, refused, denied; and one that the run drains for."""
+    crew = site.crew(
+        {
+            "root": [
+                calls(
+                    ("group_add_node", {"name": "w", "prompt": "Work.", "wires": ["root"]}),
+                    ("group_wire", {"name": "root", "to": "w"}),
+                    ("group_remove_node", {"name": "nobody"}),
+                    ("group_remove_node", {"name": "root"}),
+                    ("group_remove_node", {"name": "late"}),
+                ),
+                {"text": "Go."},
+                calls(("group_remove_node", {"name": "w"}), ("set_flag", {"flag": "over"})),
+                {"text": ""},
+            ],
+            "w": [{"text": "Done."}],
+            "late": [{"text": "?"}],
+        },
+        rules={"root": {"writes_flags": ["over"], "privileged": True}},
+        graph={"ends_on": ["over"]},
+        flow=["root", "late"],
+    )
+    del crew["agents"]["w"]
+    return await _to_the_end(site, "agents_change_their_graph", crew)

@@ -53,9 +53,11 @@ from crewlog.errors import (
     NotPermitted,
     RunBusy,
     RunFailed,
+    RunMerged,
     RunNotFound,
     SealBroken,
     TemporalUnavailable,
+    TopologyRefused,
     UsageError,
     WorkerMissing,
 )
@@ -105,6 +107,8 @@ REFUSALS: dict[str, type[CrewlogError]] = {
         ChangeConflict,
         CommandConflict,
         ConversationBusy,
+        RunMerged,
+        TopologyRefused,
     )
 }
 """The kinds of refusal that clients tell apart."""
@@ -533,6 +537,12 @@ class Gateway:
     async def ended(self, run: RunId, name: str) -> CrewlogError:
         """Why a command found no open run: it has ended, or never was."""
         status = await self._how_it_ended(run)
+        if status == "merged":
+            return RunMerged(
+                f"the run {run!r} is part of another one by now: {_called(name)} has no effect",
+                remedy=f"`crewlog show {run}` tells which: send it there.",
+                place=f"run {run!r}",
+            )
         again = "" if status == "completed" else f", and `crewlog resume {run}` takes it up again"
         return CommandRejected(
             f"the run {run!r} has ended ({status}): {_called(name)} has no effect",

@@ -45,8 +45,10 @@ from crewlog.errors import (
     CommandConflict,
     CommandRejected,
     CrewlogError,
+    InternalError,
     InvalidPrompt,
     RunFailed,
+    RunMerged,
     RunNotFound,
     TemporalUnavailable,
     UsageError,
@@ -56,7 +58,14 @@ from crewlog.faults import faults_of
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
 from crewlog.state.commands import DETAIL, seems_older
-from crewlog.state.journal import ChangeAccepted, NewGraph, SwapFailed
+from crewlog.state.journal import (
+    ChangeAccepted,
+    GraphMerged,
+    MergedInto,
+    MergeFailed,
+    NewGraph,
+    SwapFailed,
+)
 from crewlog.state.model import CLOSED, CommandOutcome, CrewState
 from crewlog.state.report import Report
 from crewlog.store.commands import find_command
@@ -713,13 +722,40 @@ class Run(ByHand, Authority, Talking):
 
     @override
     async def _update(self, name: str, command: Command) -> Accepted:
-        outcome = await self._gateway.update(
-            self.id,
-            name,
-            self._client.signed(self.id, name, _json(command)),
-            digest=command.digest(name),
-        )
+        try:
+            outcome = await self._gateway.update(
+                self.id,
+                name,
+                self._client.signed(self.id, name, _json(command)),
+                digest=command.digest(name),
+            )
+        except RunMerged:
+            led = await self._led_on()
+            return await led._update(name, command)  # noqa: SLF001 - a run, too
         return Accepted.model_validate(outcome, extra="ignore")
+
+    async def successor(self) -> Run:
+        """The run that this one is part of by now; itself, where it is one of its own.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        run = self
+        while True:
+            described = await self._gateway.describe(run.id)
+            if described.status is not WorkflowExecutionStatus.COMPLETED:
+                return run
+            into = (await run.result(CALL_LIMIT)).merged_into
+            if into is None:
+                return run
+            run = Run(self._client, into)
+
+    async def _led_on(self) -> Run:
+        """The run to which goes what this one does not take any more: it is merged, or ends so."""
+        into = (await self.result(CALL_LIMIT)).merged_into
+        if into is None:
+            raise InternalError(f"the run {self.id!r} said that it is merged, and is not")
+        return Run(self._client, into)
 
     async def change(
         self,
@@ -824,7 +860,39 @@ class Run(ByHand, Authority, Talking):
             raise _only_dry(command.id)
         if wait and changed.swap and not command.dry_run:
             await self.swapped(changed)
+        if wait and changed.merge and not command.dry_run:
+            await self.merged(changed)
         return changed
+
+    async def merged(self, changed: Changed) -> RunId:
+        """Waits until two runs are one, or are not to be.
+
+        Args:
+            changed: What `change` gave, with `wait=False`, for an operation that names another run.
+
+        Returns:
+            The run that both are from then on: this one, or the other.
+
+        Raises:
+            CommandRejected: the two go on by themselves; the error says why.
+        """
+        async for event in self.events(max(changed.position - 1, 0)):
+            match event.entry:
+                case GraphMerged(op=changed.merge):
+                    return self.id
+                case MergedInto(op=changed.merge, run=into):
+                    return into
+                case MergeFailed(op=changed.merge, why=why):
+                    raise CommandRejected(
+                        f"the two did not become one: {why}",
+                        remedy="Both go on by themselves.",
+                    )
+                case _:
+                    pass
+        raise CommandRejected(
+            f"the run {self.id!r} ended before it was one with the other",
+            remedy=f"`crewlog show {self.id}` shows how.",
+        )
 
     async def swapped(self, changed: Changed) -> None:
         """Waits until the run has the graph that an accepted change leads to.
@@ -891,9 +959,13 @@ class Run(ByHand, Authority, Talking):
     @override
     async def _signal(self, name: str, command: Command) -> CommandId:
         self._signalled[command.id] = command.digest(name)
-        await self._gateway.signal(
-            self.id, name, self._client.signed(self.id, name, _json(command))
-        )
+        try:
+            await self._gateway.signal(
+                self.id, name, self._client.signed(self.id, name, _json(command))
+            )
+        except RunMerged:
+            led = await self._led_on()
+            return await led._signal(name, command)  # noqa: SLF001 - a run, too
         return command.id
 
     @override

@@ -112,7 +112,7 @@ def _lonely(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]
     root = definition.graph.root if definition.graph is not None else None
     for agent in creature_nodes(definition, found).values():
         own = definition.agents[agent]
-        if own.listen or agent in working or agent in wired or agent == root:
+        if own.listen or not own.enabled or agent in working or agent in wired or agent == root:
             continue
         say = f"agent {agent!r} listens to no channel, and nothing else gives it a turn"
         remedy = "Let it listen to one, wire an agent to it, or make it the root."

@@ -21,6 +21,8 @@ from crewlog.state.topology import Topology
 
 RULE = "privileged"
 """What decides who changes a graph, as the journal names it."""
+ASKED = "Asked for."
+"""What a group tool returns; the answer that says what came of it takes the place of this."""
 _NOTES = 5
 """How many notes of a change an agent is told."""
 
@@ -98,17 +100,18 @@ def told_change(what: str, report: SwapReport) -> str:
         what: What changes.
         report: What it does to the run.
     """
-    version = f"The graph is v{report.graph_version}"
+    version, change = f"The graph is v{report.graph_version}", report.topology
+    splits = change is not None and change.kind == "split"
     if report.swap:
-        said = [f"Accepted: {what}. It holds once what runs now has ended. {version} then."]
+        whose = "who leaves does" if splits else "runs now"
+        said = [f"Accepted: {what}. It holds once what {whose} has ended. {version} then."]
     else:
         said = [f"Done: {what}. {version} now."]
-    change = report.topology
     if change is not None and change.affected_creatures:
         said.append(f"Affected: {', '.join(change.affected_creatures)}.")
-    if change is not None and len(change.new_graph_ids) > 1:
+    if change is not None and splits:
         others = [each for each in change.new_graph_ids if each not in change.old_graph_ids]
-        said.append(f"The graph falls apart: {listed(others)} is on its own from now on.")
+        said.append(f"The graph falls apart by that: {listed(others)} goes on by itself.")
     said += [f"{note}." for note in report.notes[:_NOTES]]
     return " ".join(said)
 

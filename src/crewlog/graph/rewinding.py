@@ -57,8 +57,10 @@ def roll_back(
         raise CommandRejected("the run is ending; it does not go back any more")
     if to < now.parted:
         raise CommandRejected(
-            f"creatures left for other runs at {now.parted}: it does not go back beyond",
-            remedy=f"They live there now. `crewlog fork {now.run}@{to}` begins with all of them.",
+            f"creatures left for other runs, or came from one, at {now.parted}: it does not go "
+            "back beyond",
+            remedy=f"They live where they are now. `crewlog fork {now.run}@{to}` begins as it was "
+            "there.",
         )
     if now.changing is not None:
         raise ChangeConflict(

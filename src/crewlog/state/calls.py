@@ -41,6 +41,7 @@ CALL_TOOL = "call_tool"
 FLUSH = "flush"
 CLOSE_RUN = "close_run"
 PREPARE_CHANGE = "prepare_change"
+LOOK_AT_RUN = "look_at_run"
 PREPARE_MERGE = "prepare_merge"
 LOAD_STATE = "load_state"
 FIND_COMMAND = "find_command"
@@ -556,6 +557,38 @@ class PreparedChange(Model):
     keeps is `definition`."""
 
 
+class LookAtRun(Model):
+    """Load the last stored state of another run, for one that is to be one graph with it."""
+
+    run: RunId
+    """The run that looks."""
+    definition: ContentHash
+    """The definition that it has."""
+    other: RunId
+    """Whom to look at."""
+    op: str
+    """The merge."""
+    sure: bool = True
+    """Whether it is there for certain; else the server is asked whether it has ended."""
+    recall: bool = False
+    """Whether its journal is searched for the merge's outcome."""
+
+
+class LookedAt(Model):
+    """What the store has of another run."""
+
+    op: str
+    """The merge."""
+    state: dict[str, Json] | None = None
+    """Its last `CrewState`; none: nothing of it is stored."""
+    gone: bool = False
+    """Whether it was ended from outside, or never was: the store takes nothing more of it."""
+    recalled: bool = False
+    """Whether the state tells of the merge as the journal does."""
+    at: int = 0
+    """When it was looked at, in milliseconds since the epoch."""
+
+
 class PrepareMerge(Model):
     """Make the definition and the plan of two runs that become one; nothing is changed yet."""
 
@@ -571,6 +604,8 @@ class PrepareMerge(Model):
     """The `connect` or `wire` that is to tie the two, by the names of each."""
     asks: RunId
     """The run of its sender, or of the agent that is wired."""
+    decide: bool = False
+    """Whether either may be the one that stays, as comes out: then it is told what would be."""
 
 
 class PreparedMerge(Model):

@@ -108,6 +108,28 @@ def asking(
         CommandRejected: the run cannot be part of a merge.
         ChangeConflict: another merge or a change is under way.
     """
+    check_may_ask(own, other)
+    return {
+        "op": merge_id(own.run, command),
+        "other": other,
+        "operation": operation,
+        "what": what,
+        "creatures": creatures,
+        "flow": flow,
+        "due": at + ASK_LIMIT,
+        "by": by,
+        "reason": reason,
+        "command": command,
+    }
+
+
+def check_may_ask(own: CrewState, other: RunId) -> None:
+    """Checks that a run may ask another one to be one graph with it.
+
+    Raises:
+        CommandRejected: the run cannot be part of a merge.
+        ChangeConflict: another merge or a change is under way.
+    """
     if other == own.run:
         raise CommandRejected(
             f"the run {other!r} is one graph with itself already",
@@ -126,18 +148,6 @@ def asking(
             f"the run is about to go on with graph v{own.changing.graph_version}",
             remedy="Ask again once `GraphSwapped` or `SwapFailed` is in its journal.",
         )
-    return {
-        "op": merge_id(own.run, command),
-        "other": other,
-        "operation": operation,
-        "what": what,
-        "creatures": creatures,
-        "flow": flow,
-        "due": at + ASK_LIMIT,
-        "by": by,
-        "reason": reason,
-        "command": command,
-    }
 
 
 def check_alone(own: CrewState) -> None:
@@ -149,7 +159,7 @@ def check_alone(own: CrewState) -> None:
     if own.joining is not None:
         raise ChangeConflict(
             f"the run is about to be one graph with {own.joining.other!r}",
-            remedy="Look at the graph once the merge has ended (`TopologyChanged`, `MergedInto` or "
+            remedy="Look at the graph once the merge has ended (`GraphMerged`, `MergedInto` or "
             "`MergeFailed` in the journal, within minutes), and decide anew.",
         )
 

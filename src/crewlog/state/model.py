@@ -721,8 +721,8 @@ class CrewState(Model):
     changing: Changing | None = None
     """The change that the run drains for."""
     parted: int = 0
-    """The position at which creatures left for another run the last time: it does not go back
-    beyond."""
+    """The position at which creatures left for another run, or came from one, the last time: it
+    does not go back beyond."""
     mutations: tuple[Mutation, ...] = ()
     """The last changes that were made to it, oldest first; all of them are in the journal."""
     parked: dict[StepId, FrontierEntry] = Field(default_factory=dict[StepId, FrontierEntry])

@@ -954,6 +954,7 @@ def _graph_merged(state: CrewState, entry: j.GraphMerged, position: int) -> Chan
         **taken,
         **_new_graph(both, entry, position),
         **concluded(state, entry.op, merged),
+        "parted": position,
     }
 
 

@@ -1,0 +1,209 @@
+"""Two runs that become one: a handshake over their journals, and a union that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from crewlog.client import Run
+from crewlog.definition.operations import Connect, Disconnect
+from crewlog.errors import CommandRejected
+from crewlog.ids import AgentName, RunId
+
+from .harness import LIMIT, Site, calls, tool, until
+from .test_creatures import living, rested, sends
+
+A = {"ann": {"listen": ["x"], "send": ["y"]}, "bob": {"listen": ["y"]}, "cid": {"listen": ["y"]}}
+D = {"dan": {"listen": ["x"], "send": ["z"]}, "eve": {"listen": ["z"]}}
+
+
+def speaking(names: str, says: int = 3) -> dict[str, Any]:
+    return {name: [{"text": f"{name}-{n}"} for n in range(says)] for name in names.split()}
+
+
+async def pair(site: Site) -> tuple[Run, Run]:
+    """A run of three creatures, and one of two: both have a channel `x`, which are not the same."""
+    one = await site.start(living(site, speaking("ann bob cid"), A), "")
+    two = await site.start(living(site, speaking("dan eve"), D), "")
+    await rested(one)
+    await rested(two)
+    return one, two
+
+
+def to(run: Run, sender: str, listener: str, channel: str) -> Connect:
+    return Connect(
+        sender=AgentName(sender), listener=AgentName(listener), channel=channel, other=RunId(run.id)
+    )
+
+
+async def alone(run: Run) -> None:
+    """Waits until a run is in no merge: whoever was taken in learns of it a moment later."""
+    async with asyncio.timeout(LIMIT):
+        while (await run.state()).joining is not None:  # noqa: ASYNC110 - a query tells
+            await asyncio.sleep(0.02)
+
+
+async def test_the_smaller_run_joins_the_larger(crews: Site) -> None:
+    one, two = await pair(crews)
+    await two.message("before", to="channel:z", by="fay")
+    await two.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    changed = await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie", by="fay")
+    result = await two.result(LIMIT)
+    assert (result.status, result.merged_into) == ("merged", one.id)
+    (merged,) = await crews.entries(one, "GraphMerged")
+    assert merged.of == two.id
+    assert merged.change == "merge"
+    assert (merged.old_graph_ids, merged.new_graph_ids) == (
+        tuple(sorted((one.id, two.id))),
+        (one.id,),
+    )
+    assert changed.report is not None
+    assert changed.report.topology is not None
+    assert changed.report.topology.kind == "merge"
+    # What was said in the other run is read on here, and its creatures hear here.
+    await one.message("after", to="channel:z", by="fay")
+    await one.message("tied", to="channel:tie", by="fay")
+    await one.wait_until(lambda view: view.rests and view.steps >= 2, LIMIT)
+    texts = [
+        m["content"]
+        for m in [p for p in crews.prompted(one) if p["agent"] == "eve"][-1]["messages"]
+    ]
+    assert [t for t in texts if t in ("before", "eve-0", "after", "tied")][:3] == [
+        "before",
+        "eve-0",
+        "after",
+    ]
+    await one.stop()
+    assert (await one.result(LIMIT)).status == "stopped"
+
+
+async def test_the_one_that_asks_may_be_the_one_that_joins(crews: Site) -> None:
+    one, two = await pair(crews)
+    asked = to(one, "dan", "bob", "tie")
+    assert await two.merged(await two.change(operations=[asked], id="tie", wait=False)) == one.id
+    await one.message("hello", to="channel:tie", by="fay")
+    await one.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    assert [e.agent for e in await crews.entries(one, "StepStarted")] == ["bob"]
+    assert {*(await one.graph()).plan["nodes"]} == {"ann", "bob", "cid", "dan", "eve"}
+
+
+async def test_turns_go_on_in_the_run_that_stays(crews: Site) -> None:
+    one = await crews.start(living(crews, speaking("ann bob cid"), A), "")
+    crew = crews.crew(
+        {
+            "dan": [
+                calls(("gate", {"name": "g"})),
+                sends("z", "Hear."),
+                {"text": "done"},
+                {"text": "2"},
+            ]
+        }
+        | speaking("eve"),
+        rules=D,
+        tools={"gate": tool("gate")},
+        graph={},
+    )
+    two = await crews.start(crew, "")
+    await rested(one)
+    await rested(two)
+    await two.message("first", to="channel:x", by="fay")
+    await two.message("second", to="channel:x", by="fay")
+    await until(lambda: crews.ledger(two, "start", tool="gate"), "the tool")
+    changed = await one.change(
+        operations=[to(two, "ann", "eve", "tie")], id="tie", by="fay", wait=False
+    )
+    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    await one.message("meanwhile", to="channel:y", by="fay")  # who is not in it goes on
+    await one.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    crews.open_gate(two, "g")
+    assert await one.merged(changed) == one.id
+    await one.wait_until(lambda view: view.rests, LIMIT)
+    await one.stop()
+    await one.result(LIMIT)
+    done = [e.step for e in await crews.entries(one, "StepCompleted")]
+    assert Counter(done) == dict.fromkeys(("bob#1", "cid#1", "dan#1", "dan#2", "eve#1"), 1)
+    assert [e.step for e in await crews.entries(two, "StepCompleted")] == []
+    assert len(crews.ledger(two, "start", tool="gate")) == 1
+
+
+async def test_what_can_be_no_merge_is_refused_at_once(crews: Site) -> None:
+    one, two = await pair(crews)
+    flow = crews.crew(
+        speaking("gus hal"), flow=["gus"], rules={"hal": {"listen": ["x"], "beside": "gus"}}
+    )
+    third = await crews.start({**flow, "graph": {"idle": "1h"}}, "")
+    await rested(third)
+    gone = RunId("nowhere-to-be-seen")
+    tie = Connect(sender=AgentName("ann"), listener=AgentName("eve"), channel="tie", other=gone)
+    for operations, says in (
+        ([tie], "there is no run"),
+        ([to(one, "ann", "bob", "tie")], "itself"),
+        ([to(two, "nobody", "eve", "tie")], "no creature 'nobody'"),
+        ([to(two, "ann", "nobody", "tie")], "no creature 'nobody'"),
+        ([to(two, "ann", "eve", "tie"), Disconnect(sender="ann", listener="bob")], "stands alone"),
+    ):
+        with pytest.raises(CommandRejected, match=says):
+            await one.change(operations=operations)
+    dry = await one.change(operations=[to(third, "ann", "hal", "tie")], dry_run=True)
+    assert dry.report is not None
+    assert dry.report.topology is not None
+    assert dry.report.topology.new_graph_ids == (third.id,)  # who has a flow stays
+    assert [e.kind for e in await crews.entries(one)][-5:] == ["CommandRejected"] * 5
+    for run in (one, two, third):
+        assert (await run.state()).joining is None
+        assert not await crews.entries(run, "MergeAsked", "MergeAccepted", "MergeFailed")
+
+
+async def test_runs_that_ask_each_other_become_one(crews: Site) -> None:
+    one, two = await pair(crews)
+    came = await asyncio.gather(
+        one.change(operations=[to(two, "ann", "eve", "tie")]),
+        two.change(operations=[to(one, "eve", "ann", "back")]),
+        return_exceptions=True,
+    )
+    assert sum(not isinstance(each, BaseException) for each in came) == 1, came
+    for each in came:
+        assert not isinstance(each, BaseException) or isinstance(each, CommandRejected)
+    assert (await two.result(LIMIT)).merged_into == one.id
+    assert {*(await one.graph()).plan["topology"]["creatures"]} == {
+        "ann",
+        "bob",
+        "cid",
+        "dan",
+        "eve",
+    }
+
+
+async def test_a_ring_of_requests_comes_to_an_end(crews: Site) -> None:
+    one, two = await pair(crews)
+    three = await crews.start(
+        living(crews, speaking("ida jon"), {"ida": {"send": ["w"]}, "jon": {"listen": ["w"]}}), ""
+    )
+    await rested(three)
+    came = await asyncio.gather(
+        one.change(operations=[to(two, "ann", "eve", "r1")]),
+        two.change(operations=[to(three, "eve", "jon", "r2")]),
+        three.change(operations=[to(one, "jon", "ann", "r3")]),
+        return_exceptions=True,
+    )
+    assert any(not isinstance(each, BaseException) for each in came), came
+    for each in came:
+        assert not isinstance(each, BaseException) or isinstance(each, CommandRejected)
+    graphs = Counter[str]()
+    for run in (one, two, three):
+        await alone(run)
+        if not (await run.state()).closed:
+            graphs.update([*(await run.graph()).plan["topology"]["creatures"]])
+    assert graphs == dict.fromkeys(("ann", "bob", "cid", "dan", "eve", "ida", "jon"), 1)
+
+
+async def test_who_says_something_to_a_merged_run_is_led_on(crews: Site) -> None:
+    one, two = await pair(crews)
+    await one.change(operations=[to(two, "ann", "eve", "tie")])
+    assert (await two.result(LIMIT)).merged_into == one.id
+    await two.message("hello", to="channel:z", by="fay")
+    await one.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    assert (await two.successor()).id == one.id

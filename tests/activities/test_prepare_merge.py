@@ -1,0 +1,119 @@
+"""A merge as a worker prepares it: from what the store has of the other run."""
+
+from __future__ import annotations
+
+import json
+from unittest import mock
+
+import pytest
+
+from crewlog.activities.definitions import Definitions
+from crewlog.activities.prepare_merge import MergePreparer
+from crewlog.definition.load import load_data
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import TopologyRefused
+from crewlog.graph.lower import lower
+from crewlog.graph.taking_in import take_in
+from crewlog.ids import RunId
+from crewlog.state.calls import PreparedMerge, PrepareMerge
+from crewlog.store import InMemoryStore
+from crewlog.store.loading import load_state
+from graph.simulation import Simulation, final
+
+ONE, TWO = RunId("one"), RunId("two")
+EDGE = {"op": "connect", "sender": "a", "listener": "b", "channel": "x"}
+
+
+def crew(name: str, **more: object) -> CrewDefinition:
+    agents = {name: {"prompt": "p", "listen": ["x"]}}
+    return load_data({"crew": "t", "model": "openai:x", "agents": agents, **more})
+
+
+async def stored(store: InMemoryStore, run: RunId, definition: CrewDefinition) -> Simulation:
+    """A run with a message that waits for its agent."""
+    await store.put_definition(definition.to_json())
+    with mock.patch("graph.simulation.RUN", run):
+        sim = await Simulation.begin(lower(definition), final)
+    await sim.command("message", text="one", to="channel:x")
+    await sim.settle()
+    await keep(store, sim)
+    return sim
+
+
+async def keep(store: InMemoryStore, sim: Simulation) -> None:
+    ledger = sim.engine.ledger
+    await store.append(sim.state.run, ledger.whole())
+    ledger.stored(sim.state.position)
+
+
+async def prepared(store: InMemoryStore, one: Simulation, position: int = 0) -> PreparedMerge:
+    task = PrepareMerge(
+        run=ONE,
+        base=one.state.definition,
+        other=TWO,
+        position=position,
+        edge=EDGE,
+        asks=ONE,
+    )
+    task = PrepareMerge.from_json(json.loads(json.dumps(task.to_json())))
+    made = await MergePreparer(store, Definitions(store)).run(task)
+    return PreparedMerge.from_json(json.loads(json.dumps(made.to_json())))
+
+
+async def test_two_runs_are_one_in_the_store_too() -> None:
+    store = InMemoryStore()
+    one, two = await stored(store, ONE, crew("a")), await stored(store, TWO, crew("b"))
+    made = await prepared(store, one, two.state.position)
+    assert (made.joins, made.position, made.comes) == (TWO, two.state.position, ("b",))
+    assert not made.refused
+    assert made.widens is None
+    both = CrewDefinition.from_json(await store.get_definition(lower_hash(made)))
+    assert both.to_json() == made.definition
+    take_in(one.engine, made, op="m", by="ana")
+    await keep(store, one)
+    assert (await load_state(store, ONE)) == one.state
+    assert await store.lineage(ONE) == {TWO}
+    await one.run()
+    assert sorted(e["step"] for e in one.facts("StepCompleted")) == ["a#1", "b#1"]
+    await keep(store, one)
+    assert (await load_state(store, ONE)) == one.state
+
+
+def lower_hash(made: PreparedMerge) -> str:
+    found: str = made.plan["definition"]
+    return found
+
+
+async def test_an_older_state_is_not_the_last_one() -> None:
+    store = InMemoryStore()
+    one, two = await stored(store, ONE, crew("a")), await stored(store, TWO, crew("b"))
+    before = two.state.position
+    await two.run()
+    await keep(store, two)
+    assert (await prepared(store, one, before)).position == before
+    made = await prepared(store, one)
+    assert made.position == two.state.position
+    assert "frontier" not in made.state
+
+
+async def test_what_cannot_be_one_is_told() -> None:
+    store = InMemoryStore()
+    one = await stored(store, ONE, crew("a", flags={"f": 1}))
+    await stored(store, TWO, crew("b", flags={"f": 2}))
+    made = await prepared(store, one)
+    assert "the flag 'f'" in made.refused
+    assert made.remedy
+    assert not made.plan
+    with pytest.raises(TopologyRefused, match="the flag 'f'"):
+        take_in(one.engine, made, op="m")
+    assert not one.facts("GraphMerged")
+
+
+async def test_a_crew_that_cannot_run_is_refused() -> None:
+    store = InMemoryStore()
+    logs = {"x": {"writers": []}}
+    one = await stored(store, ONE, crew("a", logs=logs))
+    await stored(store, TWO, crew("b"))
+    made = await prepared(store, one)
+    assert "none that can run" in made.refused
+    assert "writers" in made.refused

@@ -1,0 +1,150 @@
+"""Uniting: what was parted is whole again, and of two strangers nothing is mixed up."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlog.definition.renaming import NewNames
+from crewlog.ids import AgentName, ContentHash, LogName, NodeName, RunId, StepId
+from crewlog.state.hashing import hash_json, joined
+from crewlog.state.journal import MessageAdded, MessageRef
+from crewlog.state.model import (
+    Call,
+    CommandOutcome,
+    CrewState,
+    FrontierEntry,
+    LogHead,
+    Output,
+    Routing,
+    Turn,
+    Usage,
+)
+from crewlog.state.parting import parted, staying
+from crewlog.state.reduce import reduce
+from crewlog.state.uniting import Names, log_joins, part_of, questions, steps_that_come, union
+from state.test_parting import world
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_was_parted_is_whole_again(seed: int) -> None:
+    whole, share = world(seed)
+    goes = parted(whole, RunId("r.1"), share)
+    stays = whole.model_copy(update=staying(whole, share))
+    part = CrewState.from_json(part_of(goes))
+    names = Names(
+        called=NewNames(),
+        nodes={node: node for node in share.nodes},
+        comes=frozenset(share.creatures),
+        first={},
+        quotas={},
+    )
+    both = stays.model_copy(update=union(stays, part, names))
+    for field in ("frontier", "parked", "visits", "usage", "quotas", "flags", "allowed", "tags"):
+        assert getattr(both, field) == getattr(whole, field), field
+    asked = {question.id: question for question in questions(part, names)}
+    assert asked == {
+        id_: question
+        for id_, question in whole.interrupts.items()
+        if question.step is not None and id_ not in stays.interrupts
+    }
+    joins = {join.log: join for join in log_joins(stays, part, names)}
+    # What both have, both have from before: nothing was said since.
+    assert {join.one for join in joins.values()} <= {""}
+    heads = {log: head.head for log, head in stays.messages.items()}
+    heads |= {log: joined(join.one, join.two, 41) for log, join in joins.items()}
+    assert heads == {log: head.head for log, head in whole.messages.items()}
+
+
+def test_what_was_said_since_is_gone_on_from_in_both() -> None:
+    whole, share = world(3)
+    goes = parted(whole, RunId("r.1"), share)
+    stays = whole.model_copy(update=staying(whole, share))
+    body = hash_json("more")
+    said = MessageAdded(ref=MessageRef(body=body, logs=(LogName("public"),)))
+    goes = reduce(goes, said)
+    names = Names(NewNames(), {n: n for n in share.nodes}, frozenset(share.creatures), {}, {})
+    (join,) = (each for each in log_joins(stays, goes, names) if each.log == "public")
+    assert join.one == whole.messages[LogName("public")].head
+    assert join.two == goes.messages[LogName("public")].head
+    assert join.more == 4
+
+
+NAMES = Names(
+    called=NewNames({"a": "a-2"}, {"p": "p-2"}, {"g": "g-2"}),
+    nodes={NodeName("a"): NodeName("a-2"), NodeName("b"): NodeName("b.inbox")},
+    comes=frozenset({AgentName("a-2"), AgentName("b")}),
+    first={NodeName("a-2"): 4},
+    quotas={"k": "k2"},
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "now"),
+    [
+        ("public", "public"),
+        ("channel:p", "channel:p-2"),
+        ("channel:q", "channel:q"),
+        ("group:g", "group:g-2"),
+        ("readers:a+b", "readers:a-2+b"),
+        ("private:a", "private:a-2"),
+        ("private:a#3.7", "private:a-2#7.7"),
+        ("artifact:a.notes", "artifact:a-2.notes"),
+        ("artifact:doc", "artifact:doc"),
+    ],
+)
+def test_logs_are_called_as_what_they_are_of(log: str, now: str) -> None:
+    assert NAMES.log(LogName(log)) == now
+
+
+def test_a_step_is_called_by_its_node_and_its_answers_with_it() -> None:
+    held = {
+        "kind": "ToolReturned",
+        "step": "a#1",
+        "agent": "a",
+        "ref": {"body": "x", "logs": ["private:a", "channel:p"]},
+    }
+    turn = Turn(calls=(Call(call=2, tool="t", status="held", held=[held]),))
+    entry = FrontierEntry(step=StepId("a#1"), node=NodeName("a"), status="running", turn=turn)
+    gone = FrontierEntry(step=StepId("z#1"), node=NodeName("z"))
+    part = CrewState(
+        run=RunId("o"),
+        frontier={entry.step: entry, gone.step: gone},
+        visits={NodeName("a"): 3, NodeName("z"): 1},
+        routing=Routing(done={NodeName("a"): 2}),
+        agent_outputs={AgentName("a"): {"text": Output(position=1, logs=(LogName("channel:p"),))}},
+        private_context={"agent:a": {"k": 1}, "group:g": {"m": 2}},
+        flags={"f": "theirs", "h": 2},  # type: ignore[dict-item]
+        usage={AgentName("a"): Usage(calls=2, cost=0.5)},
+        quotas={"k": 2, "m": 1},
+        commands={"c1": CommandOutcome(position=3), "crewlog:x": CommandOutcome(position=4)},
+    )
+    state = CrewState(
+        run=RunId("r"),
+        visits={NodeName("a-2"): 4},
+        routing=Routing(done={NodeName("a-2"): 4}),
+        flags={"f": "ours"},  # type: ignore[dict-item]
+        messages={LogName("public"): LogHead(head=ContentHash("x"), length=1)},
+        quotas={"k2": 1},
+        usage={AgentName("a-2"): Usage(calls=1, cost=0.7)},
+    )
+    assert [*steps_that_come(part, NAMES)] == ["a-2#5"]
+    both = state.model_copy(update=union(state, part, NAMES))
+    ((step, found),) = both.frontier.items()
+    assert (step, found.step, found.node) == ("a-2#5", "a-2#5", "a-2")
+    assert found.turn is not None
+    assert found.turn.calls[0].held == [
+        {
+            "kind": "ToolReturned",
+            "step": "a-2#5",
+            "agent": "a-2",
+            "ref": {"body": "x", "logs": ["private:a-2", "channel:p-2"]},
+        }
+    ]
+    assert both.visits == {"a-2": 7}
+    assert both.routing.done == {"a-2": 6}
+    assert both.agent_outputs[AgentName("a-2")]["text"].logs == ("channel:p-2",)
+    assert both.private_context == {"agent:a-2": {"k": 1}, "group:g-2": {"m": 2}}
+    assert both.flags == {"f": "ours", "h": 2}
+    assert both.usage == {"a-2": Usage(calls=2, cost=0.7)}
+    assert both.quotas == {"k2": 2, "m": 1}
+    assert [*both.commands] == ["c1"]
