@@ -193,7 +193,7 @@ def test_a_live_graph_is_changed_from_the_command_line(crewlog: Cli, pond: str) 
 def test_what_cannot_be_is_refused_with_the_argument(crewlog: Cli, pond: str) -> None:
     for line, place, remedy in (
         (("connect", pond, "keeper", "scuot"), "LISTENER  the crew has no agent", "'scout'?"),
-        (("connect", pond, "keeper", "x", "--with", "lake"), "--with  ", "of one run"),
+        (("connect", pond, "keeper", "x", "--with", "lake"), "there is no run 'lake'", ""),
         (("add", pond, "scout", "--prompt", "x"), "NAME  the crew has an agent", "another name"),
         (("add", pond, "late", "--like", "scuot"), "--like  ", "'scout'?"),
         (("unwire", pond, "keeper", "scout"), "TO  ", "no wires"),
