@@ -15,7 +15,7 @@ from crewlog.cli.main import run_cli
 from crewlog.cli.told_graphs import graph_lines
 from crewlog.errors import ChangeConflict, UsageError
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import Creature, Renamed, Topology, TopologyChange, part_id
+from crewlog.state.topology import Renamed, TopologyChange
 
 from .conftest import Cli
 from .terminal import Terminal
@@ -93,36 +93,32 @@ def test_faults_name_the_argument(said: str, told: str) -> None:
 # -- what is told --------------------------------------------------------------------------------
 
 
-def lines(change: TopologyChange, topology: Topology | None, command: str | None) -> list[str]:
-    found = graph_lines(RunId("pond"), change, topology, command)
+def lines(change: TopologyChange, *who: list[str], known: bool = True) -> list[str]:
+    stays, leaves = who or ([], [])
+    found = graph_lines(RunId("pond"), change, stays, leaves, known=known)
     return ["".join(part[0] for part in head) + text for head, text in found]
 
 
-def graph(**creatures: Creature) -> Topology:
-    return Topology(creatures={AgentName(name): each for name, each in creatures.items()})
-
-
 def test_who_parts_from_whom_is_told() -> None:
-    runs = (RunId("pond"), RunId("pond.1"))
     change = TopologyChange(
         kind="split",
         old_graph_ids=(RunId("pond"),),
-        new_graph_ids=runs,
+        new_graph_ids=(RunId("pond"), RunId("pond.1")),
         affected_creatures=(AgentName("a"), AgentName("b")),
     )
-    parted = graph(a=Creature(send=("x",)), b=Creature(), c=Creature(listen=("x",)))
-    assert lines(change, parted, None) == [
+    assert lines(change, ["a", "c"], ["b"], known=False) == [
         "  ⑂ parts into 2 graphs",
         "    pond keeps its id, with a and c",
         "    a new run, with b",
         "  ~ affects a and b; no turn is disturbed",
     ]
-    new = part_id(RunId("pond"), "c1", AgentName("b"))
-    assert lines(change, parted, "c1")[1:3] == [
-        "    pond keeps its id, with a and c",
-        f"    {new}, with b",
+    assert lines(change, ["a"], ["b"])[1:3] == [
+        "    pond keeps its id, with a",
+        "    pond.1, with b",
     ]
-    assert lines(change, None, "c1")[1:3] == ["    pond keeps its id", "    pond.1"]
+    three = change.model_copy(update={"new_graph_ids": ("pond", "pond.1", "pond.2")})
+    assert lines(three)[1:3] == ["    pond keeps its id", "    pond.1 and pond.2"]
+    assert lines(three, ["a"], ["b", "c"], known=False)[2] == "    new runs, with b and c"
 
 
 def test_who_becomes_one_is_told() -> None:
@@ -132,7 +128,7 @@ def test_who_becomes_one_is_told() -> None:
         new_graph_ids=(RunId("lake"),),
         renamed=(Renamed(kind="creature", graph=RunId("pond"), was="scout", now="scout-2"),),
     )
-    assert lines(change, None, "c1") == [
+    assert lines(change) == [
         "  ⋈ lake and pond become one: lake keeps its id",
         "    the creature scout of pond is scout-2 then",
         "  ~ affects nobody; no turn is disturbed",
@@ -197,7 +193,7 @@ def test_a_live_graph_is_changed_from_the_command_line(crewlog: Cli, pond: str) 
 def test_what_cannot_be_is_refused_with_the_argument(crewlog: Cli, pond: str) -> None:
     for line, place, remedy in (
         (("connect", pond, "keeper", "scuot"), "LISTENER  the crew has no agent", "'scout'?"),
-        (("connect", pond, "keeper", "x", "--with", "lake"), "--with  ", "of one run"),
+        (("connect", pond, "keeper", "x", "--with", "lake"), "there is no run 'lake'", ""),
         (("add", pond, "scout", "--prompt", "x"), "NAME  the crew has an agent", "another name"),
         (("add", pond, "late", "--like", "scuot"), "--like  ", "'scout'?"),
         (("unwire", pond, "keeper", "scout"), "TO  ", "no wires"),

@@ -38,7 +38,7 @@ def show_change(screen: Screen, sight: Sight, changed: Changed) -> None:
     old = sight.state.graph_version
     other = changed.swap or (report is not None and report.at_once)
     head = f"  graph v{old} → v{changed.graph_version}" if other else f"  graph v{old} stays"
-    screen.line((head, "bold"), f"  {plain(changed.detail)}" if changed.detail else "")
+    screen.wrapped([(head, "bold"), "  "], plain(changed.detail), indent=4)
     for remark in changed.remarks:
         said, *how = remark.splitlines()
         screen.wrapped(["  ", ("· ", "yellow")], plain(said), indent=4)
@@ -48,7 +48,7 @@ def show_change(screen: Screen, sight: Sight, changed: Changed) -> None:
         _nodes(screen, report)
         _steps(screen, report)
         _blocked(screen, report)
-        tell_graphs(screen, sight.run, changed, changed)
+        tell_graphs(screen, sight.run, changed, changed, sight.plan)
         for note in report.notes:
             screen.line("  ", ("· ", "dim"), plain(note))
     if changed.swap and sight.plan is not None and changed.plan:

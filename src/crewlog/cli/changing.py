@@ -270,7 +270,11 @@ async def make_change(
                 screen.line("  Nothing was changed.")
                 return exits.STOPPED
             # Only what was seen may come about.
-            what.update(graph_version=sight.state.graph_version, expect=seen.definition)
+            what.update(graph_version=sight.state.graph_version)
+            topology = seen.report.topology if seen.report is not None else None
+            if topology is None or topology.kind == "nothing":
+                # Other graphs have ids of the command's own, which their definitions name.
+                what.update(expect=seen.definition)
         # One id, however often it is sent: whoever is told of it may send it again, too.
         identity = command_id or new_command_id()
         with in_terms_of(typed.places):
@@ -282,7 +286,7 @@ async def make_change(
             screen.document({"event": "changed", "run": run_id, "waited": wait, **document})
         else:
             tell_change(screen, run_id, changed, waited=wait)
-            tell_graphs(screen, run_id, changed, seen)
+            tell_graphs(screen, run_id, changed, seen, sight.plan)
             await _questions(screen, run)
         return exits.OK
 
