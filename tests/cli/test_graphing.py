@@ -219,3 +219,27 @@ def test_at_a_terminal_a_graph_is_shown_before_it_is_changed(crewlog: Cli, pond:
     terminal.type("n")
     terminal.expect("Nothing was changed.")
     assert terminal.end() == 6
+
+
+@covers("C101")
+@pytest.mark.server
+def test_two_runs_are_made_one(crewlog: Cli, pond: str, project: Path) -> None:
+    lake = f"lake-{uuid4().hex[:6]}"
+    (project / "lake.yaml").write_text(POND.replace("pond", "lake", 1).replace("scout", "diver"))
+    assert crewlog("run", "lake.yaml", "--id", lake, "--detach").code == 0
+    typed = ("connect", pond, "scout", "diver", "--with", lake, "--channel", "tie")
+    dry = crewlog("graph", *typed, "--dry-run")
+    assert dry.code == 0, dry.err
+    assert f"{lake} and {pond} become one: {lake} keeps its id" in dry.out
+    done = crewlog("graph", *typed)
+    assert done.code == 0, done.err
+    assert f"✓ {pond} is one graph with another run now" in done.out
+    assert f"the creature keeper of {pond} is keeper-2 then" in done.out
+    seen = crewlog(
+        "watch", pond, "--kind", "TOPOLOGY_CHANGED:merge,MergedInto", "--json", "--graph"
+    )
+    assert seen.code == 2, "--graph needs a run"
+    assert crewlog("stop", lake).code == 0
+    told = crewlog("watch", pond, "--kind", "TOPOLOGY_CHANGED:merge,MergedInto", "--json").records
+    kinds = [(each["run"], each["entry"]["kind"]) for each in told if each["event"] == "journal"]
+    assert sorted(kinds) == [(lake, "GraphMerged"), (pond, "MergedInto")]

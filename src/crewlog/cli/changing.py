@@ -247,7 +247,6 @@ async def make_change(
     async def use(run: Run, sight: Sight) -> int:
         from crewlog.cli.change_terms import in_terms_of  # noqa: PLC0415
         from crewlog.cli.changed import show_change, tell_change  # noqa: PLC0415
-        from crewlog.cli.draining import drained  # noqa: PLC0415
         from crewlog.cli.told_graphs import tell_graphs  # noqa: PLC0415
         from crewlog.client.run import new_command_id  # noqa: PLC0415
 
@@ -279,8 +278,8 @@ async def make_change(
         identity = command_id or new_command_id()
         with in_terms_of(typed.places):
             changed: Changed = await patiently(lambda: run.change(**what, wait=False, id=identity))
-        if wait and changed.swap:
-            await drained(screen, client, run, changed, sight.queue)
+        if wait:
+            await _come_about(screen, client, run, changed, sight.queue)
         if as_json:
             document = changed.model_dump(mode="json", exclude={"plan"})
             screen.document({"event": "changed", "run": run_id, "waited": wait, **document})
@@ -292,6 +291,18 @@ async def make_change(
 
     async with connected(screen, both=True) as client:
         return await with_worker(client, run_id, use)
+
+
+async def _come_about(
+    screen: Screen, client: Client, run: Run, changed: Changed, queue: str
+) -> None:
+    """Waits until the run has the graph, or is one with the other run."""
+    from crewlog.cli.draining import drained  # noqa: PLC0415
+
+    if changed.swap:
+        await drained(screen, client, run, changed, queue)
+    if changed.merge:
+        await run.merged(changed)
 
 
 def _unchanged(screen: Screen, run_id: str, seen: Changed) -> int:

@@ -106,6 +106,7 @@ class Watch:
                 self._news.clear()
                 event = self._next()
                 if event is not None:
+                    self._chosen = self._chosen.after(event)
                     yield event, self._chosen(event)
                 elif not self._end():
                     await self._wait()
