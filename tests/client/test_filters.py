@@ -47,6 +47,12 @@ SAID = {
     "agent": "scout",
     "ref": {"body": "b", "logs": ["private:scout", "channel:reports"]},
 }
+RULED = {
+    "kind": "RulesChanged",
+    "crew": "pond",
+    "definition": "d",
+    "events": [{"event": "CREATURE_STOPPED", "creature": "scout"}],
+}
 MERGED = {"kind": "MergedInto", "op": "o", "run": "lake", "position": 40}
 
 
@@ -64,6 +70,8 @@ def event(data: Mapping[str, Any], run: str = "pond", position: int = 1, at: int
         (CHANGED, {"kinds": ["TOPOLOGY_CHANGED:nothing"]}, True),
         (CHANGED, {"kinds": ["TOPOLOGY_CHANGED:split", "TOPOLOGY_CHANGED:merge"]}, False),
         (SPLIT, {"kinds": ["TOPOLOGY_CHANGED:split"]}, True),
+        (RULED, {"kinds": ["CREATURE_STOPPED"], "creatures": ["scout"]}, True),
+        (RULED, {"kinds": ["TOPOLOGY_CHANGED"]}, False),
         (CHANGED, {"kinds": ["CREATURE_STARTED"]}, True),
         (CHANGED, {"kinds": ["CREATURE_STOPPED"]}, False),
         (CHANGED, {"kinds": ["CREATURE_STARTED"], "creatures": ["late"]}, True),

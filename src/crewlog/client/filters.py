@@ -131,7 +131,7 @@ def aspects(entry: j.JournalEntry) -> Iterator[Aspect]:
         log.removeprefix(CHANNEL) for log in _logs(entry) if log.startswith(CHANNEL)
     )
     yield Aspect(frozenset(names), creatures, graphs, channels)
-    for event in entry.events if isinstance(entry, _CHANGES) else ():
+    for event in entry.events if isinstance(entry, (*_CHANGES, j.RulesChanged)) else ():
         yield _aspect(event)
 
 
