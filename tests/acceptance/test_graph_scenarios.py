@@ -1,0 +1,96 @@
+"""Graphs that join, part and grow at random, while workers are killed: nothing is lost or doubled.
+
+Several scenarios are played at once on a worker that is killed again and again, so that each kill
+meets them at many places. `CREWLOG_SCENARIOS` says how many there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import traceback
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from .harness import Site
+from .scenarios import Scenario
+
+QUEUE = "scenarios"
+COUNT = int(os.environ.get("CREWLOG_SCENARIOS", "12"))
+AT_ONCE = 24
+"""Scenarios that are played at once."""
+KILLS = 3
+"""Kills while they are."""
+GAPS = (
+    "MergeAsked | nothing",
+    "MergeAsked | survives",
+    "joins | survives",
+    "MergeOffered | survives",
+    "TopologyChanged | no part",
+    "MergeAsked | joins",
+    "MergeOffered | GraphMerged",
+)
+"""Where the worker is killed: how far two runs are, by what is stored. One in each turn."""
+BATCHES = [range(first, min(first + AT_ONCE, COUNT)) for first in range(0, COUNT, AT_ONCE)]
+
+
+@pytest.fixture
+async def own_worker(site: Site) -> AsyncIterator[Site]:
+    await site.start_worker(QUEUE)
+    yield site
+    await site.settle()
+    await asyncio.to_thread(site.end_workers, QUEUE)
+
+
+async def kills(site: Site, plays: Sequence[Scenario], gaps: Counter[str]) -> None:
+    """Kills the worker while scenarios are played, and notes where it met them."""
+    for number in range(KILLS):
+        wanted = GAPS[(plays[0].seed // AT_ONCE * KILLS + number) % len(GAPS)]
+        while not await met(plays, wanted):
+            if all(play.over for play in plays):
+                return
+            await asyncio.sleep(0.02)
+        site.workers[QUEUE].pop().kill()
+        for play in plays:
+            gaps.update(await play.gaps())
+        await site.start_worker(QUEUE)
+
+
+async def met(plays: Sequence[Scenario], wanted: str) -> bool:
+    """Whether two runs of a scenario are in a certain gap."""
+    for play in plays:
+        if wanted in await play.gaps():
+            return True
+    return False
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seeds", BATCHES, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+async def test_nothing_is_lost_and_nothing_comes_twice(own_worker: Site, seeds: range) -> None:
+    plays = [Scenario(own_worker, QUEUE, seed) for seed in seeds]
+    await asyncio.gather(*(play.begin() for play in plays))
+    gaps: Counter[str] = Counter()
+    killing = asyncio.create_task(kills(own_worker, plays, gaps))
+    await asyncio.gather(*(play.go() for play in plays))
+    await killing
+    failed: dict[int, str] = {}
+    for play, came in zip(plays, await asyncio.gather(*(one(play) for play in plays)), strict=True):
+        if came:
+            failed[play.seed] = came
+    outcomes = sum((play.outcomes for play in plays), Counter[str]())
+    told = f"{[*seeds]}: killed at {dict(gaps)}; {dict(outcomes)}; failed: {failed}"
+    logging.getLogger(__name__).info(told)
+    assert not failed
+
+
+async def one(play: Scenario) -> str:
+    """Why a scenario did not end well; empty where it did."""
+    try:
+        await play.rest()
+        await play.check()
+    except Exception:
+        return traceback.format_exc()[-1500:]
+    return ""
