@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from crewlog.client import Run
 from crewlog.definition.operations import Connect, Disconnect
-from crewlog.errors import CommandRejected
+from crewlog.errors import CommandRejected, RunMerged
 from crewlog.ids import AgentName, RunId
 
 from .harness import LIMIT, Site, calls, tool, until
@@ -207,3 +208,21 @@ async def test_who_says_something_to_a_merged_run_is_led_on(crews: Site) -> None
     await two.message("hello", to="channel:z", by="fay")
     await one.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
     assert (await two.successor()).id == one.id
+    # Nobody stops the run that stays, or answers its questions, by the name of the other one.
+    with pytest.raises(RunMerged, match=one.id):
+        await two.stop()
+    with pytest.raises(RunMerged, match=one.id):
+        await two.change(operations=[Disconnect(sender="ann", listener="eve")])
+    assert (await one.state()).status == "running"
+
+
+async def test_a_partner_that_was_ended_from_outside_keeps_nobody_waiting(crews: Site) -> None:
+    one, two = await pair(crews)
+    await two.terminate("gone")
+    began = time.monotonic()
+    with pytest.raises(CommandRejected, match="has ended"):
+        await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie")
+    assert time.monotonic() - began < 5
+    await one.message("on", to="channel:y", by="fay")
+    await one.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    crews.runs.remove(two)  # the store was shut to it: it has no end there

@@ -54,6 +54,30 @@ def state(**fields: Any) -> dict[str, Any]:
     return CrewState(run=RunId("music"), **fields).to_json()
 
 
+def test_a_merge_says_with_whom_and_what_becomes_of_it() -> None:
+    asked = {"kind": "MergeAsked", "op": "o", "other": "m-2", "due": 9, "by": "ana"}
+    accepted = {"kind": "MergeAccepted", "op": "o", "other": "m-2", "due": 9, "theirs": 4}
+    assert shown(
+        Timeline(("a",)),
+        {**asked, "what": "connect a to b over c", "reason": "they need it"},
+        {**accepted, "stage": "survives"},
+        {**accepted, "stage": "joins"},
+        {"kind": "MergeOffered", "op": "o", "other": "m-2"},
+        {"kind": "MergeFailed", "op": "o", "other": "m-2", "why": "it is paused"},
+        {"kind": "MergedInto", "op": "o", "run": "m-2", "position": 40},
+    ) == [
+        "⋈ asks m-2 to be one graph by ana: connect a to b over c (they need it)",
+        "⋈ agrees with m-2 to be one graph: takes that run in",
+        (
+            "⋈ agrees with m-2 to be one graph: becomes part of that run, once all under way has "
+            "landed"
+        ),
+        "⋈ waits to be taken in by m-2",
+        "✗ does not become one graph with m-2: it is paused",
+        "⋈ is part of m-2 from its position 40 on",
+    ]
+
+
 def test_a_change_says_who_what_and_why() -> None:
     accepted = {
         "kind": "ChangeAccepted",
