@@ -243,3 +243,22 @@ def test_two_runs_are_made_one(crewlog: Cli, pond: str, project: Path) -> None:
     told = crewlog("watch", pond, "--kind", "TOPOLOGY_CHANGED:merge,MergedInto", "--json").records
     kinds = [(each["run"], each["entry"]["kind"]) for each in told if each["event"] == "journal"]
     assert sorted(kinds) == [(lake, "GraphMerged"), (pond, "MergedInto")]
+
+
+@covers("C104", "C108")
+@pytest.mark.server
+def test_where_graphs_come_from_is_shown(crewlog: Cli, pond: str) -> None:
+    done = crewlog("graph", "add", pond, "late", "--like", "scout", "--listen", "asides")
+    part = f"{pond}.{done.out.partition(f'    {pond}.')[2].partition(', with late')[0]}"
+    watching = crewlog("message", part, "Hello.", "--to", "channel:asides")
+    assert watching.code == 0, watching.err
+    told = {each["run"]: each for each in crewlog("lineage", part, "--json").records[0]["graphs"]}
+    assert list(told) == [pond, part]
+    assert (told[part]["began"], told[part]["source"]) == ("split", pond)
+    assert (told[pond]["members"], told[part]["members"]) == (["keeper", "scout"], ["late"])
+    shown = crewlog("graphs").out
+    assert f"  {pond}" in shown
+    assert f"  └─ {part}" in shown
+    assert f"late · parted from {pond}@" in shown
+    none = crewlog("lineage", "nowhere-at-all")
+    assert (none.code, "the store knows no run" in none.err) == (4, True)
