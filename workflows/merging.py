@@ -35,6 +35,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.state.joining import hints_again, looks_at, looks_to, may_unite, next_move
     from crewlog.state.model import CrewState
+    from crewlog.state.uniting import artifact_heads
 
 from crewlog.workflows import gate
 from crewlog.workflows.activity_options import PREPARING, STORING
@@ -220,6 +221,8 @@ class Merging:
                 self._look(engine, seen.op, move.to, sure=not seen.gone, recall=True)
                 return
             if move.does == "unite":
+                if artifact_heads(engine.state):
+                    await flush()  # what leads to them is looked at
                 self._task = asyncio.create_task(self._prepared(engine, seen))
                 return
             assert move.fact is not None  # noqa: S101 - what is recorded is a fact
@@ -256,6 +259,7 @@ class Merging:
                 position=other.position,
                 edge=joining.edge,
                 asks=joining.priority[1],
+                artifacts=artifact_heads(engine.state),
             ),
             result_type=PreparedMerge,
             **PREPARING,

@@ -239,6 +239,12 @@ def test_two_runs_are_made_one(crewlog: Cli, pond: str, project: Path) -> None:
         "watch", pond, "--kind", "TOPOLOGY_CHANGED:merge,MergedInto", "--json", "--graph"
     )
     assert seen.code == 2, "--graph needs a run"
+    led = f"{pond} is part of {lake} by now: going on there"
+    said = crewlog("message", pond, "Hello.", "--to", "channel:tie")
+    assert (said.code, led in said.err) == (0, True), said.err
+    more = crewlog("graph", "channel", pond, "more")
+    assert (more.code, led in more.err) == (0, True), more.err
+    assert f"merged into {lake}" in " ".join(crewlog("show", pond).out.split())
     assert crewlog("stop", lake).code == 0
     told = crewlog("watch", pond, "--kind", "TOPOLOGY_CHANGED:merge,MergedInto", "--json").records
     kinds = [(each["run"], each["entry"]["kind"]) for each in told if each["event"] == "journal"]

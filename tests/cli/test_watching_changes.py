@@ -24,7 +24,14 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, RunId, StepId
 from crewlog.state.audit_commands import commanded
 from crewlog.state.journal import JournalEntry, entry_from_json
-from crewlog.state.model import CrewState, FrontierEntry, Mutation
+from crewlog.state.model import (
+    Changing,
+    CrewState,
+    FrontierEntry,
+    Joining,
+    MergeOutcome,
+    Mutation,
+)
 from crewlog.state.reduce import fold
 from crewlog.wire import JournalItem, JournalPage, RunResult
 from crewlog.workflows.views import statuses
@@ -347,6 +354,39 @@ def changed_state() -> CrewState:
         },
         parked={"gone#1": FrontierEntry(step="gone#1", node="gone", status="ready")},
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stage", "told"),
+    [
+        ("asked", "asks pond-2 to be one graph with it: waits for its answer"),
+        ("survives", "takes in pond-2: waits until that has landed what is under way"),
+        ("joins", "becomes part of pond-2: what is under way lands first"),
+        ("offered", "becomes part of pond-2: waits for its word"),
+    ],
+)
+def test_a_merge_that_is_under_way_is_told_in_words(stage: Any, told: str, capsys: Any) -> None:
+    joining = Joining(
+        op="m", other=RunId("pond-2"), stage=stage, at=60_000, due=120_000,
+        priority=(60_000, RunId("pond")), position=4,
+    )  # fmt: skip
+    state = CrewState(run=RunId("pond"), joining=joining)
+    show_layers(Screen(), Recipe("shop", DEFINITION), state)
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"merging {told} · since 1970-01-01 00:01 UTC, at most until" in out
+    outcome = MergeOutcome(outcome="merged", other=RunId("pond-2"), position=9)
+    merged = CrewState(run=RunId("pond"), status="merged", merges={"m": outcome})
+    show_layers(Screen(), Recipe("shop", DEFINITION), merged)
+    assert "merged into pond-2 · crewlog show pond-2" in " ".join(capsys.readouterr().out.split())
+
+
+def test_who_leaves_for_another_run_is_told(capsys: Any) -> None:
+    changing = Changing(
+        command="c", graph_version=2, definition=ContentHash(OTHER), what="cut", nodes=("ann",)
+    )
+    state = CrewState(run=RunId("pond"), changing=changing)
+    show_layers(Screen(), Recipe("shop", DEFINITION), state)
+    assert "parting ann as a run of its own" in " ".join(capsys.readouterr().out.split())
 
 
 def test_recipe_mutations_and_state_are_shown_apart(capsys: Any) -> None:

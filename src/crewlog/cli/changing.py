@@ -233,6 +233,7 @@ async def make_change(
         as_json: Whether a program reads.
         wait: Whether to wait until the run has the graph.
     """
+    from crewlog.cli.leading import led_to  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
@@ -290,6 +291,7 @@ async def make_change(
         return exits.OK
 
     async with connected(screen, both=True) as client:
+        run_id = await led_to(screen, client, run_id)
         return await with_worker(client, run_id, use)
 
 
@@ -362,7 +364,9 @@ async def with_worker(
     if sight.over:
         raise CommandRejected(
             f"the run {run_id!r} has ended: it is {sight.status}",
-            remedy=f"Its graph stays as it is: crewlog show {run_id}",
+            remedy=f"It is part of {into} by now: name that run."
+            if (into := sight.state.merged_into)
+            else f"Its graph stays as it is: crewlog show {run_id}",
             place=f"run {run_id!r}",
         )
     run = client.run(run_id)

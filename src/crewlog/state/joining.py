@@ -164,6 +164,17 @@ def check_alone(own: CrewState) -> None:
         )
 
 
+def in_words(joining: Joining) -> str:
+    """What a run does with another one, and what it waits for, for people."""
+    other = joining.other
+    return {
+        "asked": f"asks {other} to be one graph with it: waits for its answer",
+        "survives": f"takes in {other}: waits until that has landed what is under way",
+        "joins": f"becomes part of {other}: what is under way lands first",
+        "offered": f"becomes part of {other}: waits for its word",
+    }[joining.stage]
+
+
 # -- when to look ----------------------------------------------------------------------------
 
 
