@@ -12,7 +12,7 @@ from crewlog.state import journal as j
 from crewlog.state.calls import LookAtRun, LookedAt
 from crewlog.state.joining import recall
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import CrewState, MergeOutcome
+from crewlog.state.model import CrewState
 from crewlog.store.checkpoints import last_state
 from crewlog.store.protocol import Store
 
@@ -54,7 +54,7 @@ async def look_at_run(task: LookAtRun, store: Store, ended: Ended) -> LookedAt:
             state = await _last(store, task.other)
             gone = state is None or not state.closed
     if task.recall and state is not None:
-        state = recall(state, task.op, await _outcome(store, task.other, task.op))
+        state = recall(state, task.op, await _taken_at(store, task.other, task.op))
     return LookedAt(
         op=task.op,
         state=state.to_json() if state is not None else None,
@@ -71,18 +71,13 @@ async def _last(store: Store, run: RunId) -> CrewState | None:
         return None  # nothing of it is stored yet, or there is no such run
 
 
-async def _outcome(store: Store, run: RunId, op: str) -> MergeOutcome | None:
-    """What a run's journal says of a merge."""
-    found: MergeOutcome | None = None
+async def _taken_at(store: Store, run: RunId, op: str) -> int | None:
+    """Where a run's journal says that it took another one in; none: nowhere."""
     after = 0
     while rows := await store.read_journal(run, after):
         for row in rows:
             entry = entry_from_json(row.entry)
             if isinstance(entry, j.GraphMerged) and entry.op == op:
-                found = MergeOutcome(outcome="merged", other=entry.of, position=row.position)
-            elif isinstance(entry, j.MergeFailed) and entry.op == op and found is None:
-                found = MergeOutcome(
-                    outcome="failed", other=entry.other, position=row.position, why=entry.why
-                )
+                return row.position
         after = rows[-1].position
-    return found
+    return None

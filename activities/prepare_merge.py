@@ -11,14 +11,15 @@ from crewlog.activities.definitions import Definitions
 from crewlog.activities.open_run import lowered
 from crewlog.authority.widening import widening
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.renaming import NewNames
 from crewlog.errors import InvalidDefinition, TopologyRefused, UsageError
 from crewlog.graph.lower import lower
 from crewlog.graph.uniting import united
-from crewlog.ids import ContentHash
+from crewlog.ids import ARTIFACT, ContentHash, LogName, artifact_log
 from crewlog.state.calls import PreparedMerge, PrepareMerge
 from crewlog.state.model import CrewState
 from crewlog.state.topology import survivor
-from crewlog.state.uniting import part_of
+from crewlog.state.uniting import artifact_heads, both_changed, called, part_of
 from crewlog.store.checkpoints import last_state
 from crewlog.store.loading import load_state
 from crewlog.store.protocol import Store
@@ -84,9 +85,18 @@ class MergePreparer:
                 "Let an agent of it listen or send first: `crewlog graph channel` makes one.",
             )
         if survivor(alive) == task.run:
-            return await self._united(task, base, joins, state)
+            asked = task
+            if artifact_heads(state):
+                own = await load_state(self.store, task.run)
+                asked = task.model_copy(update={"artifacts": artifact_heads(own)})
+            return await self._united(asked, base, joins, state)
         turned = task.model_copy(
-            update={"run": task.other, "other": task.run, "base": state.definition}
+            update={
+                "run": task.other,
+                "other": task.run,
+                "base": state.definition,
+                "artifacts": artifact_heads(state),
+            }
         )
         return await self._united(turned, joins, base, await load_state(self.store, task.run))
 
@@ -104,6 +114,7 @@ class MergePreparer:
                 asks=task.asks,
             )
             data = both.definition.to_json()
+            behind = await self._behind(task, state, called(both.renamed))
             definition, plan = await lowered(data, self.store, self.definitions)
         except TopologyRefused as error:
             return _refused(task, error.message, error.remedy)
@@ -127,9 +138,39 @@ class MergePreparer:
             nodes=both.nodes,
             fresh=tuple(sorted(both.fresh)),
             quotas=both.quotas,
+            behind=behind,
             what=f"{task.other} becomes part of it",
             widens=widening(base, after) if signed else None,
         )
+
+    async def _behind(
+        self, task: PrepareMerge, part: CrewState, names: NewNames
+    ) -> dict[LogName, ContentHash]:
+        """Of the artifacts that both have: the head that is in the other one's log.
+
+        Raises:
+            TopologyRefused: neither is.
+        """
+        found: dict[LogName, ContentHash] = {}
+        lost: list[str] = []
+        for was, theirs in sorted(artifact_heads(part).items()):
+            name = names.artifact(was.removeprefix(ARTIFACT))
+            mine = task.artifacts.get(log := artifact_log(name))
+            if mine is None:
+                continue
+            if mine == theirs or await self._leads(theirs, mine):
+                found[log] = theirs
+            elif await self._leads(mine, theirs):
+                found[log] = mine
+            else:
+                lost.append(name)
+        if lost:
+            raise both_changed(task.run, task.other, lost)
+        return found
+
+    async def _leads(self, older: ContentHash, newer: ContentHash) -> bool:
+        """Whether a head of a log is among those that lead to another one."""
+        return any(older in link.parents for link in await self.store.read_log(newer, {older}))
 
 
 def _refused(task: PrepareMerge, why: str, remedy: str) -> PreparedMerge:

@@ -27,6 +27,9 @@ CASES: dict[str, str] = {
     "codec": "bench.codec",
     "stages": "bench.stages",
     "hub": "bench.talking",
+    "graphs": "bench.graphs",
+    "topology": "bench.topologies",
+    "idle": "bench.resting",
 }
 """The module of each case; its `run` measures it."""
 

@@ -181,6 +181,47 @@ SPECS: tuple[Spec, ...] = (
         "what a run of 20 agents carries, bytes of JSON",
         below("carry_bytes_20_agents", 32 * 1024),
     ),
+    Spec("split_ms", "a split, from the command until the part answers, ms"),
+    Spec("merge_ms", "a merge, from the command until the one run has the other in it, ms"),
+    Spec(
+        "bare_part_ms",
+        "a bare workflow starts a child and continues as new, until both answer, ms",
+    ),
+    Spec("split_vs_bare", "the first by the last", at_most("split_vs_bare", 3)),
+    Spec("merge_vs_bare", "the second by the last", at_most("merge_vs_bare", 3)),
+    Spec("split_vs_bare_same_process", "by that of one in a process like the engine's"),
+    Spec("merge_vs_bare_same_process", "the same"),
+    Spec(
+        "split_10mb_vs_1kb",
+        "a split with a transcript of 10 MB by one of 1 KB",
+        at_most("split_10mb_vs_1kb", 1.1),
+    ),
+    Spec(
+        "merge_10mb_vs_1kb",
+        "a merge where the joining run has a transcript of 10 MB by one of 1 KB",
+        at_most("merge_10mb_vs_1kb", 1.1),
+    ),
+    Spec(
+        "topology_ms",
+        "the slowest operation on 200 creatures and 400 channels, ms",
+        below("topology_ms", 5),
+    ),
+    Spec(
+        "idle_500_creatures_mb",
+        "memory of a worker with 500 creatures at rest in 100 graphs, MB",
+        below("idle_500_creatures_mb", 300),
+    ),
+    Spec(
+        "idle_500_creatures_events",
+        "events that their histories get in 20 s",
+        at_most("idle_500_creatures_events", 0),
+    ),
+    Spec(
+        "idle_500_creatures_queries",
+        "connections of the store that are used in that time",
+        at_most("idle_500_creatures_queries", 0),
+    ),
+    Spec("idle_500_creatures_cpu_ms", "processor time of the worker in that time, ms"),
     Spec(
         "fork_ms_over_start",
         "forking a run of 1,000 messages, until its first call, more than a start takes, ms",

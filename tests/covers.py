@@ -22,8 +22,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "capabilities.md"
 FIRST, LAST = 1, 125
-LATER = range(96, 120)
-"""What is not asked for yet: crews whose graph is derived from who listens to whom."""
+LATER = (100, 109, 118, 119)
+"""What no test shows yet of crews whose graph is derived from who listens to whom."""
 NOT_YET = "not there yet"
 """What the page says of a capability that is to come."""
 _ROW = re.compile(r"^\| C(\d+) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
@@ -98,7 +98,7 @@ def main() -> int:
     shown, tests = len(found.tests), {test for each in found.tests.values() for test in each}
     print(  # noqa: T201
         f"{LAST} capabilities: {shown} shown by {len(tests)} tests, {len(without)} without one, "
-        f"{len(LATER)} for later (C{LATER[0]} to C{LATER[-1]})"
+        f"{len(LATER)} for later ({', '.join(f'C{n}' for n in LATER)})"
     )
     return 1 if without or early or found.faults else 0
 

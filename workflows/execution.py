@@ -794,7 +794,7 @@ class Execution:
             return
         before = engine.state.position
         landed = not self._flights and not self._landed
-        await self._merging.go_on(engine, self._flush, landed=landed, queue=self.queue)
+        await self._merging.go_on(engine, self._flush, landed=landed)
         if before != engine.state.position and not self._waits_for_word:
             self._inbox += self._take_kept()
 

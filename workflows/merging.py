@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
-from temporalio.exceptions import FailureError
+from temporalio.exceptions import ActivityError, FailureError
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.errors import CrewlogError, RunMerged
@@ -34,7 +35,9 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.state.joining import hints_again, looks_at, looks_to, may_unite, next_move
     from crewlog.state.model import CrewState
+    from crewlog.state.uniting import artifact_heads
 
+from crewlog.workflows import gate
 from crewlog.workflows.activity_options import PREPARING, STORING
 
 if TYPE_CHECKING:
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 
 MERGING = "merging"
 """The signal that has a run look at another one."""
+UNITE_LIMIT = timedelta(seconds=60)
+"""How long the crew of both may take to be made: the other run stands still meanwhile."""
 HINTS = 20
 """Hints that are kept until they are followed; those that come beyond come again."""
 
@@ -72,9 +77,9 @@ class Merging:
     @property
     def stirs(self) -> bool:
         """Whether there is something for the loop to go on with."""
-        return bool(self._hints and self._task is None) or (
-            self._task is not None and self._task.done()
-        )
+        if self._task is not None:
+            return self._task.done()
+        return bool(self._hints) or self._unsure
 
     def due(self, state: CrewState) -> int | None:
         """When the run is to look again, in milliseconds since the epoch; none: at no time."""
@@ -83,7 +88,7 @@ class Merging:
         return looks_at(state, max(self._looked, state.joining.at))
 
     async def go_on(
-        self, engine: Engine, flush: Callable[[], Awaitable[None]], *, landed: bool, queue: str
+        self, engine: Engine, flush: Callable[[], Awaitable[None]], *, landed: bool
     ) -> None:
         """Does what is to be done, as far as nothing must be waited for.
 
@@ -91,15 +96,8 @@ class Merging:
             engine: The run's engine.
             flush: Stores what is not stored yet.
             landed: Whether nothing of the run is under way.
-            queue: The task queue of its activities; empty: the workflow's own.
         """
-        if self._task is not None and self._task.done():
-            task, self._task = self._task, None
-            found = task.result()
-            if isinstance(found, LookedAt):
-                await self._follow(engine, found, flush, landed=landed)
-            else:
-                await self._take_in(engine, found, flush)
+        await self._take(engine, flush, landed=landed)
         joining = engine.state.joining
         if joining is not None and joining.stage == "asked" and self._asked != joining.op:
             self._asked = joining.op
@@ -111,6 +109,29 @@ class Merging:
             known, self._known = self._known, None
             await self._follow(engine, known, flush, landed=True)
             return
+        self._look_on(engine)
+
+    async def _take(
+        self, engine: Engine, flush: Callable[[], Awaitable[None]], *, landed: bool
+    ) -> None:
+        """Takes what an activity has found, or made."""
+        if self._task is not None and self._task.done():
+            task, self._task = self._task, None
+            try:
+                found = task.result()
+            except ActivityError as error:
+                if gate.not_ours(error) is not None:
+                    raise
+                await self._give_up(engine, error, flush)
+            else:
+                if isinstance(found, LookedAt):
+                    await self._follow(engine, found, flush, landed=landed)
+                else:
+                    await self._take_in(engine, found, flush)
+
+    def _look_on(self, engine: Engine) -> None:
+        """Begins to look, where there is a hint, or where it is time."""
+        joining = engine.state.joining
         due = self.due(engine.state)
         if joining is not None and (joining.op in self._hints or self._unsure):
             self._hints.pop(joining.op, None)
@@ -122,6 +143,7 @@ class Merging:
             if hints_again(engine.state):
                 self.tell(engine, joining.op, joining.other)
             self._look(engine, joining.op, joining.other, sure=False)
+        self._unsure = False  # else it was about a merge that has ended
 
     def tell(self, engine: Engine, op: str, to: RunId) -> None:
         """Gives another run a hint. What the run did is stored before.
@@ -199,6 +221,8 @@ class Merging:
                 self._look(engine, seen.op, move.to, sure=not seen.gone, recall=True)
                 return
             if move.does == "unite":
+                if artifact_heads(engine.state):
+                    await flush()  # what leads to them is looked at
                 self._task = asyncio.create_task(self._prepared(engine, seen))
                 return
             assert move.fact is not None  # noqa: S101 - what is recorded is a fact
@@ -207,6 +231,20 @@ class Merging:
                 return  # merged: nobody waits for its word
             await flush()
             self.tell(engine, str(move.fields["op"]), move.to)
+
+    async def _give_up(
+        self, engine: Engine, error: ActivityError, flush: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Goes on alone where the union could not be made; what was not seen is looked at later."""
+        workflow.logger.error("a merge does not go on: %s", error.cause, exc_info=error)
+        joining = engine.state.joining
+        if error.activity_type != PREPARE_MERGE or joining is None:
+            return
+        if may_unite(engine.state, joining.op):
+            why = f"the crew of both could not be made: {error.cause or error}"
+            engine.record(j.MergeFailed, op=joining.op, other=joining.other, why=why[:2000])
+            await flush()
+            self.tell(engine, joining.op, joining.other)
 
     async def _prepared(self, engine: Engine, seen: LookedAt) -> PreparedMerge:
         joining = engine.state.joining
@@ -221,9 +259,11 @@ class Merging:
                 position=other.position,
                 edge=joining.edge,
                 asks=joining.priority[1],
+                artifacts=artifact_heads(engine.state),
             ),
             result_type=PreparedMerge,
             **PREPARING,
+            schedule_to_close_timeout=UNITE_LIMIT,
         )
         return made
 
@@ -247,7 +287,10 @@ class Merging:
 
 
 async def forward(state: CrewState, incoming: Incoming) -> None:
-    """Hands what comes to a merged run on to the one that it is part of; or tells who waits.
+    """Hands what is said to a merged run on to the one that it is part of; or tells who waits.
+
+    Only what is said: whoever stops this run does not mean that one, and the questions of that one
+    have other numbers.
 
     Args:
         state: The run, as it ended.
@@ -258,10 +301,10 @@ async def forward(state: CrewState, incoming: Incoming) -> None:
     if incoming.asked:
         incoming.error = RunMerged(
             f"the run {state.run!r} is part of {into!r} by now",
-            remedy=f"Send it to that run: {into}",
+            remedy=f"Look at that run, and send it there: {into}",
         )
         incoming.done = True
-        return
-    handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(into)
-    with suppress(FailureError):  # that one has ended, too: nobody waits for it any more
-        await handle.signal(incoming.name, incoming.data)
+    elif incoming.name == "message":
+        handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(into)
+        with suppress(FailureError):  # that one has ended, too: nobody waits for it any more
+            await handle.signal(incoming.name, incoming.data)

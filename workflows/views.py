@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.model import Json
     from crewlog.state.brief import fenced
     from crewlog.state.checkpoints import checkpoint_kind
+    from crewlog.state.joining import in_words
     from crewlog.state.model import CrewState, FrontierEntry, Interrupt
     from crewlog.state.pools import named_agent, step_words
     from crewlog.wire import (
@@ -290,6 +291,10 @@ def details(engine: Engine | Drafting, flights: Flights, drains_for: Sequence[St
             "",
             f"Changing to graph v{change.graph_version}{_by(change.by)}: {fenced(change.what)}",
         ]
+    if state.joining is not None:
+        lines += ["", f"Merging: {fenced(in_words(state.joining))}"]
+    if state.merged_into is not None:
+        lines += ["", f"Merged: it goes on as part of {fenced(state.merged_into)}"]
     if waiting:
         lines += ["", f"Waiting: {fenced(waiting)}"]
     picture = Flowchart(engine.plan).text(statuses(state, engine.plan.nodes))

@@ -57,6 +57,7 @@ class BareRun:
         self._left = 0
         self._ready = False
         self._again = False
+        self._part = ""
 
     @workflow.run
     async def run(self, order: Order) -> int:
@@ -70,6 +71,13 @@ class BareRun:
         if order.continues:
             await workflow.wait_condition(lambda: self._again)
             await workflow.wait_condition(workflow.all_handlers_finished)
+            if self._part:
+                await workflow.start_child_workflow(
+                    TYPE,
+                    Order(waits=True),
+                    id=self._part,
+                    parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                )
             workflow.continue_as_new(Order(continues=order.continues - 1, waits=True))
         if order.waits:
             await workflow.wait_condition(lambda: self._over)
@@ -85,6 +93,19 @@ class BareRun:
         """Makes it continue as new, where it has to; how often it has to before that."""
         await workflow.wait_condition(lambda: self._ready)
         self._again = True
+        return self._left
+
+    @workflow.update
+    async def part(self, child: str) -> int:
+        """Makes it start a workflow of its own and continue as new; how often it had to."""
+        self._part = child
+        await workflow.wait_condition(lambda: self._ready)
+        self._again = True
+        return self._left
+
+    @workflow.query
+    def left(self) -> int:
+        """How often it has to continue as new."""
         return self._left
 
     async def _say(self, number: int) -> dict[str, Any]:

@@ -224,3 +224,23 @@ async def test_a_live_graph_is_changed_at_once(crews: Site) -> None:
     assert (await run.state()).execution == 1
     await run.stop()
     await run.result(LIMIT)
+
+
+async def test_who_is_stopped_and_started_is_told_as_an_event(crews: Site) -> None:
+    crew = living(
+        crews,
+        {"a": [{"text": "one"}], "b": [{"text": "two"}]},
+        {"a": {"listen": ["x"]}, "b": {"listen": ["x"]}},
+    )
+    run = await crews.start(crew, "")
+    await rested(run)
+    await run.change(disable=["b"])
+    await run.message("hello", to="channel:x")
+    await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await run.change(enable=["b"])
+    await run.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    told = [event for entry in await crews.entries(run, "RulesChanged") for event in entry.events]
+    assert [(event.event, event.creature) for event in told] == [
+        ("CREATURE_STOPPED", "b"),
+        ("CREATURE_STARTED", "b"),
+    ]

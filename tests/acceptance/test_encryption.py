@@ -35,6 +35,7 @@ from temporalio.common import RawValue
 from crewlog.cli.sight import see
 from crewlog.client import Run
 from crewlog.client.key_uses import keys_of, open_runs
+from crewlog.definition.operations import Disconnect
 from crewlog.encryption.codec import LOST_FILE
 from crewlog.encryption.keys import KEYS, KeyFile, Keyring, new_key, read_keys, write_keys
 from crewlog.errors import RunFailed, SealBroken
@@ -44,6 +45,9 @@ from crewlog.state.journal import entry_to_json
 from crewlog.store.resealing import key_uses, reseal
 
 from .harness import LIMIT, SHARED, Site, calls, make_site, tool
+from .test_creatures import rested
+from .test_merges import pair, to
+from .test_splits import part_of
 
 
 @pytest.fixture(scope="module")
@@ -360,3 +364,20 @@ async def test_a_run_that_cannot_store_its_end_says_so(
             assert (await run.rebuild()).whole
     assert [each["event"] for each in told].count("stalled") == 1
     assert told[-1]["status"] == "completed"
+
+
+async def test_graphs_part_and_join_with_all_that_was_said(crews: Site) -> None:
+    one, two = await pair(crews)
+    await two.message("before", to="channel:z")
+    await two.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie")
+    assert (await two.result(LIMIT)).merged_into == one.id
+    await one.change(operations=[Disconnect(sender="ann", listener="eve")], id="cut")
+    part = part_of(crews, one, "cut", "dan")
+    await rested(part)
+    await part.message("after", to="channel:z")
+    await part.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    texts = [message["content"] for message in crews.prompted(part)[-1]["messages"]]
+    assert texts[1:4] == ["before", "eve-0", "after"]
+    for each in (one, two, part):
+        assert (await each.rebuild(replace=True)).problems == ()

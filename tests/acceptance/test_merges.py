@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import Connect, Disconnect
-from crewlog.errors import CommandRejected
+from crewlog.errors import CommandRejected, RunMerged
 from crewlog.ids import AgentName, RunId
 
 from .harness import LIMIT, Site, calls, tool, until
+from .test_artifacts import TOOLS, add, change
 from .test_creatures import living, rested, sends
+from .test_splits import EDGES, part_of, until_begun
 
 A = {"ann": {"listen": ["x"], "send": ["y"]}, "bob": {"listen": ["y"]}, "cid": {"listen": ["y"]}}
 D = {"dan": {"listen": ["x"], "send": ["z"]}, "eve": {"listen": ["z"]}}
@@ -46,6 +50,7 @@ async def alone(run: Run) -> None:
             await asyncio.sleep(0.02)
 
 
+@covers("C101", "C104", "C105")
 async def test_the_smaller_run_joins_the_larger(crews: Site) -> None:
     one, two = await pair(crews)
     await two.message("before", to="channel:z", by="fay")
@@ -90,6 +95,7 @@ async def test_the_one_that_asks_may_be_the_one_that_joins(crews: Site) -> None:
     assert {*(await one.graph()).plan["nodes"]} == {"ann", "bob", "cid", "dan", "eve"}
 
 
+@covers("C103")
 async def test_turns_go_on_in_the_run_that_stays(crews: Site) -> None:
     one = await crews.start(living(crews, speaking("ann bob cid"), A), "")
     crew = crews.crew(
@@ -207,3 +213,94 @@ async def test_who_says_something_to_a_merged_run_is_led_on(crews: Site) -> None
     await two.message("hello", to="channel:z", by="fay")
     await one.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
     assert (await two.successor()).id == one.id
+    # Nobody stops the run that stays, or answers its questions, by the name of the other one.
+    with pytest.raises(RunMerged, match=one.id):
+        await two.stop()
+    with pytest.raises(RunMerged, match=one.id):
+        await two.change(operations=[Disconnect(sender="ann", listener="eve")])
+    assert (await one.state()).status == "running"
+
+
+async def test_a_partner_that_was_ended_from_outside_keeps_nobody_waiting(crews: Site) -> None:
+    one, two = await pair(crews)
+    await two.terminate("gone")
+    began = time.monotonic()
+    with pytest.raises(CommandRejected, match="has ended"):
+        await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie")
+    assert time.monotonic() - began < 5
+    await one.message("on", to="channel:y", by="fay")
+    await one.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    crews.runs.remove(two)  # the store was shut to it: it has no end there
+
+
+async def parted(site: Site) -> tuple[Run, Run]:
+    """A run whose artifact everybody may change, and the part that ann is alone in."""
+    says = ("ann", "bob", "cid")
+    agents = {n: [calls(change(add(f"/{n}{i}"))) for i in range(2)] for n in says}
+    for name in says:
+        agents[name] = [each for call in agents[name] for each in (call, {"text": "done"})]
+    crew = site.crew(agents, rules=EDGES, tools=TOOLS, artifacts={"doc": {"initial": {}}}, graph={})
+    run = await site.start(crew, "")
+    await rested(run)
+    await said(run, "channel:x", 1)
+    await run.change(operations=[Disconnect(sender="ann", listener="bob")], id="cut")
+    part = part_of(site, run, "cut", "ann")
+    await until_begun(part)
+    await rested(part)
+    return run, part
+
+
+async def said(run: Run, to: str, turns: int) -> None:
+    """Says something, and waits for the turns that follow."""
+    before = (await run.status()).steps
+    await run.message("go on", to=to, by="fay")
+    await run.wait_until(lambda view: view.steps == before + turns and view.rests, LIMIT)
+
+
+async def doc(run: Run) -> Any:
+    return (await run.artifacts())["doc"].content
+
+
+HERE = {"bob0": 1, "cid0": 1}
+
+
+@pytest.mark.parametrize("who", ["ann", "bob"])
+async def test_an_artifact_that_one_side_changed_since_is_as_that_side_has_it(
+    crews: Site, who: str
+) -> None:
+    run, part = await parted(crews)
+    if who == "ann":
+        await said(part, "channel:x", 1)
+    else:
+        await said(run, "channel:y", 2)
+    await run.change(operations=[to(part, "cid", "ann", "tie")], id="tie")
+    assert (await part.result(LIMIT)).merged_into == run.id
+    newer = {"ann0": 1} | ({"ann1": 1} if who == "ann" else HERE)
+    assert await doc(run) == newer
+    await said(run, "channel:y", 2)  # and it goes on from there
+    newer |= HERE if who == "ann" else {"bob1": 1, "cid1": 1}
+    assert await doc(run) == newer
+    await run.stop()
+    await run.result(LIMIT)
+    before = await crews.journal(run)
+    report = await run.rebuild(replace=True)
+    assert (report.whole, report.missing, report.problems) == (True, (), ())
+    assert await crews.journal(run) == before
+    assert await doc(run) == newer
+
+
+async def test_an_artifact_that_both_changed_since_keeps_them_apart(crews: Site) -> None:
+    run, part = await parted(crews)
+    await said(part, "channel:x", 1)
+    await said(run, "channel:y", 2)
+    tie = to(part, "cid", "ann", "tie")
+    with pytest.raises(CommandRejected, match="both changed the artifact 'doc'") as refused:
+        await run.change(operations=[tie], dry_run=True)
+    assert "crewlog rollback" in refused.value.remedy
+    with pytest.raises(CommandRejected, match="both changed the artifact 'doc'"):
+        await run.change(operations=[tie], id="tie")
+    assert await doc(run) == {"ann0": 1, **HERE}
+    assert await doc(part) == {"ann0": 1, "ann1": 1}
+    for each in (run, part):
+        state = await each.state()
+        assert (state.joining, state.closed) == (None, False)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, Disconnect, RemoveAgent
 from crewlog.errors import CommandRejected, RunNotFound
@@ -43,6 +44,7 @@ async def until_begun(part: Run) -> None:
                 return
 
 
+@covers("C97", "C106", "C107", "C108")
 async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
     crew = living(
         crews,
@@ -95,6 +97,7 @@ async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
         assert f"nobody reads {log!r}" in refused.reason
 
 
+@covers("C98")
 async def test_a_creature_goes_with_its_turn_and_nobody_else_waits(crews: Site) -> None:
     crew = crews.crew(
         {
@@ -133,6 +136,7 @@ async def test_a_creature_goes_with_its_turn_and_nobody_else_waits(crews: Site) 
     assert "ann#1" not in [e.step for e in await crews.entries(run, "StepCompleted")]
 
 
+@covers("C99", "C111")
 async def test_who_is_added_alone_is_a_graph_alone(crews: Site) -> None:
     crew = living(crews, {"ann": [], "dot": [{"text": "hm"}]}, {"ann": {"listen": ["x"]}})
     dot = crew["agents"].pop("dot")
@@ -151,6 +155,7 @@ async def test_who_is_added_alone_is_a_graph_alone(crews: Site) -> None:
     ]
 
 
+@covers("C102")
 async def test_a_bridge_that_is_removed_parts_the_graph(crews: Site) -> None:
     crew = living(
         crews,
@@ -180,6 +185,7 @@ async def test_a_bridge_that_is_removed_parts_the_graph(crews: Site) -> None:
     assert {"ann", "bob"} <= {*(await fork.graph()).plan["nodes"]}
 
 
+@covers("C96")
 async def test_a_crew_in_several_pieces_begins_as_several_runs(crews: Site) -> None:
     crew = living(
         crews,

@@ -11,11 +11,12 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import get_args
 
 import asyncpg
 import pytest
 
-from bench import crews
+from bench import crews, graphs, resting, topologies
 from bench.cases import CASES, Bench, case
 from bench.history import IS_STEP, events_of, gaps_ms, step_cost
 from bench.site import Site, beside, make_site
@@ -25,6 +26,8 @@ from crewlog.definition.load import load_data
 from crewlog.encryption.keys import KeyFile, new_key, write_keys
 from crewlog.encryption.rows import PREFIX
 from crewlog.graph.lower import lower
+from crewlog.ids import RunId
+from crewlog.state.topology import Operation
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +122,45 @@ def test_the_crews_are_ones() -> None:
 
 def test_every_case_is_there() -> None:
     assert all(callable(case(name)) and asyncio.iscoroutinefunction(case(name)) for name in CASES)
+
+
+async def test_splits_and_merges_beside_the_floor(site: Site) -> None:
+    figures = {f.name: f.median for f in await graphs.run(Bench(site, pairs=1), 1, messages=2)}
+    assert {*figures} == {
+        "split_ms",
+        "merge_ms",
+        "bare_part_ms",
+        "split_vs_bare",
+        "merge_vs_bare",
+        "split_vs_bare_same_process",
+        "merge_vs_bare_same_process",
+        "split_10mb_vs_1kb",
+        "merge_10mb_vs_1kb",
+    }
+    assert min(figures.values()) > 0
+    floor = figures["bare_part_ms"]
+    assert figures["merge_vs_bare"] == pytest.approx(figures["merge_ms"] / floor)
+    assert figures["split_vs_bare"] == pytest.approx(figures["split_ms"] / floor)
+
+
+async def test_creatures_at_rest_leave_no_event_and_ask_no_store(site: Site) -> None:
+    figures = {f.name: f.median for f in await resting.run(Bench(site, pairs=1), 2, seconds=1)}
+    assert 50 < figures["idle_500_creatures_mb"] < 1000
+    assert figures["idle_500_creatures_events"] == 0
+    assert figures["idle_500_creatures_queries"] == 0
+
+
+async def test_it_is_seen_when_the_store_is_asked(site: Site) -> None:
+    await site.store.read_journal(RunId("nobody"), 0)
+    before = await resting.used_at(site)
+    await site.store.read_journal(RunId("nobody"), 0)
+    assert resting.newly_used(before, await resting.used_at(site)) == 1
+
+
+async def test_every_kind_of_operation_is_measured(site: Site) -> None:
+    assert len(topologies.operations()["add"][0][RunId("g")].creatures) == 200
+    assert len(topologies.operations()["add"][0][RunId("g")].channels) == 400
+    kinds = {type(op) for _, op in topologies.operations().values()}
+    assert kinds == {*get_args(get_args(Operation)[0])}
+    (slowest,) = await topologies.run(Bench(site, pairs=1), 1)
+    assert slowest.median > 0

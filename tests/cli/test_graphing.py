@@ -15,7 +15,7 @@ from crewlog.cli.main import run_cli
 from crewlog.cli.told_graphs import graph_lines
 from crewlog.errors import ChangeConflict, UsageError
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import Creature, Renamed, Topology, TopologyChange, part_id
+from crewlog.state.topology import Renamed, TopologyChange
 
 from .conftest import Cli
 from .terminal import Terminal
@@ -93,36 +93,32 @@ def test_faults_name_the_argument(said: str, told: str) -> None:
 # -- what is told --------------------------------------------------------------------------------
 
 
-def lines(change: TopologyChange, topology: Topology | None, command: str | None) -> list[str]:
-    found = graph_lines(RunId("pond"), change, topology, command)
+def lines(change: TopologyChange, *who: list[str], known: bool = True) -> list[str]:
+    stays, leaves = who or ([], [])
+    found = graph_lines(RunId("pond"), change, stays, leaves, known=known)
     return ["".join(part[0] for part in head) + text for head, text in found]
 
 
-def graph(**creatures: Creature) -> Topology:
-    return Topology(creatures={AgentName(name): each for name, each in creatures.items()})
-
-
 def test_who_parts_from_whom_is_told() -> None:
-    runs = (RunId("pond"), RunId("pond.1"))
     change = TopologyChange(
         kind="split",
         old_graph_ids=(RunId("pond"),),
-        new_graph_ids=runs,
+        new_graph_ids=(RunId("pond"), RunId("pond.1")),
         affected_creatures=(AgentName("a"), AgentName("b")),
     )
-    parted = graph(a=Creature(send=("x",)), b=Creature(), c=Creature(listen=("x",)))
-    assert lines(change, parted, None) == [
+    assert lines(change, ["a", "c"], ["b"], known=False) == [
         "  ⑂ parts into 2 graphs",
         "    pond keeps its id, with a and c",
         "    a new run, with b",
         "  ~ affects a and b; no turn is disturbed",
     ]
-    new = part_id(RunId("pond"), "c1", AgentName("b"))
-    assert lines(change, parted, "c1")[1:3] == [
-        "    pond keeps its id, with a and c",
-        f"    {new}, with b",
+    assert lines(change, ["a"], ["b"])[1:3] == [
+        "    pond keeps its id, with a",
+        "    pond.1, with b",
     ]
-    assert lines(change, None, "c1")[1:3] == ["    pond keeps its id", "    pond.1"]
+    three = change.model_copy(update={"new_graph_ids": ("pond", "pond.1", "pond.2")})
+    assert lines(three)[1:3] == ["    pond keeps its id", "    pond.1 and pond.2"]
+    assert lines(three, ["a"], ["b", "c"], known=False)[2] == "    new runs, with b and c"
 
 
 def test_who_becomes_one_is_told() -> None:
@@ -132,7 +128,7 @@ def test_who_becomes_one_is_told() -> None:
         new_graph_ids=(RunId("lake"),),
         renamed=(Renamed(kind="creature", graph=RunId("pond"), was="scout", now="scout-2"),),
     )
-    assert lines(change, None, "c1") == [
+    assert lines(change) == [
         "  ⋈ lake and pond become one: lake keeps its id",
         "    the creature scout of pond is scout-2 then",
         "  ~ affects nobody; no turn is disturbed",
@@ -197,7 +193,7 @@ def test_a_live_graph_is_changed_from_the_command_line(crewlog: Cli, pond: str) 
 def test_what_cannot_be_is_refused_with_the_argument(crewlog: Cli, pond: str) -> None:
     for line, place, remedy in (
         (("connect", pond, "keeper", "scuot"), "LISTENER  the crew has no agent", "'scout'?"),
-        (("connect", pond, "keeper", "x", "--with", "lake"), "--with  ", "of one run"),
+        (("connect", pond, "keeper", "x", "--with", "lake"), "there is no run 'lake'", ""),
         (("add", pond, "scout", "--prompt", "x"), "NAME  the crew has an agent", "another name"),
         (("add", pond, "late", "--like", "scuot"), "--like  ", "'scout'?"),
         (("unwire", pond, "keeper", "scout"), "TO  ", "no wires"),
@@ -223,3 +219,52 @@ def test_at_a_terminal_a_graph_is_shown_before_it_is_changed(crewlog: Cli, pond:
     terminal.type("n")
     terminal.expect("Nothing was changed.")
     assert terminal.end() == 6
+
+
+@covers("C101")
+@pytest.mark.server
+def test_two_runs_are_made_one(crewlog: Cli, pond: str, project: Path) -> None:
+    lake = f"lake-{uuid4().hex[:6]}"
+    (project / "lake.yaml").write_text(POND.replace("pond", "lake", 1).replace("scout", "diver"))
+    assert crewlog("run", "lake.yaml", "--id", lake, "--detach").code == 0
+    typed = ("connect", pond, "scout", "diver", "--with", lake, "--channel", "tie")
+    dry = crewlog("graph", *typed, "--dry-run")
+    assert dry.code == 0, dry.err
+    assert f"{lake} and {pond} become one: {lake} keeps its id" in dry.out
+    done = crewlog("graph", *typed)
+    assert done.code == 0, done.err
+    assert f"✓ {pond} is one graph with another run now" in done.out
+    assert f"the creature keeper of {pond} is keeper-2 then" in done.out
+    seen = crewlog(
+        "watch", pond, "--kind", "TOPOLOGY_CHANGED:merge,MergedInto", "--json", "--graph"
+    )
+    assert seen.code == 2, "--graph needs a run"
+    led = f"{pond} is part of {lake} by now: going on there"
+    said = crewlog("message", pond, "Hello.", "--to", "channel:tie")
+    assert (said.code, led in said.err) == (0, True), said.err
+    more = crewlog("graph", "channel", pond, "more")
+    assert (more.code, led in more.err) == (0, True), more.err
+    assert f"merged into {lake}" in " ".join(crewlog("show", pond).out.split())
+    assert crewlog("stop", lake).code == 0
+    told = crewlog("watch", pond, "--kind", "TOPOLOGY_CHANGED:merge,MergedInto", "--json").records
+    kinds = [(each["run"], each["entry"]["kind"]) for each in told if each["event"] == "journal"]
+    assert sorted(kinds) == [(lake, "GraphMerged"), (pond, "MergedInto")]
+
+
+@covers("C104", "C108")
+@pytest.mark.server
+def test_where_graphs_come_from_is_shown(crewlog: Cli, pond: str) -> None:
+    done = crewlog("graph", "add", pond, "late", "--like", "scout", "--listen", "asides")
+    part = f"{pond}.{done.out.partition(f'    {pond}.')[2].partition(', with late')[0]}"
+    watching = crewlog("message", part, "Hello.", "--to", "channel:asides")
+    assert watching.code == 0, watching.err
+    told = {each["run"]: each for each in crewlog("lineage", part, "--json").records[0]["graphs"]}
+    assert list(told) == [pond, part]
+    assert (told[part]["began"], told[part]["source"]) == ("split", pond)
+    assert (told[pond]["members"], told[part]["members"]) == (["keeper", "scout"], ["late"])
+    shown = crewlog("graphs").out
+    assert f"  {pond}" in shown
+    assert f"  └─ {part}" in shown
+    assert f"late · parted from {pond}@" in shown
+    none = crewlog("lineage", "nowhere-at-all")
+    assert (none.code, "the store knows no run" in none.err) == (4, True)

@@ -45,7 +45,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
     assert set(commands) == {
         *("init", "run", "demo", "validate", "graph", "schema", "register"),
         *("compile", "explain", "crews", "builders", "decisions", "mcp", "memory", "keys"),
-        *("ps", "show", "watch", "log"),
+        *("ps", "show", "watch", "log", "graphs", "lineage"),
         *("inbox", "answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
         *("diff", "trace", "report", "checkpoints", "tag", "delete"),

@@ -22,7 +22,13 @@ from .terminal import Terminal
 from .test_graphing import POND, SCRIPT
 
 STARTED = {"kind": "StepStarted", "step": "scout#1", "agent": "scout"}
-HEARD = {"kind": "MessageHeard", "log": "channel:tasks", "body": "b", "to": ["scout"]}
+HEARD = {
+    "kind": "MessageHeard",
+    "log": "channel:tasks",
+    "body": "b",
+    "by": "keeper",
+    "to": ["scout"],
+}
 SPLIT = {
     "kind": "TopologyChanged",
     "graph_version": 2,
@@ -86,7 +92,12 @@ def test_a_silent_event_is_shown_where_its_kind_is_asked_for(
     assert shown(capsys, Seen(Screen(), ["pond"], EventFilter()), event(HEARD)) == []
     seen = Seen(Screen(), ["pond"], EventFilter(kinds=["MessageHeard"]))
     (line,) = shown(capsys, seen, event(HEARD))
-    assert line == "00.0 · MessageHeard log=channel:tasks body=b to=[scout]"
+    assert line == "00.0 » MessageHeard in channel:tasks from keeper, by scout"
+    rested = EventFilter(kinds=["RunRested"])
+    (line,) = shown(
+        capsys, Seen(Screen(), ["pond"], rested), event({"kind": "RunRested", "due": 7})
+    )
+    assert line == "00.0 · RunRested due=7"
     seen.take(event(STARTED), passes=False)
     assert capsys.readouterr().out == ""
 
@@ -124,7 +135,7 @@ def test_several_runs_are_watched_by_kind_creature_and_channel(crewlog: Cli, pro
     for run in (one, two):
         assert crewlog("run", "pond.yaml", "--id", run, "--detach").code == 0
     assert crewlog("message", one, "Look.", "--to", "channel:tasks").code == 0
-    assert crewlog("graph", "add", two, "late", "--like", "scout", "--send", "asides").code == 0
+    assert crewlog("graph", "add", two, "late", "--like", "scout", "--listen", "tasks").code == 0
     terminal = Terminal(
         "watch", one, two, "--kind", "CREATURE_STARTED,MessageHeard", cwd=crewlog.cwd,
         env=crewlog.env,
@@ -160,3 +171,30 @@ def test_several_runs_are_watched_by_kind_creature_and_channel(crewlog: Cli, pro
     assert found() == whole
     lost = crewlog("watch", one, "nowhere-at-all", "--kind", "RunStarted")
     assert (lost.code, "nowhere-at-all" in lost.err) == (4, True)
+
+
+@covers("C112")
+@pytest.mark.server
+def test_a_watch_goes_on_in_the_runs_that_come_of_one(crewlog: Cli, project: Path) -> None:
+    (project / "pond.yaml").write_text(POND)
+    (project / "pond.script.yaml").write_text(SCRIPT)
+    run = f"pond-{uuid4().hex[:6]}"
+    assert crewlog("run", "pond.yaml", "--id", run, "--detach").code == 0
+    dry = crewlog("graph", "add", run, "late", "--like", "scout", "--listen", "asides", "--dry-run")
+    assert f"    {run} keeps its id, with keeper and scout\n    a new run, with late" in dry.out
+    done = crewlog("graph", "add", run, "late", "--like", "scout", "--listen", "asides")
+    assert done.code == 0, done.err
+    part = done.out.partition(f"    {run}.")[2].partition(", with late")[0]
+    assert part, done.out
+    terminal = Terminal(
+        "watch", run, "--kind", "SESSION_FORKED,StepStarted", cwd=crewlog.cwd, env=crewlog.env
+    )
+    terminal.expect(f"parted from {run}")
+    said = crewlog("message", f"{run}.{part}", "Hello.", "--to", "channel:asides")
+    assert said.code == 0, said.err
+    terminal.expect("thinking")
+    for each in (run, f"{run}.{part}"):
+        assert crewlog("stop", each).code == 0
+    assert terminal.end() == 0
+    only = crewlog("watch", run, "--graph", run, "--json").records
+    assert {each["run"] for each in only} == {run}

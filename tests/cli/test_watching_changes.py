@@ -24,7 +24,14 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, RunId, StepId
 from crewlog.state.audit_commands import commanded
 from crewlog.state.journal import JournalEntry, entry_from_json
-from crewlog.state.model import CrewState, FrontierEntry, Mutation
+from crewlog.state.model import (
+    Changing,
+    CrewState,
+    FrontierEntry,
+    Joining,
+    MergeOutcome,
+    Mutation,
+)
 from crewlog.state.reduce import fold
 from crewlog.wire import JournalItem, JournalPage, RunResult
 from crewlog.workflows.views import statuses
@@ -52,6 +59,30 @@ def shown(line: Timeline, *entries: dict[str, Any]) -> list[str]:
 
 def state(**fields: Any) -> dict[str, Any]:
     return CrewState(run=RunId("music"), **fields).to_json()
+
+
+def test_a_merge_says_with_whom_and_what_becomes_of_it() -> None:
+    asked = {"kind": "MergeAsked", "op": "o", "other": "m-2", "due": 9, "by": "ana"}
+    accepted = {"kind": "MergeAccepted", "op": "o", "other": "m-2", "due": 9, "theirs": 4}
+    assert shown(
+        Timeline(("a",)),
+        {**asked, "what": "connect a to b over c", "reason": "they need it"},
+        {**accepted, "stage": "survives"},
+        {**accepted, "stage": "joins"},
+        {"kind": "MergeOffered", "op": "o", "other": "m-2"},
+        {"kind": "MergeFailed", "op": "o", "other": "m-2", "why": "it is paused"},
+        {"kind": "MergedInto", "op": "o", "run": "m-2", "position": 40},
+    ) == [
+        "⋈ asks m-2 to be one graph by ana: connect a to b over c (they need it)",
+        "⋈ agrees with m-2 to be one graph: takes that run in",
+        (
+            "⋈ agrees with m-2 to be one graph: becomes part of that run, once all under way has "
+            "landed"
+        ),
+        "⋈ waits to be taken in by m-2",
+        "✗ does not become one graph with m-2: it is paused",
+        "⋈ is part of m-2 from its position 40 on",
+    ]
 
 
 def test_a_change_says_who_what_and_why() -> None:
@@ -323,6 +354,39 @@ def changed_state() -> CrewState:
         },
         parked={"gone#1": FrontierEntry(step="gone#1", node="gone", status="ready")},
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stage", "told"),
+    [
+        ("asked", "asks pond-2 to be one graph with it: waits for its answer"),
+        ("survives", "takes in pond-2: waits until that has landed what is under way"),
+        ("joins", "becomes part of pond-2: what is under way lands first"),
+        ("offered", "becomes part of pond-2: waits for its word"),
+    ],
+)
+def test_a_merge_that_is_under_way_is_told_in_words(stage: Any, told: str, capsys: Any) -> None:
+    joining = Joining(
+        op="m", other=RunId("pond-2"), stage=stage, at=60_000, due=120_000,
+        priority=(60_000, RunId("pond")), position=4,
+    )  # fmt: skip
+    state = CrewState(run=RunId("pond"), joining=joining)
+    show_layers(Screen(), Recipe("shop", DEFINITION), state)
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"merging {told} · since 1970-01-01 00:01 UTC, at most until" in out
+    outcome = MergeOutcome(outcome="merged", other=RunId("pond-2"), position=9)
+    merged = CrewState(run=RunId("pond"), status="merged", merges={"m": outcome})
+    show_layers(Screen(), Recipe("shop", DEFINITION), merged)
+    assert "merged into pond-2 · crewlog show pond-2" in " ".join(capsys.readouterr().out.split())
+
+
+def test_who_leaves_for_another_run_is_told(capsys: Any) -> None:
+    changing = Changing(
+        command="c", graph_version=2, definition=ContentHash(OTHER), what="cut", nodes=("ann",)
+    )
+    state = CrewState(run=RunId("pond"), changing=changing)
+    show_layers(Screen(), Recipe("shop", DEFINITION), state)
+    assert "parting ann as a run of its own" in " ".join(capsys.readouterr().out.split())
 
 
 def test_recipe_mutations_and_state_are_shown_apart(capsys: Any) -> None:

@@ -47,6 +47,12 @@ SAID = {
     "agent": "scout",
     "ref": {"body": "b", "logs": ["private:scout", "channel:reports"]},
 }
+RULED = {
+    "kind": "RulesChanged",
+    "crew": "pond",
+    "definition": "d",
+    "events": [{"event": "CREATURE_STOPPED", "creature": "scout"}],
+}
 MERGED = {"kind": "MergedInto", "op": "o", "run": "lake", "position": 40}
 
 
@@ -64,6 +70,8 @@ def event(data: Mapping[str, Any], run: str = "pond", position: int = 1, at: int
         (CHANGED, {"kinds": ["TOPOLOGY_CHANGED:nothing"]}, True),
         (CHANGED, {"kinds": ["TOPOLOGY_CHANGED:split", "TOPOLOGY_CHANGED:merge"]}, False),
         (SPLIT, {"kinds": ["TOPOLOGY_CHANGED:split"]}, True),
+        (RULED, {"kinds": ["CREATURE_STOPPED"], "creatures": ["scout"]}, True),
+        (RULED, {"kinds": ["TOPOLOGY_CHANGED"]}, False),
         (CHANGED, {"kinds": ["CREATURE_STARTED"]}, True),
         (CHANGED, {"kinds": ["CREATURE_STOPPED"]}, False),
         (CHANGED, {"kinds": ["CREATURE_STARTED"], "creatures": ["late"]}, True),
@@ -221,6 +229,38 @@ async def test_it_follows_to_where_a_run_goes_on() -> None:
     ]  # fmt: skip
     assert sorted(ended) == [("lake", None), ("pond", None), ("pond.1", None)]
     assert sorted(journals.asked) == [("lake", 1), ("pond", 0), ("pond.1", 0)]
+
+
+UNION = {
+    "kind": "GraphMerged",
+    "graph_version": 3,
+    "crew": "lake",
+    "definition": "d",
+    "position": 2,
+    "follows": 1,
+    "of": "pond",
+    "op": "o",
+    "old_graph_ids": ["lake", "pond"],
+    "new_graph_ids": ["lake"],
+    "renamed": [{"kind": "creature", "graph": "pond", "was": "scout", "now": "scout-2"}],
+}
+
+
+async def test_who_is_called_otherwise_after_a_merge_is_still_watched() -> None:
+    assert EventFilter(kinds=["TOPOLOGY_CHANGED:merge"], graphs=["pond"])(event(UNION, "lake"))
+    step = {"kind": "StepStarted", "step": "scout#1", "agent": "scout"}
+    now = {**step, "step": "scout-2#1", "agent": "scout-2"}
+    journals = Journals(
+        pond=[(1, step), (2, {**MERGED, "position": 2})],
+        lake=[
+            (1, {"kind": "RunRested"}),
+            (3, UNION),
+            (4, now),
+            (5, {**now, "agent": "late", "step": "late#1"}),
+        ],
+    )
+    found = await told(journals, "pond", creatures=["scout"], kinds=["StepStarted"])
+    assert found == [("pond", 1), ("lake", 4)]
 
 
 async def test_it_stays_in_the_graphs_that_are_named() -> None:

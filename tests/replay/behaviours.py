@@ -16,10 +16,11 @@ from acceptance.harness import LIMIT, Site, calls, tool, until
 from crewlog.client import Run
 from crewlog.definition.operations import RemoveAgent
 from crewlog.errors import ChangeConflict, CommandRejected, InvalidArguments, RunFailed
+from replay.graph_behaviours import DRIVES
 
-Drive = Callable[[Site], Awaitable[Run]]
-BEHAVIOURS: dict[str, Drive] = {}
-"""By the name of the file that keeps the history."""
+Drive = Callable[[Site], Awaitable[Run | tuple[Run, ...]]]
+BEHAVIOURS: dict[str, Drive] = {drive.__name__: drive for drive in DRIVES}
+"""By the name of the files that keep the histories: of each execution of each run."""
 
 ON_CLUSTER = {"moves_to_another_build"}
 """Those that the dev server cannot show: they are recorded on a cluster (`make cluster`)."""

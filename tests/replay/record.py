@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client as TemporalClient
+from temporalio.client import WorkflowExecution
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -44,18 +45,19 @@ def scrub(value: Any, root: Path) -> Any:
 
 
 async def record(site: Site, name: str) -> None:
-    """Runs a behaviour and keeps each of its executions."""
-    run = await BEHAVIOURS[name](site)
+    """Runs a behaviour and keeps each execution of its runs, one run after the other."""
+    found = await BEHAVIOURS[name](site)
     await site.settle()
-    query = f"WorkflowId = '{run.id}'"
-    executions = sorted(
-        [e async for e in site.temporal.list_workflows(query)], key=lambda e: e.start_time
-    )
+    executions: list[WorkflowExecution] = []
+    for run in found if isinstance(found, tuple) else (found,):
+        query = f"WorkflowId = '{run.id}'"
+        listed = [e async for e in site.temporal.list_workflows(query)]
+        executions += sorted(listed, key=lambda e: e.start_time)
     for number, execution in enumerate(executions, 1):
-        handle = site.temporal.get_workflow_handle(run.id, run_id=execution.run_id)
+        handle = site.temporal.get_workflow_handle(execution.id, run_id=execution.run_id)
         history = (await handle.fetch_history()).to_json_dict()
         file = HISTORIES / (f"{name}_{number}.json" if len(executions) > 1 else f"{name}.json")
-        kept = {"workflow_id": run.id, **scrub(history, site.root)}
+        kept = {"workflow_id": execution.id, **scrub(history, site.root)}
         file.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
         sys.stdout.write(f"{file.name}: {file.stat().st_size // 1024} KB\n")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewlog.definition.renaming import NewNames
+from crewlog.errors import TopologyRefused
 from crewlog.ids import AgentName, ContentHash, LogName, NodeName, RunId, StepId
 from crewlog.state.hashing import hash_json, joined
 from crewlog.state.journal import MessageAdded, MessageRef
@@ -67,6 +68,31 @@ def test_what_was_said_since_is_gone_on_from_in_both() -> None:
     assert join.one == whole.messages[LogName("public")].head
     assert join.two == goes.messages[LogName("public")].head
     assert join.more == 4
+
+
+@pytest.mark.parametrize("goes_on", ["neither", "one", "two", "both"])
+def test_an_artifact_is_as_the_side_has_it_that_changed_it(goes_on: str) -> None:
+    log, before = LogName("artifact:doc"), ContentHash("before")
+    names = Names(NewNames(), {}, frozenset(), {}, {})
+
+    def side(name: str, length: int) -> CrewState:
+        changed = goes_on in (name, "both")
+        head = LogHead(head=ContentHash(name), length=length) if changed else None
+        return CrewState(run=RunId(name), messages={log: head or LogHead(head=before, length=3)})
+
+    one, two = side("one", 5), side("two", 7)
+    behind = {} if goes_on == "both" else {log: before}
+    if goes_on == "both":
+        with pytest.raises(TopologyRefused, match=r"both changed the artifact 'doc'"):
+            log_joins(one, two, names, behind)
+        # What was looked at is no more what is there: it went on meanwhile.
+        with pytest.raises(TopologyRefused, match="both changed"):
+            log_joins(one, two, names, {log: before})
+        return
+    joins = log_joins(one, two, names, behind)
+    assert [(j.log, j.one, j.two, j.more) for j in joins] == (
+        [(log, "", "two", 4)] if goes_on == "two" else []
+    )
 
 
 NAMES = Names(

@@ -16,7 +16,7 @@ from crewlog.state.packing import pack_view, unpack_view
 from crewlog.state.reduce import fold
 from crewlog.store import Store
 from crewlog.store.projection import in_order
-from crewlog.store.protocol import LogLink
+from crewlog.store.protocol import LogLink, Tie
 from store.branches import BODIES, Branch, Said, World, parted, texts
 from store.journals import CHANNEL, PRIVATE
 
@@ -263,3 +263,25 @@ async def test_a_renamed_log_may_begin_under_its_older_names(store: Store, run: 
     with pytest.raises(LogRefused):
         await hydrator.hydrate(run, ANN, stolen)
     assert "formerly" not in View(heads={renamed: one.heads[renamed]}).to_json()
+
+
+async def test_each_step_of_a_lineage_is_told_in_both_directions(store: Store, run: RunId) -> None:
+    one, two = await parted(store, run)
+    third = Branch(RunId(f"{run}-third"))
+    third.say("never")
+    await third.stored(store)
+    two.joins(third)
+    await two.stored(store)
+    row = await store.get_run(two.run)
+    assert row is not None
+    began = Tie(run=two.run, source=one.run, position=row.base)
+    took = Tie(run=two.run, source=third.run, position=two.position, taken_in=True)
+    assert await store.ties([one.run]) == [began]
+    assert await store.ties([third.run]) == [took]
+    assert await store.ties([two.run, one.run]) == [began, took]
+    assert await store.ties([RunId("nobody")]) == []
+    assert await store.ties([]) == []
+    await store.delete([third.run], 1)
+    assert [(t.run, t.source) for t in await store.ties([third.run])] == [(two.run, third.run)]
+    await store.delete([one.run], 1)
+    assert (one.run, two.run) in [(t.source, t.run) for t in await store.ties([one.run])]

@@ -83,6 +83,20 @@ async def test_what_is_completed_is_done_however_many_came_too_late() -> None:
         await resumption_of(store, RUN, end)
 
 
+async def test_a_run_that_has_offered_itself_is_not_taken_up_before_anybody_knows_of_it() -> None:
+    joins = j.MergeAccepted(at=5, op="o", other=RunId("x"), stage="joins", due=9, theirs=3)
+    offered = j.MergeOffered(at=6, op="o", other=RunId("x"))
+    for end in ([], [j.StopRequested(at=7), *END]):
+        store, _ = await stored([*BEGIN, joins, offered, *end])
+        with pytest.raises(UsageError, match="offered to be part of 'x'") as caught:
+            await taken_up(store, RUN, await last_state(store, RUN))
+        assert "crewlog show x" in caught.value.remedy
+    merged = j.MergedInto(at=8, op="o", run=RunId("x"), position=7)
+    store, _ = await stored([*BEGIN, joins, offered, merged, *refused()])
+    with pytest.raises(UsageError, match="is part of the run 'x' now"):
+        await taken_up(store, RUN, await last_state(store, RUN))
+
+
 async def test_a_run_without_a_journal_is_not_taken_up() -> None:
     with pytest.raises(UsageError, match="has no journal") as caught:
         await last_state(InMemoryStore(), RUN)

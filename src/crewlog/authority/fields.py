@@ -91,9 +91,9 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "inputs": "own",
         "shares": "own",
         "scratch": "same",  # who else may look at its notes
-        "listen": "same",
-        "send": "same",
-        "wires": "same",
+        "listen": "fewer",
+        "send": "fewer",
+        "wires": "fewer",
         "beside": "same",
         "privileged": "same",
     },

@@ -38,7 +38,9 @@ def show_change(screen: Screen, sight: Sight, changed: Changed) -> None:
     old = sight.state.graph_version
     other = changed.swap or (report is not None and report.at_once)
     head = f"  graph v{old} → v{changed.graph_version}" if other else f"  graph v{old} stays"
-    screen.line((head, "bold"), f"  {plain(changed.detail)}" if changed.detail else "")
+    if report is not None and report.topology is not None and report.topology.kind == "merge":
+        head = f"  graph v{old} becomes one with another"
+    screen.wrapped([(head, "bold"), "  "], plain(changed.detail), indent=4)
     for remark in changed.remarks:
         said, *how = remark.splitlines()
         screen.wrapped(["  ", ("· ", "yellow")], plain(said), indent=4)
@@ -48,7 +50,7 @@ def show_change(screen: Screen, sight: Sight, changed: Changed) -> None:
         _nodes(screen, report)
         _steps(screen, report)
         _blocked(screen, report)
-        tell_graphs(screen, sight.run, changed, changed)
+        tell_graphs(screen, sight.run, changed, changed, sight.plan)
         for note in report.notes:
             screen.line("  ", ("· ", "dim"), plain(note))
     if changed.swap and sight.plan is not None and changed.plan:
@@ -130,7 +132,10 @@ def tell_change(screen: Screen, run: str, changed: Changed, *, waited: bool) -> 
     """How a change ended."""
     what = f": {plain(changed.detail)}" if changed.detail else ""
     at_once = changed.report is not None and changed.report.at_once
-    if not changed.swap and not at_once:
+    if changed.merge:
+        then = "is one graph with another run now" if waited else "asks another run to be one graph"
+        say = f"{plain(run)} {then}{what}"
+    elif not changed.swap and not at_once:
         say = f"{plain(run)} goes by other rules from now on{what}"
     elif at_once:
         was, now = changed.graph_version - 1, changed.graph_version

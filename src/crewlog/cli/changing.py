@@ -233,6 +233,7 @@ async def make_change(
         as_json: Whether a program reads.
         wait: Whether to wait until the run has the graph.
     """
+    from crewlog.cli.leading import led_to  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
@@ -247,7 +248,6 @@ async def make_change(
     async def use(run: Run, sight: Sight) -> int:
         from crewlog.cli.change_terms import in_terms_of  # noqa: PLC0415
         from crewlog.cli.changed import show_change, tell_change  # noqa: PLC0415
-        from crewlog.cli.draining import drained  # noqa: PLC0415
         from crewlog.cli.told_graphs import tell_graphs  # noqa: PLC0415
         from crewlog.client.run import new_command_id  # noqa: PLC0415
 
@@ -270,24 +270,41 @@ async def make_change(
                 screen.line("  Nothing was changed.")
                 return exits.STOPPED
             # Only what was seen may come about.
-            what.update(graph_version=sight.state.graph_version, expect=seen.definition)
+            what.update(graph_version=sight.state.graph_version)
+            topology = seen.report.topology if seen.report is not None else None
+            if topology is None or topology.kind == "nothing":
+                # Other graphs have ids of the command's own, which their definitions name.
+                what.update(expect=seen.definition)
         # One id, however often it is sent: whoever is told of it may send it again, too.
         identity = command_id or new_command_id()
         with in_terms_of(typed.places):
             changed: Changed = await patiently(lambda: run.change(**what, wait=False, id=identity))
-        if wait and changed.swap:
-            await drained(screen, client, run, changed, sight.queue)
+        if wait:
+            await _come_about(screen, client, run, changed, sight.queue)
         if as_json:
             document = changed.model_dump(mode="json", exclude={"plan"})
             screen.document({"event": "changed", "run": run_id, "waited": wait, **document})
         else:
             tell_change(screen, run_id, changed, waited=wait)
-            tell_graphs(screen, run_id, changed, seen)
+            tell_graphs(screen, run_id, changed, seen, sight.plan)
             await _questions(screen, run)
         return exits.OK
 
     async with connected(screen, both=True) as client:
+        run_id = await led_to(screen, client, run_id)
         return await with_worker(client, run_id, use)
+
+
+async def _come_about(
+    screen: Screen, client: Client, run: Run, changed: Changed, queue: str
+) -> None:
+    """Waits until the run has the graph, or is one with the other run."""
+    from crewlog.cli.draining import drained  # noqa: PLC0415
+
+    if changed.swap:
+        await drained(screen, client, run, changed, queue)
+    if changed.merge:
+        await run.merged(changed)
 
 
 def _unchanged(screen: Screen, run_id: str, seen: Changed) -> int:
@@ -347,7 +364,9 @@ async def with_worker(
     if sight.over:
         raise CommandRejected(
             f"the run {run_id!r} has ended: it is {sight.status}",
-            remedy=f"Its graph stays as it is: crewlog show {run_id}",
+            remedy=f"It is part of {into} by now: name that run."
+            if (into := sight.state.merged_into)
+            else f"Its graph stays as it is: crewlog show {run_id}",
             place=f"run {run_id!r}",
         )
     run = client.run(run_id)

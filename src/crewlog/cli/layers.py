@@ -13,10 +13,12 @@ from typing import Any
 from crewlog.cli.screen import Part, Screen, clock, counted, plain
 from crewlog.cli.sight import whole_journal
 from crewlog.client import Client, Run
+from crewlog.definition.times import moment_words
 from crewlog.errors import CrewlogError
 from crewlog.ids import CrewName
+from crewlog.state.joining import in_words
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import CrewState, Mutation
+from crewlog.state.model import CrewState, Joining, Mutation
 from crewlog.state.reduce import reduce
 
 MUTATIONS_SHOWN = 10
@@ -67,10 +69,15 @@ def show_layers(screen: Screen, recipe: Recipe, state: CrewState) -> None:
         change = state.changing
         text = f"to graph v{change.graph_version}{_by(change.by)}: {plain(change.what)}"
         rows.append([("changing", "dim"), (text, "yellow"), ""])
+        if change.nodes:
+            who = ", ".join(map(plain, change.nodes))
+            text = f"{who} as a run of its own, once what is under way there has landed"
+            rows.append([("parting", "dim"), (text, "yellow"), ""])
     if state.joining is not None:
-        rows.append([("merging", "dim"), (f"with {plain(state.joining.other)}", "yellow"), ""])
+        rows.append([("merging", "dim"), (merging_words(state.joining), "yellow"), ""])
     if state.merged_into is not None:
-        rows.append([("merged into", "dim"), plain(state.merged_into), ""])
+        into = plain(state.merged_into)
+        rows.append([("merged into", "dim"), into, (f" · crewlog show {into} goes on", "dim")])
     for label, told, more in rows:
         screen.line("  ", (f"{_text(label):<12}", "dim"), told, more)
     if state.mutations:
@@ -143,6 +150,13 @@ def layers_json(recipe: Recipe, state: CrewState) -> dict[str, Any]:
         "tags": state.tags,
         "source": state.source.model_dump(mode="json") if state.source else None,
     }
+
+
+def merging_words(joining: Joining) -> str:
+    """What a run does with another one, since when, and until when at most."""
+    since = f" · since {moment_words(joining.at)}" if joining.at else ""
+    until = f", at most until {moment_words(joining.due)}" if joining.due else ""
+    return plain(f"{in_words(joining)}{since}{until}")
 
 
 def _times(count: int) -> str:

@@ -27,6 +27,7 @@ COMMANDS = (
     "asking",
     "chatting",
     "look",
+    "lineages",
     "talk",
     "inboxing",
     "changing",

@@ -310,6 +310,7 @@ async def _sent(
     told: Callable[[], str] | None = None,
     node: str = "",
 ) -> int:
+    from crewlog.cli.leading import led_to  # noqa: PLC0415
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.cli.told_breaks import asked_already, steps_before  # noqa: PLC0415
@@ -318,6 +319,8 @@ async def _sent(
 
     screen = Screen(as_json=as_json)
     async with connected(screen) as client, AsyncExitStack() as helping:
+        if name == "message":  # whoever stops a run does not mean the one that has it
+            run_id = await led_to(screen, client, run_id)
         run = client.run(run_id)
         already = await asked_already(run, node) if node else False
         command = await send(run)

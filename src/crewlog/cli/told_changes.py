@@ -144,7 +144,8 @@ def _return(entry: j.Fact, version: int) -> Iterator[Told]:
             text = f"back to checkpoint {entry.to}{_by(entry.by)}{_why(entry.reason)}"
             yield Told("↶", f"{text}{_graph(entry.state, version)}", "bold yellow")
         case j.Forked():
-            text = f"forked from {entry.source}@{entry.checkpoint or entry.to}{_by(entry.by)}"
+            how = "parted" if entry.split else "forked"
+            text = f"{how} from {entry.source}@{entry.checkpoint or entry.to}{_by(entry.by)}"
             yield Told("⑂", text, "bold green")
         case j.Reopened():
             text = f"taken up again at {entry.to}{_by(entry.by)}{_graph(entry.state, version)}"

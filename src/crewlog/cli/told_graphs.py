@@ -6,48 +6,66 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from crewlog.cli.screen import Screen, counted, plain
+from crewlog.definition.creatures import INBOX
 from crewlog.definition.findings import listed
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import RunId
-from crewlog.state.topology import Topology, TopologyChange, components, part_id
+from crewlog.state.topology import TopologyChange
 
 if TYPE_CHECKING:
     from crewlog.wire import Changed
 
 
-def tell_graphs(screen: Screen, run: str, changed: Changed, seen: Changed | None) -> None:
+def tell_graphs(
+    screen: Screen, run: str, changed: Changed, seen: Changed | None, before: GraphPlan | None
+) -> None:
     """Tells what becomes of the graphs of a run; nothing where they stay as they are.
 
     Args:
         screen: Where to.
         run: The run that was asked.
         changed: What came of the change, or a dry run of it.
-        seen: A dry run of it, which knows who lives where then.
+        seen: A dry run of it, which knows who lives in the run then.
+        before: The plan that the run had, where it is known.
     """
-    change = changed.report.topology if changed.report is not None else None
-    if change is None:
+    report = changed.report
+    if report is None or report.topology is None:
         return
+    stays: list[str] = []
+    leaves: list[str] = []
     plan = GraphPlan.model_validate(seen.plan, extra="ignore") if seen and seen.plan else None
-    topology = plan.topology if plan is not None else None
-    command = None if changed.plan else changed.id  # a dry run's parts would have other ids
-    for head, text in graph_lines(RunId(run), change, topology, command):
+    if plan is not None and plan.topology is not None and before is not None:
+        lived = before.topology.creatures if before.topology is not None else ()
+        # Who comes and is connected with nobody is affected, and never was in the run's own plan.
+        there = {*map(str, lived), *map(_creature, report.added)}
+        there |= {*map(str, report.topology.affected_creatures)}
+        there -= {*map(_creature, report.removed)}
+        stays = sorted(plan.topology.creatures)
+        leaves = sorted(there - {*stays})
+    # The ids of a dry run's parts are not those that they would have.
+    known = not changed.plan
+    for head, text in graph_lines(RunId(run), report.topology, stays, leaves, known=known):
         screen.wrapped(head, text, indent=sum(len(part[0]) for part in head))
 
 
+def _creature(node: str) -> str:
+    return node.removesuffix(INBOX)
+
+
 def graph_lines(
-    run: RunId, change: TopologyChange, topology: Topology | None, command: str | None
+    run: RunId, change: TopologyChange, stays: list[str], leaves: list[str], *, known: bool
 ) -> Iterator[tuple[list[tuple[str, str]], str]]:
     """Lines with a head each: how graphs part or become one, and whom that affects.
 
     Args:
         run: The run that was asked.
         change: What becomes of the graphs.
-        topology: Its creatures and channels as they are connected then, where that is known.
-        command: The command that does it, of whose id the ids of parts are made; none where it is
-            only looked at.
+        stays: Who lives in the run then, where that is known.
+        leaves: Who lives in others.
+        known: Whether the other graphs have the ids that the change names.
     """
     if change.kind == "split":
-        yield from _parts(run, change, topology, command)
+        yield from _parts(run, change, stays, leaves, known=known)
     elif change.kind == "merge":
         yield from _union(change)
     who = listed(map(plain, change.affected_creatures)) or "nobody"
@@ -55,24 +73,19 @@ def graph_lines(
 
 
 def _parts(
-    run: RunId, change: TopologyChange, topology: Topology | None, command: str | None
+    run: RunId, change: TopologyChange, stays: list[str], leaves: list[str], *, known: bool
 ) -> Iterator[tuple[list[tuple[str, str]], str]]:
-    parts = components(topology) if topology is not None else []
-    count = max(len(parts), len(change.new_graph_ids))
-    yield [("  ", ""), ("⑂ ", "bold yellow")], f"parts into {counted(count, 'graph')}"
-    inside = ("    ", "")
-    if len(parts) != count:  # who lives where is not known
-        for id_ in change.new_graph_ids:
-            yield [inside], f"{plain(id_)}{' keeps its id' if id_ == run else ''}"
-        return
-    for number, names in enumerate(parts):
-        who = listed(map(plain, names))
-        if not number:
-            yield [inside], f"{plain(run)} keeps its id, with {who}"
-        elif command is None:
-            yield [inside], f"a new run, with {who}"
-        else:
-            yield [inside], f"{plain(part_id(run, command, names[0]))}, with {who}"
+    new = [each for each in change.new_graph_ids if each != run]
+    graphs = counted(len(change.new_graph_ids), "graph")
+    yield [("  ", ""), ("⑂ ", "bold yellow")], f"parts into {graphs}"
+    inside = [("    ", "")]
+    yield inside, f"{plain(run)} keeps its id{_with(stays)}"
+    runs = listed(map(plain, new)) if known else "a new run" if len(new) == 1 else "new runs"
+    yield inside, f"{runs}{_with(leaves)}"
+
+
+def _with(creatures: list[str]) -> str:
+    return f", with {listed(map(plain, creatures))}" if creatures else ""
 
 
 def _union(change: TopologyChange) -> Iterator[tuple[list[tuple[str, str]], str]]:

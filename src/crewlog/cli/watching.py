@@ -14,9 +14,10 @@ from crewlog.cli.shown import facts_in_words
 from crewlog.cli.timeline import WHOLE, Row, Timeline
 from crewlog.client.filters import EventFilter
 from crewlog.client.watching import Watch, events_there
+from crewlog.definition.findings import listed
 from crewlog.errors import UsageError
 from crewlog.state.brief import shortened
-from crewlog.state.journal import RunFailed, entry_to_json
+from crewlog.state.journal import JournalEntry, MessageHeard, RunFailed, entry_to_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -99,6 +100,16 @@ async def watch_many(
     return exits.FAILED if seen.failed else exits.OK
 
 
+def _silent(entry: JournalEntry) -> tuple[str, str, str]:
+    """Node, glyph and text of an entry that the timeline does not show."""
+    if isinstance(entry, MessageHeard):
+        by = f" from {plain(entry.by)}" if entry.by else ""
+        who = listed(map(plain, (*entry.to, *entry.also)))
+        return "", "»", f"{entry.kind}  in {plain(entry.log)}{by}, by {who}"
+    node, words = facts_in_words(entry_to_json(entry))
+    return node, "·", f"{entry.kind}  {words}"
+
+
 class Seen:
     """What is told of several runs, an event at a time."""
 
@@ -138,8 +149,7 @@ class Seen:
         if not passes:
             return
         if not rows and self._chosen.kinds:
-            node, words = facts_in_words(entry_to_json(event.entry))
-            rows = [Row(event.at - line.started, node, "·", f"{event.entry.kind}  {words}")]
+            rows = [Row(event.at - line.started, *_silent(event.entry))]
         for row in rows:
             self._show(event.run, row)
 

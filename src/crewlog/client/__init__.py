@@ -14,6 +14,7 @@ from crewlog.client.client import Client, RunSummary
 from crewlog.client.connection import Endpoints, connect
 from crewlog.client.events import Event
 from crewlog.client.filters import EventFilter
+from crewlog.client.graphs import Graph
 from crewlog.client.rebuild import RebuildReport
 from crewlog.client.run import Run
 from crewlog.client.tokens import TokenEvent
@@ -24,6 +25,7 @@ __all__ = [
     "Endpoints",
     "Event",
     "EventFilter",
+    "Graph",
     "RebuildReport",
     "Run",
     "RunSummary",

@@ -38,6 +38,7 @@ from crewlog.client.deletion import Deleting, Deletion, check_ended
 from crewlog.client.events import Event
 from crewlog.client.filters import EventFilter
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
+from crewlog.client.graphs import Graph, family_of, living
 from crewlog.client.inbox import OpenQuestion, open_question
 from crewlog.client.key_folder import may_sign
 from crewlog.client.memories import CrewMemory
@@ -715,6 +716,27 @@ class Client:
             async for event, passes in found:
                 if passes:
                     yield event
+
+    async def graphs(self, *, ended: bool = False, limit: int = 200) -> Sequence[Graph]:
+        """The graphs of creatures with their families, the oldest first, as the store has them.
+
+        Args:
+            ended: Whether families count of which nobody lives any more.
+            limit: At most so many runs are looked at, the newest.
+
+        Raises:
+            StoreUnavailable: the store is away.
+        """
+        return await living(await self.store(), ended=ended, limit=limit)
+
+    async def lineage(self, run: str) -> Sequence[Graph]:
+        """A run, with all that it comes from and that came of it, the oldest first.
+
+        Raises:
+            RunNotFound: the store knows no such run.
+            StoreUnavailable: the store is away.
+        """
+        return await family_of(await self.store(), RunId(run))
 
     async def inbox(self) -> Sequence[OpenQuestion]:
         """The open questions of all runs, oldest first, as the store has them.

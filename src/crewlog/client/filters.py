@@ -2,15 +2,16 @@
 
     EventFilter(kinds={"CREATURE_STARTED"}, creatures={"scout"})
 
-An event has the name of its journal entry, and what it means for a graph: `TopologyChanged` is
-`TOPOLOGY_CHANGED`, and besides each of the graph events that it holds. Each of these meanings is
-looked at by itself: that `late` began to live is not about `scout`, though `scout` is affected.
+An event has the name of its journal entry, and what it means for a graph: `TopologyChanged` and
+`GraphMerged` are `TOPOLOGY_CHANGED`, and besides each of the graph events that they hold. Each of
+these meanings is looked at by itself: that `late` began to live is not about `scout`, though
+`scout` is affected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, get_args
 
 from crewlog.client.events import Event
@@ -35,6 +36,7 @@ ENTRIES: tuple[str, ...] = tuple(
 """The kinds of journal entries."""
 _RUNS = ("SESSION_FORKED", "CREATURE_SESSION_ATTACHED")
 """Graph events that lead to a run."""
+_CHANGES = (j.TopologyChanged, j.GraphMerged)
 
 
 class Aspect(NamedTuple):
@@ -91,6 +93,17 @@ class EventFilter:
         """Whether it lets everything pass."""
         return not (self.kinds or self.creatures or self.graphs or self.channels)
 
+    def after(self, event: Event) -> EventFilter:
+        """The filter for what comes after an event: what has another name is still meant."""
+        entry = event.entry
+        if not isinstance(entry, j.GraphMerged):
+            return self
+        found = {"creature": frozenset(self.creatures), "channel": frozenset(self.channels)}
+        for each in entry.renamed:
+            if each.was in found[each.kind]:
+                found[each.kind] |= {each.now}
+        return replace(self, creatures=found["creature"], channels=found["channel"])
+
     def __call__(self, event: Event) -> bool:
         """Whether an event passes."""
         return any(self._takes(event.run, each) for each in aspects(event.entry))
@@ -108,7 +121,7 @@ class EventFilter:
 def aspects(entry: j.JournalEntry) -> Iterator[Aspect]:
     """What an entry means: what it is itself, and each event of a graph that it holds."""
     names: set[str] = {entry.kind}
-    if isinstance(entry, j.TopologyChanged):
+    if isinstance(entry, _CHANGES):
         names |= {TOPOLOGY_CHANGED, f"{TOPOLOGY_CHANGED}:{entry.change}"}
     elif isinstance(entry, j.Forked):
         names.add(SESSION_FORKED)
@@ -118,7 +131,7 @@ def aspects(entry: j.JournalEntry) -> Iterator[Aspect]:
         log.removeprefix(CHANNEL) for log in _logs(entry) if log.startswith(CHANNEL)
     )
     yield Aspect(frozenset(names), creatures, graphs, channels)
-    for event in entry.events if isinstance(entry, j.TopologyChanged) else ():
+    for event in entry.events if isinstance(entry, (*_CHANGES, j.RulesChanged)) else ():
         yield _aspect(event)
 
 
@@ -143,7 +156,7 @@ def _creatures(entry: j.JournalEntry) -> Iterator[str]:
             yield from (entry.source or "", *(each.node for each in entry.to))
         case j.BreakRequested() | j.Redirected():
             yield entry.node
-        case j.TopologyChanged():
+        case j.TopologyChanged() | j.GraphMerged():
             yield from entry.affected_creatures
             yield from (each.creature for each in entry.events)
         case j.PermissionSet():
@@ -158,7 +171,7 @@ def _creatures(entry: j.JournalEntry) -> Iterator[str]:
 
 def _graphs(entry: j.JournalEntry) -> Iterator[str]:
     match entry:
-        case j.TopologyChanged():
+        case j.TopologyChanged() | j.GraphMerged():
             yield from (*entry.old_graph_ids, *entry.new_graph_ids)
         case j.Forked():
             yield entry.source

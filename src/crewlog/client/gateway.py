@@ -536,11 +536,11 @@ class Gateway:
 
     async def ended(self, run: RunId, name: str) -> CrewlogError:
         """Why a command found no open run: it has ended, or never was."""
-        status = await self._how_it_ended(run)
-        if status == "merged":
+        status, into = await self._how_it_ended(run)
+        if into:
             return RunMerged(
-                f"the run {run!r} is part of another one by now: {_called(name)} has no effect",
-                remedy=f"`crewlog show {run}` tells which: send it there.",
+                f"the run {run!r} is part of {into!r} by now: {_called(name)} has no effect",
+                remedy=f"Look at that run, and send it there: {into}",
                 place=f"run {run!r}",
             )
         again = "" if status == "completed" else f", and `crewlog resume {run}` takes it up again"
@@ -552,10 +552,11 @@ class Gateway:
             place=f"run {run!r}",
         )
 
-    async def _how_it_ended(self, run: RunId) -> str:
+    async def _how_it_ended(self, run: RunId) -> tuple[str, str]:
         """The status of a run that has ended: `completed`, `stopped`, `failed`, `terminated`.
 
-        To the server, a run that people stopped is completed: its result says how.
+        And the run that it is part of, where it is `merged`. To the server, a run that people
+        stopped is completed: its result says how.
         """
         execution = await self.describe(run)
         name = STATUS_NAMES.get(execution.status, "ended") if execution.status else "ended"
@@ -563,8 +564,8 @@ class Gateway:
             # The result may be encrypted with a key that is not here any more.
             with suppress(WorkflowFailureError, RPCError, ApplicationError, CrewlogError):
                 result = await self.handle(run).result(rpc_timeout=timedelta(seconds=CALL_LIMIT))
-                return str(result.get("status", name))
-        return name.replace("_", " ")
+                return str(result.get("status", name)), str(result.get("merged_into") or "")
+        return name.replace("_", " "), ""
 
     async def _late_outcome(
         self, run: RunId, name: str, command: CommandId, error: Exception, digest: str

@@ -722,16 +722,12 @@ class Run(ByHand, Authority, Talking):
 
     @override
     async def _update(self, name: str, command: Command) -> Accepted:
-        try:
-            outcome = await self._gateway.update(
-                self.id,
-                name,
-                self._client.signed(self.id, name, _json(command)),
-                digest=command.digest(name),
-            )
-        except RunMerged:
-            led = await self._led_on()
-            return await led._update(name, command)  # noqa: SLF001 - a run, too
+        outcome = await self._gateway.update(
+            self.id,
+            name,
+            self._client.signed(self.id, name, _json(command)),
+            digest=command.digest(name),
+        )
         return Accepted.model_validate(outcome, extra="ignore")
 
     async def successor(self) -> Run:
@@ -964,6 +960,8 @@ class Run(ByHand, Authority, Talking):
                 self.id, name, self._client.signed(self.id, name, _json(command))
             )
         except RunMerged:
+            if name != "message":  # whoever stops this run does not mean the one that has it
+                raise
             led = await self._led_on()
             return await led._signal(name, command)  # noqa: SLF001 - a run, too
         return command.id

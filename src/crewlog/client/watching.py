@@ -106,6 +106,7 @@ class Watch:
                 self._news.clear()
                 event = self._next()
                 if event is not None:
+                    self._chosen = self._chosen.after(event)
                     yield event, self._chosen(event)
                 elif not self._end():
                     await self._wait()
@@ -149,14 +150,12 @@ class Watch:
 
     async def _wait(self) -> None:
         """Waits for an event, or until a silent run holds up the others no longer."""
-        now = time.monotonic()
-        held = any(each.head is not None for each in self._streams.values())
-        until = [
-            each.patient_until
-            for each in self._streams.values()
-            if each.head is None and not each.over and each.patient_until > now
-        ]
-        timeout = min(until) - now if held and until else None
+        streams = self._streams.values()
+        held = any(each.head is not None for each in streams)
+        until = [each.patient_until for each in streams if each.head is None and not each.over]
+        # Whose patience has ended since it was looked at is looked at again, and not waited for.
+        left = max(max(until, default=0.0) - time.monotonic(), 0.0)
+        timeout = left if held else None
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._news.wait()

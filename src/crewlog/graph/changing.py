@@ -185,6 +185,7 @@ def accept(
         permissions=permissions_after(old, plan, state, leaving),
         flags=new_flags(plan, state),
         rules=plan.rules,
+        events=tuple(graph_events(old, plan)),
         what=what,
         by=by,
         reason=reason,

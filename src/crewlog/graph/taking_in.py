@@ -112,7 +112,7 @@ def _merged(
     names = Names.of(j.GraphMerged(**fields), then.visits)
     return j.GraphMerged(
         **fields,
-        joined=log_joins(then, part, names),
+        joined=log_joins(then, part, names, prepared.behind),
         permissions=_permissions(engine.plan, plan, then, part, names),
     )
 

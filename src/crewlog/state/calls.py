@@ -604,6 +604,8 @@ class PrepareMerge(Model):
     """The `connect` or `wire` that is to tie the two, by the names of each."""
     asks: RunId
     """The run of its sender, or of the agent that is wired."""
+    artifacts: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
+    """The heads of the artifacts' logs that the run which stays has, all of them stored."""
     decide: bool = False
     """Whether either may be the one that stays, as comes out: then it is told what would be."""
 
@@ -633,6 +635,8 @@ class PreparedMerge(Model):
     """Those of these nodes that the run that stays did not know."""
     quotas: dict[str, str] = Field(default_factory=dict[str, str])
     """The keys of quotas that are called otherwise."""
+    behind: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
+    """Of artifacts that both have: the head that the other one's log goes on from, or has, too."""
     what: str = ""
     """What changes, in a line, for people."""
     widens: tuple[str, ...] | None = None

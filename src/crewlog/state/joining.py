@@ -21,8 +21,8 @@ Why no creature is ever in two runs that live, and none gets lost:
 - What is stored is behind what is so, and never ahead of it. So the word, once read, holds. Where
   the other run was ended from outside, whoever calls has the store take nothing more of it first
   (`gone`): what it recorded and never stored has not been, then.
-- The last outcomes are kept in a state (`KEPT`). A word that is older is looked up in the journal
-  (`recall`) before anything follows from its not being there.
+- The last outcomes are kept in a state (`KEPT`), each with its round. Where a state has no word of
+  a round any more, the journal is searched for one (`recall`) before anything follows from that.
 
 Why it comes to an end: each stage but `offered` has a time by which it fails, and an offered run
 gets the other one's word within that run's time. Of requests that meet, the one that was made first
@@ -68,7 +68,7 @@ class Move(NamedTuple):
     does: Literal["record", "unite", "recall"]
     """`record`: a fact; `unite`: the union with the other run is to be made now, from the state
     that was looked at, and recorded while `may_unite` holds; `recall`: the other run's journal is
-    to be searched for the merge's outcome, see `recalled`."""
+    to be searched for its `GraphMerged` of the merge, see the function of that name."""
     to: RunId
     """The other run."""
     fact: type[j.MergeAccepted | j.MergeOffered | j.MergeFailed | j.MergedInto] | None = None
@@ -164,6 +164,17 @@ def check_alone(own: CrewState) -> None:
         )
 
 
+def in_words(joining: Joining) -> str:
+    """What a run does with another one, and what it waits for, for people."""
+    other = joining.other
+    return {
+        "asked": f"asks {other} to be one graph with it: waits for its answer",
+        "survives": f"takes in {other}: waits until that has landed what is under way",
+        "joins": f"becomes part of {other}: what is under way lands first",
+        "offered": f"becomes part of {other}: waits for its word",
+    }[joining.stage]
+
+
 # -- when to look ----------------------------------------------------------------------------
 
 
@@ -230,7 +241,7 @@ def next_move(
         flow: Whether it has a flow.
         refusal: Why the run cannot be what the request wants of it, as its engine says; empty: it
             can.
-        recalled: Whether the outcome, if the other run's journal has any, was put into `other`.
+        recalled: Whether `recall` made `other` of what was loaded.
     """
     mine = own.joining
     if own.closed:
@@ -409,10 +420,10 @@ def _offered(mine: Joining, other: CrewState | None, *, gone: bool, recalled: bo
     if other.position < mine.theirs:
         return None
     word = other.merges.get(mine.op)
-    if word is not None and word.outcome == "merged":
+    if word is not None and word.outcome == "merged":  # it says so once, whatever it says later
         fields = {"op": mine.op, "run": other.run, "position": word.position}
         return Move("record", other.run, j.MergedInto, fields)
-    if word is not None:
+    if word is not None and word.round == mine.theirs:
         return _fail(mine.op, mine.other, word.why or f"{mine.other!r} gave it up")
     if other.joining is not None and _same_round(mine, other.joining):
         over = other.closed or gone
@@ -420,7 +431,8 @@ def _offered(mine: Joining, other: CrewState | None, *, gone: bool, recalled: bo
         return _fail(mine.op, mine.other, why) if over else None
     if not recalled:
         return Move("recall", other.run)
-    return _fail(mine.op, mine.other, f"{mine.other!r} gave it up")
+    said = word.why if word is not None else ""
+    return _fail(mine.op, mine.other, said or f"{mine.other!r} gave it up")
 
 
 # -- outcomes --------------------------------------------------------------------------------
@@ -428,23 +440,22 @@ def _offered(mine: Joining, other: CrewState | None, *, gone: bool, recalled: bo
 
 def concluded(state: CrewState, op: str, outcome: MergeOutcome) -> dict[str, Any]:
     """What is otherwise in a run once a merge has ended for it, as a change of its state."""
-    kept = {**state.merges, op: outcome}
-    first = len(kept) - KEPT
     mine = state.joining
-    return {
-        "merges": dict(list(kept.items())[max(first, 0) :]),
-        "joining": None if mine is not None and mine.op == op else mine,
-    }
+    if mine is not None and mine.op == op:
+        outcome, mine = outcome.model_copy(update={"round": mine.position}), None
+    kept = [*((k, v) for k, v in state.merges.items() if k != op), (op, outcome)]
+    return {"merges": dict(kept[-KEPT:]), "joining": mine}
 
 
-def recall(other: CrewState, op: str, outcome: MergeOutcome | None) -> CrewState:
+def recall(other: CrewState, op: str, position: int | None) -> CrewState:
     """A run's state that tells of a merge as its journal does: for `next_move` with `recalled`.
 
     Args:
         other: The run.
         op: The merge.
-        outcome: What its journal says of it: `GraphMerged`, or `MergeFailed`; none: neither.
+        position: Where its journal has the `GraphMerged` of it; none: nowhere.
     """
-    if outcome is None:
+    if position is None:
         return other
-    return other.model_copy(update={"merges": {**other.merges, op: outcome}})
+    merged = MergeOutcome(outcome="merged", other=other.run, position=position)
+    return other.model_copy(update={"merges": {**other.merges, op: merged}})

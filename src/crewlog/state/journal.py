@@ -865,6 +865,23 @@ class ChangeAccepted(Fact):
     command: CommandId | None = None
 
 
+class GraphEvent(Model):
+    """What became of a creature or a wire."""
+
+    event: Literal[
+        "CREATURE_STARTED",
+        "CREATURE_STOPPED",
+        "OUTPUT_WIRE_ADDED",
+        "OUTPUT_WIRE_REMOVED",
+        "PARENT_LINK_CHANGED",
+        "SESSION_FORKED",
+        "CREATURE_SESSION_ATTACHED",
+    ]
+    creature: AgentName
+    to: str = ""
+    """Of a wire: where it leads; of a parent link: whom it works for now; of a session: the run."""
+
+
 class Remap(Model):
     """What another graph does to the frontier and to the routing facts."""
 
@@ -918,23 +935,6 @@ class GraphSwapped(NewGraph):
     """The run goes on with another graph."""
 
     kind: Literal["GraphSwapped"] = "GraphSwapped"
-
-
-class GraphEvent(Model):
-    """What became of a creature or a wire."""
-
-    event: Literal[
-        "CREATURE_STARTED",
-        "CREATURE_STOPPED",
-        "OUTPUT_WIRE_ADDED",
-        "OUTPUT_WIRE_REMOVED",
-        "PARENT_LINK_CHANGED",
-        "SESSION_FORKED",
-        "CREATURE_SESSION_ATTACHED",
-    ]
-    creature: AgentName
-    to: str = ""
-    """Of a wire: where it leads; of a parent link: whom it works for now; of a session: the run."""
 
 
 class PartedGraph(Model):
@@ -1142,6 +1142,8 @@ class RulesChanged(Fact):
     """First values of flags that are new."""
     rules: tuple[str, ...] = ()
     """The coordination rules as text."""
+    events: tuple[GraphEvent, ...] = ()
+    """Creatures that are switched on or off by it."""
     what: str = ""
     """What changed, in a line."""
     by: str = ""

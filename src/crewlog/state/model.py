@@ -585,6 +585,8 @@ class MergeOutcome(Model):
     """The other run."""
     position: int
     """The journal position that says so; of the run that was taken in, that of the other run."""
+    round: int = 0
+    """The journal position at which the run came into it; 0: it never did."""
     why: str = ""
     """Why it failed, with what to do about it; its start, the journal has all of it."""
 

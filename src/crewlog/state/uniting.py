@@ -2,6 +2,7 @@
 
     part_of(state)                  of the run that joins: what is taken over
     log_joins(state, part, names)   the logs that both have, or that come
+    both_changed(one, two, names)   why there is no merge where both went on with an artifact
     union(state, part, names)       what is otherwise in the run that stays
     questions(part, names)          what was asked there, to be asked anew here
 
@@ -13,7 +14,8 @@ usage and quotas are the larger of both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from crewlog.authority.permissions import EVERYONE, Ruling
@@ -26,6 +28,7 @@ from crewlog.ids import (
     ContentHash,
     LogName,
     NodeName,
+    RunId,
     StepId,
     artifact_log,
     is_artifact,
@@ -48,6 +51,7 @@ from crewlog.state.model import (
     Turn,
     Usage,
 )
+from crewlog.state.topology import Renamed
 
 PRIVATE = "private:"
 _ARTIFACT = "artifact:"
@@ -114,11 +118,8 @@ class Names(NamedTuple):
             entry: What the run that stays records.
             visits: The visits that it had by then, by node.
         """
-        kinds: dict[str, dict[str, str]] = {"creature": {}, "channel": {}, "group": {}}
-        for each in entry.renamed:
-            kinds[each.kind][each.was] = each.now
         return cls(
-            called=NewNames(kinds["creature"], kinds["channel"], kinds["group"]),
+            called=called(entry.renamed),
             nodes=entry.nodes,
             comes=frozenset(entry.comes),
             first={node: visits.get(node, 0) for node in entry.fresh},
@@ -153,11 +154,53 @@ class Names(NamedTuple):
         return tuple(map(self.log, logs))
 
 
-def log_joins(state: CrewState, part: CrewState, names: Names) -> tuple[LogJoin, ...]:
+def artifact_heads(state: CrewState) -> dict[LogName, ContentHash]:
+    """The heads of the logs of a run's artifacts."""
+    return {log: found.head for log, found in state.messages.items() if is_artifact(log)}
+
+
+def called(renamed: Iterable[Renamed]) -> NewNames:
+    """The new names that a merge gives."""
+    kinds: dict[str, dict[str, str]] = {"creature": {}, "channel": {}, "group": {}}
+    for each in renamed:
+        kinds[each.kind][each.was] = each.now
+    return NewNames(kinds["creature"], kinds["channel"], kinds["group"])
+
+
+def both_changed(one: RunId, two: RunId, names: Sequence[str]) -> TopologyRefused:
+    """The error for artifacts that two runs went on with side by side.
+
+    Args:
+        one: The run that stays.
+        two: The run that joins.
+        names: The artifacts, as the run that stays calls them.
+    """
+    several = "s" * (len(names) > 1)
+    return TopologyRefused(
+        f"the runs {one!r} and {two!r} have both changed the artifact{several} "
+        f"{', '.join(map(repr, names))} since they were one: operations have one order only",
+        remedy="Roll one of the two back to before it did (`crewlog rollback`), or give the "
+        f"artifact{several} another name in one of them (`artifacts`), and ask again.",
+    )
+
+
+def log_joins(
+    state: CrewState,
+    part: CrewState,
+    names: Names,
+    behind: Mapping[LogName, ContentHash] = MappingProxyType({}),
+) -> tuple[LogJoin, ...]:
     """The logs that a run gets: those that only the other one has, and those that both go on with.
 
     How many messages both have from before a split is not known: a joined log's length is too large
-    by those.
+    by those. An artifact that one side alone has changed since then goes on as that side has it.
+
+    Args:
+        state: The run that stays.
+        part: The last state of the run that joins.
+        names: What it called otherwise.
+        behind: Of artifacts that both have: the head that is in the other one's log. It stays so
+            while that one goes on, so it holds where either head is that one still.
 
     Raises:
         TopologyRefused: both have changed an artifact, whose operations have one order only.
@@ -169,11 +212,14 @@ def log_joins(state: CrewState, part: CrewState, names: Names) -> tuple[LogJoin,
         if mine is not None and mine.head == theirs.head:
             continue
         if mine is not None and is_artifact(log):
-            name = log.removeprefix(_ARTIFACT)
-            raise TopologyRefused(
-                f"the runs {state.run!r} and {part.run!r} have both changed the artifact {name!r}",
-                remedy="Give one of them another name for it, or have one of the runs end first.",
-            )
+            older = behind.get(log)
+            if older == theirs.head:
+                continue  # this run alone went on with it
+            if older != mine.head:
+                raise both_changed(state.run, part.run, [log.removeprefix(_ARTIFACT)])
+            more = max(theirs.length - mine.length, 0)
+            found.append(LogJoin(log=log, two=theirs.head, more=more))
+            continue
         one = mine.head if mine is not None else ContentHash("")
         found.append(LogJoin(log=log, one=one, two=theirs.head, more=theirs.length))
     return tuple(found)

@@ -126,7 +126,7 @@ async def taken_up(store: Store, run: RunId, end: CrewState) -> tuple[Resumption
         UsageError: it is completed, or has no crew to go on with.
         StoreIncomplete: the store lacks rows of it.
     """
-    if end.joining is not None and end.joining.stage == "offered" and not end.closed:
+    if end.joining is not None and end.joining.stage == "offered":
         raise UsageError(
             f"the run {run!r} has offered to be part of {end.joining.other!r}: whether it is, that "
             "run's journal says, and nobody has read it here",

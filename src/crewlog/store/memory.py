@@ -61,6 +61,7 @@ from crewlog.store.protocol import (
     RunRow,
     Snapshot,
     StartingFork,
+    Tie,
 )
 
 
@@ -350,6 +351,23 @@ class InMemoryStore:
     async def lineage(self, run: RunId) -> set[RunId]:
         """See `Store`."""
         return _line([run], self._lineage | self._forks(self._runs)) - {run}
+
+    async def ties(self, runs: Collection[RunId]) -> list[Tie]:
+        """See `Store`."""
+        known = list[Tie]()
+        for run, rows in self._runs.items():
+            if rows.facts is not None and rows.facts.source is not None:
+                base = rows.facts.base or 0
+                known.append(Tie(run=run, source=rows.facts.source, position=base))
+            known += (
+                Tie(run=run, source=parent, position=at, taken_in=True)
+                for parent, at, *_ in rows.parents
+            )
+        there = {(each.run, each.source) for each in known}
+        known += (Tie(run=run, source=source) for run, source in self._lineage - there)
+        asked = set(runs)
+        found = [each for each in known if not asked.isdisjoint((each.run, each.source))]
+        return sorted(found, key=lambda each: (each.run, each.position, each.source))
 
     async def reserve(self, call: str, wanted: Sequence[Reservation], at: int) -> str | None:
         """See `Store`."""

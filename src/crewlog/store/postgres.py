@@ -60,6 +60,7 @@ from crewlog.store.protocol import (
     RunRow,
     Snapshot,
     StartingFork,
+    Tie,
 )
 from crewlog.store.sealing import admit
 from crewlog.store.sql import queries
@@ -331,6 +332,18 @@ class PostgresStore:
         """See `Store`."""
         rows = await self._fetch("lineage", pack(run))
         return {RunId(unpack(row["run"])) for row in rows}
+
+    async def ties(self, runs: Collection[RunId]) -> list[Tie]:
+        """See `Store`."""
+        return [
+            Tie(
+                run=RunId(unpack(row["run"])),
+                source=RunId(unpack(row["source"])),
+                position=row["position"],
+                taken_in=row["taken_in"],
+            )
+            for row in await self._fetch("ties", [pack(run) for run in runs])
+        ]
 
     async def reserve(self, call: str, wanted: Sequence[Reservation], at: int) -> str | None:
         """See `Store`."""

@@ -207,6 +207,18 @@ class StartingFork(Model):
     """When it was noted last, in milliseconds since the epoch."""
 
 
+class Tie(Model):
+    """A run goes on from another one."""
+
+    run: RunId
+    source: RunId
+    position: int = 0
+    """Where: of a run that began so, the position after which its own journal begins; of one that
+    took the other in, the position that says so. 0: one of the two is deleted, or went back."""
+    taken_in: bool = False
+    """Whether it took the other one in, or that one's logs; else it began as a part or a copy."""
+
+
 class Store(Protocol):
     """What a store can do. All methods raise `StoreUnavailable` when the store is away."""
 
@@ -305,6 +317,13 @@ class Store(Protocol):
 
         Runs whose logs came in are among them, and what these go on from; and so are runs that are
         deleted.
+        """
+        ...
+
+    async def ties(self, runs: Collection[RunId]) -> list[Tie]:
+        """Which runs go on from which, a step from some runs: before them and after them.
+
+        In order of the runs, and of where they go on. Of runs that are deleted what others need.
         """
         ...
 

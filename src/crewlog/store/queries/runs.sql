@@ -49,6 +49,21 @@ WITH RECURSIVE line AS (
 )
 SELECT run FROM line WHERE run <> $1 ORDER BY run
 
+-- name: ties
+WITH known AS (
+    SELECT run, source, COALESCE(base, 0) AS position, false AS taken_in FROM crewlog.runs
+    WHERE source IS NOT NULL AND (run = ANY($1::text[]) OR source = ANY($1))
+    UNION SELECT run, parent, position, true FROM crewlog.parents
+    WHERE run = ANY($1) OR parent = ANY($1)
+)
+SELECT * FROM known
+UNION ALL SELECT run, source, 0, false FROM crewlog.lineage
+WHERE (run = ANY($1) OR source = ANY($1))
+  AND NOT EXISTS (
+      SELECT FROM known WHERE known.run = lineage.run AND known.source = lineage.source
+  )
+ORDER BY run, position, source
+
 -- name: list_runs
 -- `waiting` is not stored: see `crewlog.store.projection`.
 WITH seen AS (

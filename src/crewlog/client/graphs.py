@@ -1,0 +1,198 @@
+"""Graphs of creatures, and where each comes from: what the store knows, no run is asked.
+
+A graph is a run. It began by itself, as a part of another one, or as a copy; it may have taken
+others in, or be part of another one by now. A family is all that is connected by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from crewlog.definition.creatures import creatures_of
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import CrewlogError, RunNotFound
+from crewlog.ids import ContentHash, RunId
+from crewlog.state.model import CLOSED
+from crewlog.store.protocol import RunRow, Store, Tie
+
+LARGEST = 10_000
+"""Runs of a family that are looked at."""
+
+
+@dataclass(frozen=True)
+class TakenIn:
+    """A graph that became a part of another one."""
+
+    run: RunId
+    position: int
+    """Where that one's journal says so."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A run as a graph."""
+
+    run: RunId
+    crew: str = ""
+    status: str = "deleted"
+    """A `RunStatus`, as of the last that is stored; or `deleted`, of a run that others need."""
+    started: int = 0
+    """Milliseconds since the epoch."""
+    ended: int | None = None
+    members: tuple[str, ...] = ()
+    """Who lives there; nobody, once the run has ended in another one. Empty of a crew without
+    creatures."""
+    began: Literal["alone", "split", "fork"] = "alone"
+    """Whether it began by itself, as a part of its `source`, or as a copy of it."""
+    source: RunId | None = None
+    at: int = 0
+    """The position of its source after which its own journal begins."""
+    took_in: tuple[TakenIn, ...] = ()
+    """What became a part of it, or whose logs did."""
+    into: RunId | None = None
+    """The run that it is a part of by now."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it lives."""
+        return self.status not in (*CLOSED, "deleted")
+
+
+async def family_of(store: Store, run: RunId) -> list[Graph]:
+    """A run, and all that it comes from or that comes from it, the oldest first.
+
+    Raises:
+        RunNotFound: the store knows no such run.
+        StoreUnavailable: the store is away.
+    """
+    ties = await _ties(store, [run])
+    runs = {run, *(each.run for each in ties), *(each.source for each in ties)}
+    if len(runs) == 1 and await store.get_run(run) is None:
+        raise RunNotFound(
+            f"the store knows no run {run!r}", remedy="`crewlog graphs` lists those that there are."
+        )
+    return await _graphs(store, runs, ties)
+
+
+async def living(store: Store, *, ended: bool, limit: int) -> list[Graph]:
+    """The graphs of creatures that live, each with its family; the oldest first.
+
+    Args:
+        store: The store.
+        ended: Whether families count of which nobody lives any more.
+        limit: At most so many runs are looked at, the newest.
+
+    Raises:
+        StoreUnavailable: the store is away.
+    """
+    rows = await store.list_runs(limit=limit)
+    definitions = await _definitions(store, (row.definition for row in rows))
+    alive = [row.run for row in rows if _lives(definitions.get(row.definition))]
+    ties = await _ties(store, alive)
+    runs = {*alive, *(each.run for each in ties), *(each.source for each in ties)}
+    found = await _graphs(store, runs, ties)
+    if ended:
+        return found
+    kept = {run for family in _families(runs, ties) if _any_open(family, found) for run in family}
+    return [each for each in found if each.run in kept]
+
+
+def _any_open(family: set[RunId], found: Iterable[Graph]) -> bool:
+    return any(each.open for each in found if each.run in family)
+
+
+def _families(runs: Iterable[RunId], ties: Iterable[Tie]) -> list[set[RunId]]:
+    of: dict[RunId, set[RunId]] = {run: {run} for run in runs}
+    for tie in ties:
+        one, two = of[tie.run], of[tie.source]
+        if one is not two:
+            one |= two
+            for run in two:
+                of[run] = one
+    return list({id(family): family for family in of.values()}.values())
+
+
+async def _ties(store: Store, runs: Iterable[RunId]) -> list[Tie]:
+    """All ties of the families of some runs."""
+    found: dict[tuple[RunId, RunId, bool, int], Tie] = {}
+    seen, ahead = set[RunId](), set(runs)
+    while ahead and len(seen) < LARGEST:
+        seen |= ahead
+        ties = await store.ties(sorted(ahead))
+        found |= {(each.run, each.source, each.taken_in, each.position): each for each in ties}
+        ahead = {run for each in ties for run in (each.run, each.source)} - seen
+    return [found[key] for key in sorted(found)]
+
+
+async def _graphs(store: Store, runs: Iterable[RunId], ties: Iterable[Tie]) -> list[Graph]:
+    rows = {run: await store.get_run(run) for run in sorted(runs)}
+    hashes = (row.definition for row in rows.values() if row is not None)
+    definitions = await _definitions(store, hashes)
+    began = {each.run: each for each in ties if not each.taken_in}
+    took: dict[RunId, list[TakenIn]] = {}
+    into: dict[RunId, RunId] = {}
+    for each in ties:
+        if each.taken_in:
+            took.setdefault(each.run, []).append(TakenIn(each.source, each.position))
+            into[each.source] = each.run
+    found = [
+        await _graph(store, run, row, definitions, began.get(run), took.get(run, []), into)
+        for run, row in rows.items()
+    ]
+    return sorted(found, key=lambda each: (each.started, each.run))
+
+
+async def _graph(
+    store: Store,
+    run: RunId,
+    row: RunRow | None,
+    definitions: Mapping[ContentHash, CrewDefinition],
+    began: Tie | None,
+    took: list[TakenIn],
+    into: Mapping[RunId, RunId],
+) -> Graph:
+    source = began.source if began is not None else None
+    taken = tuple(sorted(took, key=lambda each: (each.position, each.run)))
+    if row is None:
+        return Graph(run, began="fork" if source else "alone", source=source, took_in=taken)
+    definition = definitions.get(row.definition)
+    merged = row.status == "merged"
+    alive = definition is not None and definition.lives and not merged
+    return Graph(
+        run=run,
+        crew=row.crew,
+        status=row.status,
+        started=row.started,
+        ended=row.ended,
+        members=creatures_of(definition) if definition is not None and alive else (),
+        began=await _beginning(store, row) if source else "alone",
+        source=source,
+        at=row.base,
+        took_in=taken,
+        into=into.get(run) if merged else None,
+    )
+
+
+async def _beginning(store: Store, row: RunRow) -> Literal["split", "fork"]:
+    """Whether a run that has a source is a part of it: its first entry says so."""
+    first = await store.read_journal(row.run, row.base, 1)
+    return "split" if first and first[0].entry.get("split") else "fork"
+
+
+async def _definitions(
+    store: Store, hashes: Iterable[ContentHash]
+) -> dict[ContentHash, CrewDefinition]:
+    """The definitions that the store has and this version can read."""
+    found: dict[ContentHash, CrewDefinition] = {}
+    for each in dict.fromkeys(hashes):
+        try:
+            found[each] = CrewDefinition.from_json(await store.get_definition(each))
+        except CrewlogError:
+            continue  # deleted, or of a newer version: who lives there is not known
+    return found
+
+
+def _lives(definition: CrewDefinition | None) -> bool:
+    return definition is not None and definition.lives

@@ -1,0 +1,136 @@
+"""Splits and merges of signed crews: what comes of a graph is as well guarded as that was."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+
+from crewlog.client import Run
+from crewlog.definition.operations import Disconnect
+from crewlog.errors import CommandRejected, NotPermitted
+from crewlog.ids import AgentName, RunId
+from crewlog.state.topology import part_id
+from crewlog.wire import WORKFLOW_TYPE
+
+from .harness import LIMIT, RUN_LIMIT, Site
+from .test_creatures import living, rested
+from .test_merges import A, D, speaking, to
+from .test_principals import client, folder, of, policy
+from .test_splits import EDGES
+
+__all__ = ["folder"]
+
+
+async def signed(site: Site, folder: Any, edges: dict[str, Any]) -> Run:
+    crew = living(site, speaking(" ".join(edges)), edges)
+    owner = client(site, folder, "ada")
+    run = await owner.start(crew | {"policy": policy(folder)}, "", execution_timeout=RUN_LIMIT)
+    site.runs.append(run)
+    await rested(run)
+    return run
+
+
+async def test_a_part_is_commanded_by_those_who_commanded_the_whole(
+    crews: Site, folder: Any
+) -> None:
+    run = await signed(crews, folder, EDGES)
+    cut = Disconnect(sender="ann", listener="bob")
+    with pytest.raises(NotPermitted):
+        await of(crews, folder, "oncall", run).change(operations=[cut], id="no")
+    await of(crews, folder, "dev", run).change(operations=[cut], id="cut")  # it takes edges away
+    part = Run(client(crews, folder, "ada"), part_id(RunId(run.id), "cut", AgentName("ann")))
+    crews.runs.append(part)
+    await rested(part)
+    (forked,) = await crews.entries(part, "Forked")
+    assert forked.by == "dev"
+    assert await crews.store.executions(RunId(part.id))
+    await of(crews, folder, "oncall", part).message("hello", to="channel:x")
+    await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await of(crews, folder, "eve", part).message("me too", to="channel:x")
+    await of(crews, folder, "oncall", part).stop()
+    assert (await part.result(LIMIT)).status == "stopped"
+    assert [e.by for e in await crews.entries(part, "StopRequested")] == ["oncall"]
+    assert any(e.error_type == "NotPermitted" for e in await crews.entries(part, "CommandRejected"))
+
+
+async def test_nobody_begins_as_a_part_that_no_journal_names(crews: Site, folder: Any) -> None:
+    run = await signed(crews, folder, EDGES)
+    for start in ({"run": run.id, "after": 0}, {"run": "nowhere", "after": 0}):
+        handle = await crews.temporal.start_workflow(
+            WORKFLOW_TYPE,
+            {"split": start},
+            id=f"{run.id}-forged-{start['run'] == run.id}",
+            task_queue=crews.client().task_queue,
+            execution_timeout=RUN_LIMIT,
+        )
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(handle.result(), 4)  # it waits for a word that never comes
+        assert await crews.store.get_run(RunId(handle.id)) is None
+        await handle.terminate()
+
+
+async def test_a_part_that_ended_is_not_begun_again(crews: Site, folder: Any) -> None:
+    run = await signed(crews, folder, EDGES)
+    cut = Disconnect(sender="ann", listener="bob")
+    await of(crews, folder, "ada", run).change(operations=[cut], id="cut")
+    part = Run(client(crews, folder, "ada"), part_id(RunId(run.id), "cut", AgentName("ann")))
+    crews.runs.append(part)
+    await rested(part)
+    await part.stop()
+    await part.result(LIMIT)
+    before = await crews.journal(part)
+    handle = await crews.temporal.start_workflow(
+        WORKFLOW_TYPE,
+        {"split": {"run": run.id, "after": 0}},
+        id=part.id,
+        task_queue=crews.client().task_queue,
+        execution_timeout=RUN_LIMIT,
+    )
+    with pytest.raises(WorkflowFailureError) as failed:
+        await handle.result()
+    assert isinstance(failed.value.cause, ApplicationError)
+    assert await crews.journal(part) == before
+    crews.runs.remove(part)  # its last execution is the one that was not let in
+
+
+async def test_signed_runs_of_one_policy_become_one(crews: Site, folder: Any) -> None:
+    one, two = await signed(crews, folder, A), await signed(crews, folder, D)
+    tie = to(two, "ann", "eve", "tie")
+    with pytest.raises(NotPermitted):
+        await of(crews, folder, "oncall", one).change(operations=[tie], id="no")
+    await of(crews, folder, "ada", one).change(operations=[tie], id="tie")
+    assert (await two.result(LIMIT)).merged_into == one.id
+    await of(crews, folder, "oncall", two).message("hello", to="channel:z")  # it is led on
+    await one.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+
+
+async def test_an_open_run_does_not_get_into_a_signed_one(crews: Site, folder: Any) -> None:
+    mine = await signed(crews, folder, D)
+    theirs = await crews.start(living(crews, speaking("ann bob cid"), A), "")
+    await rested(theirs)
+    with pytest.raises(CommandRejected, match="polic"):
+        await theirs.change(operations=[to(mine, "ann", "eve", "tie")], id="tie")
+    with pytest.raises(CommandRejected, match="polic"):
+        await mine.change(operations=[to(theirs, "eve", "bob", "tie")], id="tie")
+
+
+async def test_a_forged_hint_is_a_reason_to_look_and_nothing_more(crews: Site, folder: Any) -> None:
+    one, two = await signed(crews, folder, A), await signed(crews, folder, D)
+    handle = crews.temporal.get_workflow_handle(one.id)
+    hints: list[Any] = [
+        {"op": f"{two.id}/tie", "run": two.id},
+        {"op": "x", "run": "nowhere"},
+        {"op": 5, "run": []},
+        "merge",
+        None,
+    ]
+    for hint in hints:
+        await handle.signal("merging", hint)
+    await of(crews, folder, "oncall", one).message("hello", to="channel:y")
+    await one.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    assert not await crews.entries(one, "MergeAccepted", "MergeFailed", "GraphMerged")
+    assert (await two.state()).status == "running"

@@ -1,0 +1,129 @@
+"""A run that is to be one with another run: what it starts, and what it lets be changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewlog.errors import ChangeConflict
+from crewlog.graph import changing
+from crewlog.graph.plan import GraphPlan
+from crewlog.graph.rewinding import reopen, roll_back
+from crewlog.ids import CommandId, RunId, StepId
+from crewlog.state import joining
+from crewlog.state import journal as j
+from crewlog.state.calls import PreparedChange
+from crewlog.state.model import CrewState
+from crewlog.state.rewinding import resumption
+from crewlog.wire import Change
+from crewlog.workflows.changes import check
+from graph.crews import plan_of
+from graph.simulation import RUN, Failure, Replies, Simulation, Witness, folded, says
+
+OTHER = RunId("other")
+OP = "r/x"
+
+
+async def at_work(stage: str, plan: GraphPlan | None = None, script: Any = None) -> Simulation:
+    """A run with a call of `a` under way, at a stage of a merge."""
+    sim = await Simulation.begin(plan or plan_of(["a", "c"]), *([script] if script else []))
+    await sim.settle()
+    sim.launch()
+    enter(sim, stage)
+    return sim
+
+
+def enter(sim: Simulation, stage: str) -> None:
+    accepted: dict[str, Any] = {"op": OP, "other": OTHER, "due": 9_000, "theirs": 3}
+    if stage == "asked":
+        fields = joining.asking(
+            sim.state,
+            OTHER,
+            CommandId("x"),
+            at=1,
+            operation=None,
+            what="",
+            creatures=1,
+            flow=True,
+        )
+        sim.engine.record(j.MergeAsked, **fields)
+    else:
+        joins = "survives" if stage == "survives" else "joins"
+        sim.engine.record(j.MergeAccepted, stage=joins, **accepted)
+    if stage == "offered":
+        sim.engine.record(j.MergeOffered, op=OP, other=OTHER)
+
+
+@pytest.mark.parametrize("stage", ["asked", "survives"])
+async def test_a_run_that_asks_or_takes_another_one_in_goes_on_working(stage: str) -> None:
+    sim = await at_work(stage)
+    await sim.run()
+    assert sim.ran() == ["a#1", "c#1"]
+    assert [entry["kind"] for entry in sim.journal][-2:] == ["MergeFailed", "RunCompleted"]
+    assert "ended first" in sim.facts("MergeFailed")[0]["why"]
+    assert sim.state.joining is None
+
+
+async def test_a_run_that_joins_lands_what_is_under_way_and_starts_nothing() -> None:
+    script = Replies({"a#1": [says("wait", "set_flag")]})
+    sim = await at_work("joins", script=script)
+    await sim.land(("a#1", 1))
+    await sim.settle()
+    sim.launch()
+    assert not sim.flights, "the turn's next call is not made yet"
+    turn = sim.state.frontier[StepId("a#1")].turn
+    assert turn is not None
+    assert [call.status for call in turn.calls] == ["ready"]
+    position = sim.state.position
+    sim.engine.record(j.MergeOffered, op=OP, other=OTHER)
+    await sim.settle()
+    assert list(sim.engine.orders(())) == []
+    assert sim.state.position == position + 1
+    sim.engine.record(j.MergeFailed, op=OP, other=OTHER, why="no")
+    await sim.run()
+    assert sim.ran() == ["a#1", "c#1"]
+    assert sim.state.status == "completed"
+
+
+async def test_a_call_that_fails_the_run_fails_the_merge_first() -> None:
+    plan = plan_of(["a", "c"], {"a": {"on_error": "fail"}})
+    sim = await at_work("joins", plan, lambda _: Failure("boom"))
+    await sim.land(("a#1", 1))
+    assert [entry["kind"] for entry in sim.journal][-2:] == ["MergeFailed", "RunFailed"]
+    assert sim.state.merges[OP].outcome == "failed"
+
+
+@pytest.mark.parametrize("stage", ["asked", "survives", "joins", "offered"])
+async def test_the_graph_stays_as_it_is_while_two_runs_become_one(stage: str) -> None:
+    sim = await at_work(stage)
+    plan = plan_of(["a", "b", "c"])
+    then = CrewState.from_json(sim.state.to_json())
+    journal = list(sim.journal)
+    with pytest.raises(ChangeConflict, match="one graph with 'other'") as refused:
+        changing.consider(sim.engine, PreparedChange(plan=plan.to_json()))
+    assert "MergeFailed" in refused.value.remedy
+    change = Change(id=CommandId("y"), prompt="other")
+    with pytest.raises(ChangeConflict, match="one graph with 'other'"):
+        check(sim.engine, change)
+    with pytest.raises(ChangeConflict, match="one graph with 'other'"):
+        roll_back(sim.engine, 3, then, sim.engine.plan, by="ana")
+    assert sim.journal == journal
+    mine = sim.state.joining
+    assert mine is not None
+    sim.engine.record(j.MergeFailed, op=mine.op, other=OTHER, why="no")
+    report, _ = changing.consider(sim.engine, PreparedChange(plan=plan.to_json()))
+    assert check(sim.engine, change) is sim.engine
+    assert report.graph_version == 2
+
+
+async def test_a_merge_that_a_run_was_ended_in_has_failed_when_it_is_taken_up() -> None:
+    sim = await at_work("survives")
+    journal = list(sim.journal)
+    found = resumption(RUN, list(enumerate(map(j.entry_from_json, journal), 1)))
+    then = folded(journal[: found.position])
+    engine = reopen(sim.engine.plan, Witness(sim.state), then, found, by="ana", at=20_000)
+    kinds = [entry["kind"] for entry in engine.ledger.entries]  # type: ignore[attr-defined]
+    assert kinds[:2] == ["MergeFailed", "Reopened"]
+    assert engine.state.joining is None
+    assert engine.state.merges[OP].outcome == "failed"

@@ -1,0 +1,143 @@
+"""Behaviours of graphs that become several runs, or one: the histories of all of them are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from acceptance.harness import LIMIT, Site, calls, tool, until
+from acceptance.test_splits import part_of, until_begun
+from crewlog.client import Run
+from crewlog.definition.operations import Connect, Disconnect
+from crewlog.ids import AgentName, RunId
+from crewlog.workflows.changes import PIECES
+
+
+async def _living(
+    site: Site, name: str, agents: dict[str, Any], edges: dict[str, Any], **more: Any
+) -> Run:
+    crew = site.crew(agents, rules=edges, graph={}, **more)
+    return await site.start(crew, "", id=name)
+
+
+async def graph_parts(site: Site) -> tuple[Run, ...]:
+    """One leaves with her turn, for which nobody else waits; and both graphs go on."""
+    run = await _living(
+        site,
+        "graph-parts",
+        {
+            "ann": [calls(("gate", {"name": "g"})), {"text": "1"}, {"text": "2"}],
+            "bob": [{"text": "3"}],
+            "cid": [{"text": "4"}],
+        },
+        {
+            "ann": {"listen": ["x"], "send": ["bridge"]},
+            "bob": {"listen": ["bridge", "y"]},
+            "cid": {"listen": ["y"]},
+        },
+        tools={"gate": tool("gate")},
+    )
+    await run.wait_until(lambda view: view.rests, LIMIT)
+    await run.message("work", to="channel:x", by="ana", id="m1")
+    await until(lambda: site.ledger(run, "start"), "the gate")
+    cut = Disconnect(sender="ann", listener="bob")
+    changed = await run.change(operations=[cut], by="ana", id="cut", wait=False)
+    await run.message("meanwhile", to="channel:y", by="ana", id="m2")
+    await run.wait_until(lambda view: view.steps == 3 and len(view.frontier) == 1, LIMIT)
+    site.open_gate(run, "g")
+    await run.swapped(changed)
+    part = part_of(site, run, "cut", "ann")
+    await until_begun(part)
+    await part.message("after", to="channel:x", by="ana", id="m3")
+    await part.wait_until(lambda view: view.steps == 4 and view.rests, LIMIT)
+    for each in (run, part):
+        await each.stop(by="ana", id="s1")
+        await each.result(LIMIT)
+    return run, part
+
+
+async def graphs_join(site: Site) -> tuple[Run, ...]:
+    """The smaller one joins once its call has landed, its turn goes on in the other one, and what
+    is said to it meanwhile is handed on."""
+    one = await _living(
+        site,
+        "graphs-join-one",
+        {"ann": [], "bob": []},
+        {"ann": {"listen": ["x"], "send": ["y"]}, "bob": {"listen": ["y"]}},
+    )
+    two = await _living(
+        site,
+        "graphs-join-two",
+        {"dan": [calls(("gate", {"name": "g"})), {"text": "went on"}, {"text": "2"}]},
+        {"dan": {"listen": ["z"]}},
+        tools={"gate": tool("gate")},
+    )
+    for each in (one, two):
+        await each.wait_until(lambda view: view.rests, LIMIT)
+    await two.message("work", to="channel:z", by="ana", id="m1")
+    await until(lambda: site.ledger(two, "start"), "the gate")
+    tie = Connect(
+        sender=AgentName("ann"), listener=AgentName("dan"), channel="tie", other=RunId(two.id)
+    )
+    changed = await one.change(operations=[tie], by="ana", id="tie", wait=False)
+    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    await two.message("meanwhile", to="channel:z", by="ana", id="m2")
+    site.open_gate(two, "g")
+    await one.merged(changed)
+    await two.result(LIMIT)
+    await one.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    await one.stop(by="ana", id="s1")
+    await one.result(LIMIT)
+    return one, two
+
+
+async def graphs_ask_each_other(site: Site) -> tuple[Run, ...]:
+    """Two requests that meet: one gives way, and one merge comes about."""
+    agents = {"ann": [{"text": "A"}], "bob": [{"text": "B"}]}
+    edges = {"ann": {"listen": ["x"], "send": ["y"]}, "bob": {"listen": ["y"]}}
+    one = await _living(site, "graphs-ask-one", agents, edges)
+    more = {"dan": [{"text": "D"}]}
+    two = await _living(site, "graphs-ask-two", more, {"dan": {"listen": ["z"]}})
+    for each in (one, two):
+        await each.wait_until(lambda view: view.rests, LIMIT)
+
+    def tie(sender: str, listener: str, other: Run) -> Connect:
+        return Connect(
+            sender=AgentName(sender),
+            listener=AgentName(listener),
+            channel=f"to-{listener}",
+            other=RunId(other.id),
+        )
+
+    await asyncio.gather(
+        one.change(operations=[tie("ann", "dan", two)], by="ana", id="there"),
+        two.change(operations=[tie("dan", "ann", one)], by="ben", id="back"),
+        return_exceptions=True,
+    )
+    await two.result(LIMIT)
+    await one.stop(by="ana", id="s1")
+    await one.result(LIMIT)
+    return one, two
+
+
+async def begins_in_pieces(site: Site) -> tuple[Run, ...]:
+    """A crew of which no channel leads from some to the others: they begin in a run each."""
+    run = await _living(
+        site,
+        "begins-in-pieces",
+        {"ann": [{"text": "1"}], "bob": [{"text": "2"}], "cid": [{"text": "3"}]},
+        {"ann": {"listen": ["x"]}, "bob": {"listen": ["y"]}, "cid": {"listen": ["y"]}},
+    )
+    part = part_of(site, run, PIECES, "ann")
+    await until_begun(part)
+    await part.message("here", to="channel:x", by="ana", id="m1")
+    await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await run.message("there", to="channel:y", by="ana", id="m2")
+    await run.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    for each in (run, part):
+        await each.stop(by="ana", id="s1")
+        await each.result(LIMIT)
+    return run, part
+
+
+DRIVES = (graph_parts, graphs_join, graphs_ask_each_other, begins_in_pieces)

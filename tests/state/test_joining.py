@@ -1,0 +1,551 @@
+"""Two runs that become one: what follows for each from what is stored of the other."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from crewlog.errors import ChangeConflict, CommandRejected
+from crewlog.ids import CommandId, RunId, merge_id
+from crewlog.state import joining
+from crewlog.state import journal as j
+from crewlog.state.joining import (
+    ASK_LIMIT,
+    DRAIN_LIMIT,
+    KEPT,
+    LOOK_EVERY,
+    LOOK_MOST,
+    OFFER_LIMIT,
+    Move,
+    next_move,
+)
+from crewlog.state.model import CrewState, Joining, MergeOutcome
+from crewlog.state.reduce import fold, reduce
+from crewlog.state.rewinding import forked, reopened, resumption, rewound
+from state.merging_world import SETTLES, Broken, NextMove, Run, World, explore, mess
+
+SCHEDULES = 20_000
+A, B, C = RunId("a"), RunId("b"), RunId("c")
+OP = merge_id(A, CommandId("x"))
+NOW = 1_000_000
+
+
+def begun(run: str, *facts: j.JournalEntry) -> CrewState:
+    start = j.RunStarted(at=5, run=RunId(run), crew="t", definition="d")  # type: ignore[arg-type]
+    return fold(RunId(run), [start, *facts])
+
+
+def asks(run: str = "a", other: str = "b", *, at: int = NOW, **more: Any) -> CrewState:
+    own = begun(run)
+    fields: dict[str, Any] = {"what": "connect", "creatures": 1, "flow": False, **more}
+    command = CommandId("x")
+    fields = joining.asking(own, RunId(other), command, at=at, operation={"op": "t"}, **fields)
+    return reduce(own, j.MergeAsked(at=at, **fields))
+
+
+def go(own: CrewState, other: CrewState | None, op: str = OP, at: int = NOW, **how: Any) -> Any:
+    """The next move, and the state after it."""
+    how = {"landed": True, "creatures": 1, **how}
+    move = next_move(own, other, op, at, **how)
+    if move is None or move.fact is None:
+        return move, own
+    return move, reduce(own, move.fact(at=at, **move.fields))  # type: ignore[arg-type]
+
+
+def agreed(**asked: Any) -> tuple[CrewState, CrewState]:
+    """`a` has asked, and takes `b` in, which has offered itself; or the other way round."""
+    a = asks(**asked)
+    _, b = go(begun("b"), a)
+    _, a = go(a, b)
+    _, b = go(b, a)
+    _, a = go(a, b)
+    return a, b
+
+
+def stage(state: CrewState) -> str:
+    return state.joining.stage if state.joining is not None else ""
+
+
+# -- what follows ------------------------------------------------------------------------------
+
+
+def test_two_runs_become_one_by_five_facts() -> None:
+    a = asks()
+    assert (stage(a), a.commands["x"].ok) == ("asked", True)
+    move, b = go(begun("b"), a)
+    assert (move.fact, move.to, stage(b)) == (j.MergeAccepted, A, "joins")
+    assert b.joining is not None
+    assert b.joining.edge == {"op": "t"}
+    waits, _ = go(b, a, landed=False)
+    assert waits is None
+    move, b = go(b, a)
+    assert (move.fact, stage(b)) == (j.MergeOffered, "offered")
+    assert b.still
+    assert not a.still
+    assert go(b, a)[0] is None
+    move, a = go(a, b)
+    assert (move.fact, stage(a)) == (j.MergeAccepted, "survives")
+    assert go(a, b)[0] == Move("unite", B)
+    assert joining.may_unite(a, OP)
+    word = MergeOutcome(outcome="merged", other=B, position=40)
+    a = a.model_copy(update=joining.concluded(a, OP, word))
+    assert not joining.may_unite(a, OP)
+    move, b = go(b, a)
+    assert (move.fact, move.fields["position"]) == (j.MergedInto, 40)
+    assert (b.status, b.closed, b.merged_into, b.joining) == ("merged", True, A, None)
+    assert next_move(b, a, OP, NOW, landed=True) is None
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "stays"),
+    [
+        ((1, False), (1, False), "a"),  # the smaller id
+        ((1, False), (2, False), "b"),  # the one with more creatures
+        ((2, False), (1, False), "a"),
+        ((1, True), (9, False), "a"),  # the one with a flow
+        ((9, False), (1, True), "b"),
+    ],
+)
+def test_which_run_takes_the_other_one_in(
+    a: tuple[int, bool], b: tuple[int, bool], stays: str
+) -> None:
+    asking = asks(creatures=a[0], flow=a[1])
+    _, asked = go(begun("b"), asking, creatures=b[0], flow=b[1])
+    assert stage(asked) == ("survives" if stays == "b" else "joins")
+    _, asking = go(asking, asked)
+    assert stage(asking) == ("survives" if stays == "a" else "joins")
+
+
+@pytest.mark.parametrize(
+    ("own", "how", "why"),
+    [
+        (begun("b"), {"flow": True}, "have a flow"),
+        (begun("b"), {"refusal": "nobody is called z"}, "nobody is called z"),
+        (begun("b", j.Paused()), {}, "is paused"),
+    ],
+)
+def test_a_run_that_refuses_says_why_and_was_never_in_it(
+    own: CrewState, how: dict[str, Any], why: str
+) -> None:
+    a = asks(flow=True)
+    move, b = go(own, a, **how)
+    assert move.fact is j.MergeFailed
+    assert why in b.merges[OP].why
+    assert (b.joining, b.merges[OP].round) == (None, 0)
+    assert go(b, a)[0] is None  # once
+    move, a = go(a, b)
+    assert move.fact is j.MergeFailed
+    assert why in a.merges[OP].why
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        begun("b", j.ChangeAccepted(graph_version=2, definition="e")),  # type: ignore[arg-type]
+        asks("b", "c", at=NOW - 1),
+        go(begun("b"), asks("c"), merge_id(C, CommandId("x")))[1],
+    ],
+)
+def test_a_run_that_is_busy_leaves_a_request_waiting(own: CrewState) -> None:
+    a = asks()
+    assert go(own, a)[0] is None
+    move, a = go(a, own, at=NOW + ASK_LIMIT)
+    assert move.fact is j.MergeFailed
+    assert "did not answer within 60 s" in a.merges[OP].why
+
+
+@pytest.mark.parametrize("crosses", [True, False])
+def test_a_run_gives_its_own_request_up_for_an_earlier_one(crosses: bool) -> None:
+    a, b = asks(at=NOW - 1), asks("b", "a" if crosses else "c")
+    own = merge_id(B, CommandId("x"))
+    assert go(a, b, own)[0] is None
+    move, b = go(b, a)
+    assert (move.fact, move.fields["op"]) == (j.MergeFailed, own)
+    move, b = go(b, a)
+    assert (move.fact, stage(b)) == (j.MergeAccepted, "joins")
+
+
+def test_a_hint_of_a_stranger_means_nothing() -> None:
+    a, b = agreed()
+    assert next_move(a, asks("c", "b"), OP, NOW, landed=True) is None
+    assert next_move(begun("c"), a, OP, NOW, landed=True) is None
+    assert next_move(begun("b"), a, "a/other", NOW, landed=True) is None
+    assert joining.looks_to(a, OP, C) == B
+    assert joining.looks_to(b, "c/other", C) == C
+
+
+@pytest.mark.parametrize("which", ["asked", "joins", "survives"])
+@pytest.mark.parametrize(
+    ("update", "how", "why"),
+    [
+        ({"status": "completed"}, {}, "has ended (completed)"),
+        ({"status": "stopping"}, {}, "is being stopped"),
+        ({}, {"gone": True}, "has ended (from outside)"),
+        (
+            {"merges": {OP: MergeOutcome(outcome="failed", other=A, position=9, why="no room")}},
+            {},
+            "no room",
+        ),
+        (
+            {
+                "status": "merged",
+                "merges": {"o": MergeOutcome(outcome="merged", other=C, position=9)},
+            },
+            {},
+            "part of 'c' by now",
+        ),
+    ],
+)
+def test_a_merge_fails_at_once_where_the_other_run_cannot_go_on(
+    which: str, update: dict[str, Any], how: dict[str, Any], why: str
+) -> None:
+    a = asks()
+    b = begun("b")
+    if which != "asked":
+        _, b = go(b, a)
+    if which == "survives":
+        _, a = go(a, b)
+    own, other = (b, a) if which == "joins" else (a, b)
+    assert stage(own) == which
+    move, after = go(own, other.model_copy(update=update), landed=False, **how)
+    assert move.fact is j.MergeFailed
+    assert why in after.merges[OP].why
+    assert after.joining is None
+    assert not after.still
+
+
+def test_a_run_that_is_not_there_is_told_from_one_that_is_not_stored_yet() -> None:
+    assert go(asks(), None)[0] is None
+    move, a = go(asks(), None, gone=True)
+    assert move.fact is j.MergeFailed
+    assert "there is no run 'b'" in a.merges[OP].why
+
+
+@pytest.mark.parametrize(
+    ("which", "limit"), [("asked", ASK_LIMIT), ("joins", DRAIN_LIMIT), ("survives", OFFER_LIMIT)]
+)
+def test_each_stage_but_the_offer_has_its_time(which: str, limit: int) -> None:
+    a = asks()
+    _, b = go(begun("b"), a)
+    own, other = {
+        "asked": (a, begun("b")),
+        "joins": (b, a),
+        "survives": (go(a, b)[1], b),
+    }[which]
+    assert go(own, other, at=NOW + limit - 1, landed=False)[0] is None
+    move, after = go(own, other, at=NOW + limit, landed=False)
+    assert move.fact is j.MergeFailed
+    assert f"within {limit // 1000} s" in after.merges[OP].why
+
+
+def test_an_offered_run_waits_for_as_long_as_it_takes() -> None:
+    a, b = agreed()
+    assert stage(b) == "offered"
+    for later in (DRAIN_LIMIT, OFFER_LIMIT, 10**9):
+        assert go(b, a, at=NOW + later)[0] is None
+    over, _ = go(b, a, gone=True)
+    assert over.fact is j.MergeFailed
+    _, a = go(a, b, at=NOW + OFFER_LIMIT)
+    move, b = go(b, a)
+    assert move.fact is j.MergeFailed
+    assert "had not landed all" in b.merges[OP].why
+
+
+def test_an_offered_run_believes_no_older_state_and_asks_the_journal() -> None:
+    a, b = agreed()
+    before = begun("a")  # of a look that took long
+    assert before.position < a.position
+    assert next_move(b, before, OP, NOW, landed=True) is None
+    assert next_move(b, before, OP, NOW, landed=True, recalled=True) is None
+    forgot = a.model_copy(update={"joining": None, "position": a.position + 9})
+    assert go(b, forgot)[0] == Move("recall", A)
+    move, _ = go(b, joining.recall(forgot, OP, 7), recalled=True)
+    assert (move.fact, move.fields["position"]) == (j.MergedInto, 7)
+    move, _ = go(b, joining.recall(forgot, OP, None), recalled=True)
+    assert move.fact is j.MergeFailed
+    # What another round of the same merge came to says nothing of this one.
+    other = MergeOutcome(outcome="failed", other=B, position=20, round=19)
+    assert go(b, forgot.model_copy(update={"merges": {OP: other}}))[0] == Move("recall", A)
+    another = forgot.model_copy(update={"started": 77, "position": 1})
+    move, _ = go(b, another)
+    assert move.fact is j.MergeFailed
+
+
+@pytest.mark.parametrize("which", ["joins", "survives"])
+def test_a_run_tells_an_older_state_from_another_run_of_that_id(which: str) -> None:
+    a = asks()
+    _, b = go(begun("b"), a)
+    _, a = go(a, b)
+    own, other = (b, a) if which == "joins" else (a, b)
+    before = begun(other.run)
+    assert go(own, before, landed=False)[0] is None
+    move, after = go(own, before.model_copy(update={"started": 77}), landed=False)
+    assert move.fact is j.MergeFailed
+    assert "is another run by now" in after.merges[OP].why
+
+
+def test_a_run_takes_nobody_in_who_offered_itself_in_another_round() -> None:
+    a, b = agreed()
+    assert a.joining is not None
+    assert b.joining is not None
+    for mine, theirs in (({"position": 9}, {}), ({}, {"position": 9}), ({}, {"theirs": 9})):
+        a2 = a.model_copy(update={"joining": a.joining.model_copy(update=mine)})
+        b2 = b.model_copy(update={"joining": b.joining.model_copy(update=theirs)})
+        move, _ = go(a2, b2)
+        assert move.fact is j.MergeFailed
+    assert go(a, b.model_copy(update={"status": "stopping"}))[0].fact is j.MergeFailed
+
+
+def test_a_run_that_is_stopped_or_paused_gives_a_merge_up() -> None:
+    a = asks()
+    _, b = go(begun("b"), a)
+    for own, fact in ((a, j.StopRequested()), (b, j.StopRequested()), (b, j.Paused())):
+        other = b if own is a else a
+        assert go(reduce(own, fact), other)[0].fact is j.MergeFailed
+    _, offered = agreed()
+    assert go(reduce(offered, j.StopRequested()), a)[0] is None  # the other one's word first
+
+
+# -- asking ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "kind", "why"),
+    [
+        (begun("a"), "a", CommandRejected, "with itself"),
+        (begun("a", j.Paused()), "b", CommandRejected, "paused"),
+        (begun("a", j.StopRequested()), "b", CommandRejected, "stopping"),
+        (begun("a", j.RunCompleted()), "b", CommandRejected, "completed"),
+        (asks(), "c", ChangeConflict, "one graph with 'b'"),
+        (
+            begun("a", j.ChangeAccepted(graph_version=2, definition="e")),  # type: ignore[arg-type]
+            "b",
+            ChangeConflict,
+            "graph v2",
+        ),
+    ],
+)
+def test_who_may_not_ask_is_told_what_to_do(
+    own: CrewState, other: str, kind: type[Exception], why: str
+) -> None:
+    with pytest.raises(kind, match=why) as refused:
+        joining.asking(
+            own,
+            RunId(other),
+            CommandId("y"),
+            at=NOW,
+            operation=None,
+            what="",
+            creatures=1,
+            flow=False,
+        )
+    assert getattr(refused.value, "remedy", "")
+
+
+def test_a_run_looks_every_ten_seconds_when_its_time_is_over_and_then_ever_more_rarely() -> None:
+    assert joining.looks_at(begun("a"), NOW) is None
+    a, b = agreed()
+    assert joining.looks_at(a, NOW) == NOW + LOOK_EVERY
+    assert joining.looks_at(a, NOW + OFFER_LIMIT - 1) == NOW + OFFER_LIMIT
+    looked, count = NOW, 0
+    while looked < NOW + 24 * 3_600_000:
+        again = joining.looks_at(b, looked)
+        assert again is not None
+        assert LOOK_EVERY <= again - looked <= LOOK_MOST
+        looked, count = again, count + 1
+    assert count < 200
+    assert joining.hints_again(asks())
+    assert not joining.hints_again(a)
+
+
+# -- the state ---------------------------------------------------------------------------------
+
+
+def test_a_state_without_merges_is_what_it_was() -> None:
+    state = begun("a")
+    assert not {"joining", "merges"} & state.to_json().keys()
+    a, b = agreed()
+    for each in (a, b, go(b, a, gone=True)[1]):
+        assert CrewState.from_json(each.to_json()) == each
+
+
+def test_the_last_outcomes_are_kept_in_order() -> None:
+    state = begun("a")
+    for number in range(KEPT + 5):
+        state = reduce(state, j.MergeFailed(op=f"o{number}", other=B, why="w" * 9_000))
+    assert list(state.merges) == [f"o{number}" for number in range(5, KEPT + 5)]
+    assert len(state.merges["o9"].why) <= 500
+
+
+def test_a_merge_does_not_come_back_and_nobody_else_gets_it() -> None:
+    a, _ = agreed()
+    merged = joining.concluded(a, OP, MergeOutcome(outcome="merged", other=B, position=9))
+    done = a.model_copy(update=merged)
+    assert rewound(done, begun("a")).state.merges == done.merges
+    assert rewound(begun("a"), a).state.joining is None
+    copy = forked(a, C).state
+    assert (copy.joining, copy.merges) == (None, {})
+    assert reopened(a).joining == a.joining
+
+
+def test_a_run_that_is_part_of_another_one_is_not_taken_up_again() -> None:
+    _, b = agreed()
+    tail = [(b.position + 1, j.MergedInto(op=OP, run=A, position=9))]
+    with pytest.raises(Exception, match="part of the run 'a'") as refused:
+        resumption(B, tail)
+    assert "crewlog show a" in getattr(refused.value, "remedy", "")
+
+
+def test_a_decision_that_ended_a_run_is_found_though_a_merge_failed_with_it() -> None:
+    failed = j.MergeFailed(op=OP, other=B, why="it ended first")
+    done = j.StepCompleted(step="decide_1#1")  # type: ignore[arg-type]
+    tail = [(8, done), (9, failed), (10, j.RunFailed(error="no"))]
+    assert resumption(A, tail) == resumption(A, [(8, done), (9, j.RunFailed(error="no"))])
+
+
+# -- whatever happens --------------------------------------------------------------------------
+
+
+def dice(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311
+
+
+def runs(names: str, rng: random.Random | None = None) -> list[Run]:
+    sized = rng or dice(1)
+    return [
+        Run(name, sized.randrange(1, 4), flow=rng is not None and sized.random() < 0.15, at=at)
+        for at, name in enumerate(names, 1)
+    ]
+
+
+def start(made: list[Run], **more: Any) -> World:
+    world = World(made, **more)
+    for run in made:
+        world.work(run)
+        world.flush(run)
+    return world
+
+
+def schedule(seed: int, move: NextMove = next_move) -> World:
+    """Some runs ask each other, much goes wrong, and then nothing more."""
+    rng = dice(seed)
+    names = "abcde"[: rng.choice((2, 2, 3, 4, 5))]
+    world = start(runs(names, rng), next_move=move)
+    for at, name in enumerate(names):
+        if rng.random() < 0.7:
+            world.ask(world.runs[RunId(name)], RunId(names[(at + 1) % len(names)]))
+    deaths, longest = rng.random() < 0.7, rng.choice((2_000, 20_000, 70_000))
+    mess(world, rng, rng.randrange(10, 120), deaths=deaths, longest=longest)
+    world.settle(SETTLES)
+    return world
+
+
+def test_no_schedule_leaves_a_creature_in_two_runs_or_in_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(SCHEDULES):
+        # With few outcomes kept, what is forgotten matters, too.
+        monkeypatch.setattr(joining, "KEPT", 1 if seed % 2 else KEPT)
+        try:
+            world = schedule(seed)
+        except Broken as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+        counts.update(world.counts)
+        counts["merged"] += world.merged
+    assert counts["merged"] > SCHEDULES / 4
+    assert counts["MergeFailed"] > SCHEDULES / 4
+
+
+@pytest.mark.parametrize(
+    ("ask", "deaths", "depth"), [("a", True, 11), ("a", False, 12), ("ab", True, 8)]
+)
+def test_two_runs_whatever_comes_next(ask: str, deaths: bool, depth: int) -> None:
+    world = start(runs("ab"))
+    for name in ask:
+        world.ask(world.runs[RunId(name)], B if name == "a" else A)
+    assert explore(world, depth, deaths=deaths) > 3_000
+
+
+def test_of_runs_that_ask_in_a_ring_some_become_one() -> None:
+    """Nobody dies, and what is lost is given again."""
+    for seed in range(1_000):
+        rng = dice(seed)
+        names = "abcde"[: rng.choice((2, 3, 4, 5))]
+        world = start(runs(names))
+        ring = list(enumerate(names))
+        rng.shuffle(ring)
+        for at, name in ring:
+            world.ask(world.runs[RunId(name)], RunId(names[(at + 1) % len(names)]))
+            world.now += rng.randrange(2)
+        for run in world.runs.values():
+            world.flush(run)
+            run.heard = [each for each in run.heard if rng.random() < 0.5]
+        world.settle(SETTLES)
+        assert world.merged, seed
+        left = [run for run in world.runs.values() if run.at_work]
+        assert sum(len(run.live.flags) for run in left) == len(names)
+        # Each is as usable as before.
+        if len(left) > 1:
+            assert world.ask(left[0], left[1].name)
+            world.settle(SETTLES)
+            assert sum(run.at_work for run in left) == len(left) - 1
+
+
+# -- that these can fail -----------------------------------------------------------------------
+
+
+def _impatient(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | None:
+    """An offered run that gives up after a minute."""
+    mine = own.joining
+    if mine is not None and mine.op == op and mine.stage == "offered" and at > mine.at + ASK_LIMIT:
+        fields = {"op": op, "other": mine.other, "why": "late"}
+        return Move("record", mine.other, j.MergeFailed, fields)
+    return next_move(own, other, op, at, **how)
+
+
+def _greedy(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | None:
+    """A run that takes in who has not offered itself yet."""
+    theirs: Joining | None = other.joining if other is not None else None
+    taken = theirs is not None and theirs.op == op and theirs.stage == "joins"
+    if taken and joining.may_unite(own, op):
+        return Move("unite", other.run)
+    return next_move(own, other, op, at, **how)
+
+
+def _hasty(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | None:
+    """A run that offers itself before all has landed."""
+    return next_move(own, other, op, at, **{**how, "landed": True})
+
+
+def _unfenced(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | None:
+    """An offered run that takes any other one for ended."""
+    offered = own.joining is not None and own.joining.stage == "offered"
+    return next_move(own, other, op, at, **{**how, "gone": how["gone"] or offered})
+
+
+@pytest.mark.parametrize("move", [_impatient, _greedy, _hasty, _unfenced])
+def test_a_protocol_that_is_wrong_is_found_out(move: NextMove) -> None:
+    def found() -> None:
+        for seed in range(SCHEDULES):
+            schedule(seed, move)
+
+    with pytest.raises(Broken):
+        found()
+
+
+def test_a_ring_in_which_nobody_gives_way_is_found_out() -> None:
+    def stubborn(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | None:
+        mine = own.joining
+        if mine is not None and mine.op != op:
+            return None
+        return next_move(own, other, op, at, **how)
+
+    world = start(runs("abc"), next_move=stubborn)
+    for one, other in ("ab", "bc", "ca"):
+        world.ask(world.runs[RunId(one)], RunId(other))
+    world.settle(SETTLES)
+    assert not world.merged
