@@ -73,12 +73,10 @@ async def load_state(
         )
     given = await store.get_definition(then.definition)
     definition, plan = await lowered(given, store, definitions)
-    left, older = await _left(then, store, definitions)
+    plan, older = await _with_left(plan, then, store, definitions)
     # Where nothing is known of its last one, the policy of then decides, and not nobody.
     force = await _in_force(task, store) or CrewDefinition.from_json(definition)
     await _begin(task, force.policy, run, store, executions)
-    if left:
-        plan = {**plan, "left": {visit: found.to_json() for visit, found in left.items()}}
     return LoadedState(
         position=then.position,
         state=then.to_json(),
@@ -130,9 +128,7 @@ async def _load_part(
     then = parted(after, run, part.share).model_copy(
         update={"definition": part.definition, "rules": GraphPlan.from_json(plan).rules}
     )
-    left, older = await _left(then, store, definitions)
-    if left:
-        plan = {**plan, "left": {visit: found.to_json() for visit, found in left.items()}}
+    plan, older = await _with_left(plan, then, store, definitions)
     return LoadedState(
         position=then.position,
         state=then.to_json(),
@@ -228,6 +224,16 @@ async def _widens(
         *regained(now.tool_permissions, then.tool_permissions, definition.agents),
         *freed(now.rulings, then.rulings),
     )
+
+
+async def _with_left(
+    plan: dict[str, Json], then: CrewState, store: Store, definitions: Definitions
+) -> tuple[dict[str, Json], tuple[dict[str, Json], ...]]:
+    """A plan, as JSON, that knows the visits whose nodes are gone; and the definitions of these."""
+    left, older = await _left(then, store, definitions)
+    if left:
+        plan = {**plan, "left": {visit: found.to_json() for visit, found in left.items()}}
+    return plan, older
 
 
 async def _left(

@@ -758,11 +758,10 @@ class Execution:
         if topology is None or len(components(topology)) < 2 or not workflow.patched(PARTS_FIRST):
             return
         self._commands += 1
-        by = engine.state.source.split if engine.state.source is not None else ""
         prepared = await changes.whole(engine)
         report, plan = changing.consider(engine, prepared)
         what = f"there are {len(prepared.parts) + 1} graphs"
-        changing.accept(engine, plan, report, what=what, by=by, parts=prepared.parts)
+        changing.accept(engine, plan, report, what=what, parts=prepared.parts)
         await self._heed_change()  # nothing is under way yet
 
     def _waited_for(self, key: tuple[StepId, int]) -> bool:

@@ -45,6 +45,22 @@ async def until_begun(part: Run) -> None:
 
 
 @covers("C97", "C106", "C107", "C108")
+async def ann_at_a_gate(site: Site, **says: list[dict[str, Any]]) -> Run:
+    """A run in which ann is in the middle of a turn: her tool waits at the gate `g`."""
+    ann = [calls(("gate", {"name": "g"})), {"text": "went on"}]
+    crew = site.crew(
+        {"ann": ann, "bob": [], "cid": [], **says},
+        rules=EDGES,
+        tools={"gate": tool("gate")},
+        graph={},
+    )
+    run = await site.start(crew, "")
+    await rested(run)
+    await run.message("work", to="channel:x", by="dot")
+    await until(lambda: site.ledger(run, "start", tool="gate"), "the tool")
+    return run
+
+
 async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
     crew = living(
         crews,
@@ -99,20 +115,11 @@ async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
 
 @covers("C98")
 async def test_a_creature_goes_with_its_turn_and_nobody_else_waits(crews: Site) -> None:
-    crew = crews.crew(
-        {
-            "ann": [calls(("gate", {"name": "g"})), {"text": "went on"}],
-            "bob": [{"text": "three"}, {"text": "four"}],
-            "cid": [{"text": "five"}, {"text": "six"}],
-        },
-        rules=EDGES,
-        tools={"gate": tool("gate")},
-        graph={},
+    run = await ann_at_a_gate(
+        crews,
+        bob=[{"text": "three"}, {"text": "four"}],
+        cid=[{"text": "five"}, {"text": "six"}],
     )
-    run = await crews.start(crew, "")
-    await rested(run)
-    await run.message("work", to="channel:x", by="dot")
-    await until(lambda: crews.ledger(run, "start", tool="gate"), "the tool")
     changed = await run.change(
         operations=[Disconnect(sender="ann", listener="bob")], id="cut", wait=False
     )
@@ -223,16 +230,7 @@ async def test_a_part_is_made_again_from_its_history(crews: Site) -> None:
 
 
 async def test_who_is_stopped_before_the_split_stays_in_one_piece(crews: Site) -> None:
-    crew = crews.crew(
-        {"ann": [calls(("gate", {"name": "g"})), {"text": "went on"}], "bob": [], "cid": []},
-        rules=EDGES,
-        tools={"gate": tool("gate")},
-        graph={},
-    )
-    run = await crews.start(crew, "")
-    await rested(run)
-    await run.message("work", to="channel:x", by="dot")
-    await until(lambda: crews.ledger(run, "start", tool="gate"), "the tool")
+    run = await ann_at_a_gate(crews)
     changed = await run.change(
         operations=[Disconnect(sender="ann", listener="bob")], id="cut", wait=False
     )
