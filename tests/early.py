@@ -1,0 +1,33 @@
+"""A workflow whose commands tell which signals it learned of together."""
+
+from __future__ import annotations
+
+from temporalio import workflow
+
+
+@workflow.defn
+class Early:
+    """Leaves an event for each time that it learned of signals."""
+
+    def __init__(self) -> None:
+        self._said: list[str] = []
+
+    @workflow.run
+    async def run(self) -> list[str]:
+        """What was said, once it is three things."""
+        seen = 0
+        while seen < 3:
+            await workflow.wait_condition(lambda: len(self._said) > seen)  # noqa: B023 - awaited here
+            seen = len(self._said)
+            workflow.upsert_memo({"seen": seen})
+        return self._said
+
+    @workflow.signal
+    def say(self, text: str) -> None:
+        """Says something."""
+        self._said.append(text)
+
+    @workflow.query
+    def said(self) -> list[str]:
+        """What was said."""
+        return self._said
