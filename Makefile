@@ -59,6 +59,10 @@ test-size: setup  ## The tests of size at their full size: 5,000 steps, 1,000 op
 	@$(RUN)python -m crewlog.dev
 	CREWLOG_SIZE=full $(RUN)python -m pytest tests/size
 
+test-scenarios: setup  ## Two hundred random scenarios of graphs that join and part, under kills
+	@$(RUN)python -m crewlog.dev
+	CREWLOG_SCENARIOS=200 $(RUN)python -m pytest tests/acceptance/test_graph_scenarios.py
+
 test-replay: setup  ## Every test but those of size, with workers that replay at every task
 	@$(RUN)python -m crewlog.dev
 	CREWLOG_MAX_CACHED_RUNS=0 $(RUN)python -m pytest --ignore tests/size --timeout 600
