@@ -9,7 +9,7 @@ export UV_LINK_MODE := copy
 export UV_COMPILE_BYTECODE := 1
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos bench test-size test-replay test-encrypted test-authority
+.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos bench test-size test-scenarios test-replay test-encrypted test-authority
 
 help:  ## What can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 26
