@@ -29,6 +29,10 @@ Ended = Callable[[RunId], Awaitable[Ending | None]]
 """Asks the server whether a run's workflow has ended; none while it has not."""
 
 
+PAGE = 1000
+"""Entries of a journal that are read at once."""
+
+
 async def never_ended(run: RunId) -> Ending | None:
     """Takes every run for one that goes on: where there is no server."""
     del run
@@ -53,8 +57,8 @@ async def look_at_run(task: LookAtRun, store: Store, ended: Ended) -> LookedAt:
             await store.shut(task.other, ending.executions)
             state = await _last(store, task.other)
             gone = state is None or not state.closed
-    if task.recall and state is not None:
-        state = recall(state, task.op, await _taken_at(store, task.other, task.op))
+    if state is not None:
+        state = await _with_word(store, state, task)
     return LookedAt(
         op=task.op,
         state=state.to_json() if state is not None else None,
@@ -71,13 +75,23 @@ async def _last(store: Store, run: RunId) -> CrewState | None:
         return None  # nothing of it is stored yet, or there is no such run
 
 
-async def _taken_at(store: Store, run: RunId, op: str) -> int | None:
-    """Where a run's journal says that it took another one in; none: nowhere."""
-    after = 0
-    while rows := await store.read_journal(run, after):
+async def _with_word(store: Store, state: CrewState, task: LookAtRun) -> CrewState:
+    """A run's state that tells of the merge as its journal does, where it took the other one in.
+
+    What it calls otherwise since is in the journal only. Where that is, the state tells; where it
+    may have forgotten, all of the journal is searched.
+    """
+    word = state.merges.get(task.op)
+    known = word is not None and word.outcome == "merged"
+    if not known and not task.recall:
+        return state
+    after, limit = (word.position - 1, 1) if known and word is not None else (0, PAGE)
+    while rows := await store.read_journal(task.other, after, limit):
         for row in rows:
             entry = entry_from_json(row.entry)
-            if isinstance(entry, j.GraphMerged) and entry.op == op:
-                return row.position
+            if isinstance(entry, j.GraphMerged) and entry.op == task.op:
+                return recall(state, task.op, row.position, entry.renamed)
+        if known:
+            break
         after = rows[-1].position
-    return None
+    return state

@@ -988,7 +988,8 @@ class Execution:
                 position=state.position,
                 ms=self.engine.at - state.started,
                 warning=state.warning,
-                merged_into=state.merged_into if state.status == "merged" else None,
+                merged_into=state.merged_into,
+                renamed=state.renamed_there,
             ),
         )
 

@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.taking_in import take_in
     from crewlog.ids import RunId
     from crewlog.state import journal as j
+    from crewlog.state.called import called_there, renamed_words
     from crewlog.state.calls import (
         LOOK_AT_RUN,
         PREPARE_MERGE,
@@ -350,12 +351,21 @@ async def forward(state: CrewState, incoming: Incoming) -> None:
     into = state.merged_into
     assert into is not None  # noqa: S101 - it is merged
     if incoming.asked:
+        called = renamed_words(state.renamed_there)
         incoming.error = RunMerged(
-            f"the run {state.run!r} is part of {into!r} by now",
+            f"the run {state.run!r} is part of {into!r} by now" + (f"; {called}" if called else ""),
             remedy=f"Look at that run, and send it there: {into}",
         )
         incoming.done = True
     elif incoming.name == "message":
         handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(into)
         with suppress(FailureError):  # that one has ended, too: nobody waits for it any more
-            await handle.signal(incoming.name, incoming.data)
+            await handle.signal(incoming.name, _called_there(state, incoming.data))
+
+
+def _called_there(state: CrewState, data: Any) -> Any:
+    """What is said, to whom it is meant for: the other run may mean another one by that name."""
+    to = data.get("to") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if not isinstance(to, str):
+        return data
+    return {**data, "to": called_there(to, state.renamed_there)}

@@ -53,6 +53,7 @@ from crewlog.model import Json, Model
 from crewlog.state.checkpoints import CheckpointKind
 from crewlog.state.given import Given
 from crewlog.state.model import AskedQuota, RunStatus, Usage
+from crewlog.state.topology import Renamed
 
 WORKFLOW_TYPE = "CrewRun"
 TASK_QUEUE = "crewlog"
@@ -781,5 +782,8 @@ class RunResult(Model):
     conversation, of a loop, too."""
     merged_into: RunId | None = None
     """Of a merged run: the one that it is part of from then on."""
+    renamed: tuple[Renamed, ...] = ()
+    """Of a merged run: what of it is called otherwise in that one, which may mean something else by
+    the name that it had."""
     reply: Reply | None = None
     """Of a conversation that is asked: the answer."""

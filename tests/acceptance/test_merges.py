@@ -13,12 +13,13 @@ from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import Connect, Disconnect
 from crewlog.errors import CommandRejected, RunMerged
-from crewlog.ids import AgentName, RunId
+from crewlog.ids import AgentName, CommandId, RunId
 from crewlog.state.joining import LOOK_EVERY
+from crewlog.state.model import CommandOutcome
 
 from .harness import LIMIT, Site, calls, tool, until
 from .test_artifacts import TOOLS, add, change
-from .test_creatures import living, rested, sends
+from .test_creatures import heard, living, rested, sends
 from .test_splits import EDGES, part_of, until_begun
 
 A = {"ann": {"listen": ["x"], "send": ["y"]}, "bob": {"listen": ["y"]}, "cid": {"listen": ["y"]}}
@@ -241,6 +242,115 @@ async def test_who_says_something_to_a_merged_run_is_led_on(crews: Site) -> None
     with pytest.raises(RunMerged, match=one.id):
         await two.change(operations=[Disconnect(sender="ann", listener="eve")])
     assert (await one.state()).status == "running"
+
+
+ANN_TOO = {"ann": {"listen": ["x"], "send": ["z"]}, "eve": {"listen": ["z"]}}
+"""Of the names that `A` has, too: a creature, and a channel."""
+
+
+async def strangers(site: Site, first: list[dict[str, Any]], **where: Any) -> tuple[Run, Run]:
+    """Two runs without a common past that have an `ann` each, who hears a channel `x`.
+
+    Args:
+        site: Where.
+        first: What the second one's ann says first.
+        where: Of the first one: on which queue it runs.
+    """
+    one = await site.start(living(site, speaking("ann bob cid"), A), "", **where)
+    says = speaking("ann ann-2 ann-3 eve", 6)
+    crew = site.crew(
+        {"ann": [*first, *says["ann"]], "eve": says["eve"]},
+        rules=ANN_TOO,
+        tools={"gate": tool("gate")},
+        graph={},
+    )
+    model = site.script({**says, "ann": [*first, *says["ann"]]})
+    two = await site.start({**crew, "model": model}, "")
+    await rested(one)
+    await rested(two)
+    return one, two
+
+
+async def ended_with(site: Site, run: Run) -> Counter[tuple[str, str]]:
+    """Stops a run, and tells who heard what."""
+    await run.wait_until(lambda view: view.rests, LIMIT)
+    await run.stop()
+    await run.result(LIMIT)
+    return await heard(site, run)
+
+
+async def test_who_still_speaks_to_a_merged_run_is_heard_by_whom_is_meant(crews: Site) -> None:
+    one, two = await strangers(crews, [])
+    await one.change(operations=[to(two, "cid", "eve", "tie")])
+    renamed = {(each.was, each.now) for each in (await two.result(LIMIT)).renamed}
+    assert renamed == {("ann", "ann-2"), ("x", "x-2")}
+    for log in ("channel:x", "private:ann", "channel:z"):
+        command = await two.message(f"to {log}", to=log, by="fay")
+        await two.message(f"to {log}", to=log, by="fay", id=command)
+    await two.message("to nobody", to="channel:w", by="fay", id="lost")
+    with pytest.raises(RunMerged, match="its creature 'ann' is called 'ann-2' there"):
+        await two.stop()
+    assert {*(await two.whereabouts()).renamed} == {*(await two.result(LIMIT)).renamed}
+    told = await until_taken(one, "lost")
+    assert (told.ok, "nobody reads 'channel:w'" in told.detail) == (False, True)
+    assert await ended_with(crews, one) == {
+        ("ann-2", "to channel:x"): 1,
+        ("ann-2", "to private:ann"): 1,
+        ("eve", "to channel:z"): 1,
+    }
+
+
+async def until_taken(run: Run, command: str) -> CommandOutcome:
+    async with asyncio.timeout(LIMIT):
+        while (found := await run.outcome(CommandId(command))) is None:  # noqa: ASYNC110 - a query
+            await asyncio.sleep(0.02)
+    return found
+
+
+async def test_what_comes_in_a_runs_last_moments_is_heard_by_whom_is_meant(crews: Site) -> None:
+    """The run that stays has no worker while the other one waits for its word."""
+    queue = "stays-alone"
+    worker = await crews.start_worker(queue)
+    one, two = await strangers(crews, [calls(("gate", {"name": "g"}))], queue=queue)
+    await two.message("first", to="channel:x", by="fay")
+    await until(lambda: crews.ledger(two, "start", tool="gate"), "the tool")
+    await one.change(operations=[to(two, "cid", "eve", "tie")], wait=False)
+    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    await one.wait_until(lambda view: view.merging == "survives", LIMIT)
+    worker.kill()
+    crews.open_gate(two, "g")
+    await two.wait_until(lambda view: view.merging == "offered", LIMIT)
+    raw = crews.temporal.get_workflow_handle(two.id)
+    for log in ("channel:x", "private:ann"):
+        said = {"id": log, "by": "fay", "text": f"raw to {log}", "to": log}
+        await raw.signal("message", said)
+        await raw.signal("message", said)
+        await two.message(f"to {log}", to=log, by="fay")
+    await crews.start_worker(queue)
+    assert (await two.result(LIMIT)).merged_into == one.id
+    assert await ended_with(crews, one) == {
+        ("ann-2", "raw to channel:x"): 1,
+        ("ann-2", "to channel:x"): 1,
+        ("ann-2", "raw to private:ann"): 1,
+        ("ann-2", "to private:ann"): 1,
+    }
+
+
+async def test_of_merges_one_after_the_other_each_says_who_is_meant(crews: Site) -> None:
+    one, two = await strangers(crews, [])
+    many = {"ann": {"listen": ["x"]}} | {f"gil{n}": {"listen": ["x"]} for n in range(5)}
+    three = await crews.start(living(crews, speaking(" ".join(many)), many), "")
+    await rested(three)
+    await one.change(operations=[to(two, "cid", "eve", "tie")])
+    await two.result(LIMIT)
+    await three.change(operations=[to(one, "ann", "cid", "knot")])
+    assert (await one.result(LIMIT)).merged_into == three.id
+    meant = {each.was: each.now for each in (await two.whereabouts()).renamed}
+    assert meant["ann"] in (await three.graph()).plan["topology"]["creatures"]
+    assert meant["ann"] != "ann"
+    await two.message("hello", to="channel:x", by="fay")
+    await two.message("you", to="private:ann", by="fay")
+    assert await ended_with(crews, three) == {(meant["ann"], "hello"): 1, (meant["ann"], "you"): 1}
 
 
 async def test_a_partner_that_was_ended_from_outside_keeps_nobody_waiting(crews: Site) -> None:

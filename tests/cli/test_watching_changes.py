@@ -64,6 +64,7 @@ def state(**fields: Any) -> dict[str, Any]:
 def test_a_merge_says_with_whom_and_what_becomes_of_it() -> None:
     asked = {"kind": "MergeAsked", "op": "o", "other": "m-2", "due": 9, "by": "ana"}
     accepted = {"kind": "MergeAccepted", "op": "o", "other": "m-2", "due": 9, "theirs": 4}
+    named = {"kind": "channel", "graph": "m-1", "was": "x", "now": "x-2"}
     assert shown(
         Timeline(("a",)),
         {**asked, "what": "connect a to b over c", "reason": "they need it"},
@@ -71,7 +72,7 @@ def test_a_merge_says_with_whom_and_what_becomes_of_it() -> None:
         {**accepted, "stage": "joins"},
         {"kind": "MergeOffered", "op": "o", "other": "m-2"},
         {"kind": "MergeFailed", "op": "o", "other": "m-2", "why": "it is paused"},
-        {"kind": "MergedInto", "op": "o", "run": "m-2", "position": 40},
+        {"kind": "MergedInto", "op": "o", "run": "m-2", "position": 40, "renamed": [named]},
     ) == [
         "⋈ asks m-2 to be one graph by ana: connect a to b over c (they need it)",
         "⋈ agrees with m-2 to be one graph: takes that run in",
@@ -82,6 +83,7 @@ def test_a_merge_says_with_whom_and_what_becomes_of_it() -> None:
         "⋈ waits to be taken in by m-2",
         "✗ does not become one graph with m-2: it is paused",
         "⋈ is part of m-2 from its position 40 on",
+        "⋈ the channel x is called x-2 there",
     ]
 
 

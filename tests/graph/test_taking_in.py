@@ -18,12 +18,13 @@ from crewlog.graph.rewinding import roll_back
 from crewlog.graph.taking_in import take_in
 from crewlog.graph.uniting import united
 from crewlog.ids import AgentName, LogName, RunId
+from crewlog.state.called import called_there
 from crewlog.state.calls import PreparedMerge
 from crewlog.state.hashing import hash_json
-from crewlog.state.journal import entry_from_json
+from crewlog.state.journal import GraphMerged, entry_from_json
 from crewlog.state.model import LogHead, MergeOutcome, Usage
 from crewlog.state.trace import trace_of
-from crewlog.state.uniting import part_of
+from crewlog.state.uniting import called, part_of
 from graph.simulation import (
     RUN,
     Failure,
@@ -320,3 +321,30 @@ async def test_a_name_that_was_here_before_is_counted_on() -> None:
     assert [*one.state.frontier] == ["b#2"]
     await one.run()
     assert one.state.visits == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_what_is_still_said_to_the_other_run_is_heard_by_those_who_came(seed: int) -> None:
+    """By the names that it had there, whoever in the run that stays is called the same."""
+    crews = world(3 * seed), world(3 * seed + 1)
+    one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
+    made = prepared(one, two, crews, op="connect", sender="c0", listener="c1")
+    before = lower(crews[1]).topology
+    assert before is not None
+    take_in(one.engine, made, op="m")
+    (fact,) = (entry_from_json(each) for each in one.facts("GraphMerged"))
+    assert isinstance(fact, GraphMerged)
+    names = called(fact.renamed)
+    logs = [f"channel:{name}" for name in CHANNELS] + [
+        f"private:{name}" for name in before.creatures
+    ]
+    for number, log in enumerate(logs):
+        there = called_there(log, fact.renamed)
+        channel = log.removeprefix("channel:")
+        meant = before.listeners(channel) if channel != log else [log.removeprefix("private:")]
+        if not meant:
+            continue
+        await one.command("message", text=f"{number}", to=there)
+        heard = one.facts("MessageHeard")[-1]
+        nodes = {*heard.get("to", ()), *heard.get("also", ())}
+        assert {one.engine.plan.nodes[node].agent for node in nodes} == {*map(names.agent, meant)}

@@ -36,7 +36,7 @@ def quiet(name: str, listens: str, also: str = "") -> dict[str, Any]:
 
 
 async def joined(lab: Lab, late: int = 0) -> tuple[Run, Run]:
-    """A run that asked a smaller one and took it in, and then had late hints of that; both ended."""
+    """A run that took a smaller one in, and then had late hints of that; both have ended."""
     one = await lab.start(quiet("ann", "x", "bob"), "")
     two = await lab.start(quiet("dan", "z"), "")
     for each in (one, two):

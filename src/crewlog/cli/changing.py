@@ -233,7 +233,7 @@ async def make_change(
         as_json: Whether a program reads.
         wait: Whether to wait until the run has the graph.
     """
-    from crewlog.cli.leading import led_to  # noqa: PLC0415
+    from crewlog.cli.leading import check_meant, led_to  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
@@ -291,7 +291,9 @@ async def make_change(
         return exits.OK
 
     async with connected(screen, both=True) as client:
-        run_id = await led_to(screen, client, run_id)
+        found = await led_to(screen, client, run_id)
+        check_meant(run_id, found, typed.operations)
+        run_id = found.run.id
         return await with_worker(client, run_id, use)
 
 

@@ -16,6 +16,7 @@ from crewlog.client import Client, Run
 from crewlog.definition.times import moment_words
 from crewlog.errors import CrewlogError
 from crewlog.ids import CrewName
+from crewlog.state.called import renamed_words
 from crewlog.state.joining import in_words
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState, Joining, Mutation
@@ -78,6 +79,8 @@ def show_layers(screen: Screen, recipe: Recipe, state: CrewState) -> None:
     if state.merged_into is not None:
         into = plain(state.merged_into)
         rows.append([("merged into", "dim"), into, (f" · crewlog show {into} goes on", "dim")])
+        if state.renamed_there:
+            rows.append([("renamed", "dim"), plain(renamed_words(state.renamed_there)), ""])
     for label, told, more in rows:
         screen.line("  ", (f"{_text(label):<12}", "dim"), told, more)
     if state.mutations:
@@ -146,6 +149,7 @@ def layers_json(recipe: Recipe, state: CrewState) -> dict[str, Any]:
         "changing": state.changing.model_dump(mode="json") if state.changing else None,
         "merging": state.joining.model_dump(mode="json") if state.joining else None,
         "merged_into": state.merged_into,
+        "renamed": [each.model_dump(mode="json") for each in state.renamed_there],
         "parked": sorted(state.parked),
         "tags": state.tags,
         "source": state.source.model_dump(mode="json") if state.source else None,

@@ -319,11 +319,14 @@ async def _sent(
 
     screen = Screen(as_json=as_json)
     async with connected(screen) as client, AsyncExitStack() as helping:
+        named = client.run(run_id)
         if name == "message":  # whoever stops a run does not mean the one that has it
-            run_id = await led_to(screen, client, run_id)
+            run_id = (await led_to(screen, client, run_id)).run.id
         run = client.run(run_id)
         already = await asked_already(run, node) if node else False
-        command = await send(run)
+        command = await send(
+            named
+        )  # by the names that it has there: what it leads to may have others
         outcome, state = await _outcome(client, run, command, helping if told is not None else None)
         ended = None
         if name == "stop" and outcome is None:

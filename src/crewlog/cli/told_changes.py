@@ -72,6 +72,9 @@ def _merge(entry: j.Fact) -> Iterator[Told]:
         case j.MergedInto():
             text = f"is part of {plain(entry.run)} from its position {entry.position} on"
             yield Told("⋈", text, "bold green")
+            for each in entry.renamed:
+                text = f"the {each.kind} {plain(each.was)} is called {plain(each.now)} there"
+                yield Told("⋈", text, "green")
         case _:
             return
 

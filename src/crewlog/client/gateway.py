@@ -64,6 +64,8 @@ from crewlog.errors import (
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json
 from crewlog.payloads import beside_history, digest_of
+from crewlog.state.called import renamed_words
+from crewlog.state.topology import Renamed
 
 ANSWER_LIMIT = 2.7
 """Seconds for a worker's answer. A run whose worker was killed moves on after at most two."""
@@ -536,10 +538,11 @@ class Gateway:
 
     async def ended(self, run: RunId, name: str) -> CrewlogError:
         """Why a command found no open run: it has ended, or never was."""
-        status, into = await self._how_it_ended(run)
-        if into:
+        status, result = await self._how_it_ended(run)
+        if into := str(result.get("merged_into") or ""):
             return RunMerged(
-                f"the run {run!r} is part of {into!r} by now: {_called(name)} has no effect",
+                f"the run {run!r} is part of {into!r} by now: {_called(name)} has no effect"
+                f"{_named_there(result)}",
                 remedy=f"Look at that run, and send it there: {into}",
                 place=f"run {run!r}",
             )
@@ -552,11 +555,11 @@ class Gateway:
             place=f"run {run!r}",
         )
 
-    async def _how_it_ended(self, run: RunId) -> tuple[str, str]:
+    async def _how_it_ended(self, run: RunId) -> tuple[str, dict[str, Any]]:
         """The status of a run that has ended: `completed`, `stopped`, `failed`, `terminated`.
 
-        And the run that it is part of, where it is `merged`. To the server, a run that people
-        stopped is completed: its result says how.
+        And its result, where it has one. To the server, a run that people stopped is completed: its
+        result says how.
         """
         execution = await self.describe(run)
         name = STATUS_NAMES.get(execution.status, "ended") if execution.status else "ended"
@@ -564,8 +567,8 @@ class Gateway:
             # The result may be encrypted with a key that is not here any more.
             with suppress(WorkflowFailureError, RPCError, ApplicationError, CrewlogError):
                 result = await self.handle(run).result(rpc_timeout=timedelta(seconds=CALL_LIMIT))
-                return str(result.get("status", name)), str(result.get("merged_into") or "")
-        return name.replace("_", " "), ""
+                return str(result.get("status", name)), result
+        return name.replace("_", " "), {}
 
     async def _late_outcome(
         self, run: RunId, name: str, command: CommandId, error: Exception, digest: str
@@ -602,6 +605,12 @@ def _called(name: str) -> str:
     """A command for who typed it: `this ruling`, whatever verb that had, or its own name."""
     called = wire.noun(name)
     return repr(called) if called == wire.spoken(name) else f"this {called}"
+
+
+def _named_there(result: dict[str, Any]) -> str:
+    """What of a merged run is called otherwise in the other one, as the end of a sentence."""
+    found = [Renamed.model_validate(each) for each in result.get("renamed", ())]
+    return f"; {renamed_words(found)}" if found else ""
 
 
 def update_id(command: dict[str, Json]) -> str:

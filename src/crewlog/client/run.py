@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, overload
 
 from pydantic import ValidationError
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
@@ -57,6 +57,7 @@ from crewlog.errors import (
 from crewlog.faults import faults_of
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
+from crewlog.state.called import called_since, called_there
 from crewlog.state.commands import DETAIL, seems_older
 from crewlog.state.journal import (
     ChangeAccepted,
@@ -68,6 +69,7 @@ from crewlog.state.journal import (
 )
 from crewlog.state.model import CLOSED, CommandOutcome, CrewState
 from crewlog.state.report import Report
+from crewlog.state.topology import Renamed
 from crewlog.store.commands import find_command
 from crewlog.wire import (
     Accepted,
@@ -97,6 +99,15 @@ M = TypeVar("M", bound=Model)
 C = TypeVar("C", bound=Command)
 
 _TERMINATED = "terminated by its client"
+
+
+class Whereabouts(NamedTuple):
+    """Where a run goes on that may be part of another one by now."""
+
+    run: Run
+    """The run that has what this one had; itself, where it is one of its own."""
+    renamed: tuple[Renamed, ...] = ()
+    """What of it is called otherwise there."""
 
 
 class Run(ByHand, Authority, Talking):
@@ -736,22 +747,34 @@ class Run(ByHand, Authority, Talking):
         Raises:
             RunNotFound: there is no such run.
         """
-        run = self
+        return (await self.whereabouts()).run
+
+    async def whereabouts(self) -> Whereabouts:
+        """Where this run goes on, and what of it is called otherwise there.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        run, renamed = self, tuple[Renamed, ...]()
         while True:
             described = await self._gateway.describe(run.id)
             if described.status is not WorkflowExecutionStatus.COMPLETED:
-                return run
-            into = (await run.result(CALL_LIMIT)).merged_into
-            if into is None:
-                return run
-            run = Run(self._client, into)
+                return Whereabouts(run, renamed)
+            ended = await run.result(CALL_LIMIT)
+            if ended.merged_into is None:
+                return Whereabouts(run, renamed)
+            run, renamed = (
+                Run(self._client, ended.merged_into),
+                called_since(renamed, ended.renamed),
+            )
 
-    async def _led_on(self) -> Run:
-        """The run to which goes what this one does not take any more: it is merged, or ends so."""
-        into = (await self.result(CALL_LIMIT)).merged_into
-        if into is None:
+    async def _led_on(self, said: MessageCommand) -> tuple[Run, MessageCommand]:
+        """The run to which goes what this one does not take any more, and what is said there."""
+        ended = await self.result(CALL_LIMIT)
+        if ended.merged_into is None:
             raise InternalError(f"the run {self.id!r} said that it is merged, and is not")
-        return Run(self._client, into)
+        to = called_there(said.to, ended.renamed)
+        return Run(self._client, ended.merged_into), said.model_copy(update={"to": to})
 
     async def change(
         self,
@@ -960,10 +983,11 @@ class Run(ByHand, Authority, Talking):
                 self.id, name, self._client.signed(self.id, name, _json(command))
             )
         except RunMerged:
-            if name != "message":  # whoever stops this run does not mean the one that has it
+            # Whoever stops this run does not mean the one that has it.
+            if not isinstance(command, MessageCommand):
                 raise
-            led = await self._led_on()
-            return await led._signal(name, command)  # noqa: SLF001 - a run, too
+            led, said = await self._led_on(command)
+            return await led._signal(name, said)  # noqa: SLF001 - a run, too
         return command.id
 
     @override

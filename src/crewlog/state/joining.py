@@ -43,6 +43,7 @@ from crewlog.ids import CommandId, RunId, merge_id
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState, Joining, MergeOutcome
+from crewlog.state.topology import Renamed
 
 ASK_LIMIT = 60_000
 """Milliseconds for which a request waits for an answer."""
@@ -423,7 +424,12 @@ def _offered(mine: Joining, other: CrewState | None, *, gone: bool, recalled: bo
         return None
     word = other.merges.get(mine.op)
     if word is not None and word.outcome == "merged":  # it says so once, whatever it says later
-        fields = {"op": mine.op, "run": other.run, "position": word.position}
+        fields = {
+            "op": mine.op,
+            "run": other.run,
+            "position": word.position,
+            "renamed": word.renamed,
+        }
         return Move("record", other.run, j.MergedInto, fields)
     if word is not None and word.round == mine.theirs:
         return _fail(mine.op, mine.other, word.why or f"{mine.other!r} gave it up")
@@ -449,15 +455,19 @@ def concluded(state: CrewState, op: str, outcome: MergeOutcome) -> dict[str, Any
     return {"merges": dict(kept[-KEPT:]), "joining": mine}
 
 
-def recall(other: CrewState, op: str, position: int | None) -> CrewState:
-    """A run's state that tells of a merge as its journal does: for `next_move` with `recalled`.
+def recall(
+    other: CrewState, op: str, position: int | None, renamed: tuple[Renamed, ...] = ()
+) -> CrewState:
+    """A run's state that tells of a merge as its journal does: for `next_move`.
 
     Args:
         other: The run.
         op: The merge.
         position: Where its journal has the `GraphMerged` of it; none: nowhere.
+        renamed: What of the run that it took in has another name since, by that entry: its state
+            does not keep that.
     """
     if position is None:
         return other
-    merged = MergeOutcome(outcome="merged", other=other.run, position=position)
+    merged = MergeOutcome(outcome="merged", other=other.run, position=position, renamed=renamed)
     return other.model_copy(update={"merges": {**other.merges, op: merged}})

@@ -1117,6 +1117,8 @@ class MergedInto(Fact):
     """The run that it is part of now."""
     position: int
     """The position in that run's journal that says so."""
+    renamed: tuple[Renamed, ...] = ()
+    """What of this run is called otherwise there."""
 
 
 class SwapFailed(Fact):

@@ -27,6 +27,7 @@ from crewlog.model import Json, Model
 from crewlog.state.hearing import Heard, Rest
 from crewlog.state.shapes import ListShape, Shape
 from crewlog.state.talk import Said, Talk
+from crewlog.state.topology import Renamed
 
 RunStatus = Literal[
     "running", "paused", "waiting", "stopping", "completed", "failed", "stopped", "merged"
@@ -589,6 +590,8 @@ class MergeOutcome(Model):
     """The journal position at which the run came into it; 0: it never did."""
     why: str = ""
     """Why it failed, with what to do about it; its start, the journal has all of it."""
+    renamed: tuple[Renamed, ...] = ()
+    """Of the run that was taken in: what of it is called otherwise in the other one."""
 
 
 class CommandOutcome(Model):
@@ -775,8 +778,17 @@ class CrewState(Model):
     @property
     def merged_into(self) -> RunId | None:
         """The run that this one is part of now; none where it is one of its own."""
-        taken = [each.other for each in self.merges.values() if each.outcome == "merged"]
-        return taken[-1] if self.status == "merged" and taken else None
+        return self._taken.other if self._taken is not None else None
+
+    @property
+    def renamed_there(self) -> tuple[Renamed, ...]:
+        """What of a merged run is called otherwise in the one that it is part of now."""
+        return self._taken.renamed if self._taken is not None else ()
+
+    @property
+    def _taken(self) -> MergeOutcome | None:
+        merged = [each for each in self.merges.values() if each.outcome == "merged"]
+        return merged[-1] if self.status == "merged" and merged else None
 
     @property
     def total_usage(self) -> Usage:

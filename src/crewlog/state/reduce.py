@@ -830,7 +830,9 @@ def _merge_failed(state: CrewState, entry: j.MergeFailed, position: int) -> Chan
 
 @_on(j.MergedInto)
 def _merged_into(state: CrewState, entry: j.MergedInto, _position: int) -> Changes:
-    merged = MergeOutcome(outcome="merged", other=entry.run, position=entry.position)
+    merged = MergeOutcome(
+        outcome="merged", other=entry.run, position=entry.position, renamed=entry.renamed
+    )
     left: Changes = {"status": "merged", "interrupts": {}, "resume_info": None}
     return {**concluded(state, entry.op, merged), **left}
 
