@@ -9,7 +9,7 @@ export UV_LINK_MODE := copy
 export UV_COMPILE_BYTECODE := 1
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos bench test-size test-replay test-encrypted test-authority
+.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos bench test-size test-scenarios test-replay test-encrypted test-authority
 
 help:  ## What can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 26
@@ -58,6 +58,10 @@ chaos: setup  ## The long set of faults, an hour: SEED=1 CHAOS="--scenario worke
 test-size: setup  ## The tests of size at their full size: 5,000 steps, 1,000 open runs
 	@$(RUN)python -m crewlog.dev
 	CREWLOG_SIZE=full $(RUN)python -m pytest tests/size
+
+test-scenarios: setup  ## Two hundred random scenarios of graphs that join and part, under kills
+	@$(RUN)python -m crewlog.dev
+	CREWLOG_SCENARIOS=200 $(RUN)python -m pytest tests/acceptance/test_graph_scenarios.py
 
 test-replay: setup  ## Every test but those of size, with workers that replay at every task
 	@$(RUN)python -m crewlog.dev

@@ -1,4 +1,4 @@
-"""A workflow whose commands tell which signals it learned of together."""
+"""A workflow whose commands and result tell which signals it learned of together, and when."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class Early:
     """Leaves an event for each time that it learned of signals."""
 
     def __init__(self) -> None:
-        self._said: list[str] = []
+        self._said: list[tuple[str, float]] = []
 
     @workflow.run
-    async def run(self) -> list[str]:
-        """What was said, once it is three things."""
+    async def run(self) -> list[tuple[str, float]]:
+        """What was said, once it is three things, and when it was, in seconds since the epoch."""
         seen = 0
         while seen < 3:
             await workflow.wait_condition(lambda: len(self._said) > seen)  # noqa: B023 - awaited here
@@ -25,9 +25,9 @@ class Early:
     @workflow.signal
     def say(self, text: str) -> None:
         """Says something."""
-        self._said.append(text)
+        self._said.append((text, workflow.time()))
 
     @workflow.query
-    def said(self) -> list[str]:
+    def said(self) -> str:
         """What was said."""
-        return self._said
+        return "".join(text for text, _ in self._said)

@@ -1,4 +1,7 @@
-"""How an execution began and ended, as the server says it: nobody else can say it otherwise."""
+"""What activities ask of the server: how executions began and ended, and to hint to a run.
+
+Nobody else can say otherwise how an execution began.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,17 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.activities.executions import Look, Origin
+from crewlog.activities.hints import Came, Hinted
 from crewlog.activities.look_at_run import Ended, Ending
 from crewlog.activities.prepare_merge import Begun
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import RunId
-from crewlog.wire import WORKFLOW_TYPE
+from crewlog.state.calls import MergeHint
+from crewlog.wire import MERGING, WORKFLOW_TYPE
 
 _LIMIT = timedelta(seconds=10)
+_HINT_LIMIT = timedelta(seconds=2)
+"""A hint is not worth more: what it is about is stored, and the workflow gives it then."""
 _NOT_THERE = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
 
 
@@ -81,3 +88,17 @@ def beginnings(client: Client) -> Begun:
         )
 
     return begun
+
+
+def hints(client: Client) -> Hinted:
+    """What gives runs' hints by the server of a client: a signal each."""
+
+    async def hint(run: RunId, what: MergeHint) -> Came:
+        handle = client.get_workflow_handle(what.to)
+        try:
+            await handle.signal(MERGING, {"op": what.op, "run": run}, rpc_timeout=_HINT_LIMIT)
+        except RPCError as error:
+            return "gone" if error.status in _NOT_THERE else "untold"
+        return "given"
+
+    return hint

@@ -15,7 +15,6 @@ from temporalio.bridge.proto.workflow_activation import (
     WorkflowActivation,
     WorkflowActivationJob,
 )
-from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.converter import (
     SerializationContext,
@@ -23,12 +22,25 @@ from temporalio.converter import (
     StorageDriverWorkflowInfo,
     WorkflowSerializationContext,
 )
-from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+from temporalio.worker import (
+    Worker,
+    WorkflowInstance,
+    WorkflowInstanceDetails,
+    WorkflowRunner,
+)
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from temporalio.workflow import Info
 from typing_extensions import override
 
 from crewlog.wire import WORKFLOW_TYPE
+from crewlog.workers.evictions import Evict, Evictions, never
+from crewlog.workers.progress import (
+    AHEAD,
+    ALONE,
+    Progress,
+    brings_news,
+    is_asked_alone,
+)
 from crewlog.workflows.together import TOGETHER, contents
 
 PASSED_THROUGH: dict[str, str] = {
@@ -62,6 +74,7 @@ PASSED_THROUGH: dict[str, str] = {
     "crewlog.workflows.execution": "classes without module state; imported anew they cost 5 ms",
     "crewlog.workflows.gate": "pure functions, and one that waits; no module state",
     "crewlog.workflows.inbox": "classes without module state",
+    "crewlog.workflows.locally": "a function that waits; no module state",
     "crewlog.workflows.views": "pure functions",
 }
 """Never the root package: then whatever it holds would pass through, with no reason given.
@@ -81,56 +94,8 @@ _LAST = frozenset(
     }
 )
 
-_ALONE = "legacy_query"
-"""The id of a query that comes without a workflow task: its answer completes none."""
-
-
-_NO_NEWS = frozenset({"query_workflow", "remove_from_cache"})
-"""What may come to an execution that has ended."""
-
 ENDED_EARLY = "the execution ended for a query, before these events: the task is done again"
 """Why a task fails whose instance has answered a query about a task that was refused."""
-AHEAD = "a query had these events' task begun before it was whole: the task is done again"
-"""Why a task fails whose instance has gone ahead of it, for a query."""
-
-_LEFT = frozenset(
-    {
-        "modify_workflow_properties",
-        "request_cancel_external_workflow_execution",
-        "schedule_activity",
-        "set_patch_marker",
-        "signal_external_workflow_execution",
-        "start_child_workflow_execution",
-        "start_timer",
-        "update_response accepted",
-        "update_response completed",
-        "upsert_workflow_search_attributes",
-    }
-)
-"""The commands that leave an event each; any other may leave none."""
-
-_CALLED_OFF = {
-    "cancel_child_workflow_execution": "start_child_workflow_execution",
-    "cancel_timer": "start_timer",
-    "request_cancel_activity": "schedule_activity",
-}
-"""Commands that, in one task with what they cancel, leave no event of that."""
-
-_TOLD = frozenset(
-    {
-        "cancel_workflow",
-        "fire_timer",
-        "resolve_child_workflow_execution",
-        "resolve_child_workflow_execution_start",
-        "resolve_request_cancel_external_workflow",
-        "resolve_signal_external_workflow",
-        "signal_workflow",
-    }
-)
-"""The news that tell of an event each; those of activities: `_told`."""
-
-_OF_A_TASK = 3
-"""The events from one task's start to the next one's, besides: completed, scheduled, started."""
 
 
 class Instance(WorkflowInstance):
@@ -138,7 +103,7 @@ class Instance(WorkflowInstance):
 
     A query that comes while a local activity is under way is not answered: see `_asked_early`. And
     an instance that has ended its execution, or begun a task for a query before the task was whole,
-    is given up where more comes: see `_ended_early` and `_went_ahead`.
+    is given up where more comes: see `_ended_early` and `crewlog.workers.progress`.
 
     Where a workflow task brings an update and other news, the SDK gives the update first; except
     to a worker that has to replay the history before it, which gets the update in an activation of
@@ -149,7 +114,7 @@ class Instance(WorkflowInstance):
     And a crew's run gets the signals of an activation as one, see `crewlog.workflows.together`.
     """
 
-    def __init__(self, inner: WorkflowInstance) -> None:
+    def __init__(self, inner: WorkflowInstance, evict: Evict = never) -> None:
         self._inner = inner
         info = inner.get_info()
         self._joins = info.workflow_type == WORKFLOW_TYPE
@@ -157,12 +122,8 @@ class Instance(WorkflowInstance):
         """The local activities under way, by their sequence numbers."""
         self._ended = 0
         """How long the history was when the execution ended here; 0: it has not."""
-        self._length = 0
-        """How long the history was at the last news."""
-        self._made: list[str] = []
-        """The commands since, with the sequence numbers of what can be called off."""
-        self._asked = False
-        """Whether a query came by itself since."""
+        self._progress = Progress()
+        self._evict = evict
         self._run = WorkflowSerializationContext(
             namespace=info.namespace, workflow_id=info.workflow_id
         )
@@ -181,13 +142,15 @@ class Instance(WorkflowInstance):
             return self._inner.activate(_with_jobs(act, []))
         if self._ended_early(act):
             return _failed(act, ENDED_EARLY)
-        if self._went_ahead(act):
+        if self._progress.ahead_of(act):
             return _failed(act, AHEAD)
+        if is_asked_alone(act) and (self._progress.is_early or self._progress.may_be_early()):
+            self._evict(act.run_id, surely=self._progress.is_early)
         if self._joins:
             act = _joined(act)
         completion = self._activate(act)
         self._note_local(act, completion)
-        self._note_made(act, completion)
+        self._progress.note(act, completion)
         if _ends(completion):
             self._ended = act.history_length
         return completion
@@ -202,7 +165,7 @@ class Instance(WorkflowInstance):
         its task left unanswered with the next one, or alone.
         """
         return bool(self._local) and any(
-            job.HasField("query_workflow") and job.query_workflow.query_id != _ALONE
+            job.HasField("query_workflow") and job.query_workflow.query_id != ALONE
             for job in act.jobs
         )
 
@@ -215,36 +178,7 @@ class Instance(WorkflowInstance):
         send the end that it had made without them, and signals were lost
         (docs/decisions/0047). A task that fails is done again, from the whole history.
         """
-        return 0 < self._ended < act.history_length and any(
-            job.WhichOneof("variant") not in _NO_NEWS for job in act.jobs
-        )
-
-    def _went_ahead(self, act: WorkflowActivation) -> bool:
-        """Whether the activation brings news to an instance that has gone ahead of the history.
-
-        A query that comes by itself brings the history as it is, with what no workflow task has
-        taken yet, or what one has whose worker died. An instance that is made for the query takes
-        that; were it given what comes until the task is done, too, it would have learned in two
-        steps of what a replay tells it in one. Its commands may then stand in an order that no
-        replay can make (docs/decisions/0053). A task that has been completed has left its own
-        events: where the history is too short for them, it has not been.
-        """
-        if not self._asked or act.history_length <= self._length or not _brings_news(act):
-            return False
-        told = sum(map(_told, act.jobs))
-        return act.history_length < self._length + len(_lasting(self._made)) + told + _OF_A_TASK
-
-    def _note_made(self, act: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
-        """Notes which events the task that is under way leaves, and whether a query came after."""
-        if not _brings_news(act):
-            self._asked |= any(
-                job.HasField("query_workflow") and job.query_workflow.query_id == _ALONE
-                for job in act.jobs
-            )
-            return
-        if act.history_length != self._length:
-            self._length, self._made, self._asked = act.history_length, [], False
-        self._made += map(_named, completion.successful.commands)
+        return 0 < self._ended < act.history_length and brings_news(act)
 
     def _note_local(
         self, act: WorkflowActivation, completion: WorkflowActivationCompletion
@@ -302,47 +236,6 @@ def _failed(act: WorkflowActivation, why: str) -> WorkflowActivationCompletion:
     return failed
 
 
-def _brings_news(act: WorkflowActivation) -> bool:
-    return any(job.WhichOneof("variant") not in _NO_NEWS for job in act.jobs)
-
-
-def _named(command: WorkflowCommand) -> str:
-    """What a command is called, with the number of what it begins or calls off."""
-    kind = str(command.WhichOneof("variant"))
-    if kind == "cancel_child_workflow_execution":
-        return f"{kind} {command.cancel_child_workflow_execution.child_workflow_seq}"
-    if kind in _CALLED_OFF or kind in _CALLED_OFF.values():
-        return f"{kind} {getattr(command, kind).seq}"
-    if kind == "update_response":
-        return f"{kind} {command.update_response.WhichOneof('response')}"
-    return kind
-
-
-def _lasting(made: Sequence[str]) -> list[str]:
-    """Those of the commands that have left an event for certain."""
-    lasting: list[str] = []
-    for each in made:
-        kind, _, number = each.partition(" ")
-        if kind in _CALLED_OFF and (begun := f"{_CALLED_OFF[kind]} {number}") in lasting:
-            lasting.remove(begun)
-        elif kind in _LEFT or each in _LEFT:
-            lasting.append(each)
-    return lasting
-
-
-def _told(job: WorkflowActivationJob) -> int:
-    """How many events a job tells of, at the least."""
-    kind = str(job.WhichOneof("variant"))
-    if kind != "resolve_activity":
-        return int(kind in _TOLD)
-    result = job.resolve_activity.result
-    if job.resolve_activity.is_local or result.HasField("cancelled"):
-        return 0  # one that was cancelled may have no event at all
-    # That it began is written with its end.
-    failed = result.failed.failure.activity_failure_info
-    return 1 if result.HasField("failed") and not failed.started_event_id else 2
-
-
 def _with_jobs(
     act: WorkflowActivation, jobs: Sequence[WorkflowActivationJob]
 ) -> WorkflowActivation:
@@ -375,11 +268,16 @@ def _ends(completion: WorkflowActivationCompletion) -> bool:
     return any(command.WhichOneof("variant") in _LAST for command in completion.successful.commands)
 
 
-class _Runner(WorkflowRunner):
+class Runner(WorkflowRunner):
     """Temporal's sandboxed runner, with instances that are entered for activations only."""
 
     def __init__(self, inner: WorkflowRunner) -> None:
         self._inner = inner
+        self._evictions = Evictions()
+
+    def serve(self, worker: Worker) -> None:
+        """Lets instances of doubtful runs be dropped by the worker that they are in."""
+        self._evictions.serve(worker)
 
     @override
     def prepare_workflow(self, defn: Any) -> None:
@@ -387,10 +285,10 @@ class _Runner(WorkflowRunner):
 
     @override
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        return Instance(self._inner.create_instance(det))
+        return Instance(self._inner.create_instance(det), self._evictions.ask)
 
 
-def sandbox() -> WorkflowRunner:
+def sandbox() -> Runner:
     """The runner of workflow code."""
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
-    return _Runner(SandboxedWorkflowRunner(restrictions=restrictions))
+    return Runner(SandboxedWorkflowRunner(restrictions=restrictions))

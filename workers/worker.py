@@ -30,7 +30,7 @@ from crewlog.dev.temporal_server import server_version
 from crewlog.errors import TemporalUnavailable
 from crewlog.store.protocol import Store
 from crewlog.wire import SEARCH_ATTRIBUTES
-from crewlog.workers.origins import beginnings, endings, looks
+from crewlog.workers.origins import beginnings, endings, hints, looks
 from crewlog.workers.sandbox import sandbox
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workflows.crew_run import CrewRun
@@ -189,15 +189,17 @@ async def running_worker(
         look=looks(client),
         ended=endings(client),
         begun=beginnings(client),
+        hint=hints(client),
         max_entries=settings.cache_messages,
     )
     cached, tasks = _room(settings)
+    runner = sandbox()
     worker = Worker(
         client,
         task_queue=settings.task_queue,
         workflows=[] if settings.activities_only else [CrewRun],
         activities=activities.all(),
-        workflow_runner=sandbox(),
+        workflow_runner=runner,
         interceptors=[OneArgument(), CurrentDetails(), OwnRuns()],
         deployment_config=deployment,
         max_concurrent_activities=settings.max_activities,
@@ -210,6 +212,7 @@ async def running_worker(
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=timedelta(seconds=settings.shutdown_seconds),
     )
+    runner.serve(worker)
     # Tools that are no coroutines run in threads; asyncio's own pool has six on two cores.
     threads = ThreadPoolExecutor(settings.max_activities, thread_name_prefix="tool")
     asyncio.get_running_loop().set_default_executor(threads)

@@ -249,9 +249,9 @@ def now() -> int:
     time of the task before. A journal that is made again must be the same.
 
     Signals and the server's timeouts come without a time of their own, and what a client says of
-    the time is not to be trusted. Where a worker was asked before the task of one of them began,
-    its entry has the time of the task before, and a rebuild gives it the later one. Updates only
-    come with a task.
+    the time is not to be trusted. A worker that was asked before the task of one of them began
+    would give it the time of the task before: it forgets what it has made for the query, see
+    `crewlog.workers.progress`. Updates only come with a task.
     """
     return int(workflow.time() * 1000)
 

@@ -261,6 +261,11 @@ class Accounts:
             share.visits = {step: held.visits.pop(step) for step in theirs}
             for name in goes & {*held.living}:
                 del held.living[name]
+            # A channel goes where it is listened to: no part knows what it cannot read.
+            channels = {LogName(f"{CHANNEL}{channel}") for channel in part.share.channels}
+            for log in [*held.logs]:
+                if log.startswith(CHANNEL):
+                    (held if log in channels else share).logs.pop(log)
 
     def _merged(self, account: RunAccount, before: CrewState, entry: j.GraphMerged) -> None:
         other, held = self.runs[entry.of].held, account.held
@@ -270,6 +275,8 @@ class Accounts:
             assert now not in held.living, f"{account.run}: {now} lives here already"
             held.living[now] = who
         for step, visit in other.visits.items():
+            if visit.who in self.gone:
+                continue  # it waited for its turn when the creature was removed
             node, _, number = step.rpartition("#")
             new = str(entry.nodes[node])
             first = before.visits.get(new, 0) if new in entry.fresh else 0

@@ -102,18 +102,17 @@ class Scenario:
         for place, name in enumerate(names[1:], 1):
             other = self.dice.choice(names[:place])
             how = self.dice.random()
-            if how < 0.2:
+            if how < 0.2 or "parent" in edges[other]:  # who works for another has its channels only
                 edges[other].setdefault("wires", []).append(name)
-            elif how < 0.35:
-                edges[name]["parent"] = other
             elif how < 0.5 and shared:
-                edges[name].setdefault("listen", []).append("hall")
-                if "hall" not in edges[names[0]]["listen"]:
-                    edges[name]["parent"] = other
+                for who, does in ((name, "listen"), (other, "send")):
+                    edges[who][does] = [*dict.fromkeys((*edges[who].get(does, ()), "hall"))]
             else:
                 channel = next(self._channels)
                 edges[other].setdefault("send", []).append(channel)
                 edges[name].setdefault("listen", []).append(channel)
+                if how < 0.7:
+                    edges[name]["parent"] = other
         says = {name: self._says(edges[name]) for name in names}
         crew = self.site.crew(says, rules={name: {**edges[name], **PATIENT} for name in names})
         # Those who come later say something, too.

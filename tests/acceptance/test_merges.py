@@ -15,6 +15,7 @@ from crewlog.client import Run
 from crewlog.definition.operations import Connect, Disconnect
 from crewlog.errors import CommandRejected, RunMerged, TopologyRefused
 from crewlog.ids import AgentName, CommandId, RunId
+from crewlog.state.joining import LOOK_EVERY
 from crewlog.state.model import CommandOutcome
 
 from .harness import LIMIT, Site, calls, tool, until
@@ -238,6 +239,27 @@ async def test_a_ring_of_requests_comes_to_an_end(crews: Site) -> None:
         if not (await run.state()).closed:
             graphs.update([*(await run.graph()).plan["topology"]["creatures"]])
     assert graphs == dict.fromkeys(("ann", "bob", "cid", "dan", "eve", "ida", "jon"), 1)
+
+
+async def test_who_asks_a_run_in_a_merge_is_answered_when_that_has_ended(crews: Site) -> None:
+    one = await crews.start(living(crews, speaking("ann bob cid"), A), "")
+    says = {"dan": [calls(("gate", {"name": "g"})), {"text": "done"}]}
+    edges = {"dan": {"listen": ["x"]}}
+    two = await crews.start(crews.crew(says, rules=edges, tools={"gate": tool("gate")}, graph={}))
+    await two.message("work", to="channel:x", by="fay")
+    await until(lambda: crews.ledger(two, "start", tool="gate"), "the tool")
+    three = await crews.start(living(crews, speaking("ida"), {"ida": {"listen": ["w"]}}), "")
+    for each in (one, three):
+        await rested(each)
+    first = await one.change(operations=[to(two, "ann", "dan", "r1")], wait=False)
+    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    second = await three.change(operations=[to(one, "ida", "ann", "r2")], wait=False)
+    began = time.monotonic()
+    crews.open_gate(two, "g")
+    assert await one.merged(first) == one.id
+    assert await three.merged(second) == one.id
+    # It would ask again, and be answered then.
+    assert (time.monotonic() - began) * 1000 < LOOK_EVERY / 2
 
 
 async def test_who_says_something_to_a_merged_run_is_led_on(crews: Site) -> None:

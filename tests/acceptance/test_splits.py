@@ -44,7 +44,6 @@ async def until_begun(part: Run) -> None:
                 return
 
 
-@covers("C97", "C106", "C107", "C108")
 async def ann_at_a_gate(site: Site, **says: list[dict[str, Any]]) -> Run:
     """A run in which ann is in the middle of a turn: her tool waits at the gate `g`."""
     ann = [calls(("gate", {"name": "g"})), {"text": "went on"}]
@@ -61,6 +60,7 @@ async def ann_at_a_gate(site: Site, **says: list[dict[str, Any]]) -> Run:
     return run
 
 
+@covers("C97", "C106", "C107", "C108")
 async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
     crew = living(
         crews,

@@ -1,8 +1,10 @@
-"""Queries that come by themselves while a workflow task is under way at a worker that dies."""
+"""Queries that come by themselves, with news that no workflow task has taken."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -10,16 +12,60 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueRequest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.worker import Replayer, Worker
 
-from crewlog.workers.sandbox import AHEAD, sandbox
+from crewlog.workers.progress import AHEAD
+from crewlog.workers.sandbox import sandbox
 from early import Early
 from shared import LIMIT, Lab
 
-TRIES = 40
-"""A query may be given to the worker that dies."""
+Handle = WorkflowHandle[Early, list[tuple[str, float]]]
+
+TRIES = 60
+"""What comes first, a query or a task, is the server's choice."""
 TASK_TIMEOUT = timedelta(seconds=1)
+
+
+@asynccontextmanager
+async def worker(lab: Lab, *, evicts: bool = True, **options: Any) -> AsyncIterator[None]:
+    runner = sandbox()
+    running = Worker(
+        lab.client.temporal,
+        task_queue=lab.client.task_queue,
+        workflows=[Early],
+        workflow_runner=runner,
+        **options,
+    )
+    if evicts:
+        runner.serve(running)
+    async with running:
+        yield
+
+
+async def told_a(lab: Lab, number: int) -> Handle:
+    """An execution that was told one thing, and is in no worker's memory."""
+    temporal, queue = lab.client.temporal, lab.client.task_queue
+    handle: Handle = await temporal.start_workflow(
+        Early.run,
+        id=f"{queue}-{number}",
+        task_queue=queue,
+        execution_timeout=timedelta(seconds=LIMIT),
+        task_timeout=TASK_TIMEOUT,
+    )
+    async with worker(lab, max_cached_workflows=0):
+        await handle.signal(Early.say, "a")
+        while await handle.query(Early.said) != "a":
+            pass
+    return handle
+
+
+async def asked_and_told_b(handle: Handle) -> asyncio.Task[str]:
+    """A query that is on its way, as no worker is there, and then a signal."""
+    answer = asyncio.create_task(handle.query(Early.said))
+    await asyncio.sleep(0.02)  # the server must have it before there is a task that it could join
+    await handle.signal(Early.say, "b")
+    return answer
 
 
 async def dies_with_a_task(temporal: Client, queue: str) -> bool:
@@ -31,44 +77,76 @@ async def dies_with_a_task(temporal: Client, queue: str) -> bool:
     return not got.query.query_type
 
 
+def failures(history: WorkflowHistory) -> list[str]:
+    return [
+        each.workflow_task_failed_event_attributes.failure.message
+        for each in history.events
+        if each.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+    ]
+
+
+def times(history: WorkflowHistory) -> list[float]:
+    """When the task began that took a signal, for each of them."""
+    found: list[float] = []
+    waiting, began = 0, 0.0
+    for each in history.events:
+        if each.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+            waiting += 1
+        elif each.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
+            began = each.event_time.ToNanoseconds() / 1e9
+        elif each.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            found += [began] * waiting
+            waiting = 0
+    return found
+
+
 async def test_what_comes_after_a_query_that_met_a_dead_worker_s_task_is_told_with_it(
     lab: Lab,
 ) -> None:
     """The query is answered with a signal that no task has taken; then another signal comes."""
-    temporal, queue = lab.client.temporal, lab.client.task_queue
-    worker: dict[str, Any] = {"workflows": [Early], "workflow_runner": sandbox()}
     for number in range(TRIES):
-        handle: WorkflowHandle[Early, list[str]] = await temporal.start_workflow(
-            Early.run,
-            id=f"{queue}-{number}",
-            task_queue=queue,
-            execution_timeout=timedelta(seconds=LIMIT),
-            task_timeout=TASK_TIMEOUT,
-        )
-        async with Worker(temporal, task_queue=queue, max_cached_workflows=0, **worker):
-            await handle.signal(Early.say, "a")
-            while await handle.query(Early.said) != ["a"]:
-                pass
-        answer = asyncio.create_task(handle.query(Early.said))
-        await asyncio.sleep(0.02)  # it is on its way, before there is a task that it could join
-        await handle.signal(Early.say, "b")
-        if not await dies_with_a_task(temporal, queue):
+        handle = await told_a(lab, number)
+        answer = await asked_and_told_b(handle)
+        if not await dies_with_a_task(lab.client.temporal, lab.client.task_queue):
             answer.cancel()
             await handle.terminate()
             continue
-        async with Worker(temporal, task_queue=queue, **worker):
-            if await asyncio.wait_for(answer, LIMIT) != ["a", "b"]:
-                await handle.terminate()
-                continue  # it was late, and joined the next task
+        async with worker(lab, evicts=False):
+            assert await asyncio.wait_for(answer, LIMIT) == "ab"
             await handle.signal(Early.say, "c")
-            assert await asyncio.wait_for(handle.result(), LIMIT) == ["a", "b", "c"]
+            said = await asyncio.wait_for(handle.result(), LIMIT)
+        assert "".join(text for text, _ in said) == "abc"
         history = await handle.fetch_history()
-        await Replayer(**worker).replay_workflow(history)
-        failed = [
-            each.workflow_task_failed_event_attributes.failure.message
-            for each in history.events
-            if each.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
-        ]
-        assert failed == [AHEAD]
-        return
+        replayer = Replayer(workflows=[Early], workflow_runner=sandbox())
+        await replayer.replay_workflow(history)
+        if failures(history):
+            assert failures(history) == [AHEAD]
+            return
     pytest.fail("no query met a task that a dead worker had")
+
+
+@pytest.mark.parametrize("dies", [True, False], ids=["at a dead worker", "not begun"])
+async def test_what_a_query_met_is_told_when_its_task_begins(lab: Lab, *, dies: bool) -> None:
+    """Whatever time it was when the query was answered: a replay tells it then."""
+    met = 0
+    for number in range(TRIES):
+        handle = await told_a(lab, number)
+        answer = await asked_and_told_b(handle)
+        temporal, queue = lab.client.temporal, lab.client.task_queue
+        if dies and not await dies_with_a_task(temporal, queue):
+            answer.cancel()
+            await handle.terminate()
+            continue
+        async with worker(lab):
+            met += await asyncio.wait_for(answer, LIMIT) == "ab"
+            async with asyncio.timeout(LIMIT):
+                while len(times(await handle.fetch_history())) < 2:
+                    pass  # nothing else comes with it
+            await handle.signal(Early.say, "c")
+            said = await asyncio.wait_for(handle.result(), LIMIT)
+        history = await handle.fetch_history()
+        assert [round(at, 6) for _, at in said] == [round(at, 6) for at in times(history)]
+        assert not failures(history)
+        if met == (1 if dies else 8):
+            return
+    pytest.fail("no query met what no task had taken")

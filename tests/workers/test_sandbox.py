@@ -23,7 +23,8 @@ from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workers.sandbox import AHEAD, ENDED_EARLY, Instance, sandbox
+from crewlog.workers.progress import AHEAD
+from crewlog.workers.sandbox import ENDED_EARLY, Instance, sandbox
 from crewlog.workflows.together import TOGETHER, apart
 from curious import Curious
 from shared import Lab

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typing_extensions import override
 
 from crewlog.cli.app import Grouped, app, go
-from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
+from crewlog.cli.options import (
+    AsJson,
+    By,
+    CommandIdOption,
+    Debug,
+    RunArgument,
+    parameters,
+    takes,
+)
 
 if TYPE_CHECKING:
     from crewlog.definition.operations import Operation
@@ -111,9 +120,55 @@ def show(
     return go(draw_graph(target, mermaid=mermaid, version=version, as_json=as_json), debug=debug)
 
 
-@graph.command()
-def add(
+def _change(name: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes a command of an operation: the run, its own arguments, and what every change has.
+
+    Args:
+        name: The command's name, where it is not the function's.
+    """
+
+    def made(operation: Callable[..., Any]) -> Callable[..., Any]:
+        own = parameters(operation)
+
+        def command(**given: Any) -> int:
+            typed = {each.name: given.pop(each.name) for each in own}
+            run, debug = given.pop("run"), given.pop("debug")
+            how = {each: given.pop(each) for each in ("reason", "by")}
+            return _do(run, operation(**typed), how, debug=debug, **given)
+
+        run, *options = parameters(_options)
+        takes(command, (run, *own, *options), operation.__doc__)
+        graph.command(name=name or operation.__name__)(command)
+        return operation
+
+    return made
+
+
+def _options(
     run: RunArgument,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    reason: Why = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """What all commands have that change a graph."""
+
+
+def _do(run: str, operation: Operation, how: dict[str, Any], *, debug: bool, **rest: Any) -> int:
+    """Shows an operation on a run's graph and makes it, as `crewlog change` does."""
+    from crewlog.cli.change_terms import GRAPH  # noqa: PLC0415
+    from crewlog.cli.changes import Wanted  # noqa: PLC0415
+    from crewlog.cli.changing import make_change  # noqa: PLC0415
+
+    typed = Wanted(operations=(operation,), places=(GRAPH,))
+    return go(make_change(run, typed, how, **rest), debug=debug)
+
+
+@_change()
+def add(
     name: Agent,
     like: Annotated[
         str | None, _some("--like", "AGENT", "An agent of the run that it is like in the rest.")
@@ -135,14 +190,7 @@ def add(
     beside: Annotated[
         str | None, _some("--beside", "AGENT", "In whose graph it stays without a channel.")
     ] = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    reason: Why = "",
-    by: By = None,
-    command_id: CommandIdOption = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> int:
+) -> Any:
     """Let an agent come to a live graph; channels that it names and that are not there are made."""
     from crewlog.cli.changes import agent_in, names_in  # noqa: PLC0415
     from crewlog.definition.operations import AddAgent  # noqa: PLC0415
@@ -157,110 +205,35 @@ def add(
     }
     own = {key: value for key, value in edges.items() if value}
     agent = {**(agent_in(file, "crewlog graph add --file") if file else {}), **own}
-    made = _made(AddAgent, name=name, agent=agent, like=like)
-    return _do(
-        run,
-        made,
-        dry_run=dry_run,
-        yes=yes,
-        reason=reason,
-        by=by,
-        command_id=command_id,
-        as_json=as_json,
-        debug=debug,
-    )
+    return _made(AddAgent, name=name, agent=agent, like=like)
 
 
-@graph.command()
-def remove(
-    run: RunArgument,
-    name: Agent,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    reason: Why = "",
-    by: By = None,
-    command_id: CommandIdOption = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> int:
+@_change()
+def remove(name: Agent) -> Any:
     """Let an agent go: a turn under way ends first, and what led to it goes along."""
     from crewlog.definition.operations import RemoveAgent  # noqa: PLC0415
 
-    made = _made(RemoveAgent, name=name)
-    return _do(
-        run,
-        made,
-        dry_run=dry_run,
-        yes=yes,
-        reason=reason,
-        by=by,
-        command_id=command_id,
-        as_json=as_json,
-        debug=debug,
-    )
+    return _made(RemoveAgent, name=name)
 
 
-@graph.command()
-def start(
-    run: RunArgument,
-    name: Agent,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    reason: Why = "",
-    by: By = None,
-    command_id: CommandIdOption = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> int:
+@_change()
+def start(name: Agent) -> Any:
     """Switch an agent on that was switched off."""
     from crewlog.definition.operations import EnableAgent  # noqa: PLC0415
 
-    made = _made(EnableAgent, name=name)
-    return _do(
-        run,
-        made,
-        dry_run=dry_run,
-        yes=yes,
-        reason=reason,
-        by=by,
-        command_id=command_id,
-        as_json=as_json,
-        debug=debug,
-    )
+    return _made(EnableAgent, name=name)
 
 
-@graph.command("stop-node")
-def stop_node(
-    run: RunArgument,
-    name: Agent,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    reason: Why = "",
-    by: By = None,
-    command_id: CommandIdOption = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> int:
+@_change("stop-node")
+def stop_node(name: Agent) -> Any:
     """Switch an agent off: it stays where it is connected, and has no turns."""
     from crewlog.definition.operations import DisableAgent  # noqa: PLC0415
 
-    made = _made(DisableAgent, name=name)
-    return _do(
-        run,
-        made,
-        dry_run=dry_run,
-        yes=yes,
-        reason=reason,
-        by=by,
-        command_id=command_id,
-        as_json=as_json,
-        debug=debug,
-    )
+    return _made(DisableAgent, name=name)
 
 
-@graph.command()
+@_change()
 def channel(
-    run: RunArgument,
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="The channel's name.", show_default=False)
     ],
@@ -270,162 +243,67 @@ def channel(
     description: Annotated[
         str | None, _some("--description", "TEXT", "What it is for, in a line.")
     ] = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    reason: Why = "",
-    by: By = None,
-    command_id: CommandIdOption = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> int:
+) -> Any:
     """Make a channel, which connects nobody by itself; or take one away."""
     from crewlog.definition.operations import AddChannel, RemoveChannel  # noqa: PLC0415
 
     if remove and description is not None:
         raise _either("--remove", "--description")
     if remove:
-        made = _made(RemoveChannel, name=name)
-    else:
-        made = _made(AddChannel, name=name, description=description)
-    return _do(
-        run,
-        made,
-        dry_run=dry_run,
-        yes=yes,
-        reason=reason,
-        by=by,
-        command_id=command_id,
-        as_json=as_json,
-        debug=debug,
-    )
+        return _made(RemoveChannel, name=name)
+    return _made(AddChannel, name=name, description=description)
 
 
-@graph.command()
+@_change()
 def wire(
-    run: RunArgument,
     name: Agent,
     to: Destination,
     other: OtherRun = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    reason: Why = "",
-    by: By = None,
-    command_id: CommandIdOption = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> int:
+) -> Any:
     """Let an agent's final messages go to another agent, too, or to a channel."""
     from crewlog.definition.operations import Wire  # noqa: PLC0415
 
-    made = _made(Wire, name=name, to=to, other=other)
-    return _do(
-        run,
-        made,
-        dry_run=dry_run,
-        yes=yes,
-        reason=reason,
-        by=by,
-        command_id=command_id,
-        as_json=as_json,
-        debug=debug,
-    )
+    return _made(Wire, name=name, to=to, other=other)
 
 
-@graph.command()
+@_change()
 def unwire(
-    run: RunArgument,
     name: Agent,
     to: Destination,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    reason: Why = "",
-    by: By = None,
-    command_id: CommandIdOption = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> int:
+) -> Any:
     """Let an agent's final messages go there no more."""
     from crewlog.definition.operations import Unwire  # noqa: PLC0415
 
-    made = _made(Unwire, name=name, to=to)
-    return _do(
-        run,
-        made,
-        dry_run=dry_run,
-        yes=yes,
-        reason=reason,
-        by=by,
-        command_id=command_id,
-        as_json=as_json,
-        debug=debug,
-    )
+    return _made(Unwire, name=name, to=to)
 
 
-@graph.command()
+@_change()
 def connect(
-    run: RunArgument,
     sender: Sender,
     listener: Listener,
     channel: Annotated[
         str | None, _some("--channel", "CHANNEL", "Over which. Default: SENDER-to-LISTENER.")
     ] = None,
     other: OtherRun = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    reason: Why = "",
-    by: By = None,
-    command_id: CommandIdOption = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> int:
+) -> Any:
     """Let an agent send to a channel, and another one listen to it."""
     from crewlog.definition.operations import Connect  # noqa: PLC0415
 
-    made = _made(Connect, sender=sender, listener=listener, channel=channel, other=other)
-    return _do(
-        run,
-        made,
-        dry_run=dry_run,
-        yes=yes,
-        reason=reason,
-        by=by,
-        command_id=command_id,
-        as_json=as_json,
-        debug=debug,
-    )
+    return _made(Connect, sender=sender, listener=listener, channel=channel, other=other)
 
 
-@graph.command()
+@_change()
 def disconnect(
-    run: RunArgument,
     sender: Sender,
     listener: Listener,
     channel: Annotated[
         str | None, _some("--channel", "CHANNEL", "Which. Default: all from the one to the other.")
     ] = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    reason: Why = "",
-    by: By = None,
-    command_id: CommandIdOption = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> int:
+) -> Any:
     """Let an agent send no more to a channel, nor another one listen to it."""
     from crewlog.definition.operations import Disconnect  # noqa: PLC0415
 
-    made = _made(Disconnect, sender=sender, listener=listener, channel=channel)
-    return _do(
-        run,
-        made,
-        dry_run=dry_run,
-        yes=yes,
-        reason=reason,
-        by=by,
-        command_id=command_id,
-        as_json=as_json,
-        debug=debug,
-    )
+    return _made(Disconnect, sender=sender, listener=listener, channel=channel)
 
 
 def _either(one: str, other: str) -> Exception:
@@ -451,22 +329,3 @@ def _made(kind: type[Any], **fields: Json) -> Operation:
     except ValidationError as error:
         raise no_name(error, "crewlog graph") from None
     return operation
-
-
-def _do(
-    run: str,
-    operation: Operation,
-    *,
-    reason: str,
-    by: str | None,
-    debug: bool,
-    **rest: Any,
-) -> int:
-    """Shows an operation on a run's graph and makes it, as `crewlog change` does."""
-    from crewlog.cli.change_terms import GRAPH  # noqa: PLC0415
-    from crewlog.cli.changes import Wanted  # noqa: PLC0415
-    from crewlog.cli.changing import make_change  # noqa: PLC0415
-
-    typed = Wanted(operations=(operation,), places=(GRAPH,))
-    how: dict[str, Any] = {"reason": reason, "by": by}
-    return go(make_change(run, typed, how, **rest), debug=debug)

@@ -1,6 +1,8 @@
 """Options that several commands share."""
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -81,3 +83,23 @@ Assume = Annotated[
         "that agents set; may be repeated.",
     ),
 ]
+
+
+def parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    """What a function takes, for `takes`."""
+    return tuple(inspect.signature(function, eval_str=True).parameters.values())
+
+
+def takes(
+    command: Callable[..., int], given: Sequence[inspect.Parameter], help_: str | None
+) -> None:
+    """Has a command take parameters that are not written at it, as commands share many.
+
+    Args:
+        command: It gets all by their names.
+        given: What typer reads of them: names, types, and defaults.
+        help_: What the command says of itself.
+    """
+    command.__signature__ = inspect.Signature(given, return_annotation=int)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in given}
+    command.__doc__ = help_

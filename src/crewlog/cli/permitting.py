@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -10,7 +9,16 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, Reason, RunArgument
+from crewlog.cli.options import (
+    AsJson,
+    By,
+    CommandIdOption,
+    Debug,
+    Reason,
+    RunArgument,
+    parameters,
+    takes,
+)
 
 if TYPE_CHECKING:
     from crewlog.cli.screen import Screen
@@ -160,18 +168,14 @@ def _rules(
     """
 
     def made(place: Callable[..., Place]) -> Callable[..., Place]:
-        own = inspect.signature(place, eval_str=True).parameters
+        own = parameters(place)
 
         def command(**given: Any) -> int:
-            about = place(**{each: given.pop(each) for each in own})
+            about = place(**{each.name: given.pop(each.name) for each in own})
             debug, as_json = given.pop("debug"), given.pop("as_json")
             return go(ruled(*about, do, Command(**given), as_json=as_json), debug=debug)
 
-        found = [*own.values(), *inspect.signature(_options, eval_str=True).parameters.values()]
-        # What typer reads: the arguments, their types, and the help.
-        command.__signature__ = inspect.Signature(found, return_annotation=int)  # type: ignore[attr-defined]
-        command.__annotations__ = {each.name: each.annotation for each in found}
-        command.__doc__ = place.__doc__
+        takes(command, (*own, *parameters(_options)), place.__doc__)
         app.command(name=name or place.__name__, rich_help_panel=AUTHORITY)(command)
         return place
 
