@@ -31,7 +31,7 @@ from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
 from crewlog.activities.prepare_change import ChangePreparer
-from crewlog.activities.prepare_merge import MergePreparer
+from crewlog.activities.prepare_merge import Begun, MergePreparer, never_begun
 from crewlog.activities.replacing import check_replacing
 from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
@@ -122,6 +122,7 @@ class CrewActivities:
         search_attributes: Asks whether the server knows Crewlog's search attributes.
         look: Asks the server how an execution began.
         ended: Asks the server whether a run's workflow has ended.
+        begun: Asks the server whether a run's workflow is open.
         hint: Has the server give a run's hint to another one.
         max_entries: How many links and messages the worker remembers.
     """
@@ -136,6 +137,7 @@ class CrewActivities:
         search_attributes: Probe = _no_search_attributes,
         look: Look = looks_nowhere,
         ended: Ended = never_ended,
+        begun: Begun = never_begun,
         hint: Hinted = hints_nobody,
         max_entries: int = 100_000,
     ) -> None:
@@ -154,7 +156,7 @@ class CrewActivities:
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
         self._preparer = ChangePreparer(store, self._definitions, models)
-        self._merger = MergePreparer(store, self._definitions)
+        self._merger = MergePreparer(store, self._definitions, begun)
         self._models = ModelCalls(
             store, self._definitions, hydrator, models, registry, built_in, self._built
         )

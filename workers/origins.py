@@ -13,10 +13,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from crewlog.activities.executions import Look, Origin
 from crewlog.activities.hints import Came, Hinted
 from crewlog.activities.look_at_run import Ended, Ending
+from crewlog.activities.prepare_merge import Begun
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import RunId
 from crewlog.state.calls import MergeHint
-from crewlog.wire import MERGING
+from crewlog.wire import MERGING, WORKFLOW_TYPE
 
 _LIMIT = timedelta(seconds=10)
 _HINT_LIMIT = timedelta(seconds=2)
@@ -68,6 +69,25 @@ def endings(client: Client) -> Ended:
         return Ending((told.run_id,) if told.run_id else ())
 
     return ended
+
+
+def beginnings(client: Client) -> Begun:
+    """What asks the server of a client whether a run's workflow is open: one request."""
+
+    async def begun(run: RunId) -> bool:
+        try:
+            told = await client.get_workflow_handle(run).describe(rpc_timeout=_LIMIT)
+        except RPCError as error:
+            if error.status in _NOT_THERE:
+                return False
+            raise StoreUnavailable(
+                f"the server does not say whether {run!r} has begun: {error.message}"
+            ) from error
+        return (
+            told.status is WorkflowExecutionStatus.RUNNING and told.workflow_type == WORKFLOW_TYPE
+        )
+
+    return begun
 
 
 def hints(client: Client) -> Hinted:

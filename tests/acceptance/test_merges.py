@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import Connect, Disconnect
-from crewlog.errors import CommandRejected, RunMerged
+from crewlog.errors import CommandRejected, RunMerged, TopologyRefused
 from crewlog.ids import AgentName, CommandId, RunId
 from crewlog.state.joining import LOOK_EVERY
 from crewlog.state.model import CommandOutcome
@@ -159,10 +160,43 @@ async def test_what_can_be_no_merge_is_refused_at_once(crews: Site) -> None:
     assert dry.report is not None
     assert dry.report.topology is not None
     assert dry.report.topology.new_graph_ids == (third.id,)  # who has a flow stays
-    assert [e.kind for e in await crews.entries(one)][-5:] == ["CommandRejected"] * 5
+    last = (await one.journal((await one.state()).position - 5)).entries
+    assert [item.entry["kind"] for item in last] == ["CommandRejected"] * 5
     for run in (one, two, third):
         assert (await run.state()).joining is None
         assert not await crews.entries(run, "MergeAsked", "MergeAccepted", "MergeFailed")
+
+
+@pytest.mark.parametrize("number", range(10))
+async def test_who_asks_at_once_waits_until_the_other_run_has_stored_something(
+    crews: Site, number: int
+) -> None:
+    """Both have just been started; by turns the larger one asks, and the smaller one."""
+    one = await crews.start(living(crews, speaking("ann bob cid"), A), "")
+    two = await crews.start(living(crews, speaking("dan eve"), D), "")
+    if number % 2:
+        await one.change(operations=[to(two, "ann", "eve", "tie")])
+    else:
+        await two.change(operations=[to(one, "eve", "ann", "tie")])
+    assert (await two.result(LIMIT)).merged_into == one.id
+
+
+async def test_what_is_no_run_is_not_waited_for(crews: Site) -> None:
+    one = await crews.start(living(crews, speaking("ann bob cid"), A), "")
+    await rested(one)
+    stranger = await crews.temporal.start_workflow(
+        "Stranger",
+        id=f"stranger-{one.id}",
+        task_queue="nobody",
+        execution_timeout=timedelta(seconds=60),
+    )
+    for other in (RunId("nowhere-to-be-seen"), RunId(stranger.id)):
+        tie = Connect(sender=AgentName("ann"), listener=AgentName("eve"), channel="t", other=other)
+        began = time.monotonic()
+        with pytest.raises(TopologyRefused, match="there is no run"):
+            await one.change(operations=[tie])
+        assert time.monotonic() - began < 2
+    await stranger.terminate()
 
 
 async def test_runs_that_ask_each_other_become_one(crews: Site) -> None:
