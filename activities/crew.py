@@ -24,13 +24,14 @@ from crewlog.activities.definitions import Definitions
 from crewlog.activities.errors import as_failures, to_application_error
 from crewlog.activities.executions import Executions, Look, looks_nowhere
 from crewlog.activities.heartbeat import heartbeats
+from crewlog.activities.hints import Hinted, give, hints_nobody
 from crewlog.activities.load_state import load_state
 from crewlog.activities.look_at_run import Ended, look_at_run, never_ended
 from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
 from crewlog.activities.prepare_change import ChangePreparer
-from crewlog.activities.prepare_merge import MergePreparer
+from crewlog.activities.prepare_merge import Begun, MergePreparer, never_begun
 from crewlog.activities.replacing import check_replacing
 from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
@@ -64,6 +65,7 @@ from crewlog.state.calls import (
     CompilePromptResult,
     FindCommand,
     Flush,
+    Flushed,
     ForgetRun,
     FoundCommand,
     LoadedState,
@@ -120,6 +122,8 @@ class CrewActivities:
         search_attributes: Asks whether the server knows Crewlog's search attributes.
         look: Asks the server how an execution began.
         ended: Asks the server whether a run's workflow has ended.
+        begun: Asks the server whether a run's workflow is open.
+        hint: Has the server give a run's hint to another one.
         max_entries: How many links and messages the worker remembers.
     """
 
@@ -133,13 +137,15 @@ class CrewActivities:
         search_attributes: Probe = _no_search_attributes,
         look: Look = looks_nowhere,
         ended: Ended = never_ended,
+        begun: Begun = never_begun,
+        hint: Hinted = hints_nobody,
         max_entries: int = 100_000,
     ) -> None:
         self._store = store
         self._search_attributes = search_attributes
         self._definitions = Definitions(store)
         self._executions = Executions(store, look)
-        self._ended = ended
+        self._ended, self._hint = ended, hint
         self._batches = Batches(store)
         self._snapshots = Snapshots(store)
         registry = self._registry = tools or ToolRegistry(mcp=lambda: _mcp_tools(store))
@@ -150,7 +156,7 @@ class CrewActivities:
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
         self._preparer = ChangePreparer(store, self._definitions, models)
-        self._merger = MergePreparer(store, self._definitions)
+        self._merger = MergePreparer(store, self._definitions, begun)
         self._models = ModelCalls(
             store, self._definitions, hydrator, models, registry, built_in, self._built
         )
@@ -308,21 +314,23 @@ class CrewActivities:
                 return result.model_copy(update={"at": clock.now()})
 
     @activity.defn(name=FLUSH)
-    async def flush(self, task: Flush) -> None:
-        """Stores what no activity has stored, and a snapshot where one is given."""
+    async def flush(self, task: Flush) -> Flushed | None:
+        """Stores what no activity has stored, and a snapshot where one is given; then it hints."""
         with as_failures(final=False):
             async with heartbeats():
-                batch = await self._batches.whole(task.batch)
-                await self._executions.check(task.run, task.definition, batch)
-                if batch.entries:
-                    await append(self._store, task.run, batch)
-                    self._snapshots.stored(task.run, batch)
-                if task.state is not None:
-                    position = batch.last
-                    await self._store.put_snapshot(
-                        task.run, Snapshot(position=position, state=task.state)
-                    )
-                    await self._prune(task.run, task.state, position)
+                await self._flush(task)
+                return await give(task.run, task.hints, self._hint) if task.hints else None
+
+    async def _flush(self, task: Flush) -> None:
+        batch = await self._batches.whole(task.batch)
+        await self._executions.check(task.run, task.definition, batch)
+        if batch.entries:
+            await append(self._store, task.run, batch)
+            self._snapshots.stored(task.run, batch)
+        if task.state is not None:
+            position = batch.last
+            await self._store.put_snapshot(task.run, Snapshot(position=position, state=task.state))
+            await self._prune(task.run, task.state, position)
 
     @activity.defn(name=CLOSE_RUN)
     async def close_run(self, input: CloseRun) -> CloseRunResult:
@@ -338,6 +346,7 @@ class CrewActivities:
                 if batch.entries:
                     await self._prune(input.run, input.state, batch.last)
                     await self._sweep(input.state)
+                await give(input.run, input.hints, self._hint)
                 return result
 
     async def _artifacts(self, input: CloseRun, batch: Batch) -> dict[str, dict[str, Json]]:

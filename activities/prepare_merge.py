@@ -5,6 +5,8 @@ Nothing is changed yet: the run that stays looks at what comes out, and takes it
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from crewlog.activities.definitions import Definitions
@@ -15,7 +17,7 @@ from crewlog.definition.renaming import NewNames
 from crewlog.errors import InvalidDefinition, TopologyRefused, UsageError
 from crewlog.graph.lower import lower
 from crewlog.graph.uniting import united
-from crewlog.ids import ARTIFACT, ContentHash, LogName, artifact_log
+from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, artifact_log
 from crewlog.state.calls import PreparedMerge, PrepareMerge
 from crewlog.state.model import CrewState
 from crewlog.state.topology import survivor
@@ -24,6 +26,21 @@ from crewlog.store.checkpoints import last_state
 from crewlog.store.loading import load_state
 from crewlog.store.protocol import Store
 
+Begun = Callable[[RunId], Awaitable[bool]]
+"""Asks the server whether a run's workflow is open: then it stores something before long."""
+
+STORED_WITHIN = 20.0
+"""Seconds in which a run that has begun is to have stored something: well within the time that the
+activity has. It takes longer where no worker takes the run's tasks."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+"""Seconds from one look at the store to the next."""
+
+
+async def never_begun(run: RunId) -> bool:
+    """Knows of no run but those that are stored: where there is no server."""
+    del run
+    return False
+
 
 @dataclass(frozen=True)
 class MergePreparer:
@@ -31,6 +48,7 @@ class MergePreparer:
 
     store: Store
     definitions: Definitions
+    begun: Begun = never_begun
 
     async def run(self, task: PrepareMerge) -> PreparedMerge:
         """What a merge leads to, or why there can be none.
@@ -45,7 +63,10 @@ class MergePreparer:
             StoreIncomplete: the store lacks a part of the other run, or a definition.
         """
         if task.decide:
-            return await self._would(task)
+            try:
+                return await self._would(task)
+            except TopologyRefused as error:
+                return _refused(task, error.message, error.remedy)
         state = await load_state(self.store, task.other, task.position)
         base, joins = await self._crews(task.base, state.definition)
         return await self._united(task, base, joins, state)
@@ -58,14 +79,7 @@ class MergePreparer:
 
     async def _would(self, task: PrepareMerge) -> PreparedMerge:
         """What would come of a merge that is only asked for, as the other run is by now."""
-        try:
-            state = await last_state(self.store, task.other)
-        except UsageError:
-            return _refused(
-                task,
-                f"there is no run {task.other!r} that has begun",
-                "`crewlog graphs` lists those that there are.",
-            )
+        state = await self._stored(task.other)
         if state.closed or not state.definition:
             return _refused(
                 task,
@@ -87,7 +101,7 @@ class MergePreparer:
         if survivor(alive) == task.run:
             asked = task
             if artifact_heads(state):
-                own = await load_state(self.store, task.run)
+                own = await self._stored(task.run)
                 asked = task.model_copy(update={"artifacts": artifact_heads(own)})
             return await self._united(asked, base, joins, state)
         turned = task.model_copy(
@@ -98,7 +112,40 @@ class MergePreparer:
                 "artifacts": artifact_heads(state),
             }
         )
-        return await self._united(turned, joins, base, await load_state(self.store, task.run))
+        return await self._united(turned, joins, base, await self._stored(task.run))
+
+    async def _stored(self, run: RunId) -> CrewState:
+        """The last stored state of a run; waited for where the run has just begun.
+
+        Raises:
+            TopologyRefused: nothing of it is stored.
+        """
+        loop = asyncio.get_running_loop()
+        until, pause = loop.time() + STORED_WITHIN, FIRST_PAUSE
+        while (state := await self._last(run)) is None:
+            if not await self.begun(run):
+                break
+            if loop.time() >= until:
+                raise TopologyRefused(
+                    f"the run {run!r} has begun, but nothing of it is stored yet",
+                    remedy=f"Ask again once `crewlog graphs` lists it. `crewlog show {run}` tells "
+                    "whether a worker takes its tasks: without one it goes no further.",
+                )
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+        state = state or await self._last(run)  # it may have ended since
+        if state is None:
+            raise TopologyRefused(
+                f"there is no run {run!r} that has begun",
+                remedy="`crewlog graphs` lists those that there are.",
+            )
+        return state
+
+    async def _last(self, run: RunId) -> CrewState | None:
+        try:
+            return await last_state(self.store, run)
+        except UsageError:
+            return None
 
     async def _united(
         self, task: PrepareMerge, base: CrewDefinition, joins: CrewDefinition, state: CrewState

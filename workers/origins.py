@@ -1,4 +1,7 @@
-"""How an execution began and ended, as the server says it: nobody else can say it otherwise."""
+"""What activities ask of the server: how executions began and ended, and to hint to a run.
+
+Nobody else can say otherwise how an execution began.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,17 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.activities.executions import Look, Origin
+from crewlog.activities.hints import Came, Hinted
 from crewlog.activities.look_at_run import Ended, Ending
+from crewlog.activities.prepare_merge import Begun
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import RunId
+from crewlog.state.calls import MergeHint
+from crewlog.wire import MERGING, WORKFLOW_TYPE
 
 _LIMIT = timedelta(seconds=10)
+_HINT_LIMIT = timedelta(seconds=2)
+"""A hint is not worth more: what it is about is stored, and the workflow gives it then."""
 _NOT_THERE = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
 
 
@@ -60,3 +69,36 @@ def endings(client: Client) -> Ended:
         return Ending((told.run_id,) if told.run_id else ())
 
     return ended
+
+
+def beginnings(client: Client) -> Begun:
+    """What asks the server of a client whether a run's workflow is open: one request."""
+
+    async def begun(run: RunId) -> bool:
+        try:
+            told = await client.get_workflow_handle(run).describe(rpc_timeout=_LIMIT)
+        except RPCError as error:
+            if error.status in _NOT_THERE:
+                return False
+            raise StoreUnavailable(
+                f"the server does not say whether {run!r} has begun: {error.message}"
+            ) from error
+        return (
+            told.status is WorkflowExecutionStatus.RUNNING and told.workflow_type == WORKFLOW_TYPE
+        )
+
+    return begun
+
+
+def hints(client: Client) -> Hinted:
+    """What gives runs' hints by the server of a client: a signal each."""
+
+    async def hint(run: RunId, what: MergeHint) -> Came:
+        handle = client.get_workflow_handle(what.to)
+        try:
+            await handle.signal(MERGING, {"op": what.op, "run": run}, rpc_timeout=_HINT_LIMIT)
+        except RPCError as error:
+            return "gone" if error.status in _NOT_THERE else "untold"
+        return "given"
+
+    return hint

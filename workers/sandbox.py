@@ -34,13 +34,7 @@ from typing_extensions import override
 
 from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers.evictions import Evict, Evictions, never
-from crewlog.workers.progress import (
-    AHEAD,
-    ALONE,
-    Progress,
-    brings_news,
-    is_asked_alone,
-)
+from crewlog.workers.progress import ALONE, Progress, brings_news
 from crewlog.workflows.together import TOGETHER, contents
 
 PASSED_THROUGH: dict[str, str] = {
@@ -74,6 +68,7 @@ PASSED_THROUGH: dict[str, str] = {
     "crewlog.workflows.execution": "classes without module state; imported anew they cost 5 ms",
     "crewlog.workflows.gate": "pure functions, and one that waits; no module state",
     "crewlog.workflows.inbox": "classes without module state",
+    "crewlog.workflows.locally": "a function that waits; no module state",
     "crewlog.workflows.views": "pure functions",
 }
 """Never the root package: then whatever it holds would pass through, with no reason given.
@@ -100,9 +95,9 @@ ENDED_EARLY = "the execution ended for a query, before these events: the task is
 class Instance(WorkflowInstance):
     """A sandboxed instance that is entered for activations only, and takes updates last.
 
-    A query that comes while a local activity is under way is not answered: see `_asked_early`. And
-    an instance that has ended its execution, or begun a task for a query before the task was whole,
-    is given up where more comes: see `_ended_early` and `crewlog.workers.progress`.
+    A query that comes while a local activity is under way is not answered: see `_asked_early`. An
+    instance that has ended its execution is given up where more comes: see `_ended_early`. And one
+    that went ahead for a query is evicted, once it has answered: see `crewlog.workers.progress`.
 
     Where a workflow task brings an update and other news, the SDK gives the update first; except
     to a worker that has to replay the history before it, which gets the update in an activation of
@@ -141,15 +136,13 @@ class Instance(WorkflowInstance):
             return self._inner.activate(_with_jobs(act, []))
         if self._ended_early(act):
             return _failed(act, ENDED_EARLY)
-        if self._progress.ahead_of(act):
-            return _failed(act, AHEAD)
-        if is_asked_alone(act) and (self._progress.is_early or self._progress.may_be_early()):
-            self._evict(act.run_id, surely=self._progress.is_early)
+        if (surely := self._progress.is_ahead(act)) or self._progress.may_be_ahead(act):
+            self._evict(act.run_id, surely=surely)  # once it has answered
         if self._joins:
             act = _joined(act)
         completion = self._activate(act)
         self._note_local(act, completion)
-        self._progress.note(act, completion)
+        self._progress.note(act)
         if _ends(completion):
             self._ended = act.history_length
         return completion

@@ -30,7 +30,7 @@ from crewlog.dev.temporal_server import server_version
 from crewlog.errors import TemporalUnavailable
 from crewlog.store.protocol import Store
 from crewlog.wire import SEARCH_ATTRIBUTES
-from crewlog.workers.origins import endings, looks
+from crewlog.workers.origins import beginnings, endings, hints, looks
 from crewlog.workers.sandbox import sandbox
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workflows.crew_run import CrewRun
@@ -188,6 +188,8 @@ async def running_worker(
         search_attributes=search_attributes,
         look=looks(client),
         ended=endings(client),
+        begun=beginnings(client),
+        hint=hints(client),
         max_entries=settings.cache_messages,
     )
     cached, tasks = _room(settings)

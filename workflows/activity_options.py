@@ -38,6 +38,13 @@ PARTING: dict[str, Any] = {**LOCAL, "schedule_to_close_timeout": timedelta(minut
 """Options of the local activity with which a part of another run begins: that one is about to store
 that it is. Where it is ended first, nothing comes of the part."""
 
+LOOKING: dict[str, Any] = {
+    "schedule_to_close_timeout": timedelta(seconds=LOCAL_SECONDS),
+    "retry_policy": RetryPolicy(maximum_attempts=1),
+}
+"""Options of a local activity that only reads, or leaves behind what nobody knows of: one try, and
+a short one, since no query is answered meanwhile. See `crewlog.workflows.locally`."""
+
 STORING: dict[str, Any] = {**LOCAL, "heartbeat_timeout": timedelta(seconds=3)}
 """Options of the activities that store what no other activity has stored.
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.operations import Connect, Wire
@@ -50,6 +50,8 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import gate
 from crewlog.workflows.activity_options import PREPARING, READING
+from crewlog.workflows.locally import locally, ordinarily
+from crewlog.workflows.merging import FEWER_STEPS
 
 PIECES = f"{RESERVED}pieces"
 """The command of a run that parts what is in several pieces when it begins."""
@@ -85,7 +87,7 @@ async def prepare(
         await workflow.wait_condition(lambda: made.done() or closing())
         if not made.done():
             made.cancel()
-            with suppress(asyncio.CancelledError, ActivityError):
+            with suppress(asyncio.CancelledError, FailureError):
                 await made
             return
         incoming.prepared = made.result()
@@ -231,13 +233,11 @@ async def _joined(engine: Engine, operation: Connect | Wire) -> PreparedMerge:
         asks=state.run,
         decide=True,
     )
+    work = locally if workflow.patched(FEWER_STEPS) else ordinarily
     try:
-        made: PreparedMerge = await workflow.execute_activity(
-            PREPARE_MERGE, task, result_type=PreparedMerge, **PREPARING
-        )
+        return await work(PREPARE_MERGE, task, PreparedMerge, PREPARING)
     except ActivityError as error:
         raise _refusal(error) from error
-    return made
 
 
 async def whole(engine: Engine) -> PreparedChange:

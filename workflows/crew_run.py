@@ -62,6 +62,7 @@ from crewlog.workflows.inbox import (
     read_args,
     unread,
 )
+from crewlog.workflows.merging import FEWER_STEPS
 from crewlog.workflows.talking import Answers
 from crewlog.workflows.together import TOGETHER, apart
 
@@ -369,7 +370,11 @@ class CrewRun:
             rules = workflow.patched(STORES_ROLLBACKS)  # it may have another policy
         if not rules and incoming.name != "set_permission":
             return
-        if self._execution is not None and workflow.patched(STORES_RULINGS):
+        if self._execution is None:
+            return
+        if isinstance(made, Changed) and made.merge and workflow.patched(FEWER_STEPS):
+            await self._execution.until_stored(made.position)  # the loop does so, with its hint
+        elif workflow.patched(STORES_RULINGS):
             await self._execution.store_rulings()
 
     async def _ask(self, raw: RawValue) -> dict[str, Any]:

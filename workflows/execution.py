@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -65,7 +66,9 @@ with workflow.unsafe.imports_passed_through():
         CompilePromptResult,
         FindCommand,
         Flush,
+        Flushed,
         FoundCommand,
+        MergeHint,
         ModelResult,
         OpenRun,
         OpenRunResult,
@@ -76,7 +79,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.model import Changing, Output, Part
     from crewlog.state.packing import pack_view
     from crewlog.state.topology import components
-    from crewlog.wire import ArtifactResult, RunResult
+    from crewlog.wire import MERGING, ArtifactResult, RunResult
 
 from crewlog.workflows import changes, gate, grouping, rewinding, views
 from crewlog.workflows.activity_options import (
@@ -90,7 +93,7 @@ from crewlog.workflows.activity_options import (
     tool_rules,
 )
 from crewlog.workflows.inbox import Incoming, Unreadable, doubtful, now, present, take
-from crewlog.workflows.merging import MERGING, Merging, forward
+from crewlog.workflows.merging import Merging, forward
 from crewlog.workflows.parting import begin_part
 from crewlog.workflows.seams import Stage, stage
 from crewlog.workflows.strangers import Strangers
@@ -284,6 +287,8 @@ class Execution:
         self._bug: Exception | None = None
         self._storing: Storing | None = None
         """What stores the journal while commands are taken beside."""
+        self._flushes = 0
+        """How many others are waiting for that."""
         self.ended: Ended | None = None
         """How the run ended, for those who ask while the last is stored."""
         self._landed: list[Landed] = []
@@ -332,7 +337,7 @@ class Execution:
                         return await self._leave()
                     continue
                 # A change leaves at once, and stores everything then.
-                if not self._inbox and not self.engine.state.still:
+                if not (self._inbox or self.engine.state.still or self._merging.at_once):
                     await self._store()
             self._show()
             self._seal()
@@ -408,10 +413,11 @@ class Execution:
             present(incoming)
             if incoming.plain and self.encrypted:
                 incoming.data = Unreadable(NOT_ENCRYPTED)
-            if incoming.name == MERGING:
-                self._merging.hint(incoming.data)
-                continue
             drafting = isinstance(self.engine, Drafting) and not self.engine.state.closed
+            if incoming.name == MERGING:
+                if isinstance(self.engine, Engine):  # else nobody can have been told of it
+                    self._merging.hint(incoming.data)
+                continue
             if (drafting and incoming.name in FOR_CREWS) or self._waits_for_word:
                 self._kept.append(incoming)
                 continue
@@ -791,9 +797,10 @@ class Execution:
         engine = self.engine
         if not isinstance(engine, Engine):
             return
-        before = engine.state.position
+        before, markers = engine.state.position, self._merging.markers
         landed = not self._flights and not self._landed
-        await self._merging.go_on(engine, self._flush, landed=landed)
+        await self._merging.go_on(engine, self._flush_and_hint, landed=landed)
+        self._commands += self._merging.markers - markers
         if before != engine.state.position and not self._waits_for_word:
             self._inbox += self._take_kept()
 
@@ -848,6 +855,17 @@ class Execution:
         """Stores what was ruled before people are told that it is in force."""
         await self._flush()
 
+    async def until_stored(self, position: int) -> None:
+        """Waits until the journal is stored up to a position, by whoever does so."""
+        ledger = self.engine.ledger
+        while ledger.lacks(position):
+            if self._flushes:
+                await workflow.wait_condition(
+                    lambda: not (self._flushes and ledger.lacks(position))
+                )
+            else:
+                await self._flush()
+
     async def _store(self) -> None:
         """Stores what is left before the run waits; commands that come meanwhile do not wait.
 
@@ -867,7 +885,18 @@ class Execution:
         if storing is not None:
             await self._stored(storing)
 
-    def _start_flush(self, *, snapshot: bool = False) -> Storing | None:
+    async def _flush_and_hint(self, hints: Sequence[MergeHint]) -> Flushed | None:
+        """Stores what is left, and gives hints then; none where nothing was left, or to be told."""
+        storing = self._start_flush(hints=tuple(hints))
+        if storing is None:
+            return None
+        await self._stored(storing)
+        told = await storing.task
+        return None if told is None else Flushed.model_validate(told)
+
+    def _start_flush(
+        self, *, snapshot: bool = False, hints: tuple[MergeHint, ...] = ()
+    ) -> Storing | None:
         """Begins to store what is not stored yet; none where that is nothing."""
         batch = self.engine.ledger.batch()
         if not batch.entries:
@@ -881,6 +910,7 @@ class Execution:
                 batch=batch,
                 definition=self.engine.plan.definition,
                 state=state.to_json() if snapshot or self._owes_snapshot else None,
+                hints=hints,
             ),
             summary="stores the journal",
             **STORING,
@@ -888,7 +918,11 @@ class Execution:
         return Storing(task, state.position)
 
     async def _stored(self, storing: Storing) -> None:
-        await storing.task
+        self._flushes += 1
+        try:
+            await storing.task
+        finally:
+            self._flushes -= 1
         self._owes_snapshot = False
         self.engine.ledger.stored(storing.position)
 
@@ -975,6 +1009,7 @@ class Execution:
                 batch=self.engine.ledger.batch(),
                 state=state.to_json(),
                 outputs=tuple(sorted(wanted)),
+                hints=self._merging.waiting(state),
             ),
             result_type=CloseRunResult,
             summary="stores the end",

@@ -251,7 +251,7 @@ def now() -> int:
     Signals and the server's timeouts come without a time of their own, and what a client says of
     the time is not to be trusted. A worker that was asked before the task of one of them began
     would give it the time of the task before: it forgets what it has made for the query, see
-    `crewlog.workers.progress`. Updates only come with a task.
+    `crewlog.workers.sandbox`. Updates only come with a task.
     """
     return int(workflow.time() * 1000)
 

@@ -1,17 +1,19 @@
 """A merge of two runs, in the workflow: when a run looks at another one, and what it does then.
 
     a hint, or a time    an activity loads what the store has of the other run
-    loop                 `crewlog.state.joining` says what follows; it is recorded, stored, and told
+    loop                 `crewlog.state.joining` says what follows; all of it is recorded, and one
+                         activity stores it and tells the other run
     `unite`              an activity makes the crew of both; one fact takes the other run in
 
 A hint is the signal `merging`. What it says is believed by nobody: it is a reason to look. The
-activities are waited for beside the loop, so that whoever works goes on meanwhile.
+activities are waited for beside the loop, so that whoever works goes on meanwhile. Those that only
+read are local ones where they can (docs/decisions/0054).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -29,27 +31,42 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.calls import (
         LOOK_AT_RUN,
         PREPARE_MERGE,
+        Flushed,
         LookAtRun,
         LookedAt,
+        MergeHint,
         PreparedMerge,
         PrepareMerge,
     )
-    from crewlog.state.joining import hints_again, looks_at, looks_to, may_unite, next_move
+    from crewlog.state.joining import (
+        Move,
+        hints_again,
+        looks_at,
+        looks_to,
+        may_unite,
+        next_move,
+    )
     from crewlog.state.model import CrewState
     from crewlog.state.uniting import artifact_heads
+    from crewlog.wire import MERGING
 
 from crewlog.workflows import gate
 from crewlog.workflows.activity_options import PREPARING, STORING
+from crewlog.workflows.locally import locally, ordinarily
 
 if TYPE_CHECKING:
     from crewlog.workflows.inbox import Incoming
 
-MERGING = "merging"
-"""The signal that has a run look at another one."""
+FEWER_STEPS = "joins-in-fewer-steps"
+"""The patch of executions that store all that follows from a look at once, with the hints of it,
+and do what only reads within the workflow's task."""
 UNITE_LIMIT = timedelta(seconds=60)
 """How long the crew of both may take to be made: the other run stands still meanwhile."""
 HINTS = 20
 """Hints that are kept until they are followed; those that come beyond come again."""
+
+Store = Callable[[Sequence[MergeHint]], Awaitable[Flushed | None]]
+"""Stores what is not stored yet, and gives hints after it; none where it gave none."""
 
 
 class Merging:
@@ -58,9 +75,16 @@ class Merging:
     def __init__(self) -> None:
         self._hints: dict[str, RunId] = {}
         """The runs to look at, by merge."""
+        self._later: dict[str, RunId] = {}
+        """Those that asked while the run was in another merge: looked at once it is in none."""
         self._task: asyncio.Task[LookedAt | PreparedMerge] | None = None
+        self.at_once = False
+        """Whether that is done within the workflow's task: nothing else is waited for till then."""
+        self.markers = 0
+        """How many were: each leaves an event."""
         self._known: LookedAt | None = None
-        """What was seen last: what follows may only wait for what is under way here."""
+        """What was seen last in the merge that the run is in: what follows may only wait for what
+        is under way here."""
         self._asked = ""
         """The merge that the other run was told of, in this execution."""
         self._looked = 0
@@ -88,47 +112,71 @@ class Merging:
             return None
         return looks_at(state, max(self._looked, state.joining.at))
 
-    async def go_on(
-        self, engine: Engine, flush: Callable[[], Awaitable[None]], *, landed: bool
-    ) -> None:
+    async def go_on(self, engine: Engine, store: Store, *, landed: bool) -> None:
         """Does what is to be done, as far as nothing must be waited for.
 
         Args:
             engine: The run's engine.
-            flush: Stores what is not stored yet.
+            store: Stores what is not stored yet.
             landed: Whether nothing of the run is under way.
         """
-        await self._take(engine, flush, landed=landed)
+        await self._take(engine, store, landed=landed)
         joining = engine.state.joining
         if joining is not None and joining.stage == "asked" and self._asked != joining.op:
             self._asked = joining.op
-            await flush()
-            self.tell(engine, joining.op, joining.other)
-        if self._task is not None or engine.state.closed:
-            return
-        if joining is not None and joining.stage == "joins" and landed and self._known is not None:
-            known, self._known = self._known, None
-            await self._follow(engine, known, flush, landed=True)
-            return
-        self._look_on(engine)
+            await self._store(engine, store, [MergeHint(op=joining.op, to=joining.other)])
+        if engine.state.closed:
+            self._later |= self._hints  # nothing follows any more: they are told of the end
+            self._hints.clear()
+            self._unsure = False
+        elif self._task is None and not await self._followed(engine, store, landed=landed):
+            self._sort_hints(engine.state)
+            self._look_on(engine)
 
-    async def _take(
-        self, engine: Engine, flush: Callable[[], Awaitable[None]], *, landed: bool
-    ) -> None:
+    async def _followed(self, engine: Engine, store: Store, *, landed: bool) -> bool:
+        """Whether something was seen before, and follows now that all has landed."""
+        joining, known = engine.state.joining, self._known
+        if joining is None or joining.stage != "joins" or not landed or known is None:
+            return False
+        self._known = None
+        await self._follow(engine, known, store, landed=True)
+        self._sort_hints(engine.state)
+        if workflow.patched(FEWER_STEPS):
+            self._known = None  # else nothing would be looked at any more
+        return True
+
+    async def _take(self, engine: Engine, store: Store, *, landed: bool) -> None:
         """Takes what an activity has found, or made."""
         if self._task is not None and self._task.done():
-            task, self._task = self._task, None
+            task, self._task, self.at_once = self._task, None, False
             try:
                 found = task.result()
             except ActivityError as error:
                 if gate.not_ours(error) is not None:
                     raise
-                await self._give_up(engine, error, flush)
+                await self._give_up(engine, error, store)
             else:
                 if isinstance(found, LookedAt):
-                    await self._follow(engine, found, flush, landed=landed)
+                    await self._follow(engine, found, store, landed=landed)
                 else:
-                    await self._take_in(engine, found, flush)
+                    await self._take_in(engine, found, store)
+
+    def _sort_hints(self, state: CrewState) -> None:
+        """Drops the hints of merges that have ended for the run, and takes those that waited."""
+        if state.joining is None and self._later:
+            self._hints |= self._later
+            self._later.clear()
+        ended = [op for op in self._hints if op in state.merges]
+        if ended and workflow.patched(FEWER_STEPS):  # nothing follows from them
+            for op in ended:
+                del self._hints[op]
+
+    def waiting(self, state: CrewState) -> tuple[MergeHint, ...]:
+        """Hints for those who may be waiting for an answer of a run that has ended; once."""
+        asked = {**self._hints, **self._later}
+        self._hints.clear()
+        self._later.clear()
+        return tuple(MergeHint(op=op, to=to) for op, to in asked.items() if op not in state.merges)
 
     def _look_on(self, engine: Engine) -> None:
         """Begins to look, where there is a hint, or where it is time."""
@@ -145,6 +193,20 @@ class Merging:
                 self.tell(engine, joining.op, joining.other)
             self._look(engine, joining.op, joining.other, sure=False)
         self._unsure = False  # else it was about a merge that has ended
+
+    async def _store(self, engine: Engine, store: Store, hints: Sequence[MergeHint]) -> None:
+        """Stores what the run did, and then gives hints of it."""
+        if not workflow.patched(FEWER_STEPS):
+            await store(())
+            for each in hints:
+                self.tell(engine, each.op, each.to)
+            return
+        told = await store(hints)
+        for each in hints if told is None else told.untold:
+            self.tell(engine, each.op, each.to)
+        joining = engine.state.joining
+        if told is not None and joining is not None and joining.other in told.gone:
+            self._unsure = True
 
     def tell(self, engine: Engine, op: str, to: RunId) -> None:
         """Gives another run a hint. What the run did is stored before.
@@ -178,64 +240,50 @@ class Merging:
             sure=sure,
             recall=recall,
         )
-        self._task = asyncio.create_task(self._looked_at(task))
+        options = {**STORING, "summary": f"looks at {other}"}
+        self._begin(LOOK_AT_RUN, task, LookedAt, options, local=sure)
 
-    async def _looked_at(self, task: LookAtRun) -> LookedAt:
-        found: LookedAt = await workflow.execute_activity(
-            LOOK_AT_RUN,
-            task,
-            result_type=LookedAt,
-            summary=f"looks at {task.other}",
-            **STORING,
-        )
-        return found
-
-    async def _follow(
-        self,
-        engine: Engine,
-        seen: LookedAt,
-        flush: Callable[[], Awaitable[None]],
-        *,
-        landed: bool,
-    ) -> None:
-        """Does what follows from what was seen, one fact after the other."""
+    async def _follow(self, engine: Engine, seen: LookedAt, store: Store, *, landed: bool) -> None:
+        """Does what follows from what was seen: records it, stores it, and tells of it."""
         engine.at = max(engine.at, seen.at)
         other = CrewState.from_json(seen.state) if seen.state is not None else None
-        topology = engine.plan.topology
-        self._known = seen
-        while True:
-            move = next_move(
-                engine.state,
-                other,
-                seen.op,
-                engine.at,
-                landed=landed,
-                gone=seen.gone,
-                creatures=len(topology.creatures) if topology is not None else 0,
-                flow=bool(topology is not None and topology.flow),
-                refusal="" if topology is not None else "it has no graph of creatures",
-                recalled=seen.recalled,
-            )
-            if move is None:
-                return
-            if move.does == "recall":
-                self._look(engine, seen.op, move.to, sure=not seen.gone, recall=True)
-                return
-            if move.does == "unite":
-                if artifact_heads(engine.state):
-                    await flush()  # what leads to them is looked at
-                self._task = asyncio.create_task(self._prepared(engine, seen))
-                return
+        hints: list[MergeHint] = []
+        while (move := _next(engine, other, seen, landed=landed)) and move.does == "record":
             assert move.fact is not None  # noqa: S101 - what is recorded is a fact
             engine.record(move.fact, **move.fields)
             if engine.state.closed:
                 return  # merged: nobody waits for its word
-            await flush()
-            self.tell(engine, str(move.fields["op"]), move.to)
+            hint = MergeHint(op=str(move.fields["op"]), to=move.to)
+            hints += [hint] if hint not in hints else []  # one tells of all that is stored
+            if not workflow.patched(FEWER_STEPS):
+                await self._store(engine, store, hints)
+                hints.clear()
+        joining = engine.state.joining
+        own = joining is not None and joining.op == seen.op
+        if own or not workflow.patched(FEWER_STEPS):
+            self._known = seen
+        unites = move is not None and move.does == "unite"
+        if unites:  # it has offered itself, and waits for nothing but the word
+            hints = [each for each in hints if each.op != seen.op]
+        # What leads to the artifacts is looked at in the store.
+        if hints or (unites and artifact_heads(engine.state)):
+            await self._store(engine, store, hints)
+        if unites:
+            self._unite(engine, seen)
+        elif move is not None:
+            self._look(engine, seen.op, move.to, sure=not seen.gone, recall=True)
+        elif other is not None and self._waits(engine.state, other, seen.op):
+            self._later[seen.op] = other.run
 
-    async def _give_up(
-        self, engine: Engine, error: ActivityError, flush: Callable[[], Awaitable[None]]
-    ) -> None:
+    def _waits(self, own: CrewState, other: CrewState, op: str) -> bool:
+        """Whether another run's request is to be looked at again once this one is in no merge."""
+        mine, theirs = own.joining, other.joining
+        if mine is None or mine.op == op or theirs is None or len(self._later) >= HINTS:
+            return False
+        asks = (theirs.op, theirs.stage, theirs.other) == (op, "asked", own.run)
+        return asks and workflow.patched(FEWER_STEPS)
+
+    async def _give_up(self, engine: Engine, error: ActivityError, store: Store) -> None:
         """Goes on alone where the union could not be made; what was not seen is looked at later."""
         workflow.logger.error("a merge does not go on: %s", error.cause, exc_info=error)
         joining = engine.state.joining
@@ -244,33 +292,41 @@ class Merging:
         if may_unite(engine.state, joining.op):
             why = f"the crew of both could not be made: {error.cause or error}"
             engine.record(j.MergeFailed, op=joining.op, other=joining.other, why=why[:2000])
-            await flush()
-            self.tell(engine, joining.op, joining.other)
+            await self._store(engine, store, [MergeHint(op=joining.op, to=joining.other)])
 
-    async def _prepared(self, engine: Engine, seen: LookedAt) -> PreparedMerge:
+    def _unite(self, engine: Engine, seen: LookedAt) -> None:
+        """Begins to make the crew of both."""
         joining = engine.state.joining
         assert joining is not None  # noqa: S101 - it survives
         other = CrewState.from_json(seen.state or {})
-        made: PreparedMerge = await workflow.execute_activity(
-            PREPARE_MERGE,
-            PrepareMerge(
-                run=engine.state.run,
-                base=engine.plan.definition,
-                other=other.run,
-                position=other.position,
-                edge=joining.edge,
-                asks=joining.priority[1],
-                artifacts=artifact_heads(engine.state),
-            ),
-            result_type=PreparedMerge,
-            **PREPARING,
-            schedule_to_close_timeout=UNITE_LIMIT,
+        task = PrepareMerge(
+            run=engine.state.run,
+            base=engine.plan.definition,
+            other=other.run,
+            position=other.position,
+            edge=joining.edge,
+            asks=joining.priority[1],
+            artifacts=artifact_heads(engine.state),
         )
-        return made
+        options = {**PREPARING, "schedule_to_close_timeout": UNITE_LIMIT}
+        self._begin(PREPARE_MERGE, task, PreparedMerge, options, local=True)
 
-    async def _take_in(
-        self, engine: Engine, prepared: PreparedMerge, flush: Callable[[], Awaitable[None]]
+    def _begin(
+        self,
+        name: str,
+        task: LookAtRun | PrepareMerge,
+        kind: type[LookedAt | PreparedMerge],
+        options: Mapping[str, Any],
+        *,
+        local: bool,
     ) -> None:
+        """Begins an activity, in the workflow's task where it may be done there."""
+        self.at_once = local and workflow.patched(FEWER_STEPS)
+        self.markers += self.at_once
+        work = locally if self.at_once else ordinarily
+        self._task = asyncio.create_task(work(name, task, kind, options))
+
+    async def _take_in(self, engine: Engine, prepared: PreparedMerge, store: Store) -> None:
         """Takes the other run in, or tells it why not."""
         joining = engine.state.joining
         if joining is None or not may_unite(engine.state, joining.op):
@@ -283,8 +339,24 @@ class Merging:
             workflow.logger.error(told, joining.other, exc_info=error)
             why = str(error) if isinstance(error, CrewlogError) else repr(error)
             engine.record(j.MergeFailed, op=joining.op, other=joining.other, why=why[:2000])
-        await flush()
-        self.tell(engine, joining.op, joining.other)
+        await self._store(engine, store, [MergeHint(op=joining.op, to=joining.other)])
+
+
+def _next(engine: Engine, other: CrewState | None, seen: LookedAt, *, landed: bool) -> Move | None:
+    """What follows for the run as it is from what was seen."""
+    topology = engine.plan.topology
+    return next_move(
+        engine.state,
+        other,
+        seen.op,
+        engine.at,
+        landed=landed,
+        gone=seen.gone,
+        creatures=len(topology.creatures) if topology is not None else 0,
+        flow=bool(topology is not None and topology.flow),
+        refusal="" if topology is not None else "it has no graph of creatures",
+        recalled=seen.recalled,
+    )
 
 
 async def forward(state: CrewState, incoming: Incoming) -> None:

@@ -61,6 +61,8 @@ TASK_QUEUE = "crewlog"
 
 SIGNALS = ("pause", "resume", "stop", "interrupt", "message", "tag")
 UPDATES = ("ask", "respond", "change", "edit_state", "redirect", "rollback", "set_permission")
+MERGING = "merging"
+"""The signal that has a run look at another one, with which it may be in a merge."""
 READS = "reads"
 """The query that proves that the workers can read what a client has put outside of a history: it
 answers the hash of its argument, whatever that is."""

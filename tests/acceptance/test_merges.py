@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ import pytest
 from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import Connect, Disconnect
-from crewlog.errors import CommandRejected, RunMerged
+from crewlog.errors import CommandRejected, RunMerged, TopologyRefused
 from crewlog.ids import AgentName, CommandId, RunId
+from crewlog.state.joining import LOOK_EVERY
 from crewlog.state.model import CommandOutcome
 
 from .harness import LIMIT, Site, calls, tool, until
@@ -158,10 +160,43 @@ async def test_what_can_be_no_merge_is_refused_at_once(crews: Site) -> None:
     assert dry.report is not None
     assert dry.report.topology is not None
     assert dry.report.topology.new_graph_ids == (third.id,)  # who has a flow stays
-    assert [e.kind for e in await crews.entries(one)][-5:] == ["CommandRejected"] * 5
+    last = (await one.journal((await one.state()).position - 5)).entries
+    assert [item.entry["kind"] for item in last] == ["CommandRejected"] * 5
     for run in (one, two, third):
         assert (await run.state()).joining is None
         assert not await crews.entries(run, "MergeAsked", "MergeAccepted", "MergeFailed")
+
+
+@pytest.mark.parametrize("number", range(10))
+async def test_who_asks_at_once_waits_until_the_other_run_has_stored_something(
+    crews: Site, number: int
+) -> None:
+    """Both have just been started; by turns the larger one asks, and the smaller one."""
+    one = await crews.start(living(crews, speaking("ann bob cid"), A), "")
+    two = await crews.start(living(crews, speaking("dan eve"), D), "")
+    if number % 2:
+        await one.change(operations=[to(two, "ann", "eve", "tie")])
+    else:
+        await two.change(operations=[to(one, "eve", "ann", "tie")])
+    assert (await two.result(LIMIT)).merged_into == one.id
+
+
+async def test_what_is_no_run_is_not_waited_for(crews: Site) -> None:
+    one = await crews.start(living(crews, speaking("ann bob cid"), A), "")
+    await rested(one)
+    stranger = await crews.temporal.start_workflow(
+        "Stranger",
+        id=f"stranger-{one.id}",
+        task_queue="nobody",
+        execution_timeout=timedelta(seconds=60),
+    )
+    for other in (RunId("nowhere-to-be-seen"), RunId(stranger.id)):
+        tie = Connect(sender=AgentName("ann"), listener=AgentName("eve"), channel="t", other=other)
+        began = time.monotonic()
+        with pytest.raises(TopologyRefused, match="there is no run"):
+            await one.change(operations=[tie])
+        assert time.monotonic() - began < 2
+    await stranger.terminate()
 
 
 async def test_runs_that_ask_each_other_become_one(crews: Site) -> None:
@@ -205,6 +240,35 @@ async def test_a_ring_of_requests_comes_to_an_end(crews: Site) -> None:
         if not (await run.state()).closed:
             graphs.update([*(await run.graph()).plan["topology"]["creatures"]])
     assert graphs == dict.fromkeys(("ann", "bob", "cid", "dan", "eve", "ida", "jon"), 1)
+
+
+@pytest.mark.parametrize("asked", ["who stays", "who joins"])
+async def test_who_asks_a_run_in_a_merge_is_answered_when_that_has_ended(
+    crews: Site, asked: str
+) -> None:
+    one = await crews.start(living(crews, speaking("ann bob cid"), A), "")
+    says = {"dan": [calls(("gate", {"name": "g"})), {"text": "done"}]}
+    edges = {"dan": {"listen": ["x"]}}
+    two = await crews.start(crews.crew(says, rules=edges, tools={"gate": tool("gate")}, graph={}))
+    await two.message("work", to="channel:x", by="fay")
+    await until(lambda: crews.ledger(two, "start", tool="gate"), "the tool")
+    three = await crews.start(living(crews, speaking("ida"), {"ida": {"listen": ["w"]}}), "")
+    for each in (one, three):
+        await rested(each)
+    first = await one.change(operations=[to(two, "ann", "dan", "r1")], wait=False)
+    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    tie = to(one, "ida", "ann", "r2") if asked == "who stays" else to(two, "ida", "dan", "r2")
+    second = await three.change(operations=[tie], wait=False)
+    began = time.monotonic()
+    crews.open_gate(two, "g")
+    assert await one.merged(first) == one.id
+    if asked == "who stays":
+        assert await three.merged(second) == one.id
+    else:
+        with pytest.raises(CommandRejected, match=f"part of '{one.id}' by now"):
+            await three.merged(second)
+    # It would ask again, and be answered then.
+    assert (time.monotonic() - began) * 1000 < LOOK_EVERY / 2
 
 
 async def test_who_says_something_to_a_merged_run_is_led_on(crews: Site) -> None:

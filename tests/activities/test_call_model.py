@@ -12,13 +12,15 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from temporalio.exceptions import ApplicationError
 
+from crewlog.activities.crew import CrewActivities
 from crewlog.activities.models import register
 from crewlog.activities.replies import kept
 from crewlog.errors import InvalidDefinition
 from crewlog.ids import AgentName, CrewName, StepId
 from crewlog.state.brief import brief_of
-from crewlog.state.calls import Flush, OpenRun
+from crewlog.state.calls import Flush, Flushed, MergeHint, OpenRun
 from crewlog.state.hashing import hash_json
+from crewlog.state.journal import Batch
 from crewlog.state.messages import message_to_json
 from crewlog.state.told import asked_tools
 from crewlog.testing.scripted import RECORD, recorded_prompts, scripted
@@ -224,6 +226,23 @@ async def test_flush_stores_the_batch_and_a_snapshot(activities, store, env, log
     snapshot = await store.get_snapshot(RUN, 2)
     assert snapshot is not None
     assert snapshot.position == 2
+
+
+async def test_flush_gives_hints_of_what_is_stored(store, env, log, tmp_path):
+    stored = []
+
+    async def hint(run, hint):
+        stored.append((run, hint.to, len(await store.read_journal(RUN))))
+        return {"a": "given", "b": "gone"}.get(hint.to, "untold")
+
+    activities = CrewActivities(store, workspace=tmp_path, hint=hint)
+    log.says("one")
+    given = tuple(MergeHint(op="r/x", to=to) for to in "abc")
+    flush = Flush(run=RUN, batch=log.batch(), hints=given)
+    told = await env.run(activities.flush, flush)
+    assert told == Flushed(gone=("b",), untold=given[2:])
+    assert stored == [(RUN, to, 1) for to in "abc"]
+    assert await env.run(activities.flush, Flush(run=RUN, batch=Batch.EMPTY)) is None
 
 
 async def test_a_tool_on_other_workers_is_offered_without_its_arguments(model_call, log):

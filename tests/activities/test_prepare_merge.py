@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from unittest import mock
 
 import pytest
 
+from crewlog.activities import prepare_merge
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.prepare_merge import MergePreparer
+from crewlog.activities.prepare_merge import STORED_WITHIN, Begun, MergePreparer
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import TopologyRefused
@@ -18,6 +20,7 @@ from crewlog.ids import RunId
 from crewlog.state.calls import PreparedMerge, PrepareMerge
 from crewlog.store import InMemoryStore
 from crewlog.store.loading import load_state
+from crewlog.workflows.activity_options import PREPARING
 from graph.simulation import Simulation, final
 
 ONE, TWO = RunId("one"), RunId("two")
@@ -117,3 +120,77 @@ async def test_a_crew_that_cannot_run_is_refused() -> None:
     made = await prepared(store, one)
     assert "none that can run" in made.refused
     assert "writers" in made.refused
+
+
+ASKS = {"op": "connect", "sender": "a", "listener": "b", "channel": "x"}
+
+
+async def decided(
+    store: InMemoryStore, begun: Begun, base: CrewDefinition, other: RunId = TWO
+) -> PreparedMerge:
+    """What is said to a run that asks another one."""
+    task = PrepareMerge(
+        run=ONE, base=lower(base).definition, other=other, edge=ASKS, asks=ONE, decide=True
+    )
+    return await MergePreparer(store, Definitions(store), begun).run(task)
+
+
+class Server:
+    """Says that a run is open, for as long as it is not told otherwise."""
+
+    def __init__(self, *, is_open: bool = True) -> None:
+        self.is_open = is_open
+        self.asked = asyncio.Event()
+
+    async def __call__(self, run: RunId) -> bool:
+        self.asked.set()
+        return self.is_open
+
+
+@pytest.mark.parametrize("late", [ONE, TWO])
+@pytest.mark.parametrize("sizes", ["one stays", "two stays"])
+async def test_who_has_just_begun_is_waited_for(late: RunId, sizes: str) -> None:
+    """Either of the two may have stored nothing yet."""
+    store, server = InMemoryStore(), Server()
+    more = {"c": {"prompt": "p", "listen": ["x"]}}
+    crews = {ONE: crew("a"), TWO: crew("b")}
+    larger = ONE if sizes == "one stays" else TWO
+    data = crews[larger].to_json()
+    crews[larger] = load_data({**data, "agents": {**data["agents"], **more}})  # type: ignore[dict-item]
+    for run, definition in crews.items():
+        await store.put_definition(definition.to_json())
+        if run != late:
+            await stored(store, run, definition)
+    waits = asyncio.create_task(decided(store, server, crews[ONE]))
+    if (late, larger) != (ONE, ONE):  # what only asks is not looked at
+        await asyncio.wait_for(server.asked.wait(), 10)
+        assert not waits.done()
+    await stored(store, late, crews[late])
+    made = await asyncio.wait_for(waits, 10)
+    assert (made.refused, made.joins) == ("", TWO if larger == ONE else ONE)
+
+
+async def test_who_is_not_open_is_not_waited_for() -> None:
+    store, one = InMemoryStore(), crew("a")
+    await stored(store, ONE, one)
+    server = Server(is_open=False)
+    made = await asyncio.wait_for(decided(store, server, one), 1)
+    assert made.refused == "there is no run 'two' that has begun"
+    server.is_open = True
+    waits = asyncio.create_task(decided(store, server, one))
+    server.asked.clear()
+    await asyncio.wait_for(server.asked.wait(), 10)
+    server.is_open = False  # it was ended meanwhile
+    assert (await asyncio.wait_for(waits, 10)).refused == made.refused
+
+
+async def test_who_stores_nothing_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prepare_merge, "STORED_WITHIN", 0.1)
+    store, one = InMemoryStore(), crew("a")
+    await stored(store, ONE, one)
+    made = await asyncio.wait_for(decided(store, Server(), one), 10)
+    assert made.refused == "the run 'two' has begun, but nothing of it is stored yet"
+    assert "worker" in made.remedy
+    assert PREPARING["start_to_close_timeout"].total_seconds() > STORED_WITHIN + 5

@@ -58,16 +58,26 @@ async def graph_parts(site: Site) -> tuple[Run, ...]:
 
 async def graphs_join(site: Site) -> tuple[Run, ...]:
     """The smaller one joins once its call has landed, its turn goes on in the other one, and what
-    is said to it meanwhile is handed on."""
+    is said to it meanwhile is handed on. Each fact is stored and told by itself."""
+    return await _joining(site, "graphs-join")
+
+
+async def graphs_join_in_fewer_steps(site: Site) -> tuple[Run, ...]:
+    """The same: what follows from a look is stored and told by one activity, and looks are local
+    ones."""
+    return await _joining(site, "graphs-join-in-fewer-steps")
+
+
+async def _joining(site: Site, name: str) -> tuple[Run, ...]:
     one = await _living(
         site,
-        "graphs-join-one",
+        f"{name}-one",
         {"ann": [], "bob": []},
         {"ann": {"listen": ["x"], "send": ["y"]}, "bob": {"listen": ["y"]}},
     )
     two = await _living(
         site,
-        "graphs-join-two",
+        f"{name}-two",
         {"dan": [calls(("gate", {"name": "g"})), {"text": "went on"}, {"text": "2"}]},
         {"dan": {"listen": ["z"]}},
         tools={"gate": tool("gate")},
@@ -101,23 +111,46 @@ async def graphs_ask_each_other(site: Site) -> tuple[Run, ...]:
     for each in (one, two):
         await each.wait_until(lambda view: view.rests, LIMIT)
 
-    def tie(sender: str, listener: str, other: Run) -> Connect:
-        return Connect(
-            sender=AgentName(sender),
-            listener=AgentName(listener),
-            channel=f"to-{listener}",
-            other=RunId(other.id),
-        )
-
     await asyncio.gather(
-        one.change(operations=[tie("ann", "dan", two)], by="ana", id="there"),
-        two.change(operations=[tie("dan", "ann", one)], by="ben", id="back"),
+        one.change(operations=[_tie("ann", "dan", two)], by="ana", id="there"),
+        two.change(operations=[_tie("dan", "ann", one)], by="ben", id="back"),
         return_exceptions=True,
     )
     await two.result(LIMIT)
     await one.stop(by="ana", id="s1")
     await one.result(LIMIT)
     return one, two
+
+
+async def graphs_ask_in_a_ring(site: Site) -> tuple[Run, ...]:
+    """Three requests in a ring: one gives way, and one is answered when its run is in no merge."""
+    runs: list[Run] = []
+    for name in ("ann", "bob", "cid"):
+        says, edges = {name: [{"text": name}]}, {name: {"listen": [f"for-{name}"]}}
+        runs.append(await _living(site, f"graphs-ring-{name}", says, edges))
+        await runs[-1].wait_until(lambda view: view.rests, LIMIT)
+    one, two, three = runs
+    await asyncio.gather(
+        one.change(operations=[_tie("ann", "bob", two)], by="ana", id="first"),
+        two.change(operations=[_tie("bob", "cid", three)], by="ana", id="second"),
+        three.change(operations=[_tie("cid", "ann", one)], by="ana", id="third"),
+        return_exceptions=True,
+    )
+    for each in runs:
+        if not (await each.state()).closed:
+            await each.stop(by="ana", id="s1")
+    for each in runs:
+        await each.result(LIMIT)
+    return one, two, three
+
+
+def _tie(sender: str, listener: str, other: Run) -> Connect:
+    return Connect(
+        sender=AgentName(sender),
+        listener=AgentName(listener),
+        channel=f"to-{listener}",
+        other=RunId(other.id),
+    )
 
 
 async def begins_in_pieces(site: Site) -> tuple[Run, ...]:
@@ -140,4 +173,11 @@ async def begins_in_pieces(site: Site) -> tuple[Run, ...]:
     return run, part
 
 
-DRIVES = (graph_parts, graphs_join, graphs_ask_each_other, begins_in_pieces)
+DRIVES = (
+    graph_parts,
+    graphs_join,
+    graphs_join_in_fewer_steps,
+    graphs_ask_each_other,
+    graphs_ask_in_a_ring,
+    begins_in_pieces,
+)

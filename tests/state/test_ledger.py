@@ -156,13 +156,16 @@ def test_pages_have_the_positions_of_the_run(after: int, limit: int, expected: l
 def test_what_is_stored_leaves_the_batch_and_its_size() -> None:
     ledger = entries(3)
     whole = ledger.unstored_bytes
+    assert ledger.lacks(11)
     ledger.stored(12)
+    assert (ledger.lacks(12), ledger.lacks(13)) == (False, True)
     assert ledger.batch().first == 13
     assert len(ledger.batch().entries) == 1
     assert 0 < ledger.unstored_bytes < whole
     ledger.stored(11)
     assert len(ledger.batch().entries) == 1, "what is stored stays stored"
     ledger.stored(13)
+    assert not ledger.lacks(13)
     assert ledger.batch() == j.Batch.EMPTY
     assert ledger.unstored_bytes == 0
     assert len(ledger.entries) == 3

@@ -15,7 +15,7 @@ from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueRequest
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.worker import Replayer, Worker
 
-from crewlog.workers.progress import AHEAD
+from crewlog.workers.evictions import Evictions
 from crewlog.workers.sandbox import sandbox
 from early import Early
 from shared import LIMIT, Lab
@@ -28,7 +28,7 @@ TASK_TIMEOUT = timedelta(seconds=1)
 
 
 @asynccontextmanager
-async def worker(lab: Lab, *, evicts: bool = True, **options: Any) -> AsyncIterator[None]:
+async def worker(lab: Lab, **options: Any) -> AsyncIterator[None]:
     runner = sandbox()
     running = Worker(
         lab.client.temporal,
@@ -37,8 +37,7 @@ async def worker(lab: Lab, *, evicts: bool = True, **options: Any) -> AsyncItera
         workflow_runner=runner,
         **options,
     )
-    if evicts:
-        runner.serve(running)
+    runner.serve(running)
     async with running:
         yield
 
@@ -77,14 +76,6 @@ async def dies_with_a_task(temporal: Client, queue: str) -> bool:
     return not got.query.query_type
 
 
-def failures(history: WorkflowHistory) -> list[str]:
-    return [
-        each.workflow_task_failed_event_attributes.failure.message
-        for each in history.events
-        if each.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
-    ]
-
-
 def times(history: WorkflowHistory) -> list[float]:
     """When the task began that took a signal, for each of them."""
     found: list[float] = []
@@ -100,34 +91,21 @@ def times(history: WorkflowHistory) -> list[float]:
     return found
 
 
-async def test_what_comes_after_a_query_that_met_a_dead_worker_s_task_is_told_with_it(
-    lab: Lab,
+@pytest.mark.parametrize(
+    ("dies", "more"),
+    [(True, False), (True, True), (False, False)],
+    ids=["at a dead worker", "at a dead worker, and more comes", "not begun"],
+)
+async def test_what_a_query_met_is_told_when_its_task_begins(
+    lab: Lab, *, dies: bool, more: bool
 ) -> None:
-    """The query is answered with a signal that no task has taken; then another signal comes."""
-    for number in range(TRIES):
-        handle = await told_a(lab, number)
-        answer = await asked_and_told_b(handle)
-        if not await dies_with_a_task(lab.client.temporal, lab.client.task_queue):
-            answer.cancel()
-            await handle.terminate()
-            continue
-        async with worker(lab, evicts=False):
-            assert await asyncio.wait_for(answer, LIMIT) == "ab"
-            await handle.signal(Early.say, "c")
-            said = await asyncio.wait_for(handle.result(), LIMIT)
-        assert "".join(text for text, _ in said) == "abc"
-        history = await handle.fetch_history()
-        replayer = Replayer(workflows=[Early], workflow_runner=sandbox())
-        await replayer.replay_workflow(history)
-        if failures(history):
-            assert failures(history) == [AHEAD]
-            return
-    pytest.fail("no query met a task that a dead worker had")
+    """Whatever time it was when the query was answered: a replay tells it then, and all at once.
 
-
-@pytest.mark.parametrize("dies", [True, False], ids=["at a dead worker", "not begun"])
-async def test_what_a_query_met_is_told_when_its_task_begins(lab: Lab, *, dies: bool) -> None:
-    """Whatever time it was when the query was answered: a replay tells it then."""
+    Args:
+        lab: Where.
+        dies: Whether a worker had the task that died; else nobody had it yet.
+        more: Whether the task brings another signal, when it is done again.
+    """
     met = 0
     for number in range(TRIES):
         handle = await told_a(lab, number)
@@ -140,13 +118,31 @@ async def test_what_a_query_met_is_told_when_its_task_begins(lab: Lab, *, dies: 
         async with worker(lab):
             met += await asyncio.wait_for(answer, LIMIT) == "ab"
             async with asyncio.timeout(LIMIT):
-                while len(times(await handle.fetch_history())) < 2:
+                while not more and len(times(await handle.fetch_history())) < 2:
                     pass  # nothing else comes with it
             await handle.signal(Early.say, "c")
             said = await asyncio.wait_for(handle.result(), LIMIT)
         history = await handle.fetch_history()
         assert [round(at, 6) for _, at in said] == [round(at, 6) for at in times(history)]
-        assert not failures(history)
+        await Replayer(workflows=[Early], workflow_runner=sandbox()).replay_workflow(history)
         if met == (1 if dies else 8):
             return
     pytest.fail("no query met what no task had taken")
+
+
+async def test_a_run_that_is_looked_at_stays_where_it_is(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evicted: list[str] = []
+    monkeypatch.setattr(Evictions, "ask", lambda _, execution, **__: evicted.append(execution))
+    handle = await told_a(lab, 0)
+    async with worker(lab):
+        await handle.signal(Early.say, "b")
+        while await handle.query(Early.said) != "ab":
+            pass
+        evicted.clear()  # the first may be a guess
+        await handle.signal(Early.say, "c")
+        await asyncio.wait_for(handle.result(), LIMIT)
+        for _ in range(10):
+            assert await handle.query(Early.said) == "abc"
+    assert not evicted

@@ -23,7 +23,7 @@ from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workers.progress import AHEAD
+from crewlog.workers import evictions, progress
 from crewlog.workers.sandbox import ENDED_EARLY, Instance, sandbox
 from crewlog.workflows.together import TOGETHER, apart
 from curious import Curious
@@ -134,105 +134,76 @@ def test_an_execution_that_ended_for_a_query_fails_the_task_that_brings_more(how
     assert len(inner.asked) == taken
 
 
-class Making:
-    """Answers each activation with the commands that it was told to make."""
+class Asked:
+    """An instance whose activations come one after the other, and what it was evicted for."""
 
-    def __init__(self, *commands: str) -> None:
-        self._commands = commands
-        self.taken = 0
+    def __init__(self) -> None:
+        self.evicted: list[bool] = []
+        self._instance = Instance(Inner(), self)  # type: ignore[arg-type]
 
-    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        self.taken += 1
-        completion = WorkflowActivationCompletion()
-        completion.successful.SetInParent()
-        if any(not job.HasField("query_workflow") for job in act.jobs):
-            for each in self._commands:
-                kind, _, part = each.partition(" ")
-                command = getattr(completion.successful.commands.add(), kind)
-                command.SetInParent()
-                if part:
-                    getattr(command, part).SetInParent()
-        return completion
+    def __call__(self, execution: str, *, surely: bool) -> None:
+        assert execution == "r"
+        self.evicted.append(surely)
 
-    def get_info(self) -> Any:
-        return SimpleNamespace(workflow_id="w", run_id="r", workflow_type="t", namespace="n")
+    def takes(self, kind: str, length: int, began: int, *, replays: bool = False) -> None:
+        act = activation(kind, length=length)
+        act.is_replaying = replays
+        act.timestamp.FromSeconds(began)
+        self._instance.activate(act)
 
-
-def resolved(how: str, started: int = 0) -> WorkflowActivationJob:
-    job = WorkflowActivationJob()
-    getattr(job.resolve_activity.result, how).SetInParent()
-    if started:
-        info = job.resolve_activity.result.failed.failure.activity_failure_info
-        info.started_event_id = started
-    return job
+    def asked(self, length: int, query: str = "legacy_query") -> list[bool]:
+        act = activation("query_workflow", length=length)
+        act.jobs[0].query_workflow.query_id = query
+        self._instance.activate(act)
+        return self.evicted
 
 
-def asked(inner: Making, *, alone: bool = True) -> Instance:
-    """An instance that took a signal at a history of 9 events, and a query then."""
-    instance = Instance(inner)  # type: ignore[arg-type]
-    instance.activate(activation("signal_workflow", length=9))
-    query = activation("query_workflow", length=9)
-    query.jobs[0].query_workflow.query_id = "legacy_query" if alone else "7"
-    instance.activate(query)
-    return instance
+def test_news_whose_task_has_not_begun_were_given_for_a_query() -> None:
+    one = Asked()
+    one.takes("signal_workflow", 7, 1, replays=True)
+    one.takes("fire_timer", 9, 1)
+    assert one.asked(9, query="7") == []  # it came with a task
+    assert one.asked(9) == [True]
 
 
-SAID = activation("signal_workflow").jobs[0]
-LOCAL = WorkflowActivationJob()
-LOCAL.resolve_activity.is_local = True
-
-
-@pytest.mark.parametrize(
-    ("commands", "news", "shortest"),
-    [
-        # 10 completed, 11 scheduled, 12 started, and what there must be besides.
-        ((), [SAID], 13),
-        (("upsert_workflow_search_attributes",), [SAID], 14),
-        (("schedule_activity", "modify_workflow_properties"), [SAID], 15),
-        (("schedule_activity", "request_cancel_activity"), [SAID], 13),
-        (("start_timer", "cancel_timer"), [SAID], 13),
-        (("schedule_local_activity", "update_response rejected"), [SAID], 13),
-        (("update_response accepted", "update_response completed"), [SAID], 15),
-        (("set_patch_marker",), [resolved("completed")], 15),
-        (("start_timer",), [resolved("failed", started=8)], 15),
-        (("start_timer",), [resolved("failed")], 14),
-        (("start_timer",), [resolved("cancelled")], 13),
-        (("start_timer",), [LOCAL], 13),
-        (("start_timer",), [resolved("completed"), resolved("completed"), SAID], 18),
-        (("start_timer",), [activation("do_update").jobs[0]], 13),
-    ],
-)
-def test_an_instance_that_went_ahead_for_a_query_fails_the_task_that_brings_more(
-    commands: tuple[str, ...], news: list[WorkflowActivationJob], shortest: int
+def test_the_first_live_news_may_have_been_given_for_a_query_that_comes_at_once(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def late(length: int) -> WorkflowActivation:
-        return WorkflowActivation(run_id="r", history_length=length, jobs=news)
-
-    done = asked(Making(*commands)).activate(late(shortest))
-    assert not done.HasField("failed")
-    inner = Making(*commands)
-    failed = asked(inner).activate(late(shortest - 1))
-    assert failed.failed.failure.message == AHEAD
-    assert inner.taken == 2  # the signal and the query
-    # Nobody has asked, or with the task: it is completed.
-    quiet = Instance(Making(*commands))  # type: ignore[arg-type]
-    quiet.activate(activation("signal_workflow", length=9))
-    assert not quiet.activate(late(shortest - 1)).HasField("failed")
-    with_it = asked(Making(*commands), alone=False)
-    assert not with_it.activate(late(shortest - 1)).HasField("failed")
+    clock = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock)
+    one = Asked()
+    one.takes("signal_workflow", 7, 1, replays=True)
+    assert one.asked(7) == []
+    one.takes("signal_workflow", 9, 2)
+    assert one.asked(9) == [False]
+    clock = progress.AT_ONCE
+    assert one.asked(9) == [False]
+    one.takes("resolve_activity", 9, 2)  # of the same task
+    assert one.asked(9) == [False, False]
 
 
-def test_what_still_belongs_to_the_task_that_a_query_met_is_taken() -> None:
-    instance = asked(Making("start_timer"))
-    assert not instance.activate(activation("resolve_activity", length=9)).HasField("failed")
-    late = instance.activate(activation("signal_workflow", length=13))
-    assert late.failed.failure.message == AHEAD
+def test_who_was_done_stays() -> None:
+    one = Asked()
+    one.takes("signal_workflow", 7, 1)
+    assert one.asked(9) == []  # its task is completed, as the history says
+    one.takes("signal_workflow", 9, 2)
+    assert one.asked(9) == []  # it has done tasks before
 
 
-def test_a_query_is_forgotten_with_the_next_task() -> None:
-    instance = asked(Making("start_timer"))
-    assert not instance.activate(activation("signal_workflow", length=14)).HasField("failed")
-    assert not instance.activate(activation("signal_workflow", length=15)).HasField("failed")
+def test_a_run_is_guessed_at_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = 0.0
+    monkeypatch.setattr(evictions.time, "monotonic", lambda: clock)
+    asked: list[str] = []
+    bridge = SimpleNamespace(request_workflow_eviction=asked.append)
+    made = evictions.Evictions()
+    made.ask("a", surely=True)  # by nobody
+    made.serve(SimpleNamespace(_bridge_worker=bridge))  # type: ignore[arg-type]
+    for execution, surely in (("a", False), ("b", False), ("a", False), ("a", True)):
+        made.ask(execution, surely=surely)
+    assert asked == ["a", "b", "a"]
+    clock = evictions.AGAIN
+    made.ask("a", surely=False)
+    assert asked == ["a", "b", "a", "a"]
 
 
 def signal(name: str, *said: str) -> Any:

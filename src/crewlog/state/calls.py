@@ -444,6 +444,15 @@ class ToolResult(Answer):
         return {"ok": False} if body.get("status") == "error" else {}
 
 
+class MergeHint(Model):
+    """Has another run look at what the store has of this one."""
+
+    op: str
+    """The merge."""
+    to: RunId
+    """The other run."""
+
+
 class Flush(Model):
     """Store what no activity has stored."""
 
@@ -452,6 +461,17 @@ class Flush(Model):
     definition: ContentHash = ContentHash("")
     state: dict[str, Json] | None = None
     """The state at the batch's end, to be kept as a snapshot."""
+    hints: tuple[MergeHint, ...] = ()
+    """Given once all of it is stored; then the result is a `Flushed`."""
+
+
+class Flushed(Model):
+    """What became of the hints of a `Flush`."""
+
+    gone: tuple[RunId, ...] = ()
+    """The runs that have ended, or never were."""
+    untold: tuple[MergeHint, ...] = ()
+    """The hints of which nobody knows whether they came."""
 
 
 class CloseRun(Model):
@@ -463,6 +483,8 @@ class CloseRun(Model):
     """The last state, to be kept as a snapshot."""
     outputs: tuple[ContentHash, ...] = ()
     """Bodies that hold outputs: messages, or large values."""
+    hints: tuple[MergeHint, ...] = ()
+    """Given once all of it is stored."""
 
 
 class CloseRunResult(Model):

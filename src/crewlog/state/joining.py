@@ -63,7 +63,9 @@ KEPT = 20
 class Move(NamedTuple):
     """What follows for a run.
 
-    After `record`: store it, give the other run (`to`) a hint, and ask for the next move.
+    After `record`: ask for the next move. Once that is another one, or none: store what was
+    recorded, and then give each of the other runs (`to`) a hint. Before `unite` neither is needed:
+    a run that has offered itself waits for the word alone.
     """
 
     does: Literal["record", "unite", "recall"]

@@ -119,6 +119,10 @@ class Ledger:
         """The size of the batch, about."""
         return sum(entry.size for entry in self._unstored)
 
+    def lacks(self, position: int) -> bool:
+        """Whether the store may lack an entry up to `position`."""
+        return bool(self._unstored) and self._unstored[0].position <= position
+
     def stored(self, position: int) -> None:
         """Notes that the entries up to `position` are stored."""
         self._unstored = [entry for entry in self._unstored if entry.position > position]

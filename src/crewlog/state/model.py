@@ -7,6 +7,7 @@ carries does not grow with what was said. `crewlog.state.reduce` is the only thi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -267,6 +268,20 @@ class Turn(Model):
     """What became of its calls so far, where its agent has no model."""
     unsettled: tuple[int, ...] = ()
     """Calls whose operations others came before: the next model call says which of them apply."""
+
+    def with_held(self, named: Callable[[Mapping[str, Json]], dict[str, Json]]) -> Turn:
+        """The turn, where what its calls hold for later is called otherwise.
+
+        Args:
+            named: An entry to be, as JSON, by its names of now.
+        """
+        calls = tuple(
+            call
+            if call.held is None
+            else call.model_copy(update={"held": [named(fact) for fact in call.held]})
+            for call in self.calls
+        )
+        return self.model_copy(update={"calls": calls})
 
 
 class FrontierEntry(Model):

@@ -13,6 +13,7 @@ Pure: no plan and no store. What comes of it is recorded as one fact that holds 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from crewlog.errors import UsageError
@@ -30,7 +31,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.model import CrewState, FrontierEntry, Interrupt, Turn
+from crewlog.state.model import CrewState, FrontierEntry, Interrupt
 from crewlog.state.queueing import queued
 from crewlog.state.talk import Talk
 
@@ -220,21 +221,10 @@ def _renamed(frontier: Mapping[StepId, FrontierEntry], names: Names) -> dict[Ste
         if mapped is not None:
             mapped = mapped.model_copy(update={"was": (*mapped.was, step)})
         if turn is not None:
-            turn = _renamed_turn(turn, names)
+            turn = turn.with_held(partial(_renamed_fact, names=names))
         changes = {"step": names[step], "turn": turn, "mapped": mapped}
         found[names[step]] = entry.model_copy(update=changes)
     return found
-
-
-def _renamed_turn(turn: Turn, names: Names) -> Turn:
-    """A turn whose held answers are of the steps as they are called now."""
-    calls = tuple(
-        call
-        if call.held is None
-        else call.model_copy(update={"held": [_renamed_fact(fact, names) for fact in call.held]})
-        for call in turn.calls
-    )
-    return turn.model_copy(update={"calls": calls})
 
 
 def _renamed_fact(fact: Mapping[str, Json], names: Names) -> dict[str, Json]:

@@ -15,6 +15,7 @@ usage and quotas are the larger of both.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -48,7 +49,6 @@ from crewlog.state.model import (
     Interrupt,
     Output,
     Routing,
-    Turn,
     Usage,
 )
 from crewlog.state.topology import Renamed
@@ -323,21 +323,11 @@ def _step(entry: FrontierEntry, names: Names) -> FrontierEntry:
             "step": names.step(entry.step),
             "node": names.nodes[entry.node],
             "heard": heard and heard.model_copy(update={"log": names.log(heard.log)}),
-            "turn": entry.turn and _turn(entry.turn, names),
+            "turn": entry.turn and entry.turn.with_held(partial(_fact, names=names)),
             "mapped": mapped,
             "redirect": redirect and names.nodes.get(redirect, redirect),
         }
     )
-
-
-def _turn(turn: Turn, names: Names) -> Turn:
-    calls = tuple(
-        call
-        if call.held is None
-        else call.model_copy(update={"held": [_fact(fact, names) for fact in call.held]})
-        for call in turn.calls
-    )
-    return turn.model_copy(update={"calls": calls})
 
 
 def _fact(fact: Mapping[str, Json], names: Names) -> dict[str, Json]:

@@ -1,0 +1,163 @@
+"""Two runs that become one, as the server sees it: how few steps that is, and what stands in for
+what can not be done within a task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from temporalio import activity
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.service import RPCError, RPCStatusCode
+
+from crewlog.activities.hints import Came
+from crewlog.client import Run
+from crewlog.definition.operations import Connect
+from crewlog.errors import StoreUnavailable
+from crewlog.ids import AgentName, RunId
+from crewlog.state.calls import FLUSH, LOOK_AT_RUN, PREPARE_MERGE, MergeHint
+from crewlog.store import Store
+from crewlog.testing import scripted
+from crewlog.wire import MERGING
+from crewlog.workers import worker
+from crewlog.workers.origins import hints
+from shared import LIMIT, Lab
+
+LOCAL = "core_local_activity"
+
+
+def quiet(name: str, listens: str, also: str = "") -> dict[str, Any]:
+    """A crew of creatures that say nothing until they hear something."""
+    agents = {each: {"prompt": "Wait.", "listen": [listens]} for each in (name, also) if each}
+    model = scripted({"agents": {each: [{"text": "yes"}] for each in agents}})
+    return {"crew": name, "model": model, "agents": agents, "graph": {}}
+
+
+async def joined(lab: Lab, late: int = 0) -> tuple[Run, Run]:
+    """A run that took a smaller one in, and then had late hints of that; both have ended."""
+    one = await lab.start(quiet("ann", "x", "bob"), "")
+    two = await lab.start(quiet("dan", "z"), "")
+    for each in (one, two):
+        await each.wait_until(lambda view: view.rests, LIMIT)
+    tie = Connect(
+        sender=AgentName("ann"), listener=AgentName("dan"), channel="tie", other=RunId(two.id)
+    )
+    merge = (await one.change(operations=[tie], id="tie", by="test")).merge
+    assert (await two.result(LIMIT)).merged_into == one.id
+    for _ in range(late):
+        handle = lab.client.temporal.get_workflow_handle(one.id)
+        await handle.signal(MERGING, {"op": merge, "run": two.id})
+    await one.stop()
+    assert (await one.result(LIMIT)).status == "stopped"
+    return one, two
+
+
+async def events(lab: Lab, run: Run) -> Counter[str]:
+    """How often a run has had each activity done, ordinary and local, and each signal come."""
+    history = await lab.client.temporal.get_workflow_handle(run.id).fetch_history()
+    return Counter(filter(None, map(_named, history.events)))
+
+
+def _named(event: HistoryEvent) -> str:
+    if event.HasField("activity_task_scheduled_event_attributes"):
+        return event.activity_task_scheduled_event_attributes.activity_type.name
+    if event.HasField("workflow_execution_signaled_event_attributes"):
+        return f"hears {event.workflow_execution_signaled_event_attributes.signal_name}"
+    if event.HasField("signal_external_workflow_execution_initiated_event_attributes"):
+        told = event.signal_external_workflow_execution_initiated_event_attributes
+        return f"tells {told.signal_name}"
+    marker = event.marker_recorded_event_attributes
+    if event.HasField("marker_recorded_event_attributes") and marker.marker_name == LOCAL:
+        data = str(marker.details["data"].payloads[0].data)
+        return next((f"local {each}" for each in (LOOK_AT_RUN, PREPARE_MERGE) if each in data), "")
+    return ""
+
+
+async def test_all_that_follows_from_a_look_is_one_activity(lab: Lab) -> None:
+    async with lab.worker():
+        one, two = await joined(lab)
+    asks, joins = await events(lab, one), await events(lab, two)
+    assert asks == {
+        FLUSH: 3,  # the run's begin; that it asks; that it has the other one in it
+        f"local {PREPARE_MERGE}": 2,
+        f"local {LOOK_AT_RUN}": 1,
+        f"hears {MERGING}": 1,
+        "hears stop": 1,
+        "close_run": 1,
+    }
+    assert joins == {
+        FLUSH: 2,  # its begin; that it agrees and offers itself
+        f"local {LOOK_AT_RUN}": 2,
+        f"hears {MERGING}": 2,
+        "close_run": 1,
+    }
+
+
+async def test_a_hint_of_a_merge_that_has_ended_leads_to_no_look(lab: Lab) -> None:
+    async with lab.worker():
+        one, _ = await joined(lab, late=3)
+    asks = await events(lab, one)
+    assert asks[f"hears {MERGING}"] == 4
+    assert asks[f"local {LOOK_AT_RUN}"] == 1
+
+
+class Reluctant:
+    """A store that is away for local activities."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self.refused = 0
+
+    def __getattr__(self, name: str) -> Any:
+        found: Callable[..., Any] = getattr(self._inner, name)
+
+        async def asked(*given: Any, **more: Any) -> Any:
+            here = activity.in_activity() and activity.info().is_local
+            if here and activity.info().activity_type in (LOOK_AT_RUN, PREPARE_MERGE):
+                self.refused += 1
+                raise StoreUnavailable("nobody answers", place="the store")
+            return await found(*given, **more)
+
+        return asked
+
+
+async def test_what_a_task_does_not_come_to_is_done_by_ordinary_activities(lab: Lab) -> None:
+    store = Reluctant(lab.store)
+    lab.store = cast("Store", store)
+    async with lab.worker():
+        one, two = await joined(lab)
+    assert store.refused == 5
+    asks, joins = await events(lab, one), await events(lab, two)
+    assert (asks[PREPARE_MERGE], asks[LOOK_AT_RUN], joins[LOOK_AT_RUN]) == (2, 1, 2)
+
+
+async def test_a_hint_that_may_not_have_come_is_given_by_the_run_itself(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(run: RunId, hint: MergeHint) -> Came:
+        del run, hint
+        return "untold"
+
+    monkeypatch.setattr(worker, "hints", lambda _: lost)
+    async with lab.worker():
+        one, two = await joined(lab)
+    assert (await events(lab, one))[f"tells {MERGING}"] == 2
+    assert (await events(lab, two))[f"tells {MERGING}"] == 1
+
+
+async def test_what_becomes_of_a_hint_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    give, temporal = hints(lab.client.temporal), lab.client.temporal
+    assert await give(RunId("r"), MergeHint(op="r/x", to=RunId("nobody"))) == "gone"
+    run = await lab.start(quiet("ann", "x"), "")
+    assert await give(RunId("r"), MergeHint(op="r/x", to=RunId(run.id))) == "given"
+    assert (await events(lab, run))[f"hears {MERGING}"] == 1
+    await temporal.get_workflow_handle(run.id).terminate()
+    assert await give(RunId("r"), MergeHint(op="r/x", to=RunId(run.id))) == "gone"
+
+    async def away(*_: object, **__: object) -> None:
+        raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+
+    monkeypatch.setattr(type(temporal.get_workflow_handle("x")), "signal", away)
+    assert await give(RunId("r"), MergeHint(op="r/x", to=RunId(run.id))) == "untold"
