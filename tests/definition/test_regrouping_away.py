@@ -33,7 +33,7 @@ CREW = load_data(
     ],
 )
 def test_who_is_elsewhere_is_changed_there(operation: Operation, place: str) -> None:
-    with pytest.raises(InvalidDefinition, match="'far' lives in the run 'pond.1'") as caught:
+    with pytest.raises(InvalidDefinition, match=r"'far' lives in the run 'pond\.1'") as caught:
         apply_operations(CREW, [operation])
     (found,) = caught.value.diagnostics
     assert found.path[-1] == place
