@@ -346,6 +346,7 @@ class CrewActivities:
                 if batch.entries:
                     await self._prune(input.run, input.state, batch.last)
                     await self._sweep(input.state)
+                await give(input.run, input.hints, self._hint)
                 return result
 
     async def _artifacts(self, input: CloseRun, batch: Batch) -> dict[str, dict[str, Json]]:

@@ -413,10 +413,11 @@ class Execution:
             present(incoming)
             if incoming.plain and self.encrypted:
                 incoming.data = Unreadable(NOT_ENCRYPTED)
-            if incoming.name == MERGING:
-                self._merging.hint(incoming.data)
-                continue
             drafting = isinstance(self.engine, Drafting) and not self.engine.state.closed
+            if incoming.name == MERGING:
+                if isinstance(self.engine, Engine):  # else nobody can have been told of it
+                    self._merging.hint(incoming.data)
+                continue
             if (drafting and incoming.name in FOR_CREWS) or self._waits_for_word:
                 self._kept.append(incoming)
                 continue
@@ -1008,6 +1009,7 @@ class Execution:
                 batch=self.engine.ledger.batch(),
                 state=state.to_json(),
                 outputs=tuple(sorted(wanted)),
+                hints=self._merging.waiting(state),
             ),
             result_type=CloseRunResult,
             summary="stores the end",

@@ -83,7 +83,8 @@ class Merging:
         self.markers = 0
         """How many were: each leaves an event."""
         self._known: LookedAt | None = None
-        """What was seen last: what follows may only wait for what is under way here."""
+        """What was seen last in the merge that the run is in: what follows may only wait for what
+        is under way here."""
         self._asked = ""
         """The merge that the other run was told of, in this execution."""
         self._looked = 0
@@ -124,15 +125,25 @@ class Merging:
         if joining is not None and joining.stage == "asked" and self._asked != joining.op:
             self._asked = joining.op
             await self._store(engine, store, [MergeHint(op=joining.op, to=joining.other)])
-        if self._task is not None or engine.state.closed:
-            return
-        if joining is not None and joining.stage == "joins" and landed and self._known is not None:
-            known, self._known = self._known, None
-            await self._follow(engine, known, store, landed=True)
+        if engine.state.closed:
+            self._later |= self._hints  # nothing follows any more: they are told of the end
+            self._hints.clear()
+            self._unsure = False
+        elif self._task is None and not await self._followed(engine, store, landed=landed):
             self._sort_hints(engine.state)
-            return
+            self._look_on(engine)
+
+    async def _followed(self, engine: Engine, store: Store, *, landed: bool) -> bool:
+        """Whether something was seen before, and follows now that all has landed."""
+        joining, known = engine.state.joining, self._known
+        if joining is None or joining.stage != "joins" or not landed or known is None:
+            return False
+        self._known = None
+        await self._follow(engine, known, store, landed=True)
         self._sort_hints(engine.state)
-        self._look_on(engine)
+        if workflow.patched(FEWER_STEPS):
+            self._known = None  # else nothing would be looked at any more
+        return True
 
     async def _take(self, engine: Engine, store: Store, *, landed: bool) -> None:
         """Takes what an activity has found, or made."""
@@ -159,6 +170,13 @@ class Merging:
         if ended and workflow.patched(FEWER_STEPS):  # nothing follows from them
             for op in ended:
                 del self._hints[op]
+
+    def waiting(self, state: CrewState) -> tuple[MergeHint, ...]:
+        """Hints for those who may be waiting for an answer of a run that has ended; once."""
+        asked = {**self._hints, **self._later}
+        self._hints.clear()
+        self._later.clear()
+        return tuple(MergeHint(op=op, to=to) for op, to in asked.items() if op not in state.merges)
 
     def _look_on(self, engine: Engine) -> None:
         """Begins to look, where there is a hint, or where it is time."""
@@ -229,7 +247,6 @@ class Merging:
         """Does what follows from what was seen: records it, stores it, and tells of it."""
         engine.at = max(engine.at, seen.at)
         other = CrewState.from_json(seen.state) if seen.state is not None else None
-        self._known = seen
         hints: list[MergeHint] = []
         while (move := _next(engine, other, seen, landed=landed)) and move.does == "record":
             assert move.fact is not None  # noqa: S101 - what is recorded is a fact
@@ -241,6 +258,10 @@ class Merging:
             if not workflow.patched(FEWER_STEPS):
                 await self._store(engine, store, hints)
                 hints.clear()
+        joining = engine.state.joining
+        own = joining is not None and joining.op == seen.op
+        if own or not workflow.patched(FEWER_STEPS):
+            self._known = seen
         unites = move is not None and move.does == "unite"
         if unites:  # it has offered itself, and waits for nothing but the word
             hints = [each for each in hints if each.op != seen.op]

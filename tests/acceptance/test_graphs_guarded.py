@@ -16,7 +16,7 @@ from crewlog.ids import AgentName, RunId
 from crewlog.state.topology import part_id
 from crewlog.wire import WORKFLOW_TYPE
 
-from .harness import LIMIT, RUN_LIMIT, Site
+from .harness import LIMIT, RUN_LIMIT, Site, until
 from .test_creatures import living, rested
 from .test_merges import A, D, speaking, to
 from .test_principals import client, folder, of, policy
@@ -116,6 +116,17 @@ async def test_an_open_run_does_not_get_into_a_signed_one(crews: Site, folder: A
         await theirs.change(operations=[to(mine, "ann", "eve", "tie")], id="tie")
     with pytest.raises(CommandRejected, match="polic"):
         await mine.change(operations=[to(theirs, "eve", "bob", "tie")], id="tie")
+
+
+async def test_a_hint_to_a_run_that_has_no_crew_yet_is_passed_by(crews: Site) -> None:
+    model = crews.script({"compiler": [{"stall": 60, "text": "late"}]})
+    run = await crews.start("Somebody does something.", reader="llm", model=model)
+    await until(lambda: crews.prompted(run), "the model")
+    hint = {"op": "x", "run": "nowhere"}
+    await crews.temporal.get_workflow_handle(run.id).signal("merging", hint)
+    assert (await run.status()).status == "running"
+    await run.stop()
+    assert (await run.result(LIMIT)).status == "stopped"
 
 
 async def test_a_forged_hint_is_a_reason_to_look_and_nothing_more(crews: Site, folder: Any) -> None:

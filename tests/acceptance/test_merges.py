@@ -242,7 +242,10 @@ async def test_a_ring_of_requests_comes_to_an_end(crews: Site) -> None:
     assert graphs == dict.fromkeys(("ann", "bob", "cid", "dan", "eve", "ida", "jon"), 1)
 
 
-async def test_who_asks_a_run_in_a_merge_is_answered_when_that_has_ended(crews: Site) -> None:
+@pytest.mark.parametrize("asked", ["who stays", "who joins"])
+async def test_who_asks_a_run_in_a_merge_is_answered_when_that_has_ended(
+    crews: Site, asked: str
+) -> None:
     one = await crews.start(living(crews, speaking("ann bob cid"), A), "")
     says = {"dan": [calls(("gate", {"name": "g"})), {"text": "done"}]}
     edges = {"dan": {"listen": ["x"]}}
@@ -254,11 +257,16 @@ async def test_who_asks_a_run_in_a_merge_is_answered_when_that_has_ended(crews: 
         await rested(each)
     first = await one.change(operations=[to(two, "ann", "dan", "r1")], wait=False)
     await two.wait_until(lambda view: view.merging == "joins", LIMIT)
-    second = await three.change(operations=[to(one, "ida", "ann", "r2")], wait=False)
+    tie = to(one, "ida", "ann", "r2") if asked == "who stays" else to(two, "ida", "dan", "r2")
+    second = await three.change(operations=[tie], wait=False)
     began = time.monotonic()
     crews.open_gate(two, "g")
     assert await one.merged(first) == one.id
-    assert await three.merged(second) == one.id
+    if asked == "who stays":
+        assert await three.merged(second) == one.id
+    else:
+        with pytest.raises(CommandRejected, match=f"part of '{one.id}' by now"):
+            await three.merged(second)
     # It would ask again, and be answered then.
     assert (time.monotonic() - began) * 1000 < LOOK_EVERY / 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,11 +14,12 @@ from crewlog.graph.rewinding import reopen, roll_back
 from crewlog.ids import CommandId, RunId, StepId
 from crewlog.state import joining
 from crewlog.state import journal as j
-from crewlog.state.calls import PreparedChange
+from crewlog.state.calls import Flushed, MergeHint, PreparedChange
 from crewlog.state.model import CrewState
 from crewlog.state.rewinding import resumption
 from crewlog.wire import Change
 from crewlog.workflows.changes import check
+from crewlog.workflows.merging import Merging
 from graph.crews import plan_of
 from graph.simulation import RUN, Failure, Replies, Simulation, Witness, folded, says
 
@@ -127,3 +129,20 @@ async def test_a_merge_that_a_run_was_ended_in_has_failed_when_it_is_taken_up() 
     assert kinds[:2] == ["MergeFailed", "Reopened"]
     assert engine.state.joining is None
     assert engine.state.merges[OP].outcome == "failed"
+
+
+async def test_a_hint_to_a_run_that_has_ended_is_answered_by_its_end_alone() -> None:
+    sim = await at_work("survives")
+    await sim.run()
+    merging, hint = Merging(), {"op": "third/y", "run": "third"}
+    merging.hint(hint)
+    merging.hint({"op": OP, "run": OTHER})
+    assert merging.stirs
+
+    async def store(hints: Sequence[MergeHint]) -> Flushed | None:
+        raise AssertionError(hints)
+
+    await merging.go_on(sim.engine, store, landed=False)
+    assert not merging.stirs, "the loop waits for what is under way, and would not come to rest"
+    assert merging.waiting(sim.state) == (MergeHint(op="third/y", to=RunId("third")),)
+    assert merging.waiting(sim.state) == ()

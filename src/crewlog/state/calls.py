@@ -483,6 +483,8 @@ class CloseRun(Model):
     """The last state, to be kept as a snapshot."""
     outputs: tuple[ContentHash, ...] = ()
     """Bodies that hold outputs: messages, or large values."""
+    hints: tuple[MergeHint, ...] = ()
+    """Given once all of it is stored."""
 
 
 class CloseRunResult(Model):
