@@ -387,6 +387,6 @@ async def forward(state: CrewState, incoming: Incoming) -> None:
 def _called_there(state: CrewState, data: Any) -> Any:
     """What is said, to whom it is meant for: the other run may mean another one by that name."""
     to = data.get("to") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if not isinstance(to, str):
+    if not isinstance(to, str) or (now := called_there(to, state.renamed_there)) == to:
         return data
-    return {**data, "to": called_there(to, state.renamed_there)}
+    return {**data, "to": now, "was": data.get("was") or to}

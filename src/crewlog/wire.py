@@ -275,6 +275,15 @@ class MessageCommand(Command):
     """What is said."""
     to: LogName = LogName("public")
     """The log that it goes to: `public`, `group:G`, `channel:C` or `private:A`."""
+    was: LogName | None = None
+    """What that log was called in the run that it was said to first, where a merge gave it another
+    name: sent again, it is the same command."""
+
+    @override
+    def digest(self, name: str) -> str:
+        if self.was is None:
+            return super().digest(name)
+        return self.model_copy(update={"to": self.was, "was": None}).digest(name)
 
 
 class EditedAction(Inlet):

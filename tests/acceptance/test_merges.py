@@ -342,6 +342,20 @@ async def test_who_still_speaks_to_a_merged_run_is_heard_by_whom_is_meant(crews:
     }
 
 
+async def test_what_was_said_before_a_merge_is_not_said_again_after_it(crews: Site) -> None:
+    """It names the log as it was called when it was said first."""
+    one, two = await strangers(crews, [])
+    await two.message("first", to="channel:x", by="fay", id="early")
+    await two.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await one.change(operations=[to(two, "cid", "eve", "tie")])
+    assert (await two.result(LIMIT)).merged_into == one.id
+    await two.message("first", to="channel:x", by="fay", id="early")
+    await two.message("second", to="channel:x", by="fay", id="late")
+    assert (await until_taken(one, "late")).ok
+    assert await ended_with(crews, one) == {("ann-2", "second"): 1}
+    assert not await crews.entries(one, "CommandRejected")
+
+
 async def until_taken(run: Run, command: str) -> CommandOutcome:
     async with asyncio.timeout(LIMIT):
         while (found := await run.outcome(CommandId(command))) is None:  # noqa: ASYNC110 - a query

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -102,6 +103,10 @@ async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
     (parted,) = await crews.entries(run, "TopologyChanged")
     assert parted.change == "split"
     assert [p.graph for p in parted.parts] == [part.id]
+    # The larger one keeps the id; each has its own channels.
+    for each, who, channels in ((run, {"bob", "cid"}, {"y"}), (part, {"ann"}, {"x"})):
+        topology = (await each.graph()).plan["topology"]
+        assert ({*topology["creatures"]}, {*topology["channels"]}) == (who, channels)
 
     # Who is not there is not heard there.
     await run.message("lost", to="channel:x", by="dot")
@@ -143,6 +148,10 @@ async def test_a_creature_goes_with_its_turn_and_nobody_else_waits(crews: Site) 
     assert not crews.ledger(part)
     assert [e.step for e in await crews.entries(part, "StepCompleted")] == ["ann#1"]
     assert "ann#1" not in [e.step for e in await crews.entries(run, "StepCompleted")]
+    # Nothing was started anew, and no model was asked what becomes of the graph.
+    assert (await run.state()).execution == 1
+    asked = Counter(p["agent"] for each in (run, part) for p in crews.prompted(each))
+    assert asked == {"ann": 2, "bob": 1, "cid": 1}
 
 
 @covers("C99", "C111")
@@ -198,8 +207,13 @@ async def test_a_bridge_that_is_removed_parts_the_graph(crews: Site) -> None:
 async def test_a_crew_in_several_pieces_begins_as_several_runs(crews: Site) -> None:
     crew = living(
         crews,
-        {"ann": [{"text": "one"}], "bob": [{"text": "two"}], "cid": [{"text": "three"}]},
-        {"ann": {"listen": ["x"]}, "bob": {"listen": ["y"]}, "cid": {"listen": ["y"]}},
+        {"ann": [{"text": "one"}], "bob": [{"text": "two"}], "cid": [{"text": "three"}], "dan": []},
+        {
+            "ann": {"listen": ["x"]},
+            "bob": {"listen": ["y"]},
+            "cid": {"listen": ["y"]},
+            "dan": {"send": ["y"]},  # whoever sends there is connected as who listens
+        },
         root="ann",
     )
     run = await crews.start(crew, "Go.")
@@ -211,6 +225,8 @@ async def test_a_crew_in_several_pieces_begins_as_several_runs(crews: Site) -> N
     assert [e.agent for e in await crews.entries(part, "StepStarted")] == ["ann"]
     assert {e.agent for e in await crews.entries(run, "StepStarted")} == {"bob", "cid"}
     assert (await run.state()).graph_version == 2
+    for each, who in ((run, {"bob", "cid", "dan"}), (part, {"ann"})):
+        assert {*(await each.graph()).plan["topology"]["creatures"]} == who
 
 
 async def test_a_part_is_made_again_from_its_history(crews: Site) -> None:

@@ -243,10 +243,13 @@ UNION = {
     "old_graph_ids": ["lake", "pond"],
     "new_graph_ids": ["lake"],
     "renamed": [{"kind": "creature", "graph": "pond", "was": "scout", "now": "scout-2"}],
+    "comes": ["scout-2", "late"],
 }
 
 
+@covers("C117")
 async def test_who_is_called_otherwise_after_a_merge_is_still_watched() -> None:
+    """And not who lives there under its old name."""
     assert EventFilter(kinds=["TOPOLOGY_CHANGED:merge"], graphs=["pond"])(event(UNION, "lake"))
     step = {"kind": "StepStarted", "step": "scout#1", "agent": "scout"}
     now = {**step, "step": "scout-2#1", "agent": "scout-2"}
@@ -257,10 +260,17 @@ async def test_who_is_called_otherwise_after_a_merge_is_still_watched() -> None:
             (3, UNION),
             (4, now),
             (5, {**now, "agent": "late", "step": "late#1"}),
+            (6, step),
         ],
     )
-    found = await told(journals, "pond", creatures=["scout"], kinds=["StepStarted"])
-    assert found == [("pond", 1), ("lake", 4)]
+    scout: dict[str, Any] = {"creatures": ["scout"], "kinds": ["StepStarted"]}
+    assert await told(journals, "pond", **scout) == [("pond", 1), ("lake", 4)]
+    # Whoever watches that run as well means both.
+    both = [("pond", 1), ("lake", 4), ("lake", 6)]
+    assert await told(journals, "pond", "lake", **scout) == both
+    # Of a run that is not watched, nobody is meant; nor is anybody who does not come.
+    assert await told(journals, "lake", **scout) == [("lake", 6)]
+    assert await told(journals, "pond", creatures=["else"], kinds=["StepStarted"]) == []
 
 
 async def test_it_stays_in_the_graphs_that_are_named() -> None:

@@ -85,7 +85,8 @@ async def test_a_family_is_all_that_is_connected(past: Past) -> None:
     pond, lake, part, copy = found.values()
     assert (pond.began, pond.members, pond.open) == ("alone", ("keeper", "scout"), True)
     assert (part.began, part.source, part.at, part.members) == ("split", "pond", 1, ("scout",))
-    assert part.took_in == (TakenIn(RunId("lake"), past.ends["pond.1"]),)
+    assert part.took_in == (TakenIn(RunId("lake"), past.ends["pond.1"], when=6),)
+    assert part.parents == ("pond", "lake")
     assert (lake.status, lake.into, lake.members) == ("merged", "pond.1", ())
     assert (copy.began, copy.source, copy.status, copy.open) == ("fork", "pond", "stopped", False)
     assert [each.run for each in await family_of(past.store, RunId("over"))] == ["over"]

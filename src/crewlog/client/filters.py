@@ -39,6 +39,10 @@ _RUNS = ("SESSION_FORKED", "CREATURE_SESSION_ATTACHED")
 _CHANGES = (j.TopologyChanged, j.GraphMerged)
 
 
+_NOBODY = ("",)
+"""A name that no agent has."""
+
+
 class Aspect(NamedTuple):
     """One meaning of an entry."""
 
@@ -93,16 +97,23 @@ class EventFilter:
         """Whether it lets everything pass."""
         return not (self.kinds or self.creatures or self.graphs or self.channels)
 
-    def after(self, event: Event) -> EventFilter:
-        """The filter for what comes after an event: what has another name is still meant."""
-        entry = event.entry
-        if not isinstance(entry, j.GraphMerged):
-            return self
-        found = {"creature": frozenset(self.creatures), "channel": frozenset(self.channels)}
-        for each in entry.renamed:
-            if each.was in found[each.kind]:
-                found[each.kind] |= {each.now}
-        return replace(self, creatures=found["creature"], channels=found["channel"])
+    def over(self, merged: j.GraphMerged) -> EventFilter:
+        """What is meant in the run that took in the one that this filter was for.
+
+        Only who comes is: somebody else may live there who is called as one of these was.
+        """
+        names = {(each.kind, each.was): each.now for each in merged.renamed}
+        creatures = {names.get(("creature", each), each) for each in self.creatures}
+        channels = {names.get(("channel", each), each) for each in self.channels}
+        comes = {str(each) for each in merged.comes}
+        # Where nobody of them comes, nobody is meant: none at all would mean everybody.
+        there = creatures & comes or (_NOBODY if self.creatures else ())
+        return replace(self, creatures=there, channels=channels)
+
+    def also(self, other: EventFilter) -> EventFilter:
+        """The same filter for the creatures and channels of another one, too."""
+        creatures, channels = {*self.creatures, *other.creatures}, {*self.channels, *other.channels}
+        return replace(self, creatures=creatures, channels=channels)
 
     def __call__(self, event: Event) -> bool:
         """Whether an event passes."""

@@ -28,6 +28,8 @@ class TakenIn:
     run: RunId
     position: int
     """Where that one's journal says so."""
+    when: int = 0
+    """When it did, in milliseconds since the epoch; 0 where that is not known any more."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,9 @@ class Graph:
     """The position of its source after which its own journal begins."""
     took_in: tuple[TakenIn, ...] = ()
     """What became a part of it, or whose logs did."""
+    parents: tuple[RunId, ...] = ()
+    """The graphs that it comes of: its source, and those that it took in. Of a part, `started` is
+    when it was split off."""
     into: RunId | None = None
     """The run that it is a part of by now."""
 
@@ -135,7 +140,8 @@ async def _graphs(store: Store, runs: Iterable[RunId], ties: Iterable[Tie]) -> l
     into: dict[RunId, RunId] = {}
     for each in ties:
         if each.taken_in:
-            took.setdefault(each.run, []).append(TakenIn(each.source, each.position))
+            when = await _when(store, each)
+            took.setdefault(each.run, []).append(TakenIn(each.source, each.position, when))
             into[each.source] = each.run
     found = [
         await _graph(store, run, row, definitions, began.get(run), took.get(run, []), into)
@@ -155,8 +161,10 @@ async def _graph(
 ) -> Graph:
     source = began.source if began is not None else None
     taken = tuple(sorted(took, key=lambda each: (each.position, each.run)))
+    parents = tuple(dict.fromkeys((*filter(None, [source]), *(each.run for each in taken))))
     if row is None:
-        return Graph(run, began="fork" if source else "alone", source=source, took_in=taken)
+        how: Literal["alone", "fork"] = "fork" if source else "alone"
+        return Graph(run, began=how, source=source, took_in=taken, parents=parents)
     definition = definitions.get(row.definition)
     merged = row.status == "merged"
     alive = definition is not None and definition.lives and not merged
@@ -171,8 +179,15 @@ async def _graph(
         source=source,
         at=row.base,
         took_in=taken,
+        parents=parents,
         into=into.get(run) if merged else None,
     )
+
+
+async def _when(store: Store, tie: Tie) -> int:
+    """When a run took in another one: the entry that says so tells it."""
+    found = await store.read_journal(tie.run, tie.position - 1, 1) if tie.position else []
+    return int(found[0].entry.get("at", 0)) if found else 0
 
 
 async def _beginning(store: Store, row: RunRow) -> Literal["split", "fork"]:

@@ -774,7 +774,9 @@ class Run(ByHand, Authority, Talking):
         if ended.merged_into is None:
             raise InternalError(f"the run {self.id!r} said that it is merged, and is not")
         to = called_there(said.to, ended.renamed)
-        return Run(self._client, ended.merged_into), said.model_copy(update={"to": to})
+        if to != said.to:
+            said = said.model_copy(update={"to": to, "was": said.was or said.to})
+        return Run(self._client, ended.merged_into), said
 
     async def change(
         self,

@@ -20,6 +20,7 @@ from crewlog.client.filters import EventFilter, successors
 from crewlog.client.gateway import pauses
 from crewlog.errors import CrewlogError, RunNotFound
 from crewlog.ids import RunId
+from crewlog.state.journal import GraphMerged, TopologyChanged
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client
@@ -91,6 +92,8 @@ class Watch:
         self._news = asyncio.Event()
         self._errors: list[CrewlogError] = []
         self._told: set[RunId] = set()
+        self._filters: dict[RunId, EventFilter] = dict.fromkeys(self._asked, chosen)
+        """By run, what is let pass there: a name may be somebody else's in another run."""
 
     async def __call__(self) -> AsyncGenerator[tuple[Event, bool]]:
         """Every event, and whether it was chosen.
@@ -106,8 +109,7 @@ class Watch:
                 self._news.clear()
                 event = self._next()
                 if event is not None:
-                    self._chosen = self._chosen.after(event)
-                    yield event, self._chosen(event)
+                    yield event, self._meant(event)(event)
                 elif not self._end():
                     await self._wait()
         finally:
@@ -117,6 +119,23 @@ class Watch:
             await asyncio.gather(*tasks, return_exceptions=True)
         if self._errors:
             raise self._errors[0]
+
+    def _meant(self, event: Event) -> EventFilter:
+        """The filter for what happens in a run from an event on.
+
+        It goes with those who are watched: where they leave for a run of their own, and where
+        another one takes them in, whatever they are called there.
+        """
+        run, entry, chosen = event.run, event.entry, self._chosen
+        own = self._filters.get(run)
+        if isinstance(entry, GraphMerged) and (own is None or entry.of in self._filters):
+            came = self._filters.get(entry.of, chosen).over(entry)
+            self._filters[run] = came if own is None else own.also(came)
+        found = self._filters.setdefault(run, chosen)
+        if isinstance(entry, TopologyChanged):
+            for part in successors(event):
+                self._filters.setdefault(part, found)
+        return found
 
     def _next(self) -> Event | None:
         """The earliest event that is there, where none that is earlier can come any more."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from crewlog.definition import operations as o
 from crewlog.definition.audiences import CHANNEL
-from crewlog.definition.creatures import channels_named
-from crewlog.definition.findings import Finding, listed
+from crewlog.definition.creatures import channels_named, creatures_of
+from crewlog.definition.findings import Finding, Path, listed
 from crewlog.definition.model import (
     EDGES,
     AgentDefinition,
@@ -25,10 +26,32 @@ OWN = (*EDGES, "parent", "enabled")
 
 def channels_of(crew: CrewDefinition) -> tuple[str, ...]:
     """The channels of a crew: those that are defined, and those that its agents name."""
+    return _channels(crew, crew.agents)
+
+
+def _here(crew: CrewDefinition) -> tuple[str, ...]:
+    """The channels of the graph: what agents name that are in other runs is in these runs."""
+    return _channels(crew, creatures_of(crew))
+
+
+def _channels(crew: CrewDefinition, agents: Iterable[str]) -> tuple[str, ...]:
     found = [*crew.channels]
-    for agent in crew.agents.values():
-        found += channels_named(agent)
+    for name in agents:
+        found += channels_named(crew.agents[name])
     return tuple(dict.fromkeys(found))
+
+
+def _lives(crew: CrewDefinition, name: str, path: Path) -> None:
+    """Checks that an agent lives in the graph.
+
+    Raises:
+        Refused: there is none of that name, or it is in another run.
+    """
+    known("agent", name, crew.agents, path)
+    if crew.graph is not None and (home := crew.graph.away.get(name)) is not None:
+        say = f"{name!r} lives in the run {home!r} since the graph was split"
+        remedy = f"Change it there; `--with {home}` connects or wires it with agents of this run."
+        raise Refused(Finding(path, say, remedy))
 
 
 def like(crew: CrewDefinition, op: o.AddAgent) -> dict[str, Json]:
@@ -46,7 +69,7 @@ def like(crew: CrewDefinition, op: o.AddAgent) -> dict[str, Json]:
 
 def add_channel(crew: CrewDefinition, op: o.AddChannel) -> CrewDefinition:
     """The crew with a channel more."""
-    if op.name in channels_of(crew):
+    if op.name in _here(crew):
         say = f"the crew has a channel {op.name!r} already"
         raise Refused(Finding(("name",), say, "Choose another name."))
     return _with_channel(crew, op.name, ChannelDefinition(description=op.description))
@@ -54,7 +77,7 @@ def add_channel(crew: CrewDefinition, op: o.AddChannel) -> CrewDefinition:
 
 def remove_channel(crew: CrewDefinition, op: o.RemoveChannel) -> CrewDefinition:
     """The crew without a channel, and without all that leads there."""
-    known("channel", op.name, channels_of(crew), ("name",))
+    known("channel", op.name, _here(crew), ("name",))
 
     def left(agent: AgentDefinition) -> AgentDefinition:
         return _with(
@@ -65,21 +88,21 @@ def remove_channel(crew: CrewDefinition, op: o.RemoveChannel) -> CrewDefinition:
         )
 
     channels = {name: each for name, each in crew.channels.items() if name != op.name}
-    agents = {name: left(agent) for name, agent in crew.agents.items()}
+    agents = {**crew.agents, **{name: left(crew.agents[name]) for name in creatures_of(crew)}}
     return crew.model_copy(update={"agents": agents, "channels": channels, **_alive(crew)})
 
 
 def connect(crew: CrewDefinition, op: o.Connect) -> CrewDefinition:
     """The crew in which one agent sends to a channel that another one listens to."""
     _own(op.other)
-    known("agent", op.sender, crew.agents, ("sender",))
-    known("agent", op.listener, crew.agents, ("listener",))
+    _lives(crew, op.sender, ("sender",))
+    _lives(crew, op.listener, ("listener",))
     if op.sender == op.listener:
         say = f"{op.sender!r} cannot be connected with itself"
         remedy = "Whoever sends does not get its own message: name two agents."
         raise Refused(Finding(("listener",), say, remedy))
     channel = op.channel or f"{op.sender}-to-{op.listener}"[:64]
-    if channel not in channels_of(crew):
+    if channel not in _here(crew):
         crew = _with_channel(crew, channel, ChannelDefinition())
     sender, listener = crew.agents[op.sender], crew.agents[op.listener]
     return _with_agents(
@@ -93,10 +116,10 @@ def connect(crew: CrewDefinition, op: o.Connect) -> CrewDefinition:
 
 def disconnect(crew: CrewDefinition, op: o.Disconnect) -> CrewDefinition:
     """The crew in which the one does not send any more where the other one listened."""
-    known("agent", op.sender, crew.agents, ("sender",))
-    known("agent", op.listener, crew.agents, ("listener",))
+    _lives(crew, op.sender, ("sender",))
+    _lives(crew, op.listener, ("listener",))
     if op.channel is not None:
-        known("channel", op.channel, channels_of(crew), ("channel",))
+        known("channel", op.channel, _here(crew), ("channel",))
     sender, listener = crew.agents[op.sender], crew.agents[op.listener]
     lead = [
         name
@@ -122,11 +145,11 @@ def disconnect(crew: CrewDefinition, op: o.Disconnect) -> CrewDefinition:
 def wire(crew: CrewDefinition, op: o.Wire) -> CrewDefinition:
     """The crew in which an agent's final messages go to another agent, too, or to a channel."""
     _own(op.other)
-    known("agent", op.name, crew.agents, ("name",))
+    _lives(crew, op.name, ("name",))
     if op.to.startswith(CHANNEL):
-        known("channel", op.to.removeprefix(CHANNEL), channels_of(crew), ("to",))
+        known("channel", op.to.removeprefix(CHANNEL), _here(crew), ("to",))
     else:
-        known("agent", op.to, crew.agents, ("to",))
+        _lives(crew, op.to, ("to",))
     if op.to == op.name:
         say = f"{op.name!r} cannot be wired to itself"
         raise Refused(Finding(("to",), say, "Name another agent, or a channel."))
@@ -136,7 +159,7 @@ def wire(crew: CrewDefinition, op: o.Wire) -> CrewDefinition:
 
 def unwire(crew: CrewDefinition, op: o.Unwire) -> CrewDefinition:
     """The crew in which they do not go there any more."""
-    known("agent", op.name, crew.agents, ("name",))
+    _lives(crew, op.name, ("name",))
     agent = crew.agents[op.name]
     if op.to not in agent.wires:
         say = f"{op.name!r} is not wired to {op.to!r}"
