@@ -139,6 +139,8 @@ async def test_a_creature_goes_with_its_turn_and_nobody_else_waits(crews: Site) 
     await run.swapped(changed)
     part = part_of(crews, run, "cut", "ann")
     await part.wait_until(lambda view: view.rests, LIMIT)
+    await part.stop()  # all of it is stored then
+    await part.result(LIMIT)
     (reply,) = [e for e in await crews.entries(part, "ModelReplied") if not e.calls]
     bodies = await crews.store.get_bodies([reply.message.body])
     assert bodies[reply.message.body]["content"] == "went on"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from acceptance.harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
 from acceptance.test_splits import part_of, until_begun
 from crewlog.client import Run
 from crewlog.definition.operations import Connect, Disconnect
+from crewlog.errors import CommandRejected
 from crewlog.ids import AgentName, RunId
 from crewlog.workflows.changes import PIECES
 
@@ -144,6 +146,32 @@ async def graphs_ask_in_a_ring(site: Site) -> tuple[Run, ...]:
     return one, two, three
 
 
+async def graph_is_asked_while_it_joins(site: Site) -> tuple[Run, ...]:
+    """Another run asks one that joins, and waits for a call: it joins all the same, and ends."""
+    runs: list[Run] = []
+    for name, gated in (("ann", False), ("bob", True), ("cid", False)):
+        says = [calls(("gate", {"name": "g"})), {"text": name}] if gated else [{"text": name}]
+        edges = {name: {"listen": [f"for-{name}"]}}
+        tools = {"tools": {"gate": tool("gate")}} if gated else {}
+        runs.append(await _living(site, f"graph-is-asked-{name}", {name: says}, edges, **tools))
+        await runs[-1].wait_until(lambda view: view.rests, LIMIT)
+    one, two, three = runs
+    await two.message("work", to="channel:for-bob", by="ana", id="m1")
+    await until(lambda: site.ledger(two, "start"), "the gate")
+    first = await one.change(operations=[_tie("ann", "bob", two)], id="first", wait=False)
+    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    second = await three.change(operations=[_tie("cid", "bob", two)], id="second", wait=False)
+    site.open_gate(two, "g")
+    await one.merged(first)
+    with suppress(CommandRejected):
+        await three.merged(second)
+    await two.result(LIMIT)
+    for each in (one, three):
+        await each.stop(by="ana", id="s1")
+        await each.result(LIMIT)
+    return one, two, three
+
+
 def _tie(sender: str, listener: str, other: Run) -> Connect:
     return Connect(
         sender=AgentName(sender),
@@ -205,6 +233,7 @@ DRIVES = (
     graphs_join_in_fewer_steps,
     graphs_ask_each_other,
     graphs_ask_in_a_ring,
+    graph_is_asked_while_it_joins,
     begins_in_pieces,
     goes_on_from_its_recipe,
 )

