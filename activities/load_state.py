@@ -20,14 +20,15 @@ from crewlog.errors import NotHandedOver, UsageError
 from crewlog.graph.deciding import again, answered, lifted, retold
 from crewlog.graph.plan import GraphPlan, LeftStep
 from crewlog.graph.swap import left_step
-from crewlog.ids import ContentHash, RunId, StepId, visit_of
+from crewlog.ids import ContentHash, LogName, RunId, StepId, visit_of
 from crewlog.model import Json
 from crewlog.state.calls import LoadedState, LoadState, StartUse
 from crewlog.state.journal import Batch, PartedGraph, TopologyChanged, entry_from_json
-from crewlog.state.model import CrewState
+from crewlog.state.model import CrewState, LogHead
 from crewlog.state.parting import parted
 from crewlog.state.reduce import reduce
 from crewlog.store.checkpoints import last_state, settled_at, taken_up
+from crewlog.store.homes import logs_left
 from crewlog.store.loading import load_state as state_at
 from crewlog.store.protocol import Store
 
@@ -58,12 +59,14 @@ async def load_state(
         await store.expect_fork(task.run, run, Clock().now())
     last: dict[str, Json] = {}
     decision = ""
+    left: dict[LogName, LogHead] = {}
     if task.reopen:
         use = task.use
         let_in = use is None or await _check_last(task, use, store, executions)
         end = await _at_rest(store, task.run, task.executions if let_in else ())
         found, then = await taken_up(store, task.run, end)
         last, decision = end.to_json(), found.decision or ""
+        left = await logs_left(store, task.run, then) if task.recipe else {}
     else:
         then = await state_at(store, task.run, await settled_at(store, task.run, task.position))
     if not then.definition:
@@ -95,6 +98,7 @@ async def load_state(
         ),
         policy=force.policy,
         compared=task.against,
+        left=left,
         older=older,
     )
 

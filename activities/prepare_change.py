@@ -24,6 +24,7 @@ from crewlog.activities.prices import usage_of
 from crewlog.activities.reading import ask, read_without
 from crewlog.activities.registries import registry_of
 from crewlog.authority.widening import widening
+from crewlog.definition.creatures import elsewhere
 from crewlog.definition.difference import summary
 from crewlog.definition.load import read_data
 from crewlog.definition.model import CrewDefinition
@@ -42,6 +43,7 @@ from crewlog.prompt.readers import with_model
 from crewlog.prompt.registry import Registry, registry_of_crew
 from crewlog.state.calls import PrepareChange, PreparedChange, PreparedPart
 from crewlog.state.topology import parts_of
+from crewlog.store.homes import homes_of
 from crewlog.store.protocol import Store
 
 _OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
@@ -72,14 +74,30 @@ class ChangePreparer:
             made = apply_operations(base, _read(task.operations))
             return await self._made(made.to_json(), base, task, of=task.base)
         if task.recipe:
-            force = await self._in_force(task, base)
-            back = await self._made(base.to_json(), force, task, compared=task.against)
-            what = "goes back to the definition that it was started with"
-            return back.model_copy(update={"what": what})
+            return await self._recipe(task, base)
         if task.definition is None:
             raise UsageError("the change names neither a prompt, nor a definition, nor operations")
         data = await crew_data(task.definition, self.store)
         return await self._made(data, base, task, compared=task.base)
+
+    async def _recipe(self, task: PrepareChange, base: CrewDefinition) -> PreparedChange:
+        """The recipe; whoever left for a run that lives stays there."""
+        force = await self._in_force(task, base)
+        crew = base
+        if task.definition is not None:
+            data = await crew_data(task.definition, self.store)
+            definition, _ = await lowered(data, self.store, self.definitions)
+            crew = CrewDefinition.from_json(definition)
+        away = force.graph.away if force.graph is not None else {}
+        homes = await homes_of(self.store, task.run, away) if task.against else {}
+        made = elsewhere(crew, homes)
+        back = await self._made(made.to_json(), force, task, compared=task.against)
+        what = "goes back to the definition that it was started with"
+        if task.definition is not None:
+            what = f"goes on with its recipe as that is written now: {back.what}"
+        for name in sorted({*homes} & {*crew.agents}):
+            what += f"; {name} stays in {homes[name]}"
+        return back.model_copy(update={"what": what})
 
     async def _in_force(self, task: PrepareChange, base: CrewDefinition) -> CrewDefinition:
         if not task.against:

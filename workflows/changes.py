@@ -55,6 +55,8 @@ from crewlog.workflows.merging import FEWER_STEPS
 
 PIECES = f"{RESERVED}pieces"
 """The command of a run that parts what is in several pieces when it begins."""
+PARTS_ANEW = "parts-anew-what-was-parted-before"
+"""The patch of executions that begin other runs for the pieces than those before them did."""
 
 if TYPE_CHECKING:
     from crewlog.workflows.inbox import Incoming
@@ -242,8 +244,13 @@ async def _joined(engine: Engine, operation: Connect | Wire) -> PreparedMerge:
 
 async def whole(engine: Engine) -> PreparedChange:
     """What becomes of a run's crew whose graph is in several pieces, where nothing is changed."""
+    execution = engine.state.execution
+    anew = execution > 1 and workflow.patched(PARTS_ANEW)
     task = PrepareChange(
-        run=engine.state.run, base=engine.plan.definition, recipe=True, command=PIECES
+        run=engine.state.run,
+        base=engine.plan.definition,
+        recipe=True,
+        command=f"{PIECES}/{execution}" if anew else PIECES,
     )
     made: PreparedChange = await workflow.execute_activity(
         PREPARE_CHANGE, task, result_type=PreparedChange, **PREPARING

@@ -142,6 +142,8 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
     # Before anything is recorded: what is wrong with it must not leave a run behind.
     prepared = await made(PREPARE_CHANGE, change, PreparedChange) if change else None
     _check_wider(start, loaded, prepared)
+    if prepared is not None:
+        then = rewinding.come_back(then, loaded.left, GraphPlan.from_json(prepared.plan))
     if start.fork is not None:
         place = start.fork.position
         engine = rewinding.fork(plan, then, run, by=start.by, at=at, checkpoint=place)
@@ -192,8 +194,9 @@ def _check_wider(start: StartRun, loaded: LoadedState, prepared: PreparedChange 
     rights = policy.principals[start.by].rights
     found = Standing(allowed=True, reason="", principal=start.by, proven=True, rights=rights)
     try:
-        if start.fork is not None and prepared is not None:
-            asked = holds(start.by, rights, "change", "a fork with changes")
+        if prepared is not None and (start.fork is not None or start.crew):
+            what = "a fork with changes" if start.fork is not None else "going on with another crew"
+            asked = holds(start.by, rights, "change", what)
             if not asked.allowed:
                 raise gate.refusal(asked)
         _check_queue(start, found)
@@ -222,7 +225,8 @@ def _task(start: StartRun, run: RunId, use: StartUse) -> LoadState:
     source: ForkFrom | None = start.fork
     if source is not None:
         return LoadState(run=source.run, position=source.position, use=use)
-    return LoadState(run=run, reopen=True, executions=start.replaced, use=use)
+    recipe = start.reopen == "recipe"
+    return LoadState(run=run, reopen=True, recipe=recipe, executions=start.replaced, use=use)
 
 
 def _change(start: StartRun, run: RunId, then: CrewState) -> PrepareChange | None:
@@ -235,8 +239,12 @@ def _change(start: StartRun, run: RunId, then: CrewState) -> PrepareChange | Non
             definition=fork.definition,
             operations=tuple({"op": each.op, **each.to_json()} for each in fork.operations),
         )
-    if start.reopen == "recipe" and then.recipe not in ("", then.definition):
+    if start.reopen == "recipe" and (start.crew or then.recipe not in ("", then.definition)):
         return PrepareChange(
-            run=run, base=then.recipe, recipe=True, against=ContentHash(then.definition)
+            run=run,
+            base=then.recipe or then.definition,
+            recipe=True,
+            definition=start.crew or None,
+            against=ContentHash(then.definition),
         )
     return None

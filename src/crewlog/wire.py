@@ -166,7 +166,8 @@ class StartRun(Inlet):
 
     crew: str | dict[str, Json] = ""
     """A registered crew's name, an inline definition, or a prompt: a text that has a space or a
-    line break, and so is no name. Empty with `fork` and `reopen`."""
+    line break, and so is no name. Empty with `fork`, and with `reopen`, but where
+    that is `recipe` and the recipe is written otherwise by now: then a name or a definition."""
     fork: ForkFrom | None = None
     """Set where the run goes on from a checkpoint of another one."""
     reopen: Literal["recipe", "live"] | None = None
@@ -213,11 +214,12 @@ class StartRun(Inlet):
     @model_validator(mode="after")
     def _one_beginning(self) -> Self:
         begins = (self.fork, self.reopen, self.split)
-        if sum([bool(self.crew), *(each is not None for each in begins)]) != 1:
+        edited = self.reopen == "recipe" and self.prompt is None
+        if sum([bool(self.crew) and not edited, *(each is not None for each in begins)]) != 1:
             raise ValueError("exactly one of `crew`, `fork` and `reopen` is needed")
-        if not self.crew and self.input != "":
+        if (not self.crew or edited) and self.input != "":
             raise ValueError("`input` goes with `crew`; a `message` says something to other runs")
-        if self.given is not None and (not self.crew or self.prompt is not None):
+        if self.given is not None and (not self.crew or edited or self.prompt is not None):
             raise ValueError("`given` goes with a `crew` that is no prompt")
         return self
 

@@ -414,6 +414,24 @@ async def test_a_run_that_goes_on_after_its_end_keeps_its_policy(crews: Site, fo
     assert [e.by for e in await crews.entries(run, "Reopened")] == ["oncall"]
 
 
+async def test_who_may_not_change_a_crew_goes_on_with_no_other_recipe(
+    crews: Site, folder: Path
+) -> None:
+    run = await at_a_gate(crews, folder)
+    await run.stop()
+    assert (await run.result(LIMIT)).status == "stopped"
+    written = await crews.store.get_definition((await run.state()).definition)
+    written["agents"]["a"]["prompt"] = "Do otherwise."
+    oncall = of(crews, folder, "oncall", run)
+    await oncall.reopen("recipe", recipe=written, execution_timeout=RUN_LIMIT)
+    with pytest.raises(RunFailed, match="'oncall' has not the right 'change'"):
+        await run.result(LIMIT)
+    assert not await crews.entries(run, "Reopened")
+    await oncall.reopen("recipe", execution_timeout=RUN_LIMIT)
+    crews.open_gate(run, "g")
+    assert (await run.result(LIMIT)).status == "completed"
+
+
 async def test_a_signed_start_is_used_once(crews: Site, folder: Path) -> None:
     """Whoever can read a history has the start, and sends it again: by Temporal's own client."""
     ada = client(crews, folder, "ada")

@@ -272,3 +272,34 @@ def test_where_graphs_come_from_is_shown(crewlog: Cli, pond: str) -> None:
     assert f"late · parted from {pond}@" in shown
     none = crewlog("lineage", "nowhere-at-all")
     assert (none.code, "the store knows no run" in none.err) == (4, True)
+
+
+@covers("C118", "C119")
+@pytest.mark.server
+@pytest.mark.timeout(400)
+def test_a_run_goes_on_live_or_as_its_crew_is_written(
+    crewlog: Cli, pond: str, project: Path
+) -> None:
+    def members() -> set[str]:
+        (graph,) = crewlog("lineage", pond, "--json").records[0]["graphs"]
+        return {*graph["members"]}
+
+    def goes_on(start: str, said: str) -> None:
+        assert crewlog("stop", pond).code == 0
+        done = crewlog("resume", pond, "--from", start)
+        assert (done.code, said in done.out) == (0, True), done.err
+
+    shown = crewlog("show", pond).out
+    assert "recipe" in shown
+    assert "live" not in shown, "nobody has changed it"
+    assert crewlog("graph", "add", pond, "late", "--like", "scout", "--listen", "tasks").code == 0
+    goes_on("live", "goes on\n")
+    assert members() == {"keeper", "late", "scout"}
+    goes_on("recipe", "goes on from its recipe\n")
+    assert members() == {"keeper", "scout"}
+    crew = (project / "pond.yaml").read_text()
+    (project / "pond.yaml").write_text(crew + "  new: {prompt: New., tools: [], listen: [tasks]}\n")
+    goes_on("pond.yaml", "goes on from its recipe\n")
+    assert members() == {"keeper", "new", "scout"}
+    kinds = [each["entry"]["kind"] for each in crewlog("log", pond, "--json").records]
+    assert kinds.count("Reopened") == 3

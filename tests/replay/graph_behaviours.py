@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from acceptance.harness import LIMIT, Site, calls, tool, until
+from acceptance.harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
 from acceptance.test_splits import part_of, until_begun
 from crewlog.client import Run
 from crewlog.definition.operations import Connect, Disconnect
@@ -201,6 +201,32 @@ async def begins_in_pieces(site: Site) -> tuple[Run, ...]:
     return run, part
 
 
+async def goes_on_from_its_recipe(site: Site) -> tuple[Run, ...]:
+    """A run that was parted goes on as its crew is written: it rests anew, and is parted anew."""
+    run = await _living(
+        site,
+        "goes-on-from-its-recipe",
+        {"ann": [{"text": "1"}, {"text": "2"}], "bob": [{"text": "3"}], "cid": [{"text": "4"}]},
+        {"ann": {"listen": ["x"]}, "bob": {"listen": ["y"]}, "cid": {"listen": ["y"]}},
+    )
+    part = part_of(site, run, PIECES, "ann")
+    await until_begun(part)
+    await run.message("there", to="channel:y", by="ana", id="m1")
+    await run.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
+    for each in (run, part):
+        await each.stop(by="ana", id="s1")
+        await each.result(LIMIT)
+    await run.reopen("recipe", by="ana", execution_timeout=RUN_LIMIT)
+    again = part_of(site, run, f"{PIECES}/2", "ann")
+    await until_begun(again)
+    await again.message("here", to="channel:x", by="ana", id="m2")
+    await again.wait_until(lambda view: view.steps == 3 and view.rests, LIMIT)
+    for each in (run, again):
+        await each.stop(by="ana", id="s2")
+        await each.result(LIMIT)
+    return run, again
+
+
 DRIVES = (
     graph_parts,
     graphs_join,
@@ -209,4 +235,5 @@ DRIVES = (
     graphs_ask_in_a_ring,
     graph_is_asked_while_it_joins,
     begins_in_pieces,
+    goes_on_from_its_recipe,
 )

@@ -350,24 +350,33 @@ async def resumed(
     run_id: str,
     signal: Callable[[], Awaitable[int]],
     *,
-    from_: Literal["recipe", "live"] | None,
+    start: tuple[Literal["recipe", "live"] | None, str | None],
     by: str | None,
     as_json: bool,
 ) -> int:
-    """Lets a run go on: one that has ended begins again, else `signal` is sent."""
+    """Lets a run go on: one that has ended begins again, else `signal` is sent.
+
+    Args:
+        run_id: The run.
+        signal: Resumes one that is open.
+        start: What it goes on with, and the file of the recipe where that is named.
+        by: Who commands.
+        as_json: Whether a program reads it.
+    """
     from crewlog.cli.background import leave_to_workers, polled  # noqa: PLC0415
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.client.gateway import STATUS_NAMES  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
+    from_, recipe = start
     async with connected(screen, both=True) as client:
         run = client.run(run_id)
         found = await client.gateway.describe(run.id)
         ended = found.status is not None and STATUS_NAMES.get(found.status) != "running"
         if ended:
             client.task_queue = found.task_queue
-            await run.reopen(from_ or "live", by=by)
+            await run.reopen(from_ or "live", recipe=recipe, by=by)
         # Whoever works on an open run goes on with it: it needs nobody else.
         if ended or not await polled(client, found.task_queue):
             await leave_to_workers(screen, client, found.task_queue)
@@ -376,6 +385,7 @@ async def resumed(
     if as_json:
         screen.document({"run": run_id, "command": "reopen", "from": from_ or "live"})
     else:
-        screen.line("  ", (plain(run_id), "bold"), " had ended, and goes on")
+        how = " from its recipe" if from_ == "recipe" else ""
+        screen.line("  ", (plain(run_id), "bold"), f" had ended, and goes on{how}")
         screen.line(("  Follow   ", "dim"), f"crewlog watch {run_id}")
     return exits.OK

@@ -153,9 +153,10 @@ def resume(
         str | None,
         typer.Option(
             "--from",
-            metavar="recipe|live",
-            help="Go on with the crew that the run was started with, or with the one that it has "
-            "now. Default: live.",
+            metavar="recipe|live|FILE",
+            help="Go on with the crew as it is written: what the run was started with, the newest "
+            "version of that if it is registered, or what FILE says now. Or with the crew that "
+            "the run has now. Default: live.",
             show_default=False,
         ),
     ] = None,
@@ -169,34 +170,38 @@ def resume(
     from crewlog.cli.rewinding import resumed  # noqa: PLC0415
 
     def send(found: Run) -> Awaitable[Any]:
-        origin = resumed_from(from_)
-        return found.resume(reason, from_=origin, by=by, id=command_id)
+        origin, recipe = resumed_from(from_)
+        return found.resume(reason, from_=origin, recipe=recipe, by=by, id=command_id)
 
     return go(
         resumed(
             run,
             lambda: _sent(run, "resume", send, as_json=as_json),
             as_json=as_json,
-            from_=resumed_from(from_),
+            start=resumed_from(from_),
             by=by,
         ),
         debug=debug,
     )
 
 
-def resumed_from(text: str | None) -> Literal["recipe", "live"] | None:
-    """What `--from` says.
+def resumed_from(text: str | None) -> tuple[Literal["recipe", "live"] | None, str | None]:
+    """What `--from` says, and the file that it names.
 
     Raises:
         UsageError: it says something else.
     """
+    from crewlog.client.client import is_file  # noqa: PLC0415
+
     match text:
         case None | "recipe" | "live":
-            return text
+            return text, None
+        case _ if is_file(text):
+            return "recipe", text
         case _:
             raise UsageError(
                 f"a run cannot be resumed from {text!r}",
-                remedy="Say recipe or live.",
+                remedy="Say recipe or live, or name the crew's file: crew.yaml.",
                 place="crewlog resume",
             )
 

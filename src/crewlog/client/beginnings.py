@@ -14,7 +14,9 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from crewlog.client import forking
+from crewlog.client.catalog import definition_of
 from crewlog.client.gateway import CALL_LIMIT, pauses
+from crewlog.client.recipes import Recipe, Written, edited
 from crewlog.client.starting import policy_of_run
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation
@@ -182,8 +184,14 @@ async def reopen(
     *,
     by: str,
     execution_timeout: timedelta | None,
+    recipe: Written | None = None,
 ) -> Run:
     """Lets a run go on that has ended; see `Run.resume`."""
+    if recipe is not None and from_ != "recipe":
+        raise UsageError(
+            "a recipe is given for a run that is to go on as it is",
+            remedy='Leave it out, or say `from_="recipe"`.',
+        )
     description = await client.gateway.describe(run)
     if description.workflow_type != WORKFLOW_TYPE:
         raise RunNotFound(
@@ -195,14 +203,18 @@ async def reopen(
         raise CommandRejected(
             f"the run {run!r} has not ended", remedy=f"`crewlog resume {run}` resumes a paused one."
         )
-    crew = ""
+    crew, written = "", None if recipe is None else Recipe(definition_of(recipe).to_json())
     with suppress(StoreUnavailable):  # without a store, the run itself tells
         store = await client.store()
         row = await store.get_run(run)
         await taken_up(store, run, await last_state(store, run))
-        crew = row.crew if row else ""
+        if row is not None:
+            crew = row.crew
+            if from_ == "recipe":
+                written = await edited(store, row.crew, row.recipe or row.definition, recipe)
     ended = tuple(filter(None, [description.run_id]))
-    payload = StartRun(reopen=from_, replaced=ended, by=by)
+    given = written.definition if written is not None else ""
+    payload = StartRun(reopen=from_, crew=given, replaced=ended, by=by)
     policy = await policy_of_run(client, run)
     return await client.begin(run, crew, payload, execution_timeout, again=True, policy=policy)
 

@@ -30,6 +30,7 @@ from crewlog.client.matrix import matrix_of
 from crewlog.client.past import state_at
 from crewlog.client.quotas import with_used_up
 from crewlog.client.rebuild import Rebuild, RebuildReport
+from crewlog.client.recipes import Written, recipe_for
 from crewlog.client.reporting import report_on
 from crewlog.client.showing import with_shown
 from crewlog.client.talking import Talking
@@ -449,6 +450,7 @@ class Run(ByHand, Authority, Talking):
         reason: str = "",
         *,
         from_: Literal["recipe", "live"] | None = None,
+        recipe: Written | None = None,
         by: str | None = None,
         id: str | None = None,
     ) -> CommandId:
@@ -456,42 +458,49 @@ class Run(ByHand, Authority, Talking):
 
         Args:
             reason: Why, for the journal.
-            from_: The definition that it goes on with: the one that it was started with, or the one
-                that it has now, which is the default.
+            from_: The definition that it goes on with: its recipe, or the one that it has now,
+                which is the default.
+            recipe: See `reopen`.
             by: Who commands; by default the system's user.
             id: The command's id.
         """
         command = self._made(Command, by, id, reason=reason)
         if await self._is_closed():
-            await self.reopen(from_ or "live", by=by)
+            await self.reopen(from_ or "live", recipe=recipe, by=by)
             return command.id
         if from_ == "recipe":
-            await self._back_to_recipe(by, reason)
+            await self._back_to_recipe(by, reason, recipe)
         return await self._signal("resume", command)
 
-    async def _back_to_recipe(self, by: str | None, reason: str) -> None:
-        """Changes the crew back to what the run was started with."""
+    async def _back_to_recipe(self, by: str | None, reason: str, given: Written | None) -> None:
+        """Changes the crew back to its recipe."""
         state = await self.state()
-        if state.recipe not in ("", state.definition):
-            recipe = await (await self._client.store()).get_definition(state.recipe)
+        recipe = await recipe_for(await self._client.store(), state, given)
+        if recipe is not None:
             # A paused run swaps its graph all the same: there is nothing to wait for.
-            await self.change(definition=recipe, by=by, reason=reason or "back to the recipe")
+            data, why = recipe.to_json(), reason or "back to the recipe"
+            await self.change(definition=data, by=by, reason=why)
 
     async def reopen(
         self,
         from_: Literal["recipe", "live"] = "live",
         *,
+        recipe: Written | None = None,
         by: str | None = None,
         execution_timeout: timedelta | None = None,
     ) -> Run:
         """Lets a run go on that was stopped, has failed, or was ended from outside.
 
+        So does one of creatures that is completed since nobody said anything for long enough.
+
         It goes on under its id, from right before what ended it: the same steps, and calls with the
         same keys. What failed is tried once more.
 
         Args:
-            from_: The definition that it goes on with: the one that it was started with, or the one
-                that it had at last.
+            from_: The definition that it goes on with: its recipe, which is what it was started
+                with, or the newest version of that where it is registered; or the one that it had
+                at last.
+            recipe: With `from_="recipe"`: the recipe as it is written now.
             by: Who starts it again; by default the system's user.
             execution_timeout: When Temporal ends the run, whatever it does.
 
@@ -501,7 +510,12 @@ class Run(ByHand, Authority, Talking):
         """
         who = self._client.user if by is None else by
         return await beginnings.reopen(
-            self._client, self.id, from_, by=who, execution_timeout=execution_timeout
+            self._client,
+            self.id,
+            from_,
+            by=who,
+            execution_timeout=execution_timeout,
+            recipe=recipe,
         )
 
     async def rollback(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from crewlog.definition.audiences import CHANNEL
@@ -10,6 +11,7 @@ from crewlog.definition.model import (
     SEND_MESSAGE,
     AgentDefinition,
     CrewDefinition,
+    GraphPolicy,
 )
 from crewlog.definition.phases import Phase
 
@@ -21,6 +23,22 @@ def creatures_of(definition: CrewDefinition) -> tuple[str, ...]:
     """The agents that live in the crew's graph: all of them, but those that are in other runs."""
     away = definition.graph.away if definition.graph is not None else {}
     return tuple(name for name in definition.agents if name not in away)
+
+
+def elsewhere(crew: CrewDefinition, homes: Mapping[str, str]) -> CrewDefinition:
+    """A crew of which some agents live in other runs, where they stay.
+
+    Args:
+        crew: The crew.
+        homes: The runs of those, by name; agents that the crew does not have are nowhere.
+    """
+    away = {name: home for name, home in homes.items() if name in crew.agents}
+    if not away:
+        return crew
+    policy = crew.graph or GraphPolicy()
+    return crew.model_copy(
+        update={"graph": policy.model_copy(update={"away": dict(sorted(away.items()))})}
+    )
 
 
 def channels_named(agent: AgentDefinition) -> tuple[str, ...]:

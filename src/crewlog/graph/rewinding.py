@@ -6,20 +6,22 @@ says what the state is. The state comes from the store: whoever calls has had it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from crewlog.definition.audiences import CHANNEL
 from crewlog.errors import ChangeConflict, CommandRejected
 from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.retrying import Patched, as_new, retry
 from crewlog.graph.swap import permissions_after, same_graph
-from crewlog.ids import InterruptId, NodeName, RunId, StepId, node_of
+from crewlog.ids import InterruptId, LogName, NodeName, RunId, StepId, node_of, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.joining import check_alone
 from crewlog.state.ledger import Ledger
-from crewlog.state.model import CrewState, Interrupt
+from crewlog.state.model import CrewState, Interrupt, LogHead
 from crewlog.state.rewinding import (
     NEVER_BACK,
     Resumption,
@@ -29,6 +31,10 @@ from crewlog.state.rewinding import (
     reopened,
     rewound,
 )
+from crewlog.state.topology import Topology
+
+RESTS_ANEW = "rests-anew-where-it-goes-on"
+"""The patch of runs that have their `idle` anew, and not what was left of it when they ended."""
 
 
 def roll_back(
@@ -166,6 +172,8 @@ def reopen(
     """
     engine = Engine(plan, ledger)
     engine.at = at
+    if then.rest is not None and patched(RESTS_ANEW):
+        then = then.model_copy(update={"rest": None})
     if (meant := engine.state.changing) is not None:
         error = "the run was ended first, from outside"
         engine.record(j.SwapFailed, graph_version=meant.graph_version, error=error)
@@ -182,6 +190,21 @@ def reopen(
     if found.decision is not None and found.decision in engine.state.frontier:
         _ask_about(engine, found.decision)
     return engine
+
+
+def come_back(then: CrewState, left: Mapping[LogName, LogHead], plan: GraphPlan) -> CrewState:
+    """A run's state with what creatures can read again that had left for other runs.
+
+    Args:
+        then: The state, without the logs that only they could read.
+        left: These logs, as they were when their creatures left.
+        plan: The plan that the run goes on with: its creatures and channels are there.
+    """
+    graph = plan.topology or Topology()
+    own = {private_log(name) for name in graph.creatures}
+    own |= {LogName(f"{CHANNEL}{name}") for name in graph.channels}
+    kept = {log: at for log, at in left.items() if log in own and log not in then.messages}
+    return then.model_copy(update={"messages": {**then.messages, **kept}}) if kept else then
 
 
 def _with_left(plan: GraphPlan, back: Rewound) -> GraphPlan:

@@ -29,7 +29,7 @@ from crewlog.model import Json, Model
 from crewlog.state.context import Given, Windowed
 from crewlog.state.hearing import Heard
 from crewlog.state.journal import Batch
-from crewlog.state.model import CommandOutcome, Item, PromptRemark, Usage
+from crewlog.state.model import CommandOutcome, Item, LogHead, PromptRemark, Usage
 from crewlog.state.parting import Share
 from crewlog.state.told import asked_tools, model_of, used
 from crewlog.state.topology import Topology, TopologyChange
@@ -520,7 +520,8 @@ class PrepareChange(Model):
     """The command that asks for it. Where the graph falls apart the ids of its parts are made of
     it; empty: it stays one run however many graphs there are."""
     recipe: bool = False
-    """Whether it is `base` itself that is wanted: the definition that the run was started with."""
+    """Whether it is the recipe that is wanted: `base`, the definition that the run was started
+    with, or `definition`, where that says how the recipe is written by now."""
     definition: str | dict[str, Json] | None = None
     """A registered crew's name, or a definition."""
     operations: tuple[dict[str, Json], ...] = ()
@@ -678,6 +679,8 @@ class LoadState(Model):
     reopen: bool = False
     """Whether the run has ended and goes on: then its state is wanted right before what ended
     it."""
+    recipe: bool = False
+    """With `reopen`: whether it goes on with its recipe, to which creatures may come back."""
     split_after: int | None = None
     """Set where the run that asks was parted from it: its journal says so above this position."""
     executions: tuple[str, ...] = ()
@@ -720,6 +723,9 @@ class LoadedState(Model):
     """Of a part of another run: the command that parted them."""
     by: str = ""
     """Of the same: who gave it."""
+    left: dict[LogName, LogHead] = Field(default_factory=dict[LogName, LogHead])
+    """Of a run that goes on with its recipe: the logs of those who left it for runs of their own,
+    as they were then."""
     older: tuple[dict[str, Json], ...] = ()
     """The definitions of steps whose nodes a change took away: the history must have them, to
     rebuild a fork from that alone."""

@@ -315,13 +315,16 @@ class Resumption(NamedTuple):
     way when people gave it. What they did is done, and is not done again."""
 
 
-def resumption(run: RunId, tail: Sequence[tuple[int, j.JournalEntry]]) -> Resumption:
+def resumption(
+    run: RunId, tail: Sequence[tuple[int, j.JournalEntry]], *, rested: bool = False
+) -> Resumption:
     """From where a run that has ended goes on: right before what ended it.
 
     Args:
         run: The run.
         tail: The last entries of its journal, with their positions: from before what ended it, or
             from its beginning.
+        rested: Whether it waited for a message when it ended: nothing was left undone.
 
     Raises:
         UsageError: it is done.
@@ -334,7 +337,7 @@ def resumption(run: RunId, tail: Sequence[tuple[int, j.JournalEntry]]) -> Resump
     last = rows[-1][1]
     if len(rows) > 1 and isinstance(rows[-2][1], j.MergeFailed):
         del rows[-2]  # since it ended
-    if isinstance(last, j.RunCompleted) and last.turns:
+    if isinstance(last, j.RunCompleted) and (last.turns or rested):
         return Resumption(rows[-1][0] - 1)  # nobody had said anything for long enough
     if isinstance(last, j.RunCompleted):
         raise UsageError(

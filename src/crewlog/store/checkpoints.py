@@ -74,13 +74,14 @@ async def _checkpoints(store: Store, run: RunId) -> AsyncIterator[int]:
         at = found[-1].position
 
 
-async def resumption_of(store: Store, run: RunId, end: int) -> Resumption:
+async def resumption_of(store: Store, run: RunId, end: int, *, rested: bool = False) -> Resumption:
     """From where a run that has ended goes on.
 
     Args:
         store: The store.
         run: The run.
         end: The last position of its journal.
+        rested: Whether it waited for a message when it ended.
 
     Raises:
         UsageError: it is completed.
@@ -95,7 +96,7 @@ async def resumption_of(store: Store, run: RunId, end: int) -> Resumption:
         tail = [(row.position, entry_from_json(row.entry)) for row in rows]
         # A fork's journal begins after its base: there is nothing before it to look at.
         if isinstance(tail[0][1], Forked) or not first or await _tells(store, run, tail):
-            return resumption(run, tail)
+            return resumption(run, tail, rested=rested)
         looked *= 4
 
 
@@ -133,7 +134,7 @@ async def taken_up(store: Store, run: RunId, end: CrewState) -> tuple[Resumption
             remedy=f"`crewlog show {end.joining.other}` shows that run; `crewlog fork "
             f"{run}@POSITION` goes on from a checkpoint of this one.",
         )
-    found = await resumption_of(store, run, end.position)
+    found = await resumption_of(store, run, end.position, rested=end.rest is not None)
     if not found.position:
         raise _no_crew(run)
     then = after(await load_state(store, run, found.position), found.landed)
