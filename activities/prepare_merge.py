@@ -159,6 +159,7 @@ class MergePreparer:
                 joins=task.other,
                 edge=task.edge,
                 asks=task.asks,
+                family=await self.store.lineage(task.other),
             )
             data = both.definition.to_json()
             behind = await self._behind(task, state, called(both.renamed))

@@ -19,6 +19,7 @@ from crewlog.state.topology import Topology, apply, part_id, parts_of, survivor
 from state.random_graphs import Dice
 
 ONE, TWO = RunId("one"), RunId("two")
+WORKERS = RunId("one.abcd1234")
 
 
 def data_of(agents: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -324,3 +325,36 @@ def test_a_crew_that_is_united_can_be_changed_on() -> None:
     made = joined(crew({"a": {"send": ["p"]}}), crew({"x": {"listen": ["q"]}}))
     after = apply_operations(made.definition, [Disconnect(sender="a", listener="x")])
     assert after.agents["x"].listen == ("q",)
+
+
+@pytest.mark.parametrize("family", [(), (RunId("three"),), (WORKERS,)])
+def test_who_left_comes_home_by_where_it_lived_and_not_by_its_name(
+    family: tuple[RunId, ...],
+) -> None:
+    one = crew(
+        {"a": {"listen": ["c"]}, "boss": {"listen": ["c"]}, "worker": {}},
+        graph={"away": {"worker": WORKERS}},
+        groups={"board": ["boss", "worker"]},
+    )
+    two = crew(
+        {"spy": {"listen": ["q"]}, "worker": {"listen": ["q"]}}, groups={"board": ["spy", "worker"]}
+    )
+    edge = {"op": "connect", "sender": "a", "listener": "worker", "channel": "tie"}
+    made = united(one, two, stays=ONE, joins=TWO, edge=edge, asks=ONE, family=family)
+    both = made.definition
+    home = family == (WORKERS,)
+    worker = "worker" if home else "worker-2"
+    assert {*made.comes} == {"spy", worker}
+    assert both.agents[worker].listen == ("q", "tie")
+    assert (worker in made.fresh) is not home
+    assert both.graph is not None
+    if home:
+        assert not both.graph.away
+        assert not made.renamed
+    else:
+        assert both.graph.away == {"worker": WORKERS}
+        assert {(each.kind, each.was, each.now) for each in made.renamed} == {
+            ("creature", "worker", "worker-2"),
+            ("group", "board", "board-2"),
+        }
+        assert both.groups == {"board": ("boss", "worker"), "board-2": ("spy", "worker-2")}

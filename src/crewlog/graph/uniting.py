@@ -15,7 +15,7 @@ every agent are for those that come, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
@@ -82,6 +82,7 @@ def united(
     joins: RunId,
     edge: Mapping[str, Json],
     asks: RunId,
+    family: Collection[RunId] = (),
 ) -> United:
     """The crew of a run that takes in another one, with the edge that connects them.
 
@@ -93,6 +94,7 @@ def united(
         edge: A `connect` or a `wire`: its sender, or name, as its own run calls it, and its
             listener, or end, as the other one does.
         asks: The run of the sender.
+        family: The runs that the joining one goes on from: who left for one of these comes home.
 
     Raises:
         TopologyRefused: they cannot be one crew.
@@ -114,8 +116,11 @@ def united(
             f"the run {joins!r} has a flow, which only its own run can go on with",
             remedy="Wait until it is over, or have the two talk over people.",
         )
-    told = as_one(operation, operation.other, world, stays)
-    made = _Union(one, two, stays, joins, told)
+    gone = one.graph.away if one.graph is not None else {}
+    homes = {joins, *family}
+    strangers = {n for n in creatures_of(two) if n in gone and gone[n] not in homes}
+    told = _as_one(operation, operation.other, world, stays, strangers)
+    made = _Union(one, two, stays, joins, told, homes)
     crew = _connected(made.crew(), told.operation)
     graph = _topology(crew)
     change = TopologyChange(
@@ -138,6 +143,18 @@ def united(
         ),
         quotas=made.quotas(crew),
     )
+
+
+def _as_one(
+    operation: t.Operation, other: RunId, world: t.World, stays: RunId, strangers: Collection[str]
+) -> t.AsOne:
+    """The one graph, in which strangers have not the names of those who left the surviving run."""
+    there = world[stays]
+    taken = dict.fromkeys(strangers, t.Creature())
+    named = there.model_copy(update={"creatures": {**there.creatures, **taken}})
+    told = as_one(operation, other, {**world, stays: named}, stays)
+    left = {name: each for name, each in told.graph.creatures.items() if name not in strangers}
+    return told._replace(graph=told.graph.model_copy(update={"creatures": left}))
 
 
 def _operation(edge: Mapping[str, Json], asks: RunId, other: RunId) -> t.Connect | t.Wire:
@@ -181,7 +198,13 @@ class _Union:
     """Two crews as one, before anything connects them."""
 
     def __init__(
-        self, one: CrewDefinition, two: CrewDefinition, stays: RunId, joins: RunId, told: t.AsOne
+        self,
+        one: CrewDefinition,
+        two: CrewDefinition,
+        stays: RunId,
+        joins: RunId,
+        told: t.AsOne,
+        homes: Collection[RunId],
     ) -> None:
         self.one, self.stays, self.joins, self.graph = one, stays, joins, told.graph
         self.old = two
@@ -191,10 +214,8 @@ class _Union:
         agents = _by_kind(told.renamed, "creature")
         channels = _by_kind(told.renamed, "channel")
         # They were one run before: what they call the same is the same.
-        self.kin = (
-            stays in policy.away.values()
-            or joins in self.there.away.values()
-            or any(name in self.there.away for name in comes)
+        self.kin = stays in policy.away.values() or not {*homes}.isdisjoint(
+            self.there.away.values()
         )
         absent = self._absent(policy.away)
         apart = [n for n in absent if n in one.agents]
