@@ -90,6 +90,12 @@ async def test_nothing_is_lost_and_nothing_comes_twice(own_worker: Site, seeds: 
     logging.getLogger(__name__).info(told)
     MET.update(gaps)
     assert not failed
+    happened = [
+        sum(len(account.kinds(kind)) for play in plays for account in play.accounts.runs.values())
+        for kind in ("GraphMerged", "Forked")
+    ]
+    assert gaps, "no worker was killed where it matters"
+    assert min(happened) >= len(plays) // 4, "too little happened to tell"
 
 
 @pytest.mark.skipif(COUNT < ALL, reason="fewer scenarios do not meet all")

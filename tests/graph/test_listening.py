@@ -14,6 +14,8 @@ from crewlog.errors import InvalidDefinition
 from crewlog.graph.engine import Order
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
+from crewlog.ids import RunId
+from crewlog.state import journal as j
 from crewlog.state.calls import SentMessage
 from graph.simulation import Outcome, Simulation, as_json, dice, final, folded, returns, says
 
@@ -278,6 +280,18 @@ async def test_who_goes_ends_its_turn_and_hears_no_more() -> None:
     await sim.run()
     assert sim.ran()[-1] == "b#2"
     assert as_json(folded(sim.journal)) == as_json(sim.state)
+
+
+async def test_idle_time_does_not_end_a_run_that_another_one_is_to_join() -> None:
+    sim = await Simulation.begin(creatures({"a": {"listen": ["x"]}}, graph={"idle": 1}), final)
+    engine = sim.engine
+    fields: dict[str, Any] = {"op": "m", "other": RunId("other"), "due": engine.at + 60_000}
+    engine.record(j.MergeAsked, **fields)
+    engine.listening.rest(idle_is_over=True)
+    assert engine.state.status == "running"
+    engine.record(j.MergeFailed, op="m", other=RunId("other"), why="it is gone")
+    engine.listening.rest(idle_is_over=True)
+    assert engine.state.status == "completed"
 
 
 async def test_a_turn_whose_node_is_gone_is_no_rest() -> None:

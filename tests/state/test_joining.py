@@ -305,8 +305,12 @@ def test_a_run_that_is_stopped_or_paused_gives_a_merge_up() -> None:
     for own, fact in ((a, j.StopRequested()), (b, j.StopRequested()), (b, j.Paused())):
         other = b if own is a else a
         assert go(reduce(own, fact), other)[0].fact is j.MergeFailed
-    _, offered = agreed()
+    stays, offered = agreed()
     assert go(reduce(offered, j.StopRequested()), a)[0] is None  # the other one's word first
+    assert joining.may_unite(stays, OP)
+    paused = reduce(stays, j.Paused())
+    assert go(paused, offered)[0].fact is j.MergeFailed  # nobody comes to stand still
+    assert not joining.may_unite(paused, OP)
 
 
 # -- asking ------------------------------------------------------------------------------------

@@ -152,11 +152,15 @@ class Listening:
         )
 
     def rest(self, idle_is_over: bool) -> None:
-        """Ends the run where its rules say so; else it waits for the next message."""
+        """Ends the run where its rules say so; else it waits for the next message.
+
+        While another run is to come, or this one to join it, its idle time does not end it.
+        """
         run, policy = self._run, self._run.plan.graph
         if policy is None:
             return
-        if idle_is_over or any(run.holds(each) for each in policy.ends_on):
+        over = idle_is_over and run.state.joining is None
+        if over or any(run.holds(each) for each in policy.ends_on):
             run.record(j.RunCompleted)
         elif run.state.rest is None:
             due = 0 if policy.idle is None else due_in(policy.idle, run.at)

@@ -265,8 +265,12 @@ def next_move(
 
 
 def may_unite(own: CrewState, op: str) -> bool:
-    """Whether the union that was made for a merge may be recorded: the time may be over by now."""
-    return own.joining is not None and own.joining.op == op and own.joining.stage == "survives"
+    """Whether the union that was made for a merge may be recorded.
+
+    The time may be over by now, or people have paused the run: nobody comes to stand still.
+    """
+    mine = own.joining
+    return mine is not None and (mine.op, mine.stage) == (op, "survives") and own.status != "paused"
 
 
 class _Body(NamedTuple):
@@ -355,7 +359,7 @@ def _failed(own: CrewState, mine: Joining, other: CrewState | None, at: int, *, 
         return f"{own.run!r} is being stopped"
     if at >= mine.due:
         return _late(mine, other)
-    if own.status == "paused" and mine.stage == "joins":
+    if own.status == "paused" and mine.stage != "asked":
         return f"{own.run!r} was paused: resume it, and ask again"
     if other is None:
         missing = f"there is no run {mine.other!r}: `crewlog ps` lists those that there are"
