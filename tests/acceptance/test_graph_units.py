@@ -116,6 +116,26 @@ async def test_each_graph_has_its_own_environment_history_and_tools(crews: Site)
     assert [e.step for e in await crews.entries(part, "StepStarted")] == ["zoe#1", "kit#1", "zoe#2"]
 
 
+@covers("C114", "C115")
+async def test_people_make_a_live_creature_privileged(crews: Site) -> None:
+    """It is the creature that is: its prompt, its tools and its turns are what they were."""
+    kit = ("group_add_node", {"name": "kit", "prompt": "Help.", "wires": ["ann"]})
+    script = [calls(kit), {"text": "may not"}, calls(kit), {"text": "done"}]
+    crew = living(crews, {"ann": script, **speaking("bob cid kit")}, A)
+    run = await crews.start(without(crew, "kit"), "")
+    await rested(run)
+    await turns(run, "try", "channel:x", 1)
+    (refused,) = answers(crews, run, "ann")
+    assert refused.startswith("Refused: ")
+    await run.change(operations=[EditAgent(name="ann", set={"privileged": True})], by="fay")
+    await turns(run, "again", "channel:x", 1)
+    assert answers(crews, run, "ann")[-1].startswith("Done: adds kit")
+    granted = (await run.graph()).plan["topology"]["creatures"]
+    assert {name for name, each in granted.items() if each.get("privileged")} == {"ann"}
+    assert granted["kit"]["parent"] == "ann"  # whom it brings is not, and works for it
+    await stopped(crews, run)
+
+
 @covers("C100")
 async def test_a_channel_alone_connects_nobody(crews: Site) -> None:
     """Nor where another run has a channel of that name, or where it is the name of an old one."""

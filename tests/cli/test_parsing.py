@@ -66,6 +66,14 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         assert section in out
 
 
+@pytest.mark.parametrize("typed", [[], ["graph"], ["mcp"]])
+def test_who_types_no_command_is_shown_which_there_are(
+    typed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_cli(typed) == 2
+    assert f"Usage: {' '.join(['crewlog', *typed])} [OPTIONS]" in capsys.readouterr().err
+
+
 def test_every_command_is_documented_and_has_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["--help"]) == 0
     commands = re.findall(r"^  ([a-z][a-z-]*)  ", capsys.readouterr().out, re.MULTILINE)

@@ -102,6 +102,22 @@ def test_a_silent_event_is_shown_where_its_kind_is_asked_for(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("asked", [{"channels": ["tasks"]}, {"creatures": ["scout"]}])
+def test_who_asks_for_a_channel_or_a_creature_sees_what_is_said_and_heard(
+    asked: dict[str, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = {"type": "ai", "content": "A find.", "name": "scout", "id": "m"}
+    ref = {"body": "b", "logs": ["channel:tasks"], "inline": said}
+    sent = {"kind": "MessageAdded", "ref": ref, "by": "scout", "step": "scout#1"}
+    assert shown(capsys, Seen(Screen(), ["pond"], EventFilter()), event(sent)) == []
+    seen = Seen(Screen(), ["pond"], EventFilter(**asked))
+    assert shown(capsys, seen, event(sent), event(HEARD)) == [
+        "00.0 » scout to channel:tasks: A find.",
+        "00.0 » MessageHeard in channel:tasks from keeper, by scout",
+    ]
+    assert shown(capsys, seen, event({"kind": "RunRested", "due": 7})) == []
+
+
 def test_a_narrow_terminal_has_runs_above_their_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,8 @@ CREW = load_data(
         (o.Disconnect(sender="near", listener="far"), "listener"),
         (o.Wire(name="near", to="far"), "to"),
         (o.Unwire(name="far", to="channel:there"), "name"),
+        (o.DisableAgent(name="far"), "name"),
+        (o.EditAgent(name="far", set={"prompt": "q"}), "name"),
     ],
 )
 def test_who_is_elsewhere_is_changed_there(operation: Operation, place: str) -> None:

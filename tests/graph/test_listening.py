@@ -184,7 +184,7 @@ async def test_agents_that_answer_each_other_for_ever_come_to_the_limit() -> Non
         ),
         (
             {"agents": {"a": {"listen": ["x"]}}, "graph": {"away": {"a": "r"}}},
-            "every agent is away",
+            "nobody would be left in the graph",
         ),
     ],
 )

@@ -14,13 +14,14 @@ from crewlog.cli.background import polled
 from crewlog.cli.presence import Server, Worker
 from crewlog.cli.screen import Part, Screen, lasted, plain, text_of
 from crewlog.errors import CrewlogError
+from crewlog.ids import node_of
 
 if TYPE_CHECKING:
     from rich.status import Status
 
     from crewlog.client import Client, Run
     from crewlog.ids import StepId
-    from crewlog.state.model import FrontierEntry
+    from crewlog.state.model import Changing, FrontierEntry
     from crewlog.wire import Changed, StepView
 
 QUIET = 3.0
@@ -74,6 +75,8 @@ class _Draining:
         self._worker = Worker(screen, queue, ask, QUIET)
         self._began: dict[StepId, int] = {}
         """When steps began, in milliseconds since the epoch."""
+        self._meant: Changing | None = None
+        """What was accepted."""
         self._told = ""
         self._status: Status | None = None
 
@@ -100,11 +103,17 @@ class _Draining:
         try:
             view = await self._run.status()
             if any(each.doing and each.step not in self._began for each in view.frontier):
-                for entry in (await self._run.state()).frontier.values():
+                state = await self._run.state()
+                self._meant = state.changing
+                for entry in state.frontier.values():
                     await self._when(entry)
         except CrewlogError:
             return
-        self._show([each for each in view.frontier if each.doing])
+        self._show([each for each in view.frontier if each.doing and self._is_waited_for(each)])
+
+    def _is_waited_for(self, step: StepView) -> bool:
+        """Whether the change waits for a step: one that parts a graph, for who leaves alone."""
+        return self._meant is None or self._meant.halts(node_of(step.step))
 
     async def _when(self, entry: FrontierEntry) -> None:
         if entry.step not in self._began:

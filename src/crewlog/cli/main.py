@@ -78,7 +78,8 @@ def _run(argv: list[str]) -> int:
 
 def _reported(error: Exception, *, as_json: bool, debug: bool) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
-        return exits.USAGE  # the help was shown
+        sys.stderr.write(f"{error}\n")  # the help
+        return exits.USAGE
     if type(error).__name__ == "Abort":
         return exits.INTERRUPTED
     from crewlog.cli.problems import report  # noqa: PLC0415

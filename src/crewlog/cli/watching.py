@@ -17,7 +17,13 @@ from crewlog.client.watching import Watch, events_there
 from crewlog.definition.findings import listed
 from crewlog.errors import UsageError
 from crewlog.state.brief import shortened
-from crewlog.state.journal import JournalEntry, MessageHeard, RunFailed, entry_to_json
+from crewlog.state.journal import (
+    JournalEntry,
+    MessageAdded,
+    MessageHeard,
+    RunFailed,
+    entry_to_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -106,6 +112,10 @@ def _silent(entry: JournalEntry) -> tuple[str, str, str]:
         by = f" from {plain(entry.by)}" if entry.by else ""
         who = listed(map(plain, (*entry.to, *entry.also)))
         return "", "»", f"{entry.kind}  in {plain(entry.log)}{by}, by {who}"
+    if isinstance(entry, MessageAdded):
+        said = entry.ref.inline.get("content", "") if entry.ref.inline else ""
+        to = listed(map(plain, entry.ref.logs))
+        return "", "»", f"{plain(entry.by)} to {to}" + (f": {plain(str(said))}" if said else "")
     node, words = facts_in_words(entry_to_json(entry))
     return node, "·", f"{entry.kind}  {words}"
 
@@ -148,10 +158,17 @@ class Seen:
         rows = [*line.feed(event.entry), *line.settle()]
         if not passes:
             return
-        if not rows and self._chosen.kinds:
+        if not rows and self._asks_for(event.entry):
             rows = [Row(event.at - line.started, *_silent(event.entry))]
         for row in rows:
             self._show(event.run, row)
+
+    def _asks_for(self, entry: JournalEntry) -> bool:
+        """Whether an entry is told that is none of the timeline's: it was asked for."""
+        named = self._chosen.channels or self._chosen.creatures
+        return bool(
+            self._chosen.kinds or (named and isinstance(entry, MessageAdded | MessageHeard))
+        )
 
     def end(self, run: RunId, error: CrewlogError | None) -> None:
         """Tells that a run has ended, where nothing of it says so."""

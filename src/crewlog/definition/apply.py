@@ -34,6 +34,7 @@ from crewlog.definition.regrouping import (
     connect,
     disconnect,
     like,
+    lives,
     remove_channel,
     unwire,
     wire,
@@ -233,14 +234,14 @@ def _add_agent(crew: CrewDefinition, op: o.AddAgent) -> CrewDefinition:
 
 
 def _edit_agent(crew: CrewDefinition, op: o.EditAgent) -> CrewDefinition:
-    _known("agent", op.name, crew, ("name",))
+    lives(crew, op.name, ("name",))
     data = _data(crew)
     data["agents"] = {**data["agents"], op.name: _set(data["agents"][op.name], op.set)}
     return _read(data, {("agents", op.name): ("set",)})
 
 
 def _switch(crew: CrewDefinition, op: o.EnableAgent | o.DisableAgent) -> CrewDefinition:
-    _known("agent", op.name, crew, ("name",))
+    lives(crew, op.name, ("name",))
     agent = crew.agents[op.name].model_copy(update={"enabled": op.op == "enable_agent"})
     return crew.model_copy(update={"agents": {**crew.agents, op.name: agent}})
 

@@ -51,8 +51,9 @@ def _policy(definition: CrewDefinition) -> Iterator[Finding]:
     for name in policy.away:
         yield from _agent(definition, name, ("graph", "away", name), "'graph.away' names")
     if {*policy.away} >= {*definition.agents}:
-        say = "every agent is away: nobody lives in the graph"
-        yield Finding(("graph", "away"), say, "Leave at least one of them here.")
+        say = "nobody would be left in the graph: every agent lives in another run"
+        remedy = "Leave at least one of them here. To end a run, stop it: crewlog stop RUN"
+        yield Finding(("graph", "away"), say, remedy)
 
 
 def _edges(definition: CrewDefinition, name: str, agent: AgentDefinition) -> Iterator[Finding]:

@@ -41,7 +41,7 @@ def _channels(crew: CrewDefinition, agents: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _lives(crew: CrewDefinition, name: str, path: Path) -> None:
+def lives(crew: CrewDefinition, name: str, path: Path) -> None:
     """Checks that an agent lives in the graph.
 
     Raises:
@@ -50,7 +50,7 @@ def _lives(crew: CrewDefinition, name: str, path: Path) -> None:
     known("agent", name, crew.agents, path)
     if crew.graph is not None and (home := crew.graph.away.get(name)) is not None:
         say = f"{name!r} lives in the run {home!r} since the graph was split"
-        remedy = f"Change it there; `--with {home}` connects or wires it with agents of this run."
+        remedy = f"Change it there: `--with {home}` connects or wires it with agents of this run."
         raise Refused(Finding(path, say, remedy))
 
 
@@ -95,8 +95,8 @@ def remove_channel(crew: CrewDefinition, op: o.RemoveChannel) -> CrewDefinition:
 def connect(crew: CrewDefinition, op: o.Connect) -> CrewDefinition:
     """The crew in which one agent sends to a channel that another one listens to."""
     _own(op.other)
-    _lives(crew, op.sender, ("sender",))
-    _lives(crew, op.listener, ("listener",))
+    lives(crew, op.sender, ("sender",))
+    lives(crew, op.listener, ("listener",))
     if op.sender == op.listener:
         say = f"{op.sender!r} cannot be connected with itself"
         remedy = "Whoever sends does not get its own message: name two agents."
@@ -116,8 +116,8 @@ def connect(crew: CrewDefinition, op: o.Connect) -> CrewDefinition:
 
 def disconnect(crew: CrewDefinition, op: o.Disconnect) -> CrewDefinition:
     """The crew in which the one does not send any more where the other one listened."""
-    _lives(crew, op.sender, ("sender",))
-    _lives(crew, op.listener, ("listener",))
+    lives(crew, op.sender, ("sender",))
+    lives(crew, op.listener, ("listener",))
     if op.channel is not None:
         known("channel", op.channel, _here(crew), ("channel",))
     sender, listener = crew.agents[op.sender], crew.agents[op.listener]
@@ -145,11 +145,11 @@ def disconnect(crew: CrewDefinition, op: o.Disconnect) -> CrewDefinition:
 def wire(crew: CrewDefinition, op: o.Wire) -> CrewDefinition:
     """The crew in which an agent's final messages go to another agent, too, or to a channel."""
     _own(op.other)
-    _lives(crew, op.name, ("name",))
+    lives(crew, op.name, ("name",))
     if op.to.startswith(CHANNEL):
         known("channel", op.to.removeprefix(CHANNEL), _here(crew), ("to",))
     else:
-        _lives(crew, op.to, ("to",))
+        lives(crew, op.to, ("to",))
     if op.to == op.name:
         say = f"{op.name!r} cannot be wired to itself"
         raise Refused(Finding(("to",), say, "Name another agent, or a channel."))
@@ -159,7 +159,7 @@ def wire(crew: CrewDefinition, op: o.Wire) -> CrewDefinition:
 
 def unwire(crew: CrewDefinition, op: o.Unwire) -> CrewDefinition:
     """The crew in which they do not go there any more."""
-    _lives(crew, op.name, ("name",))
+    lives(crew, op.name, ("name",))
     agent = crew.agents[op.name]
     if op.to not in agent.wires:
         say = f"{op.name!r} is not wired to {op.to!r}"
