@@ -7,6 +7,7 @@ Worker(..., activities=activities.all())
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -283,7 +284,8 @@ class CrewActivities:
         """Makes what two runs lead to that become one."""
         with as_failures():
             async with heartbeats():
-                return await self._merger.run(task)
+                # No query is answered while a local activity waits.
+                return await replace(self._merger, waits=not activity.info().is_local).run(task)
 
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, task: CallModel) -> ModelResult:

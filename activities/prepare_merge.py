@@ -14,7 +14,7 @@ from crewlog.activities.open_run import lowered
 from crewlog.authority.widening import widening
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.renaming import NewNames
-from crewlog.errors import InvalidDefinition, TopologyRefused, UsageError
+from crewlog.errors import InvalidDefinition, StoreUnavailable, TopologyRefused, UsageError
 from crewlog.graph.lower import lower
 from crewlog.graph.uniting import united
 from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, artifact_log
@@ -49,6 +49,8 @@ class MergePreparer:
     store: Store
     definitions: Definitions
     begun: Begun = never_begun
+    waits: bool = True
+    """Whether a run that has just begun is waited for; else that is left to another activity."""
 
     async def run(self, task: PrepareMerge) -> PreparedMerge:
         """What a merge leads to, or why there can be none.
@@ -61,6 +63,7 @@ class MergePreparer:
 
         Raises:
             StoreIncomplete: the store lacks a part of the other run, or a definition.
+            StoreUnavailable: it is away; or it lacks a run that is not waited for.
         """
         if task.decide:
             try:
@@ -119,10 +122,13 @@ class MergePreparer:
 
         Raises:
             TopologyRefused: nothing of it is stored.
+            StoreUnavailable: the same, where it is not waited for.
         """
         loop = asyncio.get_running_loop()
         until, pause = loop.time() + STORED_WITHIN, FIRST_PAUSE
         while (state := await self._last(run)) is None:
+            if not self.waits:
+                raise StoreUnavailable(f"nothing of the run {run!r} is stored yet")
             if not await self.begun(run):
                 break
             if loop.time() >= until:

@@ -13,7 +13,7 @@ from crewlog.activities.definitions import Definitions
 from crewlog.activities.prepare_merge import STORED_WITHIN, Begun, MergePreparer
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.errors import TopologyRefused
+from crewlog.errors import StoreUnavailable, TopologyRefused
 from crewlog.graph.lower import lower
 from crewlog.graph.taking_in import take_in
 from crewlog.ids import RunId
@@ -194,3 +194,15 @@ async def test_who_stores_nothing_is_not_waited_for_for_ever(
     assert made.refused == "the run 'two' has begun, but nothing of it is stored yet"
     assert "worker" in made.remedy
     assert PREPARING["start_to_close_timeout"].total_seconds() > STORED_WITHIN + 5
+
+
+async def test_who_has_just_begun_is_not_waited_for_within_a_task() -> None:
+    store, server, one = InMemoryStore(), Server(), crew("a")
+    await stored(store, ONE, one)
+    preparer = MergePreparer(store, Definitions(store), server, waits=False)
+    asks = PrepareMerge(
+        run=ONE, base=lower(one).definition, other=TWO, edge=ASKS, asks=ONE, decide=True
+    )
+    with pytest.raises(StoreUnavailable, match="nothing of the run 'two' is stored yet"):
+        await preparer.run(asks)
+    assert not server.asked.is_set()

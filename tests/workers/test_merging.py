@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from crewlog.activities.hints import Came
 from crewlog.client import Run
 from crewlog.definition.operations import Connect
-from crewlog.errors import StoreUnavailable
+from crewlog.errors import CommandRejected, StoreUnavailable
 from crewlog.ids import AgentName, RunId
 from crewlog.state.calls import FLUSH, LOOK_AT_RUN, PREPARE_MERGE, MergeHint
 from crewlog.store import Store
@@ -131,6 +131,19 @@ async def test_what_a_task_does_not_come_to_is_done_by_ordinary_activities(lab: 
     assert store.refused >= 5  # more where a task is done again
     asks, joins = await events(lab, one), await events(lab, two)
     assert (asks[PREPARE_MERGE], asks[LOOK_AT_RUN], joins[LOOK_AT_RUN]) == (2, 1, 2)
+
+
+async def test_a_run_that_is_not_stored_is_waited_for_by_an_ordinary_activity(lab: Lab) -> None:
+    async with lab.worker():
+        one = await lab.start(quiet("ann", "x", "bob"), "")
+        await one.wait_until(lambda view: view.rests, LIMIT)
+        gone = RunId("nobody")
+        tie = Connect(sender=AgentName("ann"), listener=AgentName("dan"), channel="t", other=gone)
+        with pytest.raises(CommandRejected, match="no run 'nobody' that has begun"):
+            await one.change(operations=[tie], id="tie", by="test")
+        await one.stop()
+        await one.result(LIMIT)
+    assert (await events(lab, one))[PREPARE_MERGE] == 1
 
 
 async def test_a_hint_that_may_not_have_come_is_given_by_the_run_itself(
