@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 import pytest
 from temporalio.testing import ActivityEnvironment
 from test_prepare_merge import ONE, TWO, crew, keep, prepared, stored
 
-from crewlog.activities.look_at_run import look_at_run, never_ended
+from crewlog.activities.look_at_run import Ending, look_at_run, never_ended
 from crewlog.graph.taking_in import take_in
 from crewlog.ids import RunId
 from crewlog.state import journal as j
@@ -17,6 +18,7 @@ from crewlog.state.joining import KEPT
 from crewlog.state.model import CrewState
 from crewlog.state.topology import Renamed
 from crewlog.store import InMemoryStore
+from graph.simulation import Simulation
 
 OP = "m"
 CALLED = (Renamed(kind="channel", graph=TWO, was="x", now="x-2"),)
@@ -51,3 +53,40 @@ async def test_it_is_told_what_is_called_otherwise_however_long_ago_that_was(lat
     # Of a merge that failed, and of one that never was, nothing is told.
     assert all(not each.renamed for op, each in told.merges.items() if op != OP)
     assert "n" not in (await looked(store, op="n", recall=True)).merges
+
+
+class Shutting(InMemoryStore):
+    """A store that is told a last thing before it refuses what an execution says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed: list[tuple[RunId, tuple[str, ...]]] = []
+        self.last: Simulation | None = None
+
+    async def shut(self, run: RunId, executions: Collection[str]) -> None:
+        assert self.last is not None
+        self.last.engine.record(j.MergeFailed, op="n", other=RunId("three"), why="it is busy")
+        await keep(self, self.last)
+        await super().shut(run, executions)
+        self.closed.append((run, (*executions,)))
+
+
+async def test_a_run_that_was_ended_is_shut_and_then_looked_at() -> None:
+    """What it still stores must not come after what follows from its end."""
+    store = Shutting()
+    one = store.last = await stored(store, ONE, crew("a"))
+
+    async def ended(run: RunId) -> Ending:
+        assert run == ONE
+        return Ending(("e1", "e2"))
+
+    task = LookAtRun(run=TWO, definition=one.state.definition, other=ONE, op=OP, sure=False)
+    found = await ActivityEnvironment().run(look_at_run, task, store, ended)
+    assert store.closed == [(ONE, ("e1", "e2"))]
+    assert found.gone
+    assert CrewState.from_json(found.state or {}).position == one.state.position
+    sure = await ActivityEnvironment().run(
+        look_at_run, task.model_copy(update={"sure": True}), store, ended
+    )
+    assert not sure.gone
+    assert len(store.closed) == 1

@@ -133,6 +133,13 @@ def test_strangers_of_one_recipe_are_told_apart() -> None:
     lower(both)
 
 
+def test_who_comes_needs_a_yes_where_everybody_does() -> None:
+    tools = {"t": {"run": "m:t"}, "u": {"run": "m:u"}}
+    one = crew({"a": {"listen": ["p"]}}, tools=tools, approvals={"t": None, "u": ["a"]})
+    two = crew({"x": {"listen": ["q"]}}, tools=tools)
+    assert joined(one, two).definition.approvals == {"t": None, "u": ("a",)}
+
+
 def test_nobody_may_do_what_its_own_run_did_not_let_it() -> None:
     tools = {name: {"run": f"m:{name}"} for name in ("both", "mine", "theirs")}
     one = crew(

@@ -6,11 +6,20 @@ import random
 
 import pytest
 
-from crewlog.ids import AgentName, InterruptId, LogName, NodeName, RunId, StepId
+from crewlog.ids import AgentName, CommandId, InterruptId, LogName, NodeName, RunId, StepId
 from crewlog.model import Json
 from crewlog.state.hashing import hash_json
 from crewlog.state.hearing import Heard
-from crewlog.state.model import Call, CrewState, FrontierEntry, Interrupt, LogHead, Turn, Usage
+from crewlog.state.model import (
+    Call,
+    CommandOutcome,
+    CrewState,
+    FrontierEntry,
+    Interrupt,
+    LogHead,
+    Turn,
+    Usage,
+)
 from crewlog.state.parting import Share, parted, staying
 
 NAMES = tuple(map(AgentName, ("a", "b", "c", "d")))
@@ -108,3 +117,12 @@ def test_nobody_may_do_more_in_two_runs_than_in_one() -> None:
     assert goes.usage == state.usage
     assert (goes.tags, goes.commands) == ({}, {})
     assert (goes.run, goes.position, goes.graph_version, goes.execution) == ("r.1", 40, 1, 1)
+
+
+def test_a_part_has_no_commands_of_the_run_that_it_leaves() -> None:
+    """A command's id is one in each run: what was told that one was not told this one."""
+    state, share = world(1)
+    known = {CommandId("c"): CommandOutcome(position=3)}
+    state = state.model_copy(update={"commands": known, "older_commands": "AAAA"})
+    goes = parted(state, RunId("r.1"), share)
+    assert (goes.commands, goes.older_commands) == ({}, CrewState(run=goes.run).older_commands)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from crewlog.definition.renaming import NewNames
@@ -174,3 +176,51 @@ def test_a_step_is_called_by_its_node_and_its_answers_with_it() -> None:
     assert both.usage == {"a-2": Usage(calls=2, cost=0.7)}
     assert both.quotas == {"k2": 2, "m": 1}
     assert [*both.commands] == ["c1"]
+
+
+def test_of_what_people_ruled_the_stricter_counts() -> None:
+    own: dict[str, Any] = {"t": {"b": "deny"}, "u": {"b": "allow"}, "v": {"*": "ask"}}
+    there: dict[str, Any] = {
+        "t": {"b": "allow"},
+        "u": {"b": "deny"},
+        "v": {"a": "allow"},
+        "w": {"a": "ask", "z": "deny"},
+    }
+    state, part = CrewState(run=RunId("r"), rulings=own), CrewState(run=RunId("o"), rulings=there)
+    assert union(state, part, NAMES)["rulings"] == {
+        "t": {"b": "deny"},
+        "u": {"b": "deny"},
+        "v": {"*": "ask"},
+        "w": {"a-2": "ask"},
+    }
+
+
+def test_who_comes_has_its_own_values_and_what_is_shared_is_as_it_was_here() -> None:
+    def values(who: str) -> Any:
+        return {"agent:b": {who: 1, "both": who}, "group:h": {who: 1, "both": who}}
+
+    state = CrewState(run=RunId("r"), private_context=values("ours"))
+    part = CrewState(run=RunId("o"), private_context=values("theirs"))
+    assert union(state, part, NAMES)["private_context"] == {
+        "agent:b": {"theirs": 1, "both": "theirs"},
+        "group:h": {"theirs": 1, "ours": 1, "both": "ours"},
+    }
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(3, 8), (8, 3)])
+def test_what_was_counted_in_both_is_the_larger(ours: int, theirs: int) -> None:
+    """Both count it from before they parted."""
+    node = NodeName("b.inbox")
+    state = CrewState(run=RunId("r"), steps=ours, extensions=ours, visits={node: ours})
+    part = CrewState(
+        run=RunId("o"), steps=theirs, extensions=theirs, visits={NodeName("b"): theirs}
+    )
+    both = union(state, part, NAMES)
+    assert (both["steps"], both["extensions"], both["visits"][node]) == (8, 8, 8)
+
+
+def test_people_are_asked_before_those_who_come_as_they_were() -> None:
+    before = (NodeName("a"), NodeName("z"))
+    state = CrewState(run=RunId("r"), break_before=(NodeName("q"),))
+    part = CrewState(run=RunId("o"), break_before=before)
+    assert union(state, part, NAMES)["break_before"] == ("q", "a-2")
