@@ -198,10 +198,14 @@ def test_what_is_wrong_with_creatures_is_told(crew: dict[str, Any], said: str) -
 
 
 def test_what_leads_nowhere_is_told() -> None:
-    agents = {"a": {"prompt": "p", "send": ["tsks"]}, "b": {"prompt": "p", "listen": ["tasks"]}}
+    agents = {
+        "a": {"prompt": "p", "send": ["tsks"]},
+        "b": {"prompt": "p", "listen": ["tasks"], "wires": ["channel:taks"]},
+    }
     found = warnings(load_data({"crew": "t", "model": "openai:x", "agents": agents}))
     assert [(each.message, each.remedy) for each in found] == [
         ("agent 'a' sends to 'tsks', to which nobody listens", "Did you mean 'tasks'?"),
+        ("agent 'b' is wired to 'taks', to which nobody listens", "Did you mean 'tasks'?"),
         (
             "agent 'a' listens to no channel, and nothing else gives it a turn",
             "Let it listen to one, wire an agent to it, or make it the root.",

@@ -96,13 +96,19 @@ def _channels(definition: CrewDefinition) -> Iterator[Finding]:
             say = f"a channel cannot be called {PUBLIC!r}: that is the log of all who list it"
             yield Finding(("channels", name), say, "Choose another name.", at="key")
     for name, agent in definition.agents.items():
-        for i, channel in enumerate(agent.send):
+        ways = [(("send", i), channel, "sends") for i, channel in enumerate(agent.send)]
+        ways += [
+            (("wires", i), to.removeprefix(CHANNEL), "is wired")
+            for i, to in enumerate(agent.wires)
+            if to.startswith(CHANNEL)
+        ]
+        for place, channel, does in ways:
             if channel in heard:
                 continue
             near = suggestion(channel, known - {channel})
             remedy = f"Did you mean {near!r}?" if near else f"Let an agent listen to {channel!r}."
-            say = f"agent {name!r} sends to {channel!r}, to which nobody listens"
-            path: Path = ("agents", name, "send", i)
+            say = f"agent {name!r} {does} to {channel!r}, to which nobody listens"
+            path: Path = ("agents", name, *place)
             yield Finding(path, say, remedy, severity="warning")
 
 
