@@ -22,6 +22,12 @@ async def _living(
     return await site.start(crew, "", id=name)
 
 
+async def _stop(*runs: Run, id: str = "s1") -> None:
+    for each in runs:
+        await each.stop(by="ana", id=id)
+        await each.result(LIMIT)
+
+
 async def graph_parts(site: Site) -> tuple[Run, ...]:
     """One leaves with her turn, for which nobody else waits; and both graphs go on."""
     run = await _living(
@@ -52,9 +58,7 @@ async def graph_parts(site: Site) -> tuple[Run, ...]:
     await until_begun(part)
     await part.message("after", to="channel:x", by="ana", id="m3")
     await part.wait_until(lambda view: view.steps == 4 and view.rests, LIMIT)
-    for each in (run, part):
-        await each.stop(by="ana", id="s1")
-        await each.result(LIMIT)
+    await _stop(run, part)
     return run, part
 
 
@@ -166,9 +170,7 @@ async def graph_is_asked_while_it_joins(site: Site) -> tuple[Run, ...]:
     with suppress(CommandRejected):
         await three.merged(second)
     await two.result(LIMIT)
-    for each in (one, three):
-        await each.stop(by="ana", id="s1")
-        await each.result(LIMIT)
+    await _stop(one, three)
     return one, two, three
 
 
@@ -195,9 +197,7 @@ async def begins_in_pieces(site: Site) -> tuple[Run, ...]:
     await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
     await run.message("there", to="channel:y", by="ana", id="m2")
     await run.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
-    for each in (run, part):
-        await each.stop(by="ana", id="s1")
-        await each.result(LIMIT)
+    await _stop(run, part)
     return run, part
 
 
@@ -213,17 +213,13 @@ async def goes_on_from_its_recipe(site: Site) -> tuple[Run, ...]:
     await until_begun(part)
     await run.message("there", to="channel:y", by="ana", id="m1")
     await run.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
-    for each in (run, part):
-        await each.stop(by="ana", id="s1")
-        await each.result(LIMIT)
+    await _stop(run, part)
     await run.reopen("recipe", by="ana", execution_timeout=RUN_LIMIT)
     again = part_of(site, run, f"{PIECES}/2", "ann")
     await until_begun(again)
     await again.message("here", to="channel:x", by="ana", id="m2")
     await again.wait_until(lambda view: view.steps == 3 and view.rests, LIMIT)
-    for each in (run, again):
-        await each.stop(by="ana", id="s2")
-        await each.result(LIMIT)
+    await _stop(run, again, id="s2")
     return run, again
 
 

@@ -116,9 +116,9 @@ def united(
             f"the run {joins!r} has a flow, which only its own run can go on with",
             remedy="Wait until it is over, or have the two talk over people.",
         )
-    gone = one.graph.away if one.graph is not None else {}
+    away = one.graph.away if one.graph is not None else {}
     homes = {joins, *family}
-    strangers = {n for n in creatures_of(two) if n in gone and gone[n] not in homes}
+    strangers = {n for n in creatures_of(two) if n in away and away[n] not in homes}
     told = _as_one(operation, operation.other, world, stays, strangers)
     made = _Union(one, two, stays, joins, told, homes)
     crew = _connected(made.crew(), told.operation)
@@ -131,7 +131,6 @@ def united(
         renamed=made.renamed,
     )
     nodes = made.nodes(crew)
-    away = {*one.graph.away} if one.graph is not None else set[str]()
     return United(
         definition=crew,
         renamed=made.renamed,
