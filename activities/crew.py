@@ -222,6 +222,7 @@ class CrewActivities:
                     self._definitions,
                     self._search_attributes,
                     self._executions,
+                    self._ended,
                 )
 
     @activity.defn(name=FIND_COMMAND)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection
 
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.executions import Executions
+from crewlog.activities.handing_over import handed_over
+from crewlog.activities.look_at_run import Ended
 from crewlog.activities.once import use_start
 from crewlog.activities.open_run import Probe, lowered
 from crewlog.activities.writing import append
@@ -16,14 +17,14 @@ from crewlog.authority.guards import names_in
 from crewlog.authority.widening import freed, regained, widening
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
-from crewlog.errors import NotHandedOver, UsageError
+from crewlog.errors import UsageError
 from crewlog.graph.deciding import again, answered, lifted, retold
 from crewlog.graph.plan import GraphPlan, LeftStep
 from crewlog.graph.swap import left_step
 from crewlog.ids import ContentHash, LogName, RunId, StepId, visit_of
 from crewlog.model import Json
 from crewlog.state.calls import LoadedState, LoadState, StartUse
-from crewlog.state.journal import Batch, PartedGraph, TopologyChanged, entry_from_json
+from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState, LogHead
 from crewlog.state.parting import parted
 from crewlog.state.reduce import reduce
@@ -41,6 +42,7 @@ async def load_state(
     definitions: Definitions,
     search_attributes: Probe,
     executions: Executions,
+    ended: Ended,
 ) -> LoadedState:
     """Stores the batch of the run that asks, and loads the state, with the plan that it had.
 
@@ -52,7 +54,7 @@ async def load_state(
             another execution than its last one.
     """
     if task.split_after is not None:
-        return await _load_part(task, run, store, definitions, search_attributes, executions)
+        return await _load_part(task, run, store, definitions, search_attributes, executions, ended)
     if batch.entries:
         await append(store, run, batch)
     if task.run != run:  # a client that knows of deletions has noted it before: see `Store`
@@ -110,6 +112,7 @@ async def _load_part(
     definitions: Definitions,
     search_attributes: Probe,
     executions: Executions,
+    ended: Ended,
 ) -> LoadedState:
     """The state and the plan of a run that begins as a part of another one.
 
@@ -117,8 +120,10 @@ async def _load_part(
 
     Raises:
         NotHandedOver: the journal does not say so yet.
+        NeverHandedOver: it never will.
     """
-    position, entry, part = await _handed_over(store, task.run, run, task.split_after or 0)
+    above = task.split_after or 0
+    position, entry, part = await handed_over(store, ended, task.run, run, above)
     await store.expect_fork(task.run, run, Clock().now())
     before = await state_at(store, task.run, position - 1)
     after = reduce(before, entry.model_copy(update={"parts": ()}))
@@ -144,29 +149,6 @@ async def _load_part(
         by=entry.by,
         older=older,
     )
-
-
-async def _handed_over(
-    store: Store, source: RunId, run: RunId, after: int
-) -> tuple[int, TopologyChanged, PartedGraph]:
-    """Where a journal says that a part of its run is another one; it is about to."""
-    until = time.monotonic() + PATIENCE
-    while True:
-        rows = await store.read_journal(source, after)
-        for row in rows:
-            entry = entry_from_json(row.entry)
-            if isinstance(entry, TopologyChanged):
-                for part in entry.parts:
-                    if part.graph == run:
-                        return row.position, entry, part
-        after = rows[-1].position if rows else after
-        if not rows and time.monotonic() > until:
-            raise NotHandedOver(
-                f"the journal of the run {source!r} does not say after {after} that {run!r} is a "
-                "part of it"
-            )
-        if not rows:
-            await asyncio.sleep(QUIET / 20)
 
 
 async def _check_last(task: LoadState, use: StartUse, store: Store, executions: Executions) -> bool:
@@ -280,7 +262,5 @@ async def _quiet(store: Store, run: RunId) -> CrewState:
     return end
 
 
-PATIENCE = 2.0
-"""Seconds in which what is about to be stored is looked for, before it is left to another try."""
 QUIET = 0.5
 """Seconds in which nothing more of a run is stored that was ended from outside."""

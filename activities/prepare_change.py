@@ -25,7 +25,7 @@ from crewlog.activities.reading import ask, read_without
 from crewlog.activities.registries import registry_of
 from crewlog.authority.widening import widening
 from crewlog.definition.creatures import elsewhere
-from crewlog.definition.difference import summary
+from crewlog.definition.difference import NOTHING, summary
 from crewlog.definition.load import read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, apply_operations
@@ -93,6 +93,8 @@ class ChangePreparer:
         made = elsewhere(crew, homes)
         back = await self._made(made.to_json(), force, task, compared=task.against)
         what = "goes back to the definition that it was started with"
+        if back.what != NOTHING:
+            what += f": {back.what}"
         if task.definition is not None:
             what = f"goes on with its recipe as that is written now: {back.what}"
         for name in sorted({*homes} & {*crew.agents}):

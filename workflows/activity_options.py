@@ -34,9 +34,18 @@ LOCAL: dict[str, Any] = {
 }
 """Options of the local activity that reads a run's crew."""
 
-PARTING: dict[str, Any] = {**LOCAL, "schedule_to_close_timeout": timedelta(minutes=10)}
+PARTING: dict[str, Any] = {
+    **LOCAL,
+    "retry_policy": RetryPolicy(
+        initial_interval=timedelta(milliseconds=200),
+        backoff_coefficient=2,
+        maximum_interval=timedelta(seconds=30),
+    ),
+}
 """Options of the local activity with which a part of another run begins: that one is about to store
-that it is. Where it is ended first, nothing comes of the part."""
+that it is. No time ends it, since the creatures would live nowhere if that one stored it later. The
+server keeps a timer between tries that are further apart than a workflow task may take: so a wait
+of days stays a short history."""
 
 LOOKING: dict[str, Any] = {
     "schedule_to_close_timeout": timedelta(seconds=LOCAL_SECONDS),

@@ -208,6 +208,12 @@ class NotHandedOver(CrewlogError):
     retryable = True
 
 
+class NeverHandedOver(NotHandedOver):
+    """A run was to begin as a part of another one, and nothing came of that: nobody lives there."""
+
+    retryable = False
+
+
 class ConversationBusy(CommandRejected):
     """As many messages wait for their turns as the conversation allows."""
 

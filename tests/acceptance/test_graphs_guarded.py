@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowFailureError
+from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
 from crewlog.client import Run
@@ -59,18 +59,31 @@ async def test_a_part_is_commanded_by_those_who_commanded_the_whole(
 
 async def test_nobody_begins_as_a_part_that_no_journal_names(crews: Site, folder: Any) -> None:
     run = await signed(crews, folder, EDGES)
-    for start in ({"run": run.id, "after": 0}, {"run": "nowhere", "after": 0}):
-        handle = await crews.temporal.start_workflow(
+
+    async def forged(of: str) -> WorkflowHandle[Any, Any]:
+        return await crews.temporal.start_workflow(
             WORKFLOW_TYPE,
-            {"split": start},
-            id=f"{run.id}-forged-{start['run'] == run.id}",
+            {"split": {"run": of, "after": 0}},
+            id=f"{run.id}-forged-{of == run.id}",
             task_queue=crews.client().task_queue,
             execution_timeout=RUN_LIMIT,
         )
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(handle.result(), 4)  # it waits for a word that never comes
+
+    async def refused(handle: WorkflowHandle[Any, Any]) -> None:
+        with pytest.raises(WorkflowFailureError) as failed:
+            await asyncio.wait_for(handle.result(), LIMIT)
+        assert isinstance(failed.value.cause, ApplicationError)
+        assert failed.value.cause.type == "NeverHandedOver"
         assert await crews.store.get_run(RunId(handle.id)) is None
-        await handle.terminate()
+
+    await refused(await forged("nowhere"))
+    waits = await forged(run.id)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(waits.result(), 4)  # that run may still say so
+    assert await crews.store.get_run(RunId(waits.id)) is None
+    # What is decided is decided for good: it goes on alone, and nobody waits for it any more.
+    await of(crews, folder, "ada", run).stop()
+    await refused(waits)
 
 
 async def test_a_part_that_ended_is_not_begun_again(crews: Site, folder: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, Disconnect, RemoveAgent
-from crewlog.errors import UsageError
+from crewlog.errors import CommandRejected, UsageError
 from crewlog.ids import RunId
 from crewlog.workflows.changes import PIECES
 
@@ -114,8 +114,14 @@ async def test_who_lives_in_another_run_stays_there(crews: Site, how: str) -> No
     run, part = await changed(crews)
     if how == "ended":
         await stopped(run)
+        way = await run.way_back()
+        assert ([each.name for each in way.leaves], way.returns) == (["dan"], ("cid",))
+        assert (way.stays, way.channels_new, way.pieces) == ({"ann": part.id}, ("bridge",), 1)
         await run.reopen("recipe", execution_timeout=RUN_LIMIT)
     else:
+        with pytest.raises(CommandRejected, match="it is not paused"):
+            await run.resume(from_="recipe")
+        assert await graph(run) == ({"bob", "dan"}, {"y"})
         await run.pause()
         await run.wait_until(lambda view: view.status == "paused", LIMIT)
         await run.resume(from_="recipe")

@@ -7,6 +7,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ApplicationError
 
 from covers import covers
 from crewlog.client import Run
@@ -14,6 +16,7 @@ from crewlog.definition.operations import AddAgent, Disconnect, RemoveAgent
 from crewlog.errors import CommandRejected, RunNotFound
 from crewlog.ids import AgentName, RunId
 from crewlog.state.topology import part_id
+from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workflows.changes import PIECES
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
@@ -259,3 +262,52 @@ async def test_who_is_stopped_before_the_split_stays_in_one_piece(crews: Site) -
         await run.swapped(changed)
     with pytest.raises(RunNotFound):
         await crews.client().run(part_id(RunId(run.id), "cut", AgentName("ann"))).state()
+
+
+async def test_a_part_whose_id_was_taken_has_the_split_called_off_and_does_not_begin(
+    crews: Site,
+) -> None:
+    crew = living(crews, {"ann": [{"text": "one"}], "bob": [], "cid": []}, EDGES)
+    run = await crews.start(crew, "")
+    await rested(run)
+    name = part_id(RunId(run.id), "cut", AgentName("ann"))
+    waits = await crews.temporal.start_workflow(
+        WORKFLOW_TYPE,
+        {"split": {"run": run.id, "after": (await run.state()).position}},
+        id=name,
+        task_queue=crews.client().task_queue,
+        execution_timeout=RUN_LIMIT,
+    )
+    changed = await run.change(
+        operations=[Disconnect(sender="ann", listener="bob")], id="cut", wait=False
+    )
+    with pytest.raises(CommandRejected, match="did not come about"):
+        await run.swapped(changed)
+    with pytest.raises(WorkflowFailureError) as failed:
+        await asyncio.wait_for(waits.result(), LIMIT)
+    assert isinstance(failed.value.cause, ApplicationError)
+    assert failed.value.cause.type == "NeverHandedOver"
+    await run.message("work", to="channel:x", by="dot")
+    await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+
+
+async def test_a_part_that_never_began_is_begun_by_its_resumption(crews: Site) -> None:
+    crew = living(crews, {"ann": [{"text": "one"}], "bob": [], "cid": []}, EDGES)
+    run = await crews.start(crew, "")
+    await rested(run)
+    await run.change(operations=[Disconnect(sender="ann", listener="bob")], id="cut")
+    part = part_of(crews, run, "cut", "ann")
+    await rested(part)
+    # As where somebody ended its workflow before it began: nothing of it is stored.
+    await crews.temporal.get_workflow_handle(part.id).terminate()
+    await crews.store.delete([RunId(part.id)], 0)
+    assert await crews.store.get_run(RunId(part.id)) is None
+    await part.reopen(execution_timeout=RUN_LIMIT)
+    await rested(part)
+    await part.message("work", to="channel:x", by="dot")
+    await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await part.stop()
+    await part.result(LIMIT)
+    (forked,) = await crews.entries(part, "Forked")
+    assert (forked.source, forked.split) == (run.id, "cut")
+    assert not await crews.entries(part, "Reopened")

@@ -87,6 +87,15 @@ async def test_the_recipe(prepare):
     assert made.what == "goes back to the definition that it was started with"
 
 
+async def test_the_way_back_to_the_recipe_says_who_goes(prepare, store):
+    base = crew()
+    more = base.model_copy(update={"agents": {**base.agents, "late": base.agents["writer"]}})
+    force = await store.put_definition(more.to_json())
+    made = await prepare(base, recipe=True, against=force)
+    told = "goes back to the definition that it was started with: removes late"
+    assert made.what == told
+
+
 async def test_a_prompt_keeps_names_and_has_what_the_crew_has(prepare):
     base = crew(flow=[{"agent": "backend", "phase": "build"}, "writer"])
     made = await prepare(base, prompt=PROMPT, reader="grammar")

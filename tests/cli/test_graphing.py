@@ -295,7 +295,7 @@ def test_a_run_goes_on_live_or_as_its_crew_is_written(
     assert crewlog("graph", "add", pond, "late", "--like", "scout", "--listen", "tasks").code == 0
     goes_on("live", "goes on\n")
     assert members() == {"keeper", "late", "scout"}
-    goes_on("recipe", "goes on from its recipe\n")
+    goes_on("recipe", "– late leaves: not in the recipe\n")  # noqa: RUF001
     assert members() == {"keeper", "scout"}
     crew = (project / "pond.yaml").read_text()
     (project / "pond.yaml").write_text(crew + "  new: {prompt: New., tools: [], listen: [tasks]}\n")
@@ -303,3 +303,53 @@ def test_a_run_goes_on_live_or_as_its_crew_is_written(
     assert members() == {"keeper", "new", "scout"}
     kinds = [each["entry"]["kind"] for each in crewlog("log", pond, "--json").records]
     assert kinds.count("Reopened") == 3
+
+
+@covers("C118")
+@pytest.mark.server
+@pytest.mark.timeout(400)
+def test_it_is_told_who_leaves_with_the_way_back_to_the_recipe(
+    crewlog: Cli, pond: str, project: Path
+) -> None:
+    """Who came by a merge is not in the recipe: that is said before, and asked about."""
+    lake = f"lake-{uuid4().hex[:6]}"
+    (project / "lake.yaml").write_text(POND.replace("pond", "lake", 1).replace("scout", "diver"))
+    assert crewlog("run", "lake.yaml", "--id", lake, "--detach").code == 0
+    typed = ("connect", pond, "scout", "diver", "--with", lake, "--channel", "tie")
+    assert crewlog("graph", *typed).code == 0
+    into = crewlog("lineage", pond, "--json").records[0]["graphs"]
+    (stays,) = [each["run"] for each in into if each["status"] != "merged"]
+    assert crewlog("graph", "remove", stays, "keeper").code == 0
+    dry = crewlog("resume", stays, "--from", "recipe", "--dry-run")
+    assert dry.code == 0, dry.err
+    assert f"Pause it first   crewlog pause {stays}" in dry.out
+    refused = crewlog("resume", stays, "--from", "recipe")
+    assert (refused.code, "it is not paused" in refused.err) == (2, True), refused.err
+    assert crewlog("graph", stays, "--json").records[0]["version"] == 3, "nothing was changed"
+    assert crewlog("stop", stays).code == 0
+    other = pond if stays == lake else lake
+    brought = "keeper-2 and scout" if other == pond else "keeper-2 and diver"
+    for more in ((), ("--dry-run",)):
+        terminal = Terminal(
+            *("resume", stays, "--from", "recipe", *more), cwd=crewlog.cwd, env=crewlog.env
+        )
+        terminal.expect(f"{brought} leave: came with {other}")
+        terminal.expect("keeper comes back")
+        if not more:
+            terminal.expect("Go on? [y/N]")
+            terminal.type("n")
+            terminal.expect("Nothing was changed.")
+        assert terminal.end() == (0 if more else 6)
+    told = crewlog("resume", stays, "--from", "recipe", "--dry-run", "--json").records[0]
+    assert told["event"] == "dry_run"
+    assert [(each["name"], each["came_with"]) for each in told["leaves"]] == [
+        (name, other) for name in brought.split(" and ")
+    ]
+    assert (told["returns"], told["stays"], told["pieces"]) == (["keeper"], {}, 1)
+    assert sorted(told["channels_gone"]) == ["reports-2", "tasks-2", "tie"]
+    done = crewlog("resume", stays, "--from", "recipe", "--json")
+    assert done.code == 0, done.err
+    assert done.records[0]["leaves"] == told["leaves"]
+    assert crewlog("graph", stays, "--json").records[0]["version"] == 4
+    shown = " ".join(crewlog("show", stays).out.split())
+    assert "that it was started with: removes keeper-2 and" in shown

@@ -266,7 +266,7 @@ async def make_change(
                 show_change(screen, sight, seen)
             if dry_run:
                 return exits.OK
-            if screen.asks and not yes and not _agreed(screen):
+            if screen.asks and not yes and not agreed(screen):
                 screen.line("  Nothing was changed.")
                 return exits.STOPPED
             # Only what was seen may come about.
@@ -403,8 +403,9 @@ async def patiently(send: Callable[[], Awaitable[Any]]) -> Any:
             await asyncio.sleep(0.2)
 
 
-def _agreed(screen: Screen) -> bool:
-    screen.out.print("  Change it? [y/N] ", end="", soft_wrap=True)
+def agreed(screen: Screen, question: str = "Change it?") -> bool:
+    """Whether whoever is at the terminal says yes."""
+    screen.out.print(f"  {question} [y/N] ", end="", soft_wrap=True)
     try:
         return input().strip().lower() in {"y", "yes"}
     except EOFError:

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from crewlog.cli.follow import Manner
     from crewlog.cli.screen import Screen
     from crewlog.client import Client, Run
+    from crewlog.client.recipes import WayBack
 
 REWIND = "Rewind"
 T = TypeVar("T")
@@ -348,32 +349,59 @@ async def _beginning(run: Run) -> int:
 
 async def resumed(
     run_id: str,
-    signal: Callable[[], Awaitable[int]],
+    signal: Callable[[dict[str, Any]], Awaitable[int]],
     *,
     start: tuple[Literal["recipe", "live"] | None, str | None],
     by: str | None,
     as_json: bool,
+    dry_run: bool = False,
+    yes: bool = False,
 ) -> int:
     """Lets a run go on: one that has ended begins again, else `signal` is sent.
 
     Args:
         run_id: The run.
-        signal: Resumes one that is open.
+        signal: Resumes one that is open; gets what a program is told besides.
         start: What it goes on with, and the file of the recipe where that is named.
         by: Who commands.
         as_json: Whether a program reads it.
+        dry_run: Whether it is only told what going on would make of it.
+        yes: Whether nobody is asked.
     """
     from crewlog.cli.background import leave_to_workers, polled  # noqa: PLC0415
+    from crewlog.cli.changing import agreed  # noqa: PLC0415
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.cli.told_recipe import show_way_back, way_back_json  # noqa: PLC0415
     from crewlog.client.gateway import STATUS_NAMES  # noqa: PLC0415
+    from crewlog.client.recipes import check_paused  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     from_, recipe = start
+    way: WayBack | None = None
+    more: dict[str, Any] = {}
     async with connected(screen, both=True) as client:
         run = client.run(run_id)
         found = await client.gateway.describe(run.id)
         ended = found.status is not None and STATUS_NAMES.get(found.status) != "running"
+        if from_ == "recipe":
+            way = await run.way_back(recipe)
+            if not (ended or dry_run):
+                check_paused(run.id, way.status)
+            more = way_back_json(way)
+            show_way_back(screen, run_id, way)
+            if way.leaves and screen.asks and not (yes or dry_run) and not agreed(screen, "Go on?"):
+                screen.line("  Nothing was changed.")
+                return exits.STOPPED
+        if dry_run:
+            if as_json:
+                told = {"event": "dry_run", "run": run_id, "from": from_ or "live"}
+                screen.document({**told, **more})
+            elif from_ != "recipe":
+                screen.line(f"  {plain(run_id)} would go on as it is: nobody leaves.")
+            elif not ended and way is not None and way.status != "paused":
+                screen.line(("  Pause it first   ", "dim"), f"crewlog pause {run_id}")
+            return exits.OK
         if ended:
             client.task_queue = found.task_queue
             await run.reopen(from_ or "live", recipe=recipe, by=by)
@@ -381,9 +409,9 @@ async def resumed(
         if ended or not await polled(client, found.task_queue):
             await leave_to_workers(screen, client, found.task_queue)
     if not ended:
-        return await signal()
+        return await signal(more)
     if as_json:
-        screen.document({"run": run_id, "command": "reopen", "from": from_ or "live"})
+        screen.document({"run": run_id, "command": "reopen", "from": from_ or "live", **more})
     else:
         how = " from its recipe" if from_ == "recipe" else ""
         screen.line("  ", (plain(run_id), "bold"), f" had ended, and goes on{how}")

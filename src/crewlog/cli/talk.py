@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -160,13 +160,21 @@ def resume(
             show_default=False,
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show who would leave, and who come back.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
     reason: Reason = "",
     by: By = None,
     command_id: CommandIdOption = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Let a paused run go on, or one that was stopped, has failed, or was ended from outside."""
+    """Let a paused run go on, or one that was stopped, has failed, or was ended from outside.
+
+    With --from recipe it is told who leaves and who comes back; at a terminal it asks first, where
+    somebody leaves.
+    """
     from crewlog.cli.rewinding import resumed  # noqa: PLC0415
 
     def send(found: Run) -> Awaitable[Any]:
@@ -176,10 +184,12 @@ def resume(
     return go(
         resumed(
             run,
-            lambda: _sent(run, "resume", send, as_json=as_json),
+            lambda more: _sent(run, "resume", send, as_json=as_json, more=more),
             as_json=as_json,
             start=resumed_from(from_),
             by=by,
+            dry_run=dry_run,
+            yes=yes,
         ),
         debug=debug,
     )
@@ -314,6 +324,7 @@ async def _sent(
     as_json: bool,
     told: Callable[[], str] | None = None,
     node: str = "",
+    more: Mapping[str, Any] | None = None,
 ) -> int:
     from crewlog.cli.leading import led_to  # noqa: PLC0415
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
@@ -360,6 +371,7 @@ async def _sent(
                     "applied": outcome is not None,
                     "position": outcome.position if outcome else None,
                     **(before.to_json() if before else {}),
+                    **(more or {}),
                 }
             )
             return exits.OK

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
 from temporalio.client import WorkflowExecutionStatus
+from temporalio.converter import WorkflowSerializationContext
 from temporalio.service import RPCError
 
 from crewlog.client import forking
@@ -207,6 +208,9 @@ async def reopen(
     with suppress(StoreUnavailable):  # without a store, the run itself tells
         store = await client.store()
         row = await store.get_run(run)
+        if row is None and (start := await _start_of_part(client, run, description.run_id)):
+            start = start.model_copy(update={"by": by})
+            return await client.begin(run, "", start, execution_timeout, again=True)
         await taken_up(store, run, await last_state(store, run))
         if row is not None:
             crew = row.crew
@@ -217,6 +221,30 @@ async def reopen(
     payload = StartRun(reopen=from_, crew=given, replaced=ended, by=by)
     policy = await policy_of_run(client, run)
     return await client.begin(run, crew, payload, execution_timeout, again=True, policy=policy)
+
+
+async def _start_of_part(client: Client, run: RunId, execution: str | None) -> StartRun | None:
+    """What a run was started with that was to begin as a part of another one; none of another run.
+
+    Nothing of it is stored, so it never began. Started again, it waits once more for that one's
+    word, which alone decides whether there is such a part.
+    """
+    handle = client.temporal.get_workflow_handle(run, run_id=execution)
+    converter = client.temporal.data_converter.with_context(
+        WorkflowSerializationContext(client.temporal.namespace, run)
+    )
+    limit = timedelta(seconds=CALL_LIMIT)
+    try:
+        async for event in handle.fetch_history_events(page_size=1, rpc_timeout=limit):
+            began = event.workflow_execution_started_event_attributes
+            [given] = await converter.decode(began.input.payloads)
+            start = StartRun.model_validate(given)
+            return start if start.split is not None else None
+    except RPCError as error:
+        raise await client.gateway.failed(error, run) from error
+    except (ValidationError, ValueError):
+        return None  # whatever it was started with, it is no part
+    return None
 
 
 async def end(client: Client, run: RunId) -> tuple[str, ...]:

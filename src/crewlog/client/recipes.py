@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crewlog.client.catalog import definition_of
-from crewlog.definition.creatures import elsewhere
+from crewlog.definition.creatures import channels_named, creatures_of, elsewhere
+from crewlog.definition.difference import NOTHING, summary
 from crewlog.definition.model import CrewDefinition
-from crewlog.ids import ContentHash, CrewName
+from crewlog.errors import CommandRejected
+from crewlog.graph.lower import lower
+from crewlog.ids import AgentName, ContentHash, CrewName, RunId
 from crewlog.model import Json
-from crewlog.state.model import CrewState
+from crewlog.state.journal import GraphMerged, entry_from_json
+from crewlog.state.model import CrewState, RunStatus
+from crewlog.state.topology import components
 from crewlog.store.homes import homes_of
 from crewlog.store.protocol import CrewRow, Store
 
@@ -81,3 +86,99 @@ async def recipe_for(
     force = CrewDefinition.from_json(await store.get_definition(state.definition))
     away = force.graph.away if force.graph is not None else {}
     return elsewhere(CrewDefinition.from_json(data), await homes_of(store, state.run, away))
+
+
+class Leaver(NamedTuple):
+    """An agent that a run has, and its recipe does not."""
+
+    name: AgentName
+    came_with: RunId | None
+    """The run that brought it when the two became one; none: people or agents added it."""
+
+
+class WayBack(NamedTuple):
+    """What going on from its recipe makes of a run."""
+
+    status: RunStatus
+    """What the run is now: one that is open is paused before it goes back."""
+    what: str
+    """In a line."""
+    leaves: tuple[Leaver, ...]
+    returns: tuple[AgentName, ...]
+    """Agents of the recipe that the run does not have."""
+    stays: Mapping[AgentName, RunId]
+    """Agents of the recipe that live in other runs, and stay there."""
+    channels_gone: tuple[str, ...]
+    channels_new: tuple[str, ...]
+    pieces: int
+    """How many runs come of it: more than one where the recipe is in several pieces."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether the run has another crew by that."""
+        return self.what != NOTHING
+
+
+def check_paused(run: RunId, status: RunStatus) -> None:
+    """Checks that a run that has not ended may go back to its recipe.
+
+    Raises:
+        CommandRejected: it is not paused.
+    """
+    if status != "paused":
+        raise CommandRejected(
+            f"the run {run!r} is {status}: it is not paused, and goes on as it is",
+            remedy=f"Pause it before it goes back to its recipe: crewlog pause {run}",
+            place=f"run {run!r}",
+        )
+
+
+async def way_back(store: Store, state: CrewState, given: Written | None) -> WayBack:
+    """What going on from its recipe would make of a run; nothing is changed.
+
+    Args:
+        store: The store.
+        state: The run, open or ended.
+        given: See `edited`.
+
+    Raises:
+        InvalidDefinition: what is given is no crew.
+    """
+    now = CrewDefinition.from_json(await store.get_definition(state.definition))
+    made = await recipe_for(store, state, given) or now
+    here, there = creatures_of(now), creatures_of(made)
+    gone = [AgentName(name) for name in here if name not in there]
+    came = await _came_with(store, state.run) if gone else {}
+    before, after = _channels(now), _channels(made)
+    graph = lower(made).topology
+    return WayBack(
+        status=state.status,
+        what=summary(now, made),
+        leaves=tuple(Leaver(name, came.get(name)) for name in gone),
+        returns=tuple(AgentName(name) for name in there if name not in here),
+        stays={
+            AgentName(name): RunId(home)
+            for name, home in (made.graph.away if made.graph is not None else {}).items()
+        },
+        channels_gone=tuple(name for name in before if name not in after),
+        channels_new=tuple(name for name in after if name not in before),
+        pieces=len(components(graph)) if graph is not None else 1,
+    )
+
+
+def _channels(crew: CrewDefinition) -> tuple[str, ...]:
+    """The channels of a crew's own graph."""
+    named = [each for name in creatures_of(crew) for each in channels_named(crew.agents[name])]
+    return tuple(dict.fromkeys((*crew.channels, *named)))
+
+
+async def _came_with(store: Store, run: RunId) -> dict[AgentName, RunId]:
+    """Who came to a run with others that are a part of it, by the names of now."""
+    found: dict[AgentName, RunId] = {}
+    for tie in await store.ties([run]):
+        if tie.run == run and tie.taken_in and tie.position:
+            for row in await store.read_journal(run, tie.position - 1, 1):
+                entry = entry_from_json(row.entry)
+                if isinstance(entry, GraphMerged):
+                    found |= dict.fromkeys(entry.comes, entry.of)
+    return found

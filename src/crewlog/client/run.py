@@ -30,7 +30,7 @@ from crewlog.client.matrix import matrix_of
 from crewlog.client.past import state_at
 from crewlog.client.quotas import with_used_up
 from crewlog.client.rebuild import Rebuild, RebuildReport
-from crewlog.client.recipes import Written, recipe_for
+from crewlog.client.recipes import WayBack, Written, check_paused, recipe_for, way_back
 from crewlog.client.reporting import report_on
 from crewlog.client.showing import with_shown
 from crewlog.client.talking import Talking
@@ -71,6 +71,7 @@ from crewlog.state.journal import (
 from crewlog.state.model import CLOSED, CommandOutcome, CrewState
 from crewlog.state.report import Report
 from crewlog.state.topology import Renamed
+from crewlog.store.checkpoints import last_state, taken_up
 from crewlog.store.commands import find_command
 from crewlog.wire import (
     Accepted,
@@ -463,6 +464,9 @@ class Run(ByHand, Authority, Talking):
             recipe: See `reopen`.
             by: Who commands; by default the system's user.
             id: The command's id.
+
+        Raises:
+            CommandRejected: it is to go back to its recipe, and is not paused.
         """
         command = self._made(Command, by, id, reason=reason)
         if await self._is_closed():
@@ -472,9 +476,32 @@ class Run(ByHand, Authority, Talking):
             await self._back_to_recipe(by, reason, recipe)
         return await self._signal("resume", command)
 
+    async def way_back(self, recipe: Written | None = None) -> WayBack:
+        """What `resume` or `reopen` from the recipe would make of it: who leaves, who comes back.
+
+        Nothing is changed.
+
+        Args:
+            recipe: See `reopen`.
+
+        Raises:
+            UsageError: it is completed, or never had a crew.
+            StoreUnavailable: the store is away.
+        """
+        store = await self._client.store()
+        if await self._is_closed():
+            _, state = await taken_up(store, self.id, await last_state(store, self.id))
+        else:
+            try:
+                state = await self.state()
+            except WorkerMissing:
+                state = await last_state(store, self.id)
+        return await way_back(store, state, recipe)
+
     async def _back_to_recipe(self, by: str | None, reason: str, given: Written | None) -> None:
         """Changes the crew back to its recipe."""
         state = await self.state()
+        check_paused(self.id, state.status)  # else it had the recipe, and was not resumed
         recipe = await recipe_for(await self._client.store(), state, given)
         if recipe is not None:
             # A paused run swaps its graph all the same: there is nothing to wait for.

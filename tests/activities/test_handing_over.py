@@ -1,0 +1,128 @@
+"""A part of a run begins when that one's journal says so, and gives up only where it never will."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from crewlog.activities import handing_over
+from crewlog.activities.handing_over import handed_over
+from crewlog.activities.look_at_run import Ending, never_ended
+from crewlog.errors import HistoryConflict, NeverHandedOver, NotHandedOver
+from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, RunId
+from crewlog.state import journal as j
+from crewlog.state.parting import Share
+from crewlog.store import InMemoryStore
+
+SOURCE, PART = RunId("r"), RunId("r-part")
+AFTER = 4
+
+
+def named(part: RunId) -> j.TopologyChanged:
+    """What a run records when it is parted."""
+    share = Share(creatures=(AgentName("ann"),), nodes=())
+    return j.TopologyChanged(
+        at=1,
+        change="split",
+        old_graph_ids=(SOURCE,),
+        new_graph_ids=(SOURCE, part),
+        graph_version=2,
+        crew=CrewName("t"),
+        definition=ContentHash("d"),
+        split="cut",
+        parts=(j.PartedGraph(graph=part, definition=ContentHash("d"), share=share),),
+    )
+
+
+def unrelated() -> j.JournalEntry:
+    """What may come before: somebody answered meanwhile."""
+    return j.InterruptDue(at=1, interrupt=InterruptId("i1"), due=2)
+
+
+async def stored(*entries: j.JournalEntry) -> InMemoryStore:
+    """A store with a run's journal: entries after `AFTER`."""
+    store = InMemoryStore()
+    before = [unrelated()] * AFTER
+    await append(store, 1, *before, *entries)
+    return store
+
+
+async def append(store: InMemoryStore, first: int, *entries: j.JournalEntry) -> None:
+    rows = tuple(j.entry_to_json(each) for each in entries)
+    await store.append(SOURCE, j.Batch(first=first, entries=rows), execution="e")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody stores anything while these tests wait."""
+    monkeypatch.setattr(handing_over, "PATIENCE", 0.01)
+
+
+async def stopped(run: RunId) -> Ending:
+    assert run == SOURCE
+    return Ending(("e",))
+
+
+async def test_it_begins_where_the_journal_names_it() -> None:
+    store = await stored(unrelated(), named(RunId("another")), named(PART))
+    found = await handed_over(store, never_ended, SOURCE, PART, AFTER)
+    assert (found.position, found.part.graph) == (AFTER + 3, PART)
+    assert found.entry == named(PART)
+
+
+async def test_it_waits_as_long_as_the_run_goes_on() -> None:
+    store = await stored(unrelated())
+    with pytest.raises(NotHandedOver) as waits:
+        await handed_over(store, never_ended, SOURCE, PART, AFTER)
+    assert waits.type is NotHandedOver
+    assert waits.value.retryable
+    await append(store, AFTER + 2, named(PART))
+    assert (await handed_over(store, never_ended, SOURCE, PART, AFTER)).position == AFTER + 2
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        j.SwapFailed(at=1, graph_version=2, error="it is taken"),
+        j.RunStopped(at=1),
+        j.MergedInto(at=1, op="m", run=RunId("s"), position=9),
+    ],
+    ids=lambda entry: entry.kind,
+)
+async def test_it_gives_up_where_the_journal_says_something_else(instead: j.JournalEntry) -> None:
+    store = await stored(unrelated(), instead)
+    with pytest.raises(NeverHandedOver, match=instead.kind) as never:
+        await handed_over(store, never_ended, SOURCE, PART, AFTER)
+    assert not never.value.retryable
+    # What came before the run was to be parted says nothing.
+    with pytest.raises(NotHandedOver) as waits:
+        await handed_over(store, never_ended, SOURCE, PART, AFTER + 2)
+    assert waits.type is NotHandedOver
+
+
+async def test_of_a_run_that_was_ended_what_is_stored_by_then_decides() -> None:
+    store = await stored(unrelated())
+    with pytest.raises(NeverHandedOver, match="has ended"):
+        await handed_over(store, stopped, SOURCE, PART, AFTER)
+    with pytest.raises(HistoryConflict):  # it cannot say it any more
+        await append(store, AFTER + 2, named(PART))
+
+    class Late(InMemoryStore):
+        """A store in which the run's last word lands before it is shut."""
+
+        async def shut(self, run: RunId, executions: Collection[str]) -> None:
+            await append(self, 1, *[unrelated()] * AFTER, named(PART))
+            await super().shut(run, executions)
+
+    found = await handed_over(Late(), stopped, SOURCE, PART, AFTER)
+    assert found.position == AFTER + 1
+
+
+async def test_nobody_waits_for_a_run_that_there_never_was() -> None:
+    async def nowhere(run: RunId) -> Ending:
+        del run
+        return Ending()
+
+    with pytest.raises(NeverHandedOver):
+        await handed_over(InMemoryStore(), nowhere, SOURCE, PART, AFTER)
