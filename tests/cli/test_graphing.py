@@ -227,6 +227,25 @@ def test_what_a_change_leads_to_unawares_is_told(crewlog: Cli, pond: str) -> Non
 
 
 @pytest.mark.server
+def test_who_says_something_is_told_who_hears_it(crewlog: Cli, pond: str) -> None:
+    said = crewlog("message", pond, "Hello.")
+    assert (said.code, "has the message: keeper hears it" in said.out) == (0, True), said.err
+    slip = crewlog("message", pond, "Hello.", "--to", "tasks")
+    assert (slip.code, "Did you mean 'channel:tasks'?" in slip.err) == (2, True), slip.err
+    assert crewlog("graph", "stop-node", pond, "scout").code == 0
+    waits = crewlog("message", pond, "Hello.", "--to", "channel:tasks")
+    assert f"scout is switched off: it waits until crewlog graph start {pond} scout" in waits.out
+    assert crewlog("graph", "remove", pond, "keeper").code == 0
+    nobody = crewlog("inject", pond, "Hello.")
+    assert nobody.code == 0, nobody.err
+    assert "! nobody has a turn for it: the graph has no root" in nobody.out
+    assert "--to channel:tasks, --to private:scout" in nobody.out
+    told = crewlog("message", pond, "Hello.", "--json").records[0]
+    assert (told["applied"], told["turns"]) == (True, [])
+    assert told["warning"].startswith("nobody has a turn for it: ")
+
+
+@pytest.mark.server
 def test_at_a_terminal_a_graph_is_shown_before_it_is_changed(crewlog: Cli, pond: str) -> None:
     terminal = Terminal(
         "graph", "wire", pond, "keeper", "scout", cwd=crewlog.cwd, env=crewlog.env, width=50
