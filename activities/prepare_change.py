@@ -24,8 +24,10 @@ from crewlog.activities.prices import usage_of
 from crewlog.activities.reading import ask, read_without
 from crewlog.activities.registries import registry_of
 from crewlog.authority.widening import widening
+from crewlog.definition.creature_checks import new_warnings
 from crewlog.definition.creatures import elsewhere
 from crewlog.definition.difference import NOTHING, summary
+from crewlog.definition.findings import Finding
 from crewlog.definition.load import read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, apply_operations
@@ -117,7 +119,7 @@ class ChangePreparer:
         **more: Any,
     ) -> PreparedChange:
         definition, plan = await lowered(data, self.store, self.definitions)
-        after = CrewDefinition.from_json(definition)
+        kept = after = CrewDefinition.from_json(definition)
         parts: tuple[PreparedPart, ...] = ()
         if task.command:
             kept, parts = await self._parted(after, GraphPlan.from_json(plan), task)
@@ -132,6 +134,7 @@ class ChangePreparer:
             widens=widening(base, after) if signed else None,
             compared=ContentHash(compared or of),
             parts=parts,
+            warnings=tuple(map(_told, new_warnings(base, kept))),
             **more,
         )
 
@@ -209,6 +212,10 @@ class ChangePreparer:
         read_data(data, offered_form(registry))
         remarks = tuple(map(remark_of, found.remarks))
         return await self._made(data, base, task, of=task.base, remarks=remarks, **told)
+
+
+def _told(warning: Finding) -> str:
+    return f"{warning.message}\n    {warning.remedy}"
 
 
 def _read(operations: Iterable[dict[str, Json]]) -> tuple[Operation, ...]:

@@ -313,6 +313,7 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
         expect=command.expect,
         abandon=abandon,
     )
+    report = report.model_copy(update={"warnings": prepared.warnings})
     if prepared.widens is not None and incoming.standing is not None:
         ways = (*prepared.widens, *changing.wider(checked, plan, report))
         gate.check_widening(incoming.standing, ways, "the change")

@@ -96,6 +96,15 @@ async def test_the_way_back_to_the_recipe_says_who_goes(prepare, store):
     assert made.what == told
 
 
+async def test_what_may_not_have_been_meant_is_told(prepare):
+    agents = {"backend": {"prompt": "p", "listen": ["x"]}, "writer": {"prompt": "p", "send": ["x"]}}
+    data = {"crew": "music", "model": "openai:x", "agents": agents, "graph": {"root": "writer"}}
+    gone = ({"op": "remove_agent", "name": "backend"},)
+    made = await prepare(CrewDefinition.from_json(data), operations=gone)
+    say = "agent 'writer' sends to 'x', to which nobody listens"
+    assert made.warnings == (f"{say}\n    Let an agent listen to 'x'.",)
+
+
 async def test_a_prompt_keeps_names_and_has_what_the_crew_has(prepare):
     base = crew(flow=[{"agent": "backend", "phase": "build"}, "writer"])
     made = await prepare(base, prompt=PROMPT, reader="grammar")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -46,6 +47,57 @@ def test_a_file_is_drawn_with_and_without_show(
     assert "keeper" in drawn[0]
     assert drawn[0] == drawn[1]
     assert drawn[2].startswith("flowchart LR")
+
+
+def test_who_hears_whom_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = "  digger: {prompt: Dig., send: [dug], beside: scout, enabled: false}\n"
+    (tmp_path / "pond.yaml").write_text(POND + more)
+    monkeypatch.chdir(tmp_path)
+    assert run_cli(["graph", "show", "pond.yaml"]) == 0
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
+        "  agent    listens to   sends to   wired to",
+        "  digger   –            dug        –                 beside scout, switched off",  # noqa: RUF001
+        "  keeper   reports      tasks      –                 root",  # noqa: RUF001
+        "  scout    tasks        –          channel:reports",  # noqa: RUF001
+        "",
+        "  channel   from           to",
+        "  dug       digger         nobody",
+        "  reports   scout (wire)   keeper",
+        "  tasks     keeper         scout",
+    ]
+    assert run_cli(["graph", "pond.yaml", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (keeper,) = [each for each in told["creatures"] if each["root"]]
+    assert (keeper["name"], keeper["listens"], keeper["privileged"]) == (
+        "keeper",
+        ["reports"],
+        True,
+    )
+    assert told["channels"][1] == {
+        "name": "reports",
+        "senders": [],
+        "wired": ["scout"],
+        "listeners": ["keeper"],
+    }
+    monkeypatch.setenv("COLUMNS", "60")
+    assert run_cli(["graph", "show", "pond.yaml"]) == 0
+    narrow = capsys.readouterr().out.splitlines()
+    assert max(map(len, narrow)) <= 76, "names stay whole, and the last column folds"
+    (first,) = [line.split() for line in narrow if "beside" in line]
+    assert (first[0], first[2], first[-1]) == ("digger", "dug", "beside")
+
+
+def test_a_flow_is_drawn_above_who_hears_whom(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pond.yaml"
+    file.write_text(POND + "flow: [scout]\n")
+    assert run_cli(["graph", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "─ done" in shown
+    assert "in the flow" in shown
 
 
 def test_a_word_that_is_no_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +245,6 @@ def test_a_live_graph_is_changed_from_the_command_line(crewlog: Cli, pond: str) 
 def test_what_cannot_be_is_refused_with_the_argument(crewlog: Cli, pond: str) -> None:
     for line, place, remedy in (
         (("connect", pond, "keeper", "scuot"), "LISTENER  the crew has no agent", "'scout'?"),
-        (("connect", pond, "keeper", "x", "--with", "lake"), "there is no run 'lake'", ""),
         (("add", pond, "scout", "--prompt", "x"), "NAME  the crew has an agent", "another name"),
         (("add", pond, "late", "--like", "scuot"), "--like  ", "'scout'?"),
         (("unwire", pond, "keeper", "scout"), "TO  ", "no wires"),
@@ -203,10 +254,59 @@ def test_what_cannot_be_is_refused_with_the_argument(crewlog: Cli, pond: str) ->
         assert place in done.err
         assert remedy in done.err
         assert "operations" not in done.err
+    done = crewlog("graph", "connect", pond, "keeper", "x", "--with", "lake")
+    assert (done.code, "--with  there is no run 'lake'" in done.err) == (4, True), done.err
     assert changes(crewlog, pond) == []
     told = crewlog("graph", "wire", pond, "keeper", "scout", "--dry-run", "--json").records[0]
     assert (told["event"], told["report"]["topology"]["kind"]) == ("dry_run", "nothing")
     assert told["report"]["topology"]["new_graph_ids"] == [pond]
+
+
+@covers("C102")
+@pytest.mark.server
+def test_what_a_change_leads_to_unawares_is_told(crewlog: Cli, pond: str) -> None:
+    said = (
+        "! 'keeper' was the root: what people say to public gives nobody a turn any more",
+        "crewlog message RUN TEXT --to private:AGENT",
+        "! agent 'scout' is wired to 'reports', to which nobody listens",
+    )
+    for more in (("--dry-run",), ()):
+        done = crewlog("graph", "remove", pond, "keeper", *more)
+        assert done.code == 0, done.err
+        assert [each for each in said if done.out.count(each) != 1] == [], done.out
+    told = crewlog("graph", "channel", pond, "more", "--json").records[0]["report"]
+    assert told["warnings"] == [], "what was so before is not told again"
+
+
+@pytest.mark.server
+def test_who_says_something_is_told_who_hears_it(crewlog: Cli, pond: str) -> None:
+    said = crewlog("message", pond, "Hello.")
+    assert (said.code, "has the message: keeper hears it" in said.out) == (0, True), said.err
+    slip = crewlog("message", pond, "Hello.", "--to", "tasks")
+    assert (slip.code, "Did you mean 'channel:tasks'?" in slip.err) == (2, True), slip.err
+    assert crewlog("graph", "stop-node", pond, "scout").code == 0
+    waits = crewlog("message", pond, "Hello.", "--to", "channel:tasks")
+    assert f"scout is switched off: it waits until crewlog graph start {pond} scout" in waits.out
+    assert crewlog("graph", "remove", pond, "keeper").code == 0
+    nobody = crewlog("inject", pond, "Hello.")
+    assert nobody.code == 0, nobody.err
+    assert "! nobody has a turn for it: the graph has no root" in nobody.out
+    assert "--to channel:tasks, --to private:scout" in nobody.out
+    told = crewlog("message", pond, "Hello.", "--json").records[0]
+    assert (told["applied"], told["turns"]) == (True, [])
+    assert told["warning"].startswith("nobody has a turn for it: ")
+
+
+@pytest.mark.server
+def test_an_input_that_nobody_hears_is_told(crewlog: Cli, pond: str, project: Path) -> None:
+    (project / "headless.yaml").write_text(POND.replace("root: keeper, ", ""))
+    run = f"{pond}-headless"
+    done = crewlog("run", "headless.yaml", "--id", run, "--input", "Find it.", "--detach")
+    assert done.code == 0, done.err
+    assert "nobody has a turn for the input: the graph has no root" in done.err
+    assert "crewlog message RUN TEXT --to channel:reports" in done.err
+    quiet = crewlog("run", "headless.yaml", "--id", f"{run}-2", "--detach")
+    assert (quiet.code, "nobody has a turn" in quiet.err) == (0, False), quiet.err
 
 
 @pytest.mark.server
@@ -253,6 +353,20 @@ def test_two_runs_are_made_one(crewlog: Cli, pond: str, project: Path) -> None:
     told = crewlog("watch", pond, "--kind", "TOPOLOGY_CHANGED:merge,MergedInto", "--json").records
     kinds = [(each["run"], each["entry"]["kind"]) for each in told if each["event"] == "journal"]
     assert sorted(kinds) == [(lake, "GraphMerged"), (pond, "MergedInto")]
+
+
+@covers("C101")
+@pytest.mark.server
+def test_a_program_is_told_what_two_runs_became(crewlog: Cli, pond: str, project: Path) -> None:
+    lake = f"lake-{uuid4().hex[:6]}"
+    (project / "lake.yaml").write_text(POND.replace("pond", "lake", 1).replace("scout", "diver"))
+    assert crewlog("run", "lake.yaml", "--id", lake, "--detach").code == 0
+    assert crewlog("graph", "channel", lake, "more").code == 0
+    typed = ("connect", pond, "scout", "diver", "--with", lake, "--channel", "tie", "--json")
+    done = crewlog("graph", *typed)
+    assert done.code == 0, done.err
+    told = done.records[0]
+    assert (told["into"], told["graph_version"]) == (lake, 3), "it was v1 of the one that asked"
 
 
 @covers("C104", "C108")

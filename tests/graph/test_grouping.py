@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from covers import covers
 from crewlog.definition import group_tools
+from crewlog.definition.creature_checks import new_warnings
 from crewlog.definition.load import load_data
 from crewlog.definition.model import GROUP_TOOLS, CrewDefinition
 from crewlog.definition.operations import Operation, apply_operations
@@ -68,6 +69,9 @@ class Living(Simulation):
                 plan=plan.to_json(),
                 base=lower(self.crew).definition,
                 what=f"{[*after.agents]}",
+                warnings=tuple(
+                    f"{each.message}\n    {each.remedy}" for each in new_warnings(self.crew, after)
+                ),
             )
         return grouping.Regrouping(order, command, incoming)
 
@@ -155,6 +159,15 @@ async def test_a_worker_is_brought_wired_and_retired_in_the_order_of_the_calls()
     assert said.startswith("Done: ['root', 'scout', 'w']. The graph is v2 now. Affected: root, w.")
     assert as_json(folded(sim.journal)) == as_json(sim.state)
     assert not sim.facts("PermissionDenied")
+
+
+@covers("C113")
+async def test_an_agent_is_told_what_it_may_not_have_meant() -> None:
+    sim = await begun(crew_of(CREW), Calls(("group_remove_node", group_tools.remove_node("scout"))))
+    await sim.run()
+    ((ok, said),) = answers(sim)
+    assert ok
+    assert "Affected: root, scout. agent 'root' sends to 'tasks', to which nobody listens." in said
 
 
 @covers("C114", "C115")

@@ -51,10 +51,26 @@ def show_change(screen: Screen, sight: Sight, changed: Changed) -> None:
         _steps(screen, report)
         _blocked(screen, report)
         tell_graphs(screen, sight.run, changed, changed, sight.plan)
+        tell_warnings(screen, report)
         for note in report.notes:
             screen.line("  ", ("· ", "dim"), plain(note))
     if changed.swap and sight.plan is not None and changed.plan:
         _pictures(screen, sight, GraphPlan.model_validate(changed.plan, extra="ignore"), report)
+
+
+def tell_warnings(screen: Screen, report: SwapReport | None, *, shown: bool = False) -> None:
+    """What whoever changes may not have meant, each with what to do about it.
+
+    Args:
+        screen: Where to.
+        report: What the change does; none where that is not known any more.
+        shown: Whether they were shown before, with the question whether to change it.
+    """
+    for warning in report.warnings if report is not None and not shown else ():
+        said, _, remedy = warning.partition("\n")
+        screen.wrapped(["  ", ("! ", "bold yellow")], plain(said), indent=4)
+        if remedy:
+            screen.wrapped(["      "], plain(remedy), indent=6, style="dim")
 
 
 def _nodes(screen: Screen, report: SwapReport) -> None:

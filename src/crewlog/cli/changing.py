@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crewlog.cli.screen import Screen
     from crewlog.cli.sight import Sight
     from crewlog.client import Client, Run
+    from crewlog.definition.operations import Operation
     from crewlog.wire import Changed
 
 WORKER_LIMIT = 40.0
@@ -247,7 +248,7 @@ async def make_change(
 
     async def use(run: Run, sight: Sight) -> int:
         from crewlog.cli.change_terms import in_terms_of  # noqa: PLC0415
-        from crewlog.cli.changed import show_change, tell_change  # noqa: PLC0415
+        from crewlog.cli.changed import show_change, tell_change, tell_warnings  # noqa: PLC0415
         from crewlog.cli.told_graphs import tell_graphs  # noqa: PLC0415
         from crewlog.client.run import new_command_id  # noqa: PLC0415
 
@@ -279,34 +280,63 @@ async def make_change(
         identity = command_id or new_command_id()
         with in_terms_of(typed.places):
             changed: Changed = await patiently(lambda: run.change(**what, wait=False, id=identity))
+        more: dict[str, Any] = {}
         if wait:
-            await _come_about(screen, client, run, changed, sight.queue)
+            more = await _come_about(screen, client, run, changed, sight.queue)
         if as_json:
-            document = changed.model_dump(mode="json", exclude={"plan"})
+            document = {**changed.model_dump(mode="json", exclude={"plan"}), **more}
             screen.document({"event": "changed", "run": run_id, "waited": wait, **document})
         else:
             tell_change(screen, run_id, changed, waited=wait)
             tell_graphs(screen, run_id, changed, seen, sight.plan)
+            tell_warnings(screen, changed.report, shown=screen.asks and not yes)
             await _questions(screen, run)
         return exits.OK
 
     async with connected(screen, both=True) as client:
         found = await led_to(screen, client, run_id)
         check_meant(run_id, found, typed.operations)
+        await _check_others(client, typed.operations)
         run_id = found.run.id
         return await with_worker(client, run_id, use)
 
 
 async def _come_about(
     screen: Screen, client: Client, run: Run, changed: Changed, queue: str
-) -> None:
-    """Waits until the run has the graph, or is one with the other run."""
+) -> dict[str, Any]:
+    """Waits until the run has the graph, or is one with the other run.
+
+    Returns:
+        Of two that became one: the run that both are, and the version of its graph.
+    """
     from crewlog.cli.draining import drained  # noqa: PLC0415
 
     if changed.swap:
         await drained(screen, client, run, changed, queue)
-    if changed.merge:
-        await run.merged(changed)
+    if not changed.merge:
+        return {}
+    into = await run.merged(changed)
+    version = (await client.run(into).status()).graph_version
+    return {"into": into, "graph_version": version}
+
+
+async def _check_others(client: Client, operations: Iterable[Operation]) -> None:
+    """Checks that there are the runs that a change names besides its own.
+
+    Raises:
+        RunNotFound: neither the server nor the store knows one.
+    """
+    from crewlog.errors import RunNotFound  # noqa: PLC0415
+
+    for other in (getattr(each, "other", None) for each in operations):
+        if other is None:
+            continue
+        try:
+            await client.gateway.describe(other)
+        except RunNotFound as error:
+            if await (await client.store()).get_run(other) is None:
+                remedy = "`crewlog graphs` lists those that there are."
+                raise RunNotFound(error.message, remedy=remedy, place="--with") from error
 
 
 def _unchanged(screen: Screen, run_id: str, seen: Changed) -> int:

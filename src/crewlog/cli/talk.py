@@ -274,8 +274,15 @@ def inject(
     debug: Debug = False,
 ) -> int:
     """Say something to the crew; agents read it at their next step."""
-    return signalled(
-        run, "message", lambda r: r.message(text, to, by=by, id=command_id), as_json, debug
+    return go(
+        _sent(
+            run,
+            "message",
+            lambda r: r.message(text, to, by=by, id=command_id),
+            as_json=as_json,
+            log=to,
+        ),
+        debug=debug,
     )
 
 
@@ -324,20 +331,24 @@ async def _sent(
     as_json: bool,
     told: Callable[[], str] | None = None,
     node: str = "",
+    log: str = "",
     more: Mapping[str, Any] | None = None,
 ) -> int:
     from crewlog.cli.leading import led_to  # noqa: PLC0415
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.cli.told_breaks import asked_already, steps_before  # noqa: PLC0415
+    from crewlog.cli.told_hearers import hearing, tell_hearing  # noqa: PLC0415
     from crewlog.errors import CommandRejected  # noqa: PLC0415
+    from crewlog.state.called import called_there  # noqa: PLC0415
     from crewlog.wire import spoken  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen) as client, AsyncExitStack() as helping:
         named = client.run(run_id)
         if name == "message":  # whoever stops a run does not mean the one that has it
-            run_id = (await led_to(screen, client, run_id)).run.id
+            led = await led_to(screen, client, run_id)
+            run_id, log = led.run.id, called_there(log, led.renamed)
         run = client.run(run_id)
         already = await asked_already(run, node) if node else False
         command = await send(
@@ -362,6 +373,7 @@ async def _sent(
                 place=f"run {run_id!r}",
             )
         before = steps_before(node, state, outcome, already=already) if node else None
+        heard = await hearing(run, log) if log and outcome is not None else None
         if as_json:
             screen.document(
                 {
@@ -371,6 +383,7 @@ async def _sent(
                     "applied": outcome is not None,
                     "position": outcome.position if outcome else None,
                     **(before.to_json() if before else {}),
+                    **(heard.to_json() if heard else {}),
                     **(more or {}),
                 }
             )
@@ -379,6 +392,7 @@ async def _sent(
             done = before.words
         else:
             done = plain(told()) if told else _DONE.get(name, "").format(run=plain(run_id))
+            done += heard.words if heard else ""
         if outcome is not None:
             screen.line(
                 "  ",
@@ -386,6 +400,8 @@ async def _sent(
                 f" {done}",
                 (f" (position {outcome.position})", "dim"),
             )
+            if heard:
+                tell_hearing(screen, run_id, heard)
         else:
             screen.line(
                 "  ",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crewlog.definition.audiences import CHANNEL, PUBLIC, Audiences
-from crewlog.definition.creatures import INBOX, creature_nodes
+from crewlog.definition.creatures import INBOX, creature_nodes, creatures_of
+from crewlog.definition.ending_checks import ending_findings
+from crewlog.definition.expand import expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, suggestion
 from crewlog.definition.model import GROUP_TOOLS, SEND_MESSAGE, AgentDefinition, CrewDefinition
-from crewlog.definition.phases import Phase, at_work
+from crewlog.definition.phases import Phase, at_work, phases
 
 _AGENTS = "Agents are under 'agents:'."
 
@@ -25,6 +27,7 @@ def creature_findings(definition: CrewDefinition, found: list[Phase]) -> Iterato
         say = "a crew with channels is no conversation: its agents answer what they hear"
         yield Finding(("conversation",), say, "Remove it; 'graph.root' hears people.", at="key")
     yield from _policy(definition)
+    yield from ending_findings(definition, found)
     taken = {phase.name for phase in found}
     for name, agent in definition.agents.items():
         yield from _edges(definition, name, agent)
@@ -89,13 +92,14 @@ def _edges(definition: CrewDefinition, name: str, agent: AgentDefinition) -> Ite
 
 def _channels(definition: CrewDefinition) -> Iterator[Finding]:
     """Channels with names that mean something else, and those that lead to nobody."""
-    heard = {channel for agent in definition.agents.values() for channel in agent.listen}
+    agents = {name: definition.agents[name] for name in creatures_of(definition)}
+    heard = {channel for agent in agents.values() for channel in agent.listen}
     known = heard | {*definition.channels}
     for name in definition.channels:
         if name == PUBLIC:
             say = f"a channel cannot be called {PUBLIC!r}: that is the log of all who list it"
             yield Finding(("channels", name), say, "Choose another name.", at="key")
-    for name, agent in definition.agents.items():
+    for name, agent in agents.items():
         ways = [(("send", i), channel, "sends") for i, channel in enumerate(agent.send)]
         ways += [
             (("wires", i), to.removeprefix(CHANNEL), "is wired")
@@ -124,3 +128,36 @@ def _lonely(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]
         say = f"agent {agent!r} listens to no channel, and nothing else gives it a turn"
         remedy = "Let it listen to one, wire an agent to it, or make it the root."
         yield Finding(("agents", agent), say, remedy, severity="warning")
+
+
+# -- what a change leads to ----------------------------------------------------------------------
+
+
+def new_warnings(before: CrewDefinition, after: CrewDefinition) -> Iterator[Finding]:
+    """What the author of a change may not have meant: what was so before is not told again.
+
+    Args:
+        before: The crew that lives.
+        after: The crew that it is to be.
+    """
+    if not after.lives:
+        return
+    root = _root(before)
+    if root is not None and _root(after) is None:
+        say = f"{root!r} was the root: what people say to public gives nobody a turn any more"
+        remedy = "Say it to an agent or a channel: crewlog message RUN TEXT --to private:AGENT, "
+        yield Finding(("graph",), say, f"{remedy}or --to channel:C.", severity="warning")
+    known = {each.message for each in _warnings(before)}
+    yield from (each for each in _warnings(after) if each.message not in known)
+
+
+def _root(crew: CrewDefinition) -> str | None:
+    """The root, where it lives in the crew's own graph."""
+    root = crew.graph.root if crew.graph is not None else None
+    return root if root in creatures_of(crew) else None
+
+
+def _warnings(crew: CrewDefinition) -> Iterator[Finding]:
+    plain = expand(crew).definition
+    found = creature_findings(plain, phases(plain))
+    return (each for each in found if each.severity == "warning")

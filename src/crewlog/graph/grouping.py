@@ -112,7 +112,8 @@ def told_change(what: str, report: SwapReport) -> str:
     if change is not None and splits:
         others = [each for each in change.new_graph_ids if each not in change.old_graph_ids]
         said.append(f"The graph falls apart by that: {listed(others)} goes on by itself.")
-    said += [f"{note}." for note in report.notes[:_NOTES]]
+    told = [each.partition("\n")[0] for each in report.warnings]
+    said += [f"{note}." for note in (*told, *report.notes)[:_NOTES]]
     return " ".join(said)
 
 

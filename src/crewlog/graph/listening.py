@@ -12,14 +12,14 @@ the graph as it is when the message is said.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.times import due_in
 from crewlog.graph.facts import RunFacts
+from crewlog.graph.hearing import hearers
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import (
-    PUBLIC,
     READERS,
     AgentName,
     ContentHash,
@@ -27,8 +27,6 @@ from crewlog.ids import (
     NodeName,
     RunId,
     StepId,
-    named_readers,
-    private_log,
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -36,7 +34,7 @@ from crewlog.state.calls import SentMessage
 from crewlog.state.hashing import hash_json
 from crewlog.state.hearing import Heard
 from crewlog.state.model import CrewState
-from crewlog.state.topology import Creature, Topology, TopologyChange, affected
+from crewlog.state.topology import Creature, Topology, TopologyChange, change_of
 
 
 class Listening:
@@ -72,29 +70,14 @@ class Listening:
             return
         to: list[NodeName] = []
         also: list[NodeName] = []
-        for agent in self._listeners(log, speaker):
-            node = run.plan.hearing_node(agent)
+        for agent in hearers(run.plan, log, speaker):
+            node = run.plan.hearing_node(AgentName(agent))
             if node is None:
                 continue
             waits = sum(e.node == node and e.turn is None for e in run.state.frontier.values())
             (to if waits < policy.queue else also).append(node)
         if to or also:
             run.record(j.MessageHeard, log=log, body=body, by=by, to=tuple(to), also=tuple(also))
-
-    def _listeners(self, log: LogName, speaker: AgentName | None) -> Iterable[AgentName]:
-        """Who hears what is said in a log: of `public`, which all may read, the root alone."""
-        plan = self._run.plan
-        topology = plan.topology
-        if topology is None:
-            return ()
-        if log == PUBLIC:
-            root = plan.graph.root if plan.graph is not None else None
-            return () if root is None or speaker is not None else (AgentName(root),)
-        if log.startswith(CHANNEL):
-            return topology.listeners(log.removeprefix(CHANNEL), speaker)
-        if named := named_readers(log):
-            return tuple(AgentName(name) for name in named if name != speaker)
-        return tuple(name for name in topology.creatures if log == private_log(name))
 
     def message(
         self, id_: str, step: StepId, agent: AgentName, sent: SentMessage
@@ -187,11 +170,7 @@ def regrouped(old: GraphPlan, new: GraphPlan, run: RunId) -> TopologyChange | No
     before, after = old.topology or Topology(), new.topology or Topology()
     if before == after:
         return None
-    return TopologyChange(
-        old_graph_ids=(run,),
-        new_graph_ids=(run,),
-        affected_creatures=affected({run: before}, {run: after}),
-    )
+    return change_of({run: before}, {run: after})
 
 
 def graph_events(

@@ -80,6 +80,10 @@ class SwapReport(Model):
     notes: tuple[str, ...] = ()
     """What else there is to know: agents switched on or off, tools, permissions; new nodes that
     the run has passed already."""
+    warnings: tuple[str, ...] = ()
+    """What whoever changes may not have meant: that a channel is heard by nobody from then on, or
+    that nobody sets what the run is to end by. Each with what to do about it, in a line of its
+    own."""
     remap: Remap = Remap()
     topology: TopologyChange | None = None
     """What becomes of the graph of creatures, where it is another one."""

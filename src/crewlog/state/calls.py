@@ -578,6 +578,8 @@ class PreparedChange(Model):
     parts: tuple[PreparedPart, ...] = ()
     """Where the graph falls apart: those that other runs have from then on. What the run itself
     keeps is `definition`."""
+    warnings: tuple[str, ...] = ()
+    """What whoever changes may not have meant, as `SwapReport` has it."""
 
 
 class LookAtRun(Model):
