@@ -48,9 +48,9 @@ def divided(
     found = [Bounds() for _ in homes]
     for key, rules in _quotas(plan).items():
         most = min(rule.limit.most for rule in rules if rule.limit is not None)
-        left = most - state.quotas.get(key, 0)
         weights = [sum(_may(plan, name, rules) for name in home) for home in homes]
-        for bounds, calls in zip(found, shared(left, weights), strict=True):
+        shares = shared(most - state.quotas.get(key, 0), weights)
+        for bounds, calls in zip(found, shares, strict=True):
             bounds.quotas[key] = most - int(calls)
     for budget, left in _left(plan, state).items():
         shares = shared(left, [len(home) for home in homes], whole=budget == "tokens")
