@@ -323,12 +323,22 @@ class Naive:
             case Disconnect():
                 sender, listener = self.being(at, op.sender), self.being(at, op.listener)
                 over = self._over(sender, listener, op.channel)
-                sender.send = [each for each in sender.send if each not in over]
-                listener.listen = [each for each in listener.listen if each not in over]
+                for pipe in over:
+                    self._cut(sender, listener, pipe)
             case Unwire():
                 being, end = self.being(at, op.name), self.end(at, op.to)
                 being.wires = [to for to in being.wires if to is not end]
         return []
+
+    def _cut(self, sender: Being, listener: Being, pipe: Pipe) -> None:
+        """Takes what leads from the one to the other, and of that no more than need be."""
+        others = [each for each in self.beings if each is not sender and each is not listener]
+        heard = any(pipe in each.listen for each in others)
+        said = any(pipe in (*each.send, *each.wires) for each in others)
+        if not heard:
+            sender.send.remove(pipe)
+        if heard or not said:
+            listener.listen.remove(pipe)
 
     def _part(self, home: str, after: World) -> list[str]:
         """Gives each part of a graph its id, and tells these ids."""

@@ -155,10 +155,11 @@ class Connect(_In):
 
 
 class Disconnect(_In):
-    """A creature does not send any more to a channel, nor does another one listen to it.
+    """What a creature says in a channel is not heard by another one any more.
 
-    Both edges go, to whomever else they lead. Where others keep the two in one graph, they stay in
-    one.
+    It sends there no more, unless others listen; the other one listens there no more, unless others
+    speak. Where others do both, the other one goes all the same. Where others keep the two in one
+    graph, they stay in one.
     """
 
     op: Literal["disconnect"] = "disconnect"
@@ -822,9 +823,13 @@ def _disconnect(graph: Topology, op: Disconnect) -> Topology:
             if any(CHANNEL + name in sender.wires for name in listener.listen)
             else "`crewlog graph show` tells who sends and listens where.",
         )
-    graph = _with(graph, op.sender, send=tuple(c for c in sender.send if c not in lead))
+    others = [c for name, c in graph.creatures.items() if name not in (op.sender, op.listener)]
+    heard = {name for name in lead if any(name in each.listen for each in others)}
+    said = {name for name in lead if any(name in each.outlets for each in others)}
+    ends, leaves = {*lead} - heard, {*lead} - (said - heard)
+    graph = _with(graph, op.sender, send=tuple(c for c in sender.send if c not in ends))
     listens = graph.creatures[op.listener].listen
-    return _with(graph, op.listener, listen=tuple(c for c in listens if c not in lead))
+    return _with(graph, op.listener, listen=tuple(c for c in listens if c not in leaves))
 
 
 def _wire(graph: Topology, op: Wire) -> Topology:
