@@ -12,7 +12,7 @@ from crewlog.content import hash_json
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.load import load_data, read_data
 from crewlog.errors import Diagnostic, InvalidDefinition
-from crewlog.graph.lower import lower
+from crewlog.graph.lower import lower_checked
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
@@ -74,7 +74,7 @@ async def lowered(
     checked = definitions.checked.get(name)
     if checked is None:
         made = load_data(given)
-        checked = definitions.checked.put(name, (made, lower(made).to_json()))
+        checked = definitions.checked.put(name, (made, lower_checked(made).to_json()))
     definition, plan = checked
     data = definition.to_json()
     definitions.put(await store.put_definition(data), definition)

@@ -1,6 +1,10 @@
 """Topology: what an operation takes on a graph of 200 creatures and 400 channels, in one thread.
 
-The figure of a round is the slowest operation's: each is applied some times, and the median counts.
+The figure of a round is the slowest operation's: each is done some times, and the median counts.
+Once what is pure of it alone: the operation on the crew's definition, the graph that comes out, its
+components, and the event; or the crew and the graph that two are together. And once all that a
+worker does for an operation on a live run, with a store in memory: the definition is read, checked,
+made a plan, hashed and written as well.
 """
 
 from __future__ import annotations
@@ -8,26 +12,38 @@ from __future__ import annotations
 import gc
 import statistics
 import time
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from bench.cases import Bench
 from bench.pairs import Figure, figure
-from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import (
+from crewlog.activities.definitions import Definitions
+from crewlog.activities.errors import Effect
+from crewlog.activities.models import ModelFactory
+from crewlog.activities.prepare_change import ChangePreparer
+from crewlog.definition.apply import edited
+from crewlog.definition.load import load_data
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.operations import (
+    AddAgent,
     AddChannel,
-    AddCreature,
-    Channel,
     Connect,
-    Creature,
+    DisableAgent,
     Disconnect,
+    EnableAgent,
     Operation,
+    RemoveAgent,
     RemoveChannel,
-    RemoveCreature,
-    Topology,
     Unwire,
     Wire,
-    World,
-    apply,
+    apply_operations,
 )
+from crewlog.graph.lower import topology_in
+from crewlog.graph.uniting import united
+from crewlog.ids import ContentHash, RunId
+from crewlog.state.calls import PrepareChange
+from crewlog.state.topology import Topology, change_of, parts_of
+from crewlog.store.memory import InMemoryStore
 
 CREATURES, CHANNELS = 200, 400
 TIMES = 15
@@ -35,77 +51,125 @@ _G, _H = RunId("g"), RunId("h")
 
 
 async def run(bench: Bench, times: int = TIMES) -> list[Figure]:
-    """The slowest operation."""
+    """The slowest operation: what is pure of it, and all that a worker does."""
     tell = bench.told("topology")
     gc.collect()
-    found: list[float] = []
+    found: dict[str, list[float]] = {"topology_ms": [], "topology_worker_ms": []}
     for number in range(1, bench.pairs + 1):
-        took = {name: cost(world, op, times) for name, (world, op) in operations().items()}
-        tell(number, took)
-        found.append(max(took.values()))
-    return [figure("topology_ms", found)]
+        pure = {name: cost(case.pure, times) for name, case in cases().items()}
+        tell(number, pure)
+        found["topology_ms"].append(max(pure.values()))
+        whole = {
+            name: await cost_of(await case.prepared(), times)
+            for name, case in cases().items()
+            if case.other is None
+        }
+        tell(number, whole)
+        found["topology_worker_ms"].append(max(whole.values()))
+    return [figure(name, took) for name, took in found.items()]
 
 
-def cost(world: World, operation: Operation, times: int) -> float:
-    """The median time of an operation, in milliseconds of this thread's processor."""
+def cost(done: Callable[[], object], times: int) -> float:
+    """The median time of something, in milliseconds of this thread's processor."""
     took: list[float] = []
     for _ in range(times):
         began = time.thread_time()
-        apply(world, operation, "op")
+        done()
         took.append((time.thread_time() - began) * 1000)
     return statistics.median(took)
 
 
-def operations() -> dict[str, tuple[World, Operation]]:
-    """One of each kind, with the graphs that it is about."""
+async def cost_of(done: Callable[[], Awaitable[object]], times: int) -> float:
+    """As `cost`, of something that is awaited."""
+    took: list[float] = []
+    for _ in range(times):
+        began = time.thread_time()
+        await done()
+        took.append((time.thread_time() - began) * 1000)
+    return statistics.median(took)
+
+
+class Case(NamedTuple):
+    """An operation on a crew that lives, or on two."""
+
+    crew: CrewDefinition
+    graph: Topology
+    """Its graph, which a run has at hand."""
+    operation: Operation
+    other: CrewDefinition | None = None
+    """That of the other run, where two become one."""
+
+    def pure(self) -> object:
+        """The graphs that come of it, and the event."""
+        if self.other is not None:
+            said = {"op": self.operation.op, **self.operation.to_json()}
+            return united(self.crew, self.other, stays=_G, joins=_H, edge=said, asks=_G)
+        after = topology_in(edited(self.crew, self.operation))
+        return change_of({_G: self.graph}, parts_of(_G, after, "op"))
+
+    async def prepared(self) -> Callable[[], Awaitable[object]]:
+        """What a worker does for it, each time with nothing at hand from before."""
+        store = InMemoryStore()
+        base: ContentHash = await store.put_definition(self.crew.to_json())
+        said = {"op": self.operation.op, **self.operation.to_json()}
+        task = PrepareChange(run=_G, base=base, operations=(said,), command="op")
+
+        async def once() -> object:
+            worker = ChangePreparer(store, Definitions(store), ModelFactory())
+            return await worker.run(task, Effect())
+
+        return once
+
+
+def cases() -> dict[str, Case]:
+    """One of each kind, with the crews that it is about."""
     ring = large(CREATURES, CHANNELS)
-    world: World = {_G: ring}
-    cut = ring.model_copy(
-        update={"creatures": {**ring.creatures, AgentName("a0"): Creature()}},
-    )
-    wired = ring.model_copy(
-        update={
-            "creatures": {
-                **ring.creatures,
-                AgentName("a3"): Creature(
-                    **{**ring.creatures[AgentName("a3")].to_json(), "wires": ("a9",)}
-                ),
-            }
-        },
-    )
+    cut = apply_operations(ring, [Disconnect(sender="a199", listener="a0")])
+    wired = apply_operations(ring, [Wire(name="a3", to="a9")])
     half = large(CREATURES // 2, CHANNELS // 2)
     other = large(CREATURES // 2, CHANNELS // 2, prefix="x")
-    a3, a4, a9 = AgentName("a3"), AgentName("a4"), AgentName("a9")
-    return {
-        "add": (world, AddCreature(graph=_G, name=AgentName("n"), creature=Creature(send=("c3",)))),
-        "remove": (world, RemoveCreature(graph=_G, name=AgentName("a7"))),
-        "split": ({_G: cut}, RemoveCreature(graph=_G, name=AgentName("a99"))),
-        "add channel": (world, AddChannel(graph=_G, name="n")),
-        "remove channel": (world, RemoveChannel(graph=_G, name="c8")),
-        "connect": (world, Connect(graph=_G, sender=a3, listener=a9, channel="c9")),
-        "disconnect": (world, Disconnect(graph=_G, sender=a3, listener=a4)),
-        "wire": (world, Wire(graph=_G, name=a3, to="a9")),
-        "unwire": ({_G: wired}, Unwire(graph=_G, name=a3, to="a9")),
-        "merge": (
-            {_G: half, _H: other},
-            Connect(graph=_G, sender=a3, listener=AgentName("xa9"), channel="c9", other=_H),
-        ),
+    made: dict[str, tuple[CrewDefinition, Operation, CrewDefinition | None]] = {
+        "add": (ring, AddAgent(name="n", agent={"prompt": "p", "send": ["c3"]}), None),
+        "add alone": (ring, AddAgent(name="n", agent={"prompt": "p"}), None),
+        "remove": (ring, RemoveAgent(name="a7"), None),
+        "split": (cut, RemoveAgent(name="a99"), None),
+        "start": (ring, EnableAgent(name="a7"), None),
+        "stop": (ring, DisableAgent(name="a7"), None),
+        "add channel": (ring, AddChannel(name="n"), None),
+        "remove channel": (ring, RemoveChannel(name="c8"), None),
+        "connect": (ring, Connect(sender="a3", listener="a9", channel="c9"), None),
+        "disconnect": (ring, Disconnect(sender="a3", listener="a4"), None),
+        "wire": (ring, Wire(name="a3", to="a9"), None),
+        "unwire": (wired, Unwire(name="a3", to="a9"), None),
+        "merge": (half, Connect(sender="a3", listener="xa9", channel="c9", other=_H), other),
         # Each creature and each channel of the one gets another name.
         "merge of equal names": (
-            {_G: half, _H: half},
-            Connect(graph=_G, sender=a3, listener=a9, channel="c9", other=_H),
+            half,
+            Connect(sender="a3", listener="a9", channel="c9", other=_H),
+            half,
         ),
     }
-
-
-def large(creatures: int, channels: int, *, prefix: str = "") -> Topology:
-    """A ring: each creature is connected with its neighbours, over four channels."""
-    ring = {
-        AgentName(f"{prefix}a{number}"): Creature(
-            listen=tuple(f"{prefix}c{(2 * number + each) % channels}" for each in (0, 1)),
-            send=tuple(f"{prefix}c{(2 * number + each) % channels}" for each in (2, 3)),
-        )
-        for number in range(creatures)
+    return {
+        name: Case(crew, topology_in(crew), operation, two)
+        for name, (crew, operation, two) in made.items()
     }
-    names = [f"{prefix}c{number}" for number in range(channels)]
-    return Topology(creatures=ring, channels=dict.fromkeys(names, Channel()))
+
+
+def large(creatures: int, channels: int, *, prefix: str = "") -> CrewDefinition:
+    """A ring: each creature is connected with its neighbours, over four channels."""
+    return load_data(
+        {
+            "crew": "ring",
+            "model": "scripted:none",
+            "agents": {
+                f"{prefix}a{number}": {
+                    "prompt": "p",
+                    "listen": [f"{prefix}c{(2 * number + each) % channels}" for each in (0, 1)],
+                    "send": [f"{prefix}c{(2 * number + each) % channels}" for each in (2, 3)],
+                }
+                for number in range(creatures)
+            },
+            "channels": {f"{prefix}c{number}": {} for number in range(channels)},
+            "graph": {},
+        }
+    )

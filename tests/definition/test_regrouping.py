@@ -201,6 +201,26 @@ def test_what_cannot_be_is_refused(
     assert remedy in fault.remedy
 
 
+def test_who_is_away_is_held_to_nothing_here() -> None:
+    """It is changed where it lives, and what stands here of it may be out of date."""
+    worker = {"op": "add_agent", "name": "w", "agent": {"listen": ["tasks"], "prompt": "w"}}
+    hired = after(worker, {"op": "edit_agent", "name": "w", "set": {"parent": "keeper"}})
+    policy = hired.graph
+    assert policy is not None
+    gone = hired.model_copy(
+        update={"graph": policy.model_copy(update={"away": {"w": "pond-2"}})},
+    )
+    operations = [
+        {"op": "disconnect", "sender": "keeper", "listener": "scout"},
+        {"op": "remove_agent", "name": "keeper"},
+    ]
+    for number in (1, 2):
+        left = apply_operations(gone, OPERATIONS.validate_python(operations[:number]))
+        assert left.agents["w"] == hired.agents["w"]
+    with pytest.raises(InvalidDefinition, match="'w' works for 'keeper'"):
+        apply_operations(hired, OPERATIONS.validate_python(operations[1:]))
+
+
 def test_who_works_for_another_one_hears_no_more_than_that() -> None:
     worker = {"listen": ["tasks"], "parent": "keeper"}
     hired = after({"op": "add_agent", "name": "w", "like": "scout", "agent": worker})

@@ -10,13 +10,11 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import AddAgent, Disconnect, apply_operations
 from crewlog.errors import TopologyRefused
-from crewlog.graph.lower import lower, lower_checked
+from crewlog.graph.lower import lower
 from crewlog.graph.parting import definitions
 from crewlog.graph.uniting import United, united
 from crewlog.ids import AgentName, RunId
-from crewlog.state import topology as t
-from crewlog.state.topology import Topology, apply, part_id, parts_of, survivor
-from state.random_graphs import Dice
+from crewlog.state.topology import part_id, parts_of
 
 ONE, TWO = RunId("one"), RunId("two")
 WORKERS = RunId("one.abcd1234")
@@ -31,17 +29,6 @@ def crew(agents: dict[str, Any], **more: Any) -> CrewDefinition:
     return load_data(data_of(agents, **more))
 
 
-def crew_of(graph: Topology) -> CrewDefinition:
-    """A crew whose graph is a given one, whether or not a worker may have these channels."""
-    data = data_of(
-        {name: each.to_json() for name, each in graph.creatures.items()},
-        channels={name: each.to_json() for name, each in graph.channels.items()},
-        flow=list(graph.flow),
-        graph={},
-    )
-    return CrewDefinition.model_validate(data)
-
-
 def joined(one: CrewDefinition, two: CrewDefinition, **edge: Any) -> United:
     """Crew `two`, which joins `one`, whose agent the sender is."""
     edge = edge or {"op": "connect", "sender": "a", "listener": "x"}
@@ -51,45 +38,22 @@ def joined(one: CrewDefinition, two: CrewDefinition, **edge: Any) -> United:
     return made
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_its_graph_is_the_one_that_the_topology_says(seed: int) -> None:
-    dice = Dice(seed)
-    world = dice.world()
-    met = 0
-    for number in range(120):
-        operation = dice.operation(world)
-        command = f"c{number}"
-        try:
-            after = apply(world, operation, command)
-        except TopologyRefused:
-            continue
-        other = getattr(operation, "other", None)
-        if other is not None and isinstance(operation, t.Connect | t.Wire):
-            pair = {id_: world[id_] for id_ in (operation.graph, other)}
-            stays = survivor(pair)
-            joins = other if stays == operation.graph else operation.graph
-            crews = [crew_of(pair[id_]) for id_ in (stays, joins) if pair[id_].creatures]
-            if len(crews) == 2:
-                met += 1
-                edge = operation.model_copy(update={"born": ""}).to_json()
-                edge |= {"op": operation.op}
-                made = united(*crews, stays=stays, joins=joins, edge=edge, asks=operation.graph)
-                read = CrewDefinition.model_validate(made.definition.to_json())
-                graph = lower_checked(read).topology
-                assert graph == _unborn(after.world[stays], operation, pair)
-                assert made.renamed == after.change.renamed
-                assert made.change.affected_creatures == after.change.affected_creatures
-        world = after.world
-    assert met or seed % 5 == 0
-
-
-def _unborn(graph: Topology, operation: t.Operation, pair: dict[RunId, Topology]) -> Topology:
-    """The graph, where a channel that the edge makes is made in the run that stays."""
-    made = getattr(operation, "channel", None)
-    if made is None or any(made in each.channels for each in pair.values()):
-        return graph
-    channels = {**graph.channels, made: t.Channel()}
-    return graph.model_copy(update={"channels": channels})
+def test_nobody_is_called_anew_as_who_is_away() -> None:
+    """Else of two that have one name then, one is lost."""
+    one = crew({"a": {"listen": ["p"]}, "b": {}}, graph={"away": {"b": "third"}})
+    two = crew(
+        {"b": {"listen": ["p", "q"]}, "b-2": {"listen": ["p-2"]}}, graph={"away": {"b-2": "4th"}}
+    )
+    made = joined(one, two, op="wire", name="a", to="b")
+    policy = made.definition.graph
+    assert policy is not None
+    assert policy.away == {"b": "third", "b-2": "4th"}
+    assert made.comes == ("b-3",)
+    assert made.nodes == {"b": "b-3"}
+    assert made.definition.agents["a"].wires == ("b-3",)
+    # Nor has a channel the name of one whose log only those who are away know.
+    assert made.definition.agents["b-3"].listen == ("p-3", "q")
+    assert made.definition.agents["b-2"].listen == ("p-2",)
 
 
 def test_strangers_of_one_recipe_are_told_apart() -> None:

@@ -1,30 +1,31 @@
 """Graphs of creatures as a list of things that point at each other: slow, and plainly right.
 
-It shares nothing with `crewlog.state.topology` but the operations, which it reads. Creatures and
-channels are objects, so another name changes no edge, and whoever is lost is missed. What is free
-to choose (the names and ids that are new) it takes from the outcome, once that obeys the rules.
+It shares nothing with what it judges but the operations, which it reads. Creatures and channels are
+objects, so another name changes no edge, and whoever is lost is missed. What is free to choose (the
+names and ids that are new) it takes from the outcome, once that obeys the rules.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from crewlog.state.topology import (
+from crewlog.definition.operations import (
+    AddAgent,
     AddChannel,
-    AddCreature,
     Connect,
+    DisableAgent,
     Disconnect,
+    EnableAgent,
     Operation,
+    RemoveAgent,
     RemoveChannel,
-    RemoveCreature,
-    Topology,
-    TopologyChange,
     Unwire,
     Wire,
-    World,
 )
+from crewlog.state.topology import Creature, Topology, TopologyChange, World
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 NEW_ID = re.compile(r"\.[A-Za-z0-9_-]{8}")
@@ -39,6 +40,8 @@ class Pipe:
     born: str
     same: Pipe | None = None
     """The one that it is now, where two became one."""
+    made: bool = True
+    """Whether it stays though nobody names it: what agents alone name is there while they do."""
 
 
 @dataclass(eq=False)
@@ -133,41 +136,51 @@ class Naive:
 
     # -- what may not be -----------------------------------------------------------------
 
-    def refuses(self, op: Operation) -> bool:
-        """Whether an operation cannot be done."""
-        if isinstance(op, AddCreature):
-            return self._refuses_to_add(op)
-        here, other = op.graph, getattr(op, "other", None)
-        there = here if other is None else other
-        if not {here, there} <= self.homes or other == here:
+    def refuses(self, at: str, op: Operation, away: Collection[str]) -> bool:
+        """Whether an operation cannot be done.
+
+        Args:
+            at: The run that it is asked of.
+            op: The operation.
+            away: Agents of that run's crew that live in other runs: their names are taken there.
+        """
+        match op:
+            case AddAgent():
+                return self._refuses_to_add(at, op, away)
+            case RemoveAgent():
+                gone = self.find(at, op.name)
+                works = any(each.parent is gone for each in self.beings)
+                return gone is None or works or len(self.members(at)) == 1
+            case EnableAgent() | DisableAgent():
+                return self.find(at, op.name) is None
+            case AddChannel():
+                return self.find_pipe(at, op.name) is not None
+            case RemoveChannel():
+                return self.find_pipe(at, op.name) is None
+            case Unwire():
+                being = self.find(at, op.name)
+                return being is None or self.find_end(at, op.to) not in being.wires
+            case Wire() | Connect() | Disconnect():
+                return self._refuses_ends(at, op, getattr(op, "other", None) or at)
+            case _:
+                raise AssertionError(op)
+
+    def _refuses_to_add(self, at: str, op: AddAgent, away: Collection[str]) -> bool:
+        edges = op.agent
+        named = [*(to for to in edges.get("wires", ()) if ":" not in to)]
+        named += [edges[key] for key in ("parent", "beside") if key in edges]
+        if op.name in away or self.find(at, op.name) is not None:
             return True
+        if any(self.find(at, name) is None for name in named):
+            return True
+        if (name := edges.get("parent")) is None or (parent := self.find(at, name)) is None:
+            return False
+        theirs = {pipe.name for pipe in (*parent.listen, *parent.send)}
+        return not {*edges.get("listen", ()), *edges.get("send", ())} <= theirs
+
+    def _refuses_ends(self, here: str, op: Any, there: str) -> bool:
         if there != here and self.flows[here] and self.flows[there]:
             return True
-        match op:
-            case RemoveCreature():
-                return self.find(here, op.name) is None or len(self.members(here)) == 1
-            case AddChannel():
-                taken = self.find_pipe(here, op.name) is not None
-                return taken or not NAME.fullmatch(op.name)
-            case RemoveChannel():
-                return self.find_pipe(here, op.name) is None
-            case Unwire():
-                being = self.find(here, op.name)
-                return being is None or self.find_end(here, op.to) not in being.wires
-            case _:
-                return self._refuses_ends(op, here, there)
-
-    def _refuses_to_add(self, op: AddCreature) -> bool:
-        made = [name for name in self._named(op) if self.find_pipe(op.graph, name) is None]
-        ties = [to for to in op.creature.wires if ":" not in to]
-        ties += [each for each in (op.creature.parent, op.creature.beside) if each]
-        return (
-            self.find(op.graph, op.name) is not None
-            or not all(NAME.fullmatch(name) for name in (op.name, *made))
-            or any(self.find(op.graph, tie) is None for tie in ties)
-        )
-
-    def _refuses_ends(self, op: Any, here: str, there: str) -> bool:
         if isinstance(op, Wire):
             being, end = self.find(here, op.name), self.find_end(there, op.to)
             if there != here and isinstance(end, Pipe):
@@ -177,55 +190,81 @@ class Naive:
         if sender is None or listener is None or sender is listener:
             return True
         if isinstance(op, Disconnect):
-            return not self._over(sender, listener, op.channel)
-        known = self.find_pipe(here, op.channel) or self.find_pipe(there, op.channel)
-        return not (known or NAME.fullmatch(op.channel))
+            over = self._over(sender, listener, op.channel)
+            return not over or self._unbounded({sender: over}, {listener: over})
+        pipe = self._over_which(here, op, there)
+        more = {each: [*each.listen, *each.send, pipe] for each in (sender, listener)}
+        return any(
+            each.parent is not None
+            and pipe not in more.get(each.parent, [*each.parent.listen, *each.parent.send])
+            for each in more
+        )
 
-    @staticmethod
-    def _named(op: AddCreature) -> list[str]:
-        wired = [to.partition(":")[2] for to in op.creature.wires if ":" in to]
-        return [*op.creature.listen, *op.creature.send, *wired]
+    def _unbounded(self, send: Mapping[Being, list[Pipe]], listen: Mapping[Being, Any]) -> bool:
+        """Whether somebody would have more channels than whom it works for, without these."""
+
+        def left(being: Being) -> set[Pipe]:
+            sends = {*being.send} - {*send.get(being, ())}
+            return sends | ({*being.listen} - {*listen.get(being, ())})
+
+        return any(each.parent and not left(each) <= left(each.parent) for each in self.beings)
 
     @staticmethod
     def _over(sender: Being, listener: Being, channel: str | None) -> list[Pipe]:
         named = [pipe for pipe in sender.send if channel is None or pipe.name == channel]
         return [pipe for pipe in named if pipe in listener.listen]
 
+    def _over_which(self, here: str, op: Connect, there: str) -> Pipe | None:
+        """The channel that connects two, where it is there."""
+        name = self._channel(op)
+        return self.find_pipe(here, name) or self.find_pipe(there, name)
+
+    @staticmethod
+    def _channel(op: Connect) -> str:
+        return op.channel or f"{op.sender}-to-{op.listener}"[:64]
+
     # -- what is done --------------------------------------------------------------------
 
-    def do(self, op: Operation, change: TopologyChange, after: World) -> None:
-        """Does an operation that is not refused, and holds what was said of it to the rules."""
-        touched = {op.graph, getattr(op, "other", None) or op.graph}
-        old = touched & self.homes
+    def do(
+        self, at: str, op: Operation, change: TopologyChange, after: World, *, plain: bool
+    ) -> None:
+        """Does an operation that is not refused, and holds what was said of it to the rules.
+
+        Args:
+            at: The run that it was asked of.
+            op: The operation.
+            change: What was said of it.
+            after: What came of it.
+            plain: Whether nobody of the runs was away.
+        """
+        touched = {at, getattr(op, "other", None) or at}
         was = {being: seen for home in touched for being, seen in self._sights(home).items()}
-        ends = self._ends(op)
-        home = self._merge(op, change) if len(touched) == 2 else op.graph
+        ends = self._ends(at, op)
+        home = self._merge(*sorted(touched), change, plain=plain) if len(touched) == 2 else at
         assert len(touched) == 2 or not change.renamed
-        self.flows.setdefault(home, [])
         gone = self._connect(op, home, *ends) if ends else self._change(op, home)
+        self._forget(home)
         came = self._part(home, after)
         disturbed = [being.name for being in gone]
         for each in came:
             disturbed += [b.name for b, seen in self._sights(each).items() if was.get(b) != seen]
         assert change.affected_creatures == tuple(sorted(disturbed))
-        assert change.old_graph_ids == tuple(sorted(old))
+        assert change.old_graph_ids == tuple(sorted(touched))
         assert change.new_graph_ids == tuple(sorted(came))
         assert {*after} == self.homes
         split, merge = len(came) > 1, len(touched) == 2
         assert not (split and merge)
         assert change.kind == ("split" if split else "merge" if merge else "nothing")
 
-    def _ends(self, op: Operation) -> tuple[Any, ...]:
+    def _ends(self, at: str, op: Operation) -> tuple[Any, ...]:
         """What an operation connects, as long as it is where the operation says that it is."""
         match op:
             case Connect():
-                there = op.other or op.graph
-                sender, listener = self.being(op.graph, op.sender), self.being(there, op.listener)
-                known = self.find_pipe(op.graph, op.channel) or self.find_pipe(there, op.channel)
-                return sender, known, listener
+                there = op.other or at
+                sender, listener = self.being(at, op.sender), self.being(there, op.listener)
+                return sender, self._over_which(at, op, there), listener
             case Wire():
-                end = self.end(op.other or op.graph, op.to)
-                return self.being(op.graph, op.name), end, None
+                return self.being(at, op.name), self.end(op.other or at, op.to), None
         return ()
 
     def _connect(
@@ -237,13 +276,12 @@ class Naive:
             assert to is not None
             one.wires += [] if to in one.wires else [to]
             return []
-        pipe = to if isinstance(to, Pipe) else self._make(home, op.channel, op.born)
+        pipe = to if isinstance(to, Pipe) else self._make(home, self._channel(op))
         one.send += [] if pipe in one.send else [pipe]
         two.listen += [] if pipe in two.listen else [pipe]
         return []
 
-    def _merge(self, op: Operation, change: TopologyChange) -> str:
-        one, two = op.graph, op.other
+    def _merge(self, one: str, two: str, change: TopologyChange, *, plain: bool) -> str:
         sizes = {home: len(self.members(home)) for home in (one, two)}
         stays = min(sizes, key=lambda home: (not self.flows[home], -sizes[home], home))
         joins = two if stays == one else one
@@ -259,18 +297,21 @@ class Naive:
             ("channel", self.channels(stays), self.channels(joins)),
         ]
         for kind, here, come in kinds:
-            taken = {each.name for each in here}
-            held = taken | {each.name for each in come}
-            assert {was for of, was in now if of == kind} == taken & {each.name for each in come}
+            held = {each.name for each in here}
+            taken = held & {each.name for each in come}
+            new = {was for of, was in now if of == kind}
+            # Who is away may have a name as well that is taken by that.
+            assert new == taken if plain else new >= taken
             for each in come:
-                if each.name in taken:
-                    name = now[kind, each.name]
-                    assert name not in held
-                    assert NAME.fullmatch(name)
-                    assert name.startswith(each.name[:50])
-                    held.add(name)
-                    each.name = name
+                name = now.get((kind, each.name), each.name)
+                assert name not in held
+                assert NAME.fullmatch(name)
+                assert name.startswith(each.name[:50])
+                held.add(name)
+                each.name = name
                 each.home = stays
+        for pipe in self.channels(stays):
+            pipe.made = pipe.made or pipe.born != stays
         del self.flows[joins]
         return stays
 
@@ -278,41 +319,48 @@ class Naive:
         """Two channels are one."""
         self.pipes.remove(pipe)
         pipe.same = same
+        same.made = same.made or pipe.made
         for being in self.members(pipe.home):
             being.listen = [same if each is pipe else each for each in being.listen]
             being.send = [same if each is pipe else each for each in being.send]
             being.wires = [same if each is pipe else each for each in being.wires]
 
-    def _make(self, home: str, name: str, born: str = "") -> Pipe:
+    def _make(self, home: str, name: str, *, made: bool = True) -> Pipe:
         pipe = self.find_pipe(home, name)
         if pipe is None:
-            pipe = Pipe(name, home, born or home)
+            pipe = Pipe(name, home, home, made=made)
             self.pipes.append(pipe)
         return pipe
+
+    def _forget(self, home: str) -> None:
+        """Lets channels go that agents alone named, and none does any more."""
+        members = self.members(home)
+        self.pipes = [
+            pipe
+            for pipe in self.pipes
+            if pipe.made or pipe.home != home or any(each.uses(pipe) for each in members)
+        ]
 
     def _change(self, op: Operation, at: str) -> list[Being]:
         """Does what is asked for in a graph, and tells who went."""
         match op:
-            case AddCreature():
-                for name in self._named(op):
-                    self._make(at, name)
-                others = self.members(at)
+            case AddAgent():
                 being = Being(op.name, at)
-                self._draw(being, op.creature)
-                if others and not any(being.near(each) for each in others):
-                    being.beside = min(others, key=lambda each: each.name)
                 self.beings.append(being)
-            case RemoveCreature():
+                for name in self._named(op.agent):
+                    self._make(at, name, made=False)
+                said = {key: it for key, it in op.agent.items() if key in Creature.model_fields}
+                self._draw(being, Creature(**said))
+            case RemoveAgent():
                 gone = self.being(at, op.name)
                 self.beings.remove(gone)
                 for each in self.beings:
                     each.wires = [to for to in each.wires if to is not gone]
-                    each.parent = None if each.parent is gone else each.parent
                     each.beside = None if each.beside is gone else each.beside
                 self.flows[at] = [each for each in self.flows[at] if each is not gone]
                 return [gone]
             case AddChannel():
-                self._make(at, op.name, op.born)
+                self._make(at, op.name)
             case RemoveChannel():
                 pipe = self.pipe(at, op.name)
                 self.pipes.remove(pipe)
@@ -340,6 +388,11 @@ class Naive:
         if heard or not said:
             listener.listen.remove(pipe)
 
+    @staticmethod
+    def _named(edges: Mapping[str, Any]) -> Iterable[str]:
+        wired = (to.partition(":")[2] for to in edges.get("wires", ()) if ":" in to)
+        return (*edges.get("listen", ()), *edges.get("send", ()), *wired)
+
     def _part(self, home: str, after: World) -> list[str]:
         """Gives each part of a graph its id, and tells these ids."""
         parts = self._components(home)
@@ -352,6 +405,8 @@ class Naive:
         new = {*after} - (self.homes - {home})
         ids = {frozenset(after[id_].creatures): id_ for id_ in new}
         assert len(ids) == len(new) == max(len(parts), 1)
+        for pipe in self.channels(home) if len(parts) > 1 else ():
+            pipe.made = True
         for part in parts:
             id_ = ids[frozenset(each.name for each in part)]
             if part is keeps:

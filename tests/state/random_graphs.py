@@ -1,30 +1,19 @@
-"""Worlds of graphs and operations on them by a seed: some can be done, some must be refused."""
+"""Crews that live, and operations on their graphs by a seed: some can be done, some are refused."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from crewlog.state.topology import (
-    AddChannel,
-    AddCreature,
-    Channel,
-    Connect,
-    Creature,
-    Disconnect,
-    Operation,
-    RemoveChannel,
-    RemoveCreature,
-    Topology,
-    Unwire,
-    Wire,
-    World,
-)
+from crewlog.definition import operations as o
+from crewlog.ids import RunId
+from crewlog.state.topology import Channel, Creature, Topology, World
 
-SHORT = ("a", "b", "c", "d", "e", "f", "a-2", "b-2", "g", "h")
-LONG = tuple(letter * 64 for letter in "abcdef") + tuple(letter * 62 + "-2" for letter in "abcd")
+LETTERS = "abcdefghijklmno"
+SHORT = (*LETTERS, "a-2", "b-2", "c-2", "a-3")
+LONG = tuple(letter * 64 for letter in LETTERS) + tuple(letter * 62 + "-2" for letter in "abcd")
 PIPES = ("p", "q", "r", "s", "t", "p-2", "u", "v")
-BORN = ("", "", "", "x", "y")
 MOST = 12
 """Creatures in all, about: more are taken away than added from there on."""
 
@@ -35,144 +24,149 @@ class Dice:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311
         self.names = LONG if seed % 5 == 0 else SHORT
-        self.ids = ("i" * 200, "j" * 170, "k") if seed % 7 == 0 else ("g", "h", "k")
+        self.ids = ("i" * 200, "j" * 170) if seed % 7 == 0 else ("g", "h")
 
-    def world(self) -> World:
-        """Graphs to begin with: some with a flow, one without creatures."""
+    def world(self) -> dict[RunId, Topology]:
+        """Graphs to begin with: one may have a flow, the other one has."""
         flow = self.names[: self.random.randrange(3)]
         more = self.names[3 : 3 + self.random.randrange(3)]
-        listens = Creature(listen=("p",))
-        first = {**dict.fromkeys(flow, Creature()), self.names[3]: listens}
+        first = dict.fromkeys(flow, Creature(send=("p",)))
         first |= dict.fromkeys(more, Creature(send=("p",)))
-        if flow:
-            first[self.names[3]] = Creature(listen=("p",), parent=flow[0])
+        first |= {self.names[3]: Creature(listen=("p",), parent=flow[0] if flow else None)}
         second = {self.names[0]: Creature(privileged=True)}
         pipe = {"p": Channel()}
         return {
             self.ids[0]: Topology(creatures=first, channels=pipe, flow=flow),
             self.ids[1]: Topology(creatures=second, channels=pipe, flow=(*second,)),
-            self.ids[2]: Topology(channels=pipe),
         }
 
-    def operation(self, world: World) -> Operation:
-        """What somebody asks for."""
+    def operation(self, world: World) -> tuple[RunId, o.Operation]:
+        """What somebody asks for, and of which run."""
         size = sum(len(graph.creatures) for graph in world.values())
         grow, shrink = (5, 3) if size < MOST else (2, 6)
-        kinds = [AddCreature, RemoveCreature, AddChannel, RemoveChannel]
-        kinds += [Connect, Disconnect, Wire, Unwire]
-        graph = self._graph(world)
-        has = world.get(graph, Topology()).creatures
+        # Whoever is in a larger graph does more.
+        run = self.random.choice([id_ for id_ in sorted(world) for _ in world[id_].creatures])
+        has = world[run].creatures
         if len(has) < 2:
-            grow, shrink = 12, 1
-        linked = 5 if self._pairs(world, graph) else 1
+            grow, shrink = 7, 1
+        linked = 5 if self._pairs(world, run) else 1
         wired = 4 if any(each.wires for each in has.values()) else 1
-        (kind,) = self.random.choices(kinds, (grow, shrink, 1, 2, 6, linked, 3, wired))
-        return getattr(self, f"_{kind.__name__}")(world, graph)
+        often: Mapping[type[o.Operation], int] = {
+            o.AddAgent: grow,
+            o.RemoveAgent: shrink,
+            o.EnableAgent: 1,
+            o.DisableAgent: 1,
+            o.AddChannel: 1,
+            o.RemoveChannel: 2,
+            o.Connect: 6,
+            o.Disconnect: linked,
+            o.Wire: 3,
+            o.Unwire: wired,
+        }
+        (kind,) = self.random.choices([*often], [*often.values()])
+        return run, getattr(self, f"_{kind.__name__}")(world, run)
 
     # -- what is drawn -------------------------------------------------------------------
 
     def _seldom(self) -> bool:
         return self.random.random() < 0.04
 
-    def _graph(self, world: World) -> str:
+    def _creature(self, world: World, run: RunId, but: str = "") -> str:
+        here = world[run].creatures
         if self._seldom():
-            return self.random.choice(["nowhere", *self.ids])
-        return self.random.choice(sorted(world))
-
-    def _creature(self, world: World, graph: str, but: str = "") -> str:
-        here = world.get(graph)
-        if self._seldom() or here is None or not here.creatures:
             return self.random.choice(self.names)
-        return self.random.choice([each for each in here.creatures if each != but] or [but])
+        return self.random.choice([each for each in here if each != but] or [but])
 
-    def _pipe(self, world: World, graph: str) -> str:
-        here = world.get(graph)
-        if self.random.random() < 0.1 or here is None or not here.channels:
-            return "no name" if self._seldom() else self.random.choice(PIPES)
-        return self.random.choice([*here.channels])
+    def _pipe(self, world: World, run: RunId) -> str:
+        here = world[run].channels
+        if self.random.random() < 0.1 or not here:
+            return self.random.choice(PIPES)
+        return self.random.choice([*here])
 
-    def _end(self, world: World, graph: str, but: str = "") -> str:
+    def _end(self, world: World, run: RunId, but: str = "") -> str:
         if self.random.random() < 0.5:
-            return self._creature(world, graph, but)
-        return f"channel:{self._pipe(world, graph)}"
+            return self._creature(world, run, but)
+        return f"channel:{self._pipe(world, run)}"
 
-    def _other(self, world: World, graph: str, often: float) -> str | None:
-        if self.random.random() > often:
-            return None
-        others = sorted({*world} - {graph})
-        return graph if self._seldom() or not others else self.random.choice(others)
+    def _other(self, world: World, run: RunId, often: float) -> RunId | None:
+        others = sorted({*world} - {run})
+        return self.random.choice(others) if others and self.random.random() < often else None
 
-    def _AddCreature(self, world: World, graph: str) -> Operation:  # noqa: N802
-        many = len(world) < 6 and self.random.random() < 0.3
-        graph = f"new{self.random.randrange(10**6)}" if many else graph
-        draw, tie = self.random.random, lambda: self._creature(world, graph)
-        creature: dict[str, Any] = {
-            "listen": (self._pipe(world, graph),) if draw() < 0.4 else (),
-            "send": (self._pipe(world, graph),) if draw() < 0.3 else (),
-            "wires": (self._end(world, graph),) if draw() < 0.2 else (),
-            "parent": tie() if draw() < 0.2 else None,
-            "beside": tie() if draw() < 0.1 else None,
-            "privileged": draw() < 0.15,
-        }
-        here = world.get(graph, Topology())
-        free = [each for each in self.names if each not in here.creatures]
+    def _AddAgent(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+        draw, tie = self.random.random, lambda: self._creature(world, run)
+        agent: dict[str, Any] = {"prompt": "p"}
+        if draw() < 0.6:
+            agent["listen"] = [self._pipe(world, run)]
+        if draw() < 0.4:
+            agent["send"] = [self._pipe(world, run)]
+        if draw() < 0.2:
+            agent["wires"] = [self._end(world, run)]
+        if draw() < 0.2:
+            agent["parent"] = tie()
+        if draw() < 0.2:
+            agent["beside"] = tie()
+        if draw() < 0.15:
+            agent["privileged"] = True
+        free = [each for each in self.names if each not in world[run].creatures]
         often = free if free and not self._seldom() else self.names
-        name = "0" if self._seldom() else self.random.choice(often)
-        return AddCreature(graph=graph, name=name, creature=creature)
+        return o.AddAgent(name=self.random.choice(often), agent=agent)
 
-    def _RemoveCreature(self, world: World, graph: str) -> Operation:  # noqa: N802
-        return RemoveCreature(graph=graph, name=self._creature(world, graph))
+    def _RemoveAgent(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+        return o.RemoveAgent(name=self._creature(world, run))
 
-    def _AddChannel(self, world: World, graph: str) -> Operation:  # noqa: N802
-        name, born = self.random.choice(PIPES), self.random.choice(BORN)
-        return AddChannel(graph=graph, name=name, born=born)
+    def _EnableAgent(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+        return o.EnableAgent(name=self._creature(world, run))
 
-    def _RemoveChannel(self, world: World, graph: str) -> Operation:  # noqa: N802
-        return RemoveChannel(graph=graph, name=self._pipe(world, graph))
+    def _DisableAgent(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+        return o.DisableAgent(name=self._creature(world, run))
 
-    def _Connect(self, world: World, graph: str) -> Operation:  # noqa: N802
-        other = self._other(world, graph, 0.4)
-        sender = self._creature(world, graph)
-        return Connect(
-            graph=graph,
+    def _AddChannel(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+        del world, run
+        return o.AddChannel(name=self.random.choice(PIPES))
+
+    def _RemoveChannel(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+        return o.RemoveChannel(name=self._pipe(world, run))
+
+    def _Connect(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+        other = self._other(world, run, 0.4)
+        sender = self._creature(world, run)
+        pipe = self._pipe(world, self.random.choice([run, other or run]))
+        return o.Connect(
             sender=sender,
-            listener=self._creature(world, other or graph, sender),
-            channel=self._pipe(world, self.random.choice([graph, other or graph])),
+            listener=self._creature(world, other or run, sender),
+            channel=None if self._seldom() else pipe,
             other=other,
-            born=self.random.choice(BORN),
         )
 
-    def _Disconnect(self, world: World, graph: str) -> Operation:  # noqa: N802
-        pairs = self._pairs(world, graph)
+    def _Disconnect(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+        pairs = self._pairs(world, run)
         if self._seldom() or not pairs:
-            sender, listener = self._creature(world, graph), self._creature(world, graph)
-            channel: str | None = self._pipe(world, graph)
+            sender, listener = self._creature(world, run), self._creature(world, run)
+            channel: str | None = self._pipe(world, run)
         else:
             sender, listener, channel = self.random.choice(pairs)
         channel = None if self.random.random() < 0.3 else channel
-        return Disconnect(graph=graph, sender=sender, listener=listener, channel=channel)
+        return o.Disconnect(sender=sender, listener=listener, channel=channel)
 
     @staticmethod
-    def _pairs(world: World, graph: str) -> list[tuple[str, str, str]]:
-        here = world.get(graph, Topology())
+    def _pairs(world: World, run: RunId) -> list[tuple[str, str, str]]:
+        here = world[run].creatures
         return [
             (sender, listener, channel)
-            for sender, one in sorted(here.creatures.items())
+            for sender, one in sorted(here.items())
             for channel in one.send
-            for listener, two in sorted(here.creatures.items())
+            for listener, two in sorted(here.items())
             if channel in two.listen
         ]
 
-    def _Wire(self, world: World, graph: str) -> Operation:  # noqa: N802
-        other = self._other(world, graph, 0.3)
-        name = self._creature(world, graph)
-        to = self._end(world, other or graph, name)
-        return Wire(graph=graph, name=name, to=to, other=other)
+    def _Wire(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+        other = self._other(world, run, 0.3)
+        name = self._creature(world, run)
+        return o.Wire(name=name, to=self._end(world, other or run, name), other=other)
 
-    def _Unwire(self, world: World, graph: str) -> Operation:  # noqa: N802
-        here = world.get(graph, Topology())
-        wires = [(name, to) for name, each in here.creatures.items() for to in each.wires]
-        name, to = self._creature(world, graph), self._end(world, graph)
+    def _Unwire(self, world: World, run: RunId) -> o.Operation:  # noqa: N802
+        wires = [(name, to) for name, each in world[run].creatures.items() for to in each.wires]
+        name, to = self._creature(world, run), self._end(world, run)
         if wires and not self._seldom():
             name, to = self.random.choice(wires)
-        return Unwire(graph=graph, name=name, to=to)
+        return o.Unwire(name=name, to=to)

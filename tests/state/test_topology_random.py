@@ -1,8 +1,9 @@
-"""Random operations on random worlds, held against a naive model of them."""
+"""Random operations on live crews, the way of a live run, held against a naive model of graphs."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -11,73 +12,106 @@ from pathlib import Path
 
 import pytest
 
-from crewlog.errors import TopologyRefused
-from crewlog.state.topology import Operation, World, apply, surroundings
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.operations import Operation
+from crewlog.errors import CrewlogError, InvalidDefinition, TopologyRefused
+from crewlog.graph.lower import topology_in
+from crewlog.ids import RunId
+from crewlog.state.topology import TopologyChange, World, surroundings
 from state.naive_graphs import Naive
 from state.random_graphs import Dice
+from state.topologies import Asked, asked, crew_of
 
 PARTS = 4
 SEEDS = 100
-OPERATIONS = int(os.environ.get("CREWLOG_TOPOLOGIES", "30000"))
-"""In all, over the seeds; 100,000 take half a minute."""
+OPERATIONS = int(os.environ.get("CREWLOG_TOPOLOGIES", "12000"))
+"""In all, over the seeds; 100,000 take some minutes."""
 A_FEW = 50
 """Every so many operations what takes long is looked at, too."""
 
 
-def inside(world: World) -> object:
-    """What a world consists of, as it is now: models do not change, but dicts could."""
-    return {
-        id_: ({**graph.creatures}, {**graph.channels}, graph.flow) for id_, graph in world.items()
-    }
+class Runs:
+    """Runs that live, each with its crew, and those that each goes on from."""
+
+    def __init__(self, dice: Dice) -> None:
+        self.crews = {id_: crew_of(each) for id_, each in dice.world().items()}
+        self.world: World = {id_: topology_in(each) for id_, each in self.crews.items()}
+        self.family: dict[RunId, set[RunId]] = {id_: set() for id_ in self.crews}
+
+    def away(self, run: RunId) -> set[str]:
+        policy = self.crews[run].graph
+        return {*policy.away} if policy is not None else set()
+
+    def take(self, done: Asked, run: RunId) -> World:
+        """Goes on with what came of an operation; the graphs that there are then."""
+        for id_ in {*done.crews} - {*self.crews}:
+            self.family[id_] = {run, *self.family[run]}
+        gone = {*self.crews} - {*done.crews}
+        for id_ in done.change.new_graph_ids:
+            self.family[id_].update(*({each, *self.family[each]} for each in gone))
+        self.world = {
+            id_: self.world[id_] if crew is self.crews.get(id_) else topology_in(crew)
+            for id_, crew in done.crews.items()
+        }
+        self.crews = done.crews
+        return self.world
 
 
-def seen(world: World, ids: tuple[str, ...]) -> dict[str, object]:
+def everybody(crews: dict[RunId, CrewDefinition]) -> list[str]:
+    """All crews, as the store has them."""
+    return [json.dumps(crew.to_json(), sort_keys=True) for crew in crews.values()]
+
+
+def seen(world: World, ids: tuple[RunId, ...]) -> dict[str, object]:
     return {
         name: (id_, surroundings(world[id_], name)) for id_ in ids for name in world[id_].creatures
     }
 
 
-def refused(world: World, operation: Operation, command: str) -> TopologyRefused:
+def refused(runs: Runs, run: RunId, operation: Operation) -> CrewlogError:
     """Why an operation is refused; it must be."""
-    try:  # not `pytest.raises`: that costs more than the operation
-        done = apply(world, operation, command)
-    except TopologyRefused as why:
+    try:
+        done = asked(runs.crews, run, operation, "no", runs.family)
+    except (InvalidDefinition, TopologyRefused) as why:
         return why
-    raise AssertionError(f"{operation!r} was done: {done.change!r}")
+    raise AssertionError(f"{operation!r} was done in {run}: {done.change!r}")
 
 
 def played(seed: int, operations: int) -> Counter[str]:
     """Operations of one seed, each held against the model: how each came out."""
     dice = Dice(seed)
-    world = dice.world()
-    naive = Naive(world)
+    runs = Runs(dice)
+    naive = Naive(runs.world)
     outcomes: Counter[str] = Counter()
     for number in range(operations):
-        operation = dice.operation(world)
-        before = inside(world)
-        if naive.refuses(operation):
-            assert refused(world, operation, f"op{number}").remedy
-            assert inside(world) == before
+        run, operation = dice.operation(runs.world)
+        looks = number % A_FEW == 0
+        before, was = everybody(runs.crews) if looks else [], runs.world
+        if naive.refuses(run, operation, runs.away(run)):
+            assert refused(runs, run, operation)
+            assert not looks or everybody(runs.crews) == before
             outcomes["refused"] += 1
             continue
-        after, change = apply(world, operation, f"op{number}")
-        assert inside(world) == before
-        naive.do(operation, change, after)
-        for id_, graph in after.items():
-            if world.get(id_) is not graph:
-                naive.holds(id_, graph)
-        if number % A_FEW == 0 and not change.renamed:
-            old, new = seen(world, change.old_graph_ids), seen(after, change.new_graph_ids)
+        touched = {run, getattr(operation, "other", None) or run}
+        plain = not any(map(runs.away, touched))
+        done = asked(runs.crews, run, operation, f"op{number}", runs.family)
+        assert not looks or everybody(runs.crews) == before
+        after, change = runs.take(done, run), done.change
+        naive.do(run, operation, change, after, plain=plain)
+        for id_ in change.new_graph_ids:
+            naive.holds(id_, after[id_])
+        if looks and not change.renamed:
+            old, new = seen(was, change.old_graph_ids), seen(after, change.new_graph_ids)
             told = {name for name in {**old, **new} if old.get(name) != new.get(name)}
             assert {*change.affected_creatures} == told
         outcomes[change.kind] += 1
         outcomes["renamed"] += bool(change.renamed)
-        world = after
+        outcomes["back"] += change.kind == "merge" and not plain
     return outcomes
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_the_world_is_what_a_naive_model_makes_of_random_operations(part: int) -> None:
+def test_runs_part_and_join_as_a_naive_model_of_their_graphs_does(part: int) -> None:
     outcomes: Counter[str] = Counter()
     for seed in range(part, SEEDS, PARTS):
         outcomes += played(seed, OPERATIONS // SEEDS)
@@ -85,7 +119,7 @@ def test_the_world_is_what_a_naive_model_makes_of_random_operations(part: int) -
     done = sum(outcomes[kind] for kind in kinds)
     assert done == OPERATIONS // PARTS
     # All of it did happen, and often.
-    assert all(outcomes[kind] > done // 80 for kind in (*kinds, "renamed")), outcomes
+    assert all(outcomes[kind] > done // 80 for kind in (*kinds, "renamed", "back")), outcomes
 
 
 PROGRAM = """
@@ -97,21 +131,27 @@ print(digest())
 
 
 def digest() -> str:
-    """What random operations make of worlds, to the order of the keys."""
+    """What random operations make of crews, to the order of the keys."""
     written = hashlib.sha256()
     for seed in range(12):
         dice = Dice(seed)
-        world = dice.world()
-        for number in range(200):
+        runs = Runs(dice)
+        for number in range(100):
+            run, operation = dice.operation(runs.world)
             try:
-                world, change = apply(world, dice.operation(world), f"op{number}")
-            except TopologyRefused as why:
+                done = asked(runs.crews, run, operation, f"op{number}", runs.family)
+            except (InvalidDefinition, TopologyRefused) as why:
                 written.update(f"{why.message} {why.remedy}".encode())
                 continue
-            written.update(change.model_dump_json().encode())
-            for id_, graph in world.items():
-                written.update(id_.encode() + graph.model_dump_json().encode())
+            written.update(told(done.change).encode())
+            for id_, graph in runs.take(done, run).items():
+                crew = runs.crews[id_].model_dump_json()
+                written.update(f"{id_} {graph.model_dump_json()} {crew}".encode())
     return written.hexdigest()
+
+
+def told(change: TopologyChange) -> str:
+    return change.model_dump_json()
 
 
 def test_outcomes_and_refusals_are_the_same_whatever_the_hash_seed() -> None:

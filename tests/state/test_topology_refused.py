@@ -2,204 +2,166 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from crewlog.errors import TopologyRefused
-from crewlog.state.topology import (
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.operations import (
+    AddAgent,
     AddChannel,
-    AddCreature,
     Connect,
-    Creature,
+    DisableAgent,
     Disconnect,
+    EditAgent,
     Operation,
+    RemoveAgent,
     RemoveChannel,
-    RemoveCreature,
     Unwire,
     Wire,
-    apply,
 )
-from state.topologies import do, graph, talk
+from crewlog.errors import InvalidDefinition, TopologyRefused
+from crewlog.ids import RunId
+from state.topologies import asked, crew_of, graph, talk
 
 EDGES = {"cid": {"wires": ["ann", "channel:d"]}, "dee": {"listen": ["d"]}}
-HERE = graph("c", "d", **talk("ann", "bob", over="c"), **EDGES)
+HERE = graph("c", "d", flow=("ann",), **talk("ann", "bob", over="c"), **EDGES)
 THERE = graph("c", "e", "f", x={"send": ["e"]}, y={"parent": "x"})
 
 
+def new(name: str, **edges: Any) -> AddAgent:
+    return AddAgent(name=name, agent={"prompt": "p", **edges})
+
+
+def crews() -> dict[RunId, CrewDefinition]:
+    """Runs with these graphs; of the first one somebody is away."""
+    graphs = {"g": HERE, "h": THERE, "one": graph(z={}), "flow": graph(f={}, flow=("f",))}
+    found = {RunId(id_): crew_of(each) for id_, each in graphs.items()}
+    agents = {**found[RunId("g")].agents, "far": found[RunId("one")].agents["z"]}
+    policy = found[RunId("g")].graph
+    assert policy is not None
+    away = policy.model_copy(update={"away": {"far": "elsewhere"}})
+    found[RunId("g")] = found[RunId("g")].model_copy(update={"agents": agents, "graph": away})
+    return found
+
+
 @pytest.mark.parametrize(
-    ("operation", "message", "remedy"),
+    ("run", "operation", "message", "remedy"),
     [
-        (AddCreature(graph="g", name="ann"), "is a creature 'ann'", "Choose another name."),
-        (AddCreature(graph="g", name="9"), "'9' is no name of a creature", "a letter first"),
-        (AddCreature(graph="new", name="n" * 65), "is no name of a creature", "64 characters"),
-        (AddCreature(graph="g", name="n\n"), "is no name of a creature", "letters, digits"),
+        ("g", new("ann"), "has an agent 'ann' already", "or choose another name."),
+        ("g", new("far"), "has an agent 'far' already", "or choose another name."),
+        ("g", new("n", parent="an"), "works for 'an', which is not defined", "Did you mean 'ann'?"),
+        ("g", new("n", wires=["x"]), "the agent 'x', which is not defined", "under 'agents:'"),
+        ("g", new("n", beside="n"), "'n' is beside itself", "Take it out."),
+        ("g", new("n", send=["a b"]), "'a b' cannot be a name", "a letter"),
+        ("g", new("n", beside="far"), "'far' lives in the run 'elsewhere'", "Change it there"),
+        ("g", new("n", wires=["far"]), "'far' lives in the run 'elsewhere'", "Change it there"),
+        ("g", new("n", parent="far"), "'far' lives in the run 'elsewhere'", "Change it there"),
         (
-            AddCreature(graph="g", name="n", creature=Creature(parent="an")),
-            "there is no creature 'an'",
-            "Did you mean 'ann'?",
+            "g",
+            EditAgent(name="ann", set={"wires": ["bob", "far"]}),
+            "'far' lives in the run 'elsewhere'",
+            "Change it there",
         ),
+        ("g", DisableAgent(name="far"), "'far' lives in the run 'elsewhere'", "Change it there"),
+        ("g", RemoveAgent(name="bo"), "no agent 'bo'", "Did you mean 'bob'?"),
+        ("g", RemoveAgent(name="far"), "'far' lives in the run 'elsewhere'", "Change it there"),
+        ("h", RemoveAgent(name="x"), "'y' works for 'x'", "edit_agent y"),
+        ("one", RemoveAgent(name="z"), "'z' is the only agent", "or stop the run"),
+        ("g", AddChannel(name="c"), "has a channel 'c' already", "Choose another name."),
+        ("g", RemoveChannel(name="e"), "no channel 'e'", "There are: c and d."),
         (
-            AddCreature(graph="g", name="n", creature=Creature(wires=("x",))),
-            "there is no creature 'x'",
-            "There are the creatures ann, bob, cid, dee.",
-        ),
-        (
-            AddCreature(graph="g", name="n", creature=Creature(beside="n")),
-            "there is no creature 'n'",
-            "There are the creatures ann, bob, cid, dee.",
-        ),
-        (
-            AddCreature(graph="g", name="n", creature=Creature(send=("a b",))),
-            "'a b' is no name of a channel",
-            "a letter first",
-        ),
-        (
-            AddCreature(graph="new", name="n", creature=Creature(parent="ann")),
-            "there is no creature 'ann'",
-            "There are no creatures.",
-        ),
-        (RemoveCreature(graph="g", name="bo"), "no creature 'bo'", "Did you mean 'bob'?"),
-        (RemoveCreature(graph="gg", name="ann"), "no graph 'gg'", "the graphs flow, g, h, one"),
-        (RemoveCreature(graph="one", name="z"), "'z' is the last creature", "Stop the run"),
-        (AddChannel(graph="g", name="c"), "is a channel 'c'", "Choose another name."),
-        (AddChannel(graph="g", name=""), "'' is no name of a channel", "a letter first"),
-        (AddChannel(graph="no", name="x"), "there is no graph 'no'", "There are the graphs"),
-        (RemoveChannel(graph="g", name="e"), "no channel 'e'", "There are the channels c, d."),
-        (
-            Connect(graph="g", sender="ann", listener="ann", channel="c"),
+            "g",
+            Connect(sender="ann", listener="ann", channel="c"),
             "'ann' cannot be connected with itself",
-            "name two creatures",
+            "name two agents",
         ),
-        (
-            Connect(graph="g", sender="ann", listener="x", channel="c"),
-            "there is no creature 'x'",
-            "There are the creatures ann, bob, cid, dee.",
-        ),
-        (
-            Connect(graph="g", sender="ann", listener="bob", channel="no name"),
-            "'no name' is no name of a channel",
-            "a letter first",
-        ),
-        (
-            Connect(graph="g", sender="ann", listener="bob", channel="c", other="g"),
-            "the graph 'g' cannot be merged with itself",
-            "Leave the other graph out",
-        ),
-        (
-            Connect(graph="g", sender="ann", listener="x", channel="c", other="k"),
-            "there is no graph 'k'",
-            "There are the graphs",
-        ),
-        (
-            Connect(graph="k2", sender="ann", listener="x", channel="c", other="k1"),
-            "there is no graph 'k2'",
-            "There are the graphs",
-        ),
+        ("g", Connect(sender="ann", listener="x"), "no agent 'x'", "There are"),
         # Both are somewhere in the two graphs, but not where they are said to be.
         (
-            Connect(graph="h", sender="ann", listener="bob", channel="c", other="g"),
+            "h",
+            Connect(sender="ann", listener="bob", channel="c", other="g"),
             "there is no creature 'ann'",
             "There are the creatures x, y.",
         ),
         (
-            Connect(graph="g", sender="ann", listener="bob", channel="c", other="h"),
+            "g",
+            Connect(sender="ann", listener="bob", channel="c", other="h"),
             "there is no creature 'bob'",
             "There are the creatures x, y.",
         ),
         (
-            Wire(graph="g", name="ann", to="channel:d", other="h"),
+            "g",
+            Wire(name="ann", to="channel:d", other="h"),
             "there is no channel 'd'",
             "There are the channels c, e, f.",
         ),
         (
-            Wire(graph="g", name="ann", to="channel:f", other="h"),
+            "g",
+            Wire(name="ann", to="channel:f", other="h"),
             "nobody in the graph 'h' listens or sends to the channel 'f'",
             "A channel alone connects nobody",
         ),
         (
-            Wire(graph="g", name="ann", to="bob", other="h"),
+            "g",
+            Wire(name="ann", to="bob", other="h"),
             "there is no creature 'bob'",
             "There are the creatures x, y.",
         ),
         (
-            Wire(graph="g", name="x", to="y", other="h"),
-            "there is no creature 'x'",
-            "There are the creatures ann, bob, cid, dee.",
+            "flow",
+            Wire(name="f", to="ann", other="g"),
+            "the run 'flow' has a flow",
+            "Wait until it is over",
         ),
+        ("g", Wire(name="ann", to="ann"), "'ann' cannot be wired to itself", "Name another agent"),
+        ("g", Wire(name="ann", to="x"), "no agent 'x'", "There are"),
+        ("g", Wire(name="ann", to="channel:e"), "no channel 'e'", "There are: c and d."),
+        ("g", Unwire(name="ann", to="bob"), "is not wired to 'bob'", "It has no wires."),
         (
-            Wire(graph="flow", name="f", to="ann", other="g"),
-            "the graphs 'g' and 'flow' both have a flow",
-            "Wait until one of them is over",
-        ),
-        (
-            Wire(graph="g", name="ann", to="ann"),
-            "'ann' cannot be wired to itself",
-            "Name another creature, or a channel.",
-        ),
-        (
-            Wire(graph="g", name="ann", to="x"),
-            "no creature 'x'",
-            "the creatures ann, bob, cid, dee",
-        ),
-        (Wire(graph="g", name="ann", to="channel:e"), "no channel 'e'", "the channels c, d"),
-        (Unwire(graph="g", name="ann", to="bob"), "is not wired to 'bob'", "There are no wires."),
-        (
-            Unwire(graph="g", name="cid", to="bob"),
+            "g",
+            Unwire(name="cid", to="bob"),
             "'cid' is not wired to 'bob'",
-            "There are the wires ann, channel:d.",
+            "It is wired to ann and channel:d.",
         ),
         (
-            Disconnect(graph="g", sender="ann", listener="bob"),
+            "g",
+            Disconnect(sender="ann", listener="bob"),
             "'ann' does not send to 'bob' over any channel",
-            "who sends and listens where",
+            "ann sends to nowhere; bob listens to c.",
         ),
         (
-            Disconnect(graph="h", sender="x", listener="y", channel="e"),
+            "h",
+            Disconnect(sender="x", listener="y", channel="e"),
             "'x' does not send to 'y' over the channel 'e'",
-            "who sends and listens where",
+            "x sends to e; y listens to nothing.",
         ),
+        ("g", Disconnect(sender="ann", listener="bob", channel="x"), "no channel 'x'", "There are"),
         (
-            Disconnect(graph="g", sender="cid", listener="dee"),
-            "'cid' does not send to 'dee' over any channel",
-            "It is wired to a channel there: unwire it.",
-        ),
-        (
-            Disconnect(graph="g", sender="ann", listener="bob", channel="x"),
-            "there is no channel 'x'",
-            "There are the channels c, d.",
-        ),
-        (
-            Disconnect(graph="g", sender="ann", listener="ann", channel="c"),
+            "g",
+            Disconnect(sender="ann", listener="ann", channel="c"),
             "'ann' cannot be disconnected from itself",
-            "name two creatures",
+            "name two agents",
         ),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_a_remedy_and_changes_nothing(
-    operation: Operation, message: str, remedy: str
+    run: str, operation: Operation, message: str, remedy: str
 ) -> None:
-    here = HERE.model_copy(update={"flow": ("ann",)})
-    world = {"g": here, "h": THERE, "one": graph(z={}), "flow": graph(f={}, flow=("f",))}
-    before = {id_: each.model_dump_json() for id_, each in world.items()}
-    with pytest.raises(TopologyRefused) as refused:
-        apply(world, operation, "op")
-    assert message in refused.value.message
-    assert remedy in refused.value.remedy
-    assert {id_: each.model_dump_json() for id_, each in world.items()} == before
+    there = crews()
+    before = {id_: each.model_dump_json() for id_, each in there.items()}
+    with pytest.raises((InvalidDefinition, TopologyRefused)) as refused:
+        asked(there, RunId(run), operation)
+    error = refused.value
+    told = f"{error.message} {error.remedy}"
+    assert message in told
+    assert remedy in told
+    assert {id_: each.model_dump_json() for id_, each in there.items()} == before
 
 
 def test_a_remedy_does_not_list_hundreds_of_names() -> None:
     many = graph(**{f"creature{number:03}": {} for number in range(300)})
+    there = {RunId("g"): crew_of(many), RunId("h"): crew_of(graph(x={}))}
     with pytest.raises(TopologyRefused) as refused:
-        do({"g": many}, RemoveCreature, name="zzz")
+        asked(there, RunId("h"), Wire(name="x", to="zzz", other=RunId("g")))
     assert refused.value.remedy.endswith("creature018, creature019 and 280 more.")
-
-
-def test_a_part_never_takes_the_place_of_a_graph_that_there_is() -> None:
-    world = {"g": graph("talk", **talk("a", "b"), c={"beside": "b"})}
-    parted = do(world, RemoveCreature, name="b").world
-    parted = do(parted, AddCreature, name="b", creature={"listen": ["talk"]}).world
-    parted = do(parted, AddCreature, name="c", creature={"beside": "b"}).world
-    with pytest.raises(TopologyRefused, match="would have the id") as refused:
-        do(parted, RemoveCreature, name="b")
-    assert "an id of its own" in refused.value.remedy
-    assert len(do(parted, RemoveCreature, name="b", command="op2").world) == 3

@@ -1,16 +1,40 @@
-"""Graphs as tests write them down, and operations on them."""
+"""Graphs as tests write them down, and what the product makes of an operation on them.
+
+`asked` goes the way of a live run, without the server: the operation on the crew's definition, the
+graph that comes out, the parts that it is in, and the crews of these; or the crew of two runs.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
-from crewlog.state.topology import Applied, Channel, Creature, Topology, World, apply
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.operations import AddAgent, Connect, Operation, Wire, apply_operations
+from crewlog.definition.validate import check
+from crewlog.errors import InvalidDefinition
+from crewlog.graph.lower import topology_in
+from crewlog.graph.parting import definitions
+from crewlog.graph.uniting import united
+from crewlog.ids import RunId
+from crewlog.state.topology import (
+    Channel,
+    Creature,
+    Topology,
+    TopologyChange,
+    World,
+    change_of,
+    parts_of,
+    survivor,
+)
+
+Crews = Mapping[RunId, CrewDefinition]
 
 
 def graph(*channels: str, flow: tuple[str, ...] = (), **creatures: Any) -> Topology:
     return Topology(
         creatures={name: Creature(**edges) for name, edges in creatures.items()},
-        channels={name: Channel() for name in channels},
+        channels={name: Channel() for name in sorted(channels)},
         flow=flow,
     )
 
@@ -20,8 +44,93 @@ def talk(*names: str, over: str = "talk", **edges: Any) -> dict[str, Any]:
     return {name: {"listen": [over], **edges} for name in names}
 
 
-def do(world: World, operation: type, on: str = "g", command: str = "op", **said: Any) -> Applied:
-    return apply(world, operation(graph=on, **said), command)
+def crew_of(graph: Topology) -> CrewDefinition:
+    """A crew whose graph is a given one."""
+    agents = {name: {"prompt": name, **each.to_json()} for name, each in graph.creatures.items()}
+    data = {
+        "crew": "t",
+        "model": "openai:x",
+        "agents": agents,
+        "channels": {name: each.to_json() for name, each in graph.channels.items()},
+        "flow": list(graph.flow),
+        "graph": {},
+    }
+    return CrewDefinition.model_validate(data)
+
+
+class Asked(NamedTuple):
+    """What came of an operation."""
+
+    crews: dict[RunId, CrewDefinition]
+    """The crews of the runs that there are then."""
+    change: TopologyChange
+
+
+def asked(
+    crews: Crews,
+    run: RunId,
+    operation: Operation,
+    command: str = "op",
+    family: Mapping[RunId, Collection[RunId]] | None = None,
+) -> Asked:
+    """What the product makes of an operation on a run.
+
+    Raises:
+        InvalidDefinition: it refuses the operation.
+        TopologyRefused: it refuses a union.
+    """
+    others = {id_: crew for id_, crew in crews.items() if id_ != run}
+    if isinstance(operation, Connect | Wire) and operation.other is not None:
+        del others[operation.other]
+        return _one(crews, run, operation, others, family or {})
+    crew = apply_operations(crews[run], [operation])
+    graphs = parts_of(run, topology_in(crew), command)
+    change = change_of({run: topology_in(crews[run])}, graphs)
+    return Asked({**others, **definitions(crew, graphs, run)}, change)
+
+
+def _one(
+    crews: Crews,
+    run: RunId,
+    edge: Connect | Wire,
+    others: Crews,
+    family: Mapping[RunId, Collection[RunId]],
+) -> Asked:
+    pair = {id_: crews[id_] for id_ in (run, edge.other) if id_ is not None}
+    stays = survivor({id_: topology_in(crew) for id_, crew in pair.items()})
+    (joins,) = {*pair} - {stays}
+    made = united(
+        pair[stays],
+        pair[joins],
+        stays=stays,
+        joins=joins,
+        edge={"op": edge.op, **edge.to_json()},
+        asks=run,
+        family=family.get(joins, ()),
+    )
+    if faults := check(made.definition):
+        raise InvalidDefinition(faults)
+    return Asked({**others, stays: made.definition}, made.change)
+
+
+class Applied(NamedTuple):
+    """The graphs after an operation, and what that did."""
+
+    world: dict[RunId, Topology]
+    change: TopologyChange
+
+
+def do(world: World, kind: type, on: str = "g", command: str = "op", **said: Any) -> Applied:
+    """What the product makes of an operation on crews of these graphs."""
+    crews = {id_: crew_of(each) for id_, each in world.items()}
+    if kind is AddAgent:
+        said["agent"] = {"prompt": said["name"], **said.get("agent", {})}
+    done = asked(crews, RunId(on), kind(**said), command)
+    after = {
+        id_: world[id_] if crews.get(id_) is crew else topology_in(crew)
+        for id_, crew in done.crews.items()
+    }
+    return Applied(after, done.change)
 
 
 def members(world: World) -> dict[str, str]:

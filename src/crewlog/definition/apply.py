@@ -36,6 +36,7 @@ from crewlog.definition.regrouping import (
     like,
     lives,
     remove_channel,
+    tied,
     unwire,
     wire,
 )
@@ -71,7 +72,7 @@ def applied(definition: CrewDefinition, operations: Sequence[o.Operation]) -> Cr
     more = False
     for i, operation in enumerate(operations):
         try:
-            states.append(_APPLY[operation.op](states[-1], operation))
+            states.append(edited(states[-1], operation))
         except Refused as refused:
             own = [each for each in refused.found if not _names(each, failed)]
             more = more or len(own) < len(refused.found) or _unchecked(operation, refused.found)
@@ -86,6 +87,15 @@ def applied(definition: CrewDefinition, operations: Sequence[o.Operation]) -> Cr
         faults.sort(key=lambda each: [p for p in each.path if isinstance(p, int)][:1])
         raise InvalidDefinition([each.diagnostic() for each in faults], more_may_follow=more)
     return states[-1]
+
+
+def edited(definition: CrewDefinition, operation: o.Operation) -> CrewDefinition:
+    """The definition after one operation; what it means as a whole is not checked.
+
+    Raises:
+        Refused: the operation cannot be done, or its data has not the right shape.
+    """
+    return _APPLY[operation.op](definition, operation)
 
 
 def _unchecked(operation: o.Operation, found: Iterable[Finding]) -> bool:
@@ -225,19 +235,36 @@ def _add_agent(crew: CrewDefinition, op: o.AddAgent) -> CrewDefinition:
     if op.phase.get("agent", op.name) != op.name:
         say = f"the phase of the new agent {op.name!r} names another agent"
         raise Refused(Finding(("phase", "agent"), say, "Leave 'agent' out of it."))
+    if crew.lives and not op.phase and not op.before:
+        return _with_agent(crew, op.name, like(crew, op), "agent")  # it hears
     data = _data(crew)
     data["agents"] = {**data["agents"], op.name: like(crew, op)}
-    if crew.lives and not op.phase and not op.before:
-        return _read(data, {("agents", op.name): ("agent",)})  # it hears
     phase = {"agent": op.name, **op.phase} if op.phase else op.name
     return _with_phase(crew, data, phase, op)
 
 
 def _edit_agent(crew: CrewDefinition, op: o.EditAgent) -> CrewDefinition:
     lives(crew, op.name, ("name",))
-    data = _data(crew)
-    data["agents"] = {**data["agents"], op.name: _set(data["agents"][op.name], op.set)}
-    return _read(data, {("agents", op.name): ("set",)})
+    return _with_agent(crew, op.name, _set(crew.agents[op.name].to_json(), op.set), "set")
+
+
+def _with_agent(crew: CrewDefinition, name: str, data: Json, at: str) -> CrewDefinition:
+    """The crew with an agent that some data is; the others are as they were, and not read again.
+
+    Args:
+        crew: The crew.
+        name: The agent.
+        data: What it has.
+        at: Where the operation says it.
+
+    Raises:
+        Refused: the data has not the shape of an agent, or ties it to who is in another run.
+    """
+    alone: dict[str, Json] = {"crew": crew.crew, "agents": {name: data}, "graph": {}, "flow": []}
+    agent = _read(alone, {("agents", name): (at,)}).agents[name]
+    tied(crew, name, agent, at)
+    made = crew.model_copy(update={"agents": {**crew.agents, name: agent}})
+    return made if made.flow or made.lives else _read(made.to_json(), {})
 
 
 def _switch(crew: CrewDefinition, op: o.EnableAgent | o.DisableAgent) -> CrewDefinition:
@@ -513,7 +540,7 @@ def _edit_phase(crew: CrewDefinition, op: o.EditPhase) -> CrewDefinition:
 
 def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
     name = op.name
-    _known("agent", name, crew, ("name",))
+    lives(crew, name, ("name",))
     if len(crew.agents) == 1:
         say = f"{name!r} is the only agent of the crew"
         raise Refused(Finding(("name",), say, "Add another one first, or stop the run."))
@@ -530,7 +557,9 @@ def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
             _without_agent(part, crew, name, splice.faults)
     without = _spliced(crew, splice, own)
     agents = {
-        who: agent.model_copy(update={"reply": agent.reply and agent.reply.without(name)})
+        who: agent.model_copy(update={"reply": agent.reply.without(name)})
+        if agent.reply is not None
+        else agent
         for who, agent in without.agents.items()
         if who != name
     }

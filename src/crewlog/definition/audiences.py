@@ -17,6 +17,7 @@ This is the one place that knows it: plans have what comes of it, and activities
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from crewlog.definition.artifacts import SCRATCH_TOOLS, ArtifactDefinition, Scratch
@@ -39,7 +40,6 @@ class Audiences:
 
     def __init__(self, crew: CrewDefinition) -> None:
         self._crew = crew
-        self._logs: tuple[str, ...] | None = None
 
     def named(self, log: str, *, write: bool = False) -> tuple[str, ...] | None:
         """The agents that a log is for; none where it is for those that list it.
@@ -81,9 +81,8 @@ class Audiences:
         """The agents whose scratch notes an agent sees, itself among them where it makes some."""
         return tuple(
             name
-            for name, said in self._crew.agents.items()
-            if said.scratch is not None
-            and (name == agent or agent in self.members(said.scratch.readers))
+            for name, said in self._notes
+            if name == agent or agent in self.members(said.readers)
         )
 
     def _of_artifact(self, named: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -123,11 +122,23 @@ class Audiences:
 
     def logs(self) -> tuple[str, ...]:
         """All logs that the crew names, but for those of one agent each."""
-        if self._logs is None:  # asked of each agent, and there may be thousands
-            self._logs = self._named_logs()
         return self._logs
 
-    def _named_logs(self) -> tuple[str, ...]:
+    # What is asked of each agent, and there may be thousands.
+
+    @cached_property
+    def _notes(self) -> list[tuple[str, Scratch]]:
+        """The agents that make scratch notes, with what is said of these."""
+        agents = self._crew.agents.items()
+        return [(name, agent.scratch) for name, agent in agents if agent.scratch is not None]
+
+    @cached_property
+    def _addressed(self) -> list[str]:
+        """The logs that are for certain agents."""
+        return [log for log in self._logs if self.named(log) is not None]
+
+    @cached_property
+    def _logs(self) -> tuple[str, ...]:
         crew = self._crew
         found = [PUBLIC, *(f"{GROUP}{name}" for name in crew.groups)]
         found += [f"{CHANNEL}{name}" for name in crew.logs]
@@ -140,8 +151,8 @@ class Audiences:
         """The logs that an agent reads besides its own: those it lists, and those that name it."""
         found = self._crew.agents[agent]
         own = (*found.reads, *heard(found))
-        others = (log for log in self.logs() if self.named(log) is not None)
-        return tuple(log for log in dict.fromkeys((*own, *others)) if self._sees(agent, log))
+        every = dict.fromkeys((*own, *self._addressed))
+        return tuple(log for log in every if self._sees(agent, log))
 
     def listed(self, agent: str) -> tuple[str, ...]:
         """The logs that an agent reads, but for those of the channels that it listens to."""
@@ -206,15 +217,17 @@ def without_reader(agents: Mapping[str, AgentDefinition], name: str) -> dict[str
 
 
 def _reaching(agent: AgentDefinition, name: str) -> AgentDefinition:
-    left = agent.model_copy(
-        update={
-            "reads": tuple(_without(agent.reads, name)),
-            "writes": tuple(_without(agent.writes, name)),
-            "shares": None if agent.shares is None else tuple(_without(agent.shares, name)),
-            "scratch": agent.scratch and _unread(agent.scratch, name),
-            "inputs": tuple(i for i in agent.inputs if (i.output or ("",))[0] != name),
-        }
-    )
+    fields: dict[str, Any] = {
+        "reads": tuple(_without(agent.reads, name)),
+        "writes": tuple(_without(agent.writes, name)),
+        "shares": None if agent.shares is None else tuple(_without(agent.shares, name)),
+        "scratch": agent.scratch and _unread(agent.scratch, name),
+        "inputs": tuple(i for i in agent.inputs if (i.output or ("",))[0] != name),
+    }
+    changed = {key: value for key, value in fields.items() if value != getattr(agent, key)}
+    if not changed:
+        return agent
+    left = agent.model_copy(update=changed)
     if agent.inputs and not left.inputs:  # nobody said that it is shown nothing
         return left.saying(left.model_fields_set - {"inputs"})
     return left

@@ -198,6 +198,11 @@ class Connect(Model):
     other: RunId | None = None
     """The run in which the listener lives, where it is another one: the two become one."""
 
+    @property
+    def over(self) -> str:
+        """The channel, by its name."""
+        return self.channel or f"{self.sender}-to-{self.listener}"[:64]
+
 
 class Disconnect(Model):
     """Let what an agent says in a channel be heard by another one no more.

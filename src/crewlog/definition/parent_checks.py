@@ -11,6 +11,7 @@ from typing import Literal
 
 from crewlog.definition.audiences import Audiences
 from crewlog.definition.conditions import facts_in
+from crewlog.definition.creatures import creatures_of
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.model import OWN_SCOPE, CrewDefinition
 from crewlog.ids import READERS
@@ -27,9 +28,13 @@ def ancestors(definition: CrewDefinition, name: str) -> tuple[str, ...]:
 
 
 def parent_findings(definition: CrewDefinition) -> Iterator[Finding]:
-    """Parents that are none, and agents that have more than theirs."""
+    """Parents that are none, and agents that have more than theirs.
+
+    Who is in another run is looked at there: what stands here of it may be long out of date.
+    """
     audiences = Audiences(definition)
-    for name, agent in definition.agents.items():
+    for name in creatures_of(definition):
+        agent = definition.agents[name]
         if agent.parent is None:
             continue
         path: Path = ("agents", name, "parent")

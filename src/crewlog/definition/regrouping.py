@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from crewlog.definition import operations as o
@@ -54,6 +54,30 @@ def lives(crew: CrewDefinition, name: str, path: Path) -> None:
         raise Refused(Finding(path, say, remedy))
 
 
+def tied(crew: CrewDefinition, name: str, agent: AgentDefinition, at: str) -> None:
+    """Checks that an agent is tied anew to nobody who lives in another run.
+
+    Args:
+        crew: The crew.
+        name: The agent.
+        agent: What it is to be.
+        at: Where the operation says it.
+
+    Raises:
+        Refused: it is.
+    """
+    before = {*_ties(crew.agents[name])} if name in crew.agents else set[tuple[str, str]]()
+    for key, to in _ties(agent):
+        if (key, to) not in before and to in crew.agents:
+            lives(crew, to, (at, key))
+
+
+def _ties(agent: AgentDefinition) -> Iterator[tuple[str, str]]:
+    """Whom an agent's data names that is in its graph by that, each with the key."""
+    yield from (("wires", to) for to in agent.wires)
+    yield from ((k, to) for k, to in (("parent", agent.parent), ("beside", agent.beside)) if to)
+
+
 def like(crew: CrewDefinition, op: o.AddAgent) -> dict[str, Json]:
     """The new agent's data, with what it has of the one that it is like.
 
@@ -95,13 +119,8 @@ def remove_channel(crew: CrewDefinition, op: o.RemoveChannel) -> CrewDefinition:
 def connect(crew: CrewDefinition, op: o.Connect) -> CrewDefinition:
     """The crew in which one agent sends to a channel that another one listens to."""
     _own(op.other)
-    lives(crew, op.sender, ("sender",))
-    lives(crew, op.listener, ("listener",))
-    if op.sender == op.listener:
-        say = f"{op.sender!r} cannot be connected with itself"
-        remedy = "Whoever sends does not get its own message: name two agents."
-        raise Refused(Finding(("listener",), say, remedy))
-    channel = op.channel or f"{op.sender}-to-{op.listener}"[:64]
+    _two(crew, op, "connected with")
+    channel = op.over
     if channel not in _here(crew):
         crew = _with_channel(crew, channel, ChannelDefinition())
     sender, listener = crew.agents[op.sender], crew.agents[op.listener]
@@ -120,8 +139,7 @@ def disconnect(crew: CrewDefinition, op: o.Disconnect) -> CrewDefinition:
     What others hear and say there stays: the sender sends on where others listen, and the listener
     listens on where others speak. Where both would, it is the listener that goes.
     """
-    lives(crew, op.sender, ("sender",))
-    lives(crew, op.listener, ("listener",))
+    _two(crew, op, "disconnected from")
     if op.channel is not None:
         known("channel", op.channel, _here(crew), ("channel",))
     sender, listener = crew.agents[op.sender], crew.agents[op.listener]
@@ -190,6 +208,20 @@ def _own(other: RunId | None) -> None:
         say = f"a crew alone cannot be connected with the run {other!r}"
         remedy = "Connect agents of one run: leave the other run out."
         raise Refused(Finding(("other",), say, remedy))
+
+
+def _two(crew: CrewDefinition, op: o.Connect | o.Disconnect, done: str) -> None:
+    """Checks that an operation names two agents of the graph.
+
+    Raises:
+        Refused: it does not.
+    """
+    lives(crew, op.sender, ("sender",))
+    lives(crew, op.listener, ("listener",))
+    if op.sender == op.listener:
+        say = f"{op.sender!r} cannot be {done} itself"
+        remedy = "Whoever sends does not get its own message: name two agents."
+        raise Refused(Finding(("listener",), say, remedy))
 
 
 def _plus(names: tuple[str, ...], name: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from crewlog.definition.conditions import facts_in
+from crewlog.definition.creatures import creatures_of
 from crewlog.definition.findings import Finding
 from crewlog.definition.model import CrewDefinition, Rule
 from crewlog.definition.splice import FIRST
@@ -44,8 +45,8 @@ def needed_by_rules(crew: CrewDefinition, agent: str) -> Iterator[Finding]:
         if rule.if_ is not None and any(fact.agent == agent for fact in facts_in(rule.if_)):
             say = f"the condition of rules[{i}] looks at {agent!r}"
             yield Finding(("rules", i, "if"), say, f"{FIRST}: edit_crew, with other 'rules'.")
-    for name, other in crew.agents.items():
-        if name != agent and other.parent == agent:
+    for name in creatures_of(crew):
+        if name != agent and crew.agents[name].parent == agent:
             say = f"{name!r} works for {agent!r}, and may no more than that one"
             remedy = f"{FIRST}: edit_agent {name}, with another 'parent', or remove_agent {name}."
             yield Finding(("agents", name, "parent"), say, remedy)

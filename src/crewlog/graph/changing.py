@@ -35,7 +35,7 @@ from crewlog.state.hashing import hash_json
 from crewlog.state.joining import check_alone
 from crewlog.state.model import Changing, CrewState
 from crewlog.state.reduce import reduce
-from crewlog.state.topology import Topology, TopologyChange, affected
+from crewlog.state.topology import Topology, TopologyChange, change_of
 
 
 def consider(
@@ -116,12 +116,7 @@ def _falls_apart(
             "swap": True,
             "at_once": False,
             "steps": tuple(_goes(fate, to) for fate in report.steps),
-            "topology": TopologyChange(
-                kind="split",
-                old_graph_ids=(state.run,),
-                new_graph_ids=tuple(sorted(graphs)),
-                affected_creatures=affected({state.run: old.topology or Topology()}, graphs),
-            ),
+            "topology": change_of({state.run: old.topology or Topology()}, graphs),
         }
     )
 

@@ -34,7 +34,7 @@ from crewlog.state.calls import SentMessage
 from crewlog.state.hashing import hash_json
 from crewlog.state.hearing import Heard
 from crewlog.state.model import CrewState
-from crewlog.state.topology import Creature, Topology, TopologyChange, affected
+from crewlog.state.topology import Creature, Topology, TopologyChange, change_of
 
 
 class Listening:
@@ -170,11 +170,7 @@ def regrouped(old: GraphPlan, new: GraphPlan, run: RunId) -> TopologyChange | No
     before, after = old.topology or Topology(), new.topology or Topology()
     if before == after:
         return None
-    return TopologyChange(
-        old_graph_ids=(run,),
-        new_graph_ids=(run,),
-        affected_creatures=affected({run: before}, {run: after}),
-    )
+    return change_of({run: before}, {run: after})
 
 
 def graph_events(

@@ -334,6 +334,12 @@ def _creature_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:
     return {ToolName(name): ToolRules(effects="read", repeat="safe") for name in sorted(tools)}
 
 
+def topology_in(definition: CrewDefinition) -> Topology:
+    """The graph that the agents of a crew make, as it was written: with its builders."""
+    whole = expand(definition).definition
+    return topology_of(whole, phases(whole))
+
+
 def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
     """The graph that a crew's agents make.
 
@@ -347,6 +353,8 @@ def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
     for agent in creatures.values():
         channels |= {*channels_named(agent)}
     said = definition.channels
+    born = {name: said[name].born if name in said else "" for name in sorted(channels)}
+    kinds = {each: Channel(born=each) for each in dict.fromkeys(born.values())}
     return Topology(
         creatures={
             AgentName(name): Creature(
@@ -359,9 +367,7 @@ def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
             )
             for name, agent in creatures.items()
         },
-        channels={
-            name: Channel(born=said[name].born if name in said else "") for name in sorted(channels)
-        },
+        channels={name: kinds[each] for name, each in born.items()},
         flow=tuple(AgentName(name) for name in at_work(found) if name in creatures),
     )
 

@@ -38,11 +38,19 @@ from crewlog.definition.phases import phases
 from crewlog.definition.regrouping import channels_of, connect, wire
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import TopologyRefused
-from crewlog.graph.lower import topology_of
+from crewlog.graph.lower import topology_in
 from crewlog.ids import AgentName, NodeName, RunId
 from crewlog.model import Json
-from crewlog.state import topology as t
-from crewlog.state.topology import Renamed, Topology, TopologyChange, as_one, new_names
+from crewlog.state.topology import (
+    AsOne,
+    Creature,
+    Renamed,
+    TopologyChange,
+    World,
+    as_one,
+    change_of,
+    new_names,
+)
 
 _SHARED: Mapping[str, str] = {
     "tools": "tool",
@@ -52,7 +60,7 @@ _SHARED: Mapping[str, str] = {
     "logs": "log",
 }
 """What both crews may have under one name only where they say the same of it."""
-_EDGE: TypeAdapter[t.Connect | t.Wire] = TypeAdapter(t.Connect | t.Wire)
+_EDGE: TypeAdapter[Connect | Wire] = TypeAdapter(Connect | Wire)
 
 
 class United(NamedTuple):
@@ -99,13 +107,12 @@ def united(
     Raises:
         TopologyRefused: they cannot be one crew.
     """
-    operation = _operation(edge, asks, joins if asks == stays else stays)
-    if operation.other is None or {stays, joins} != {operation.graph, operation.other}:
+    if asks not in (stays, joins):
         raise TopologyRefused(
             f"the runs {stays!r} and {joins!r} are not those of the edge",
             remedy="Name the run of the other creature.",
         )
-    world = {stays: _topology(one), joins: _topology(two)}
+    world = {stays: topology_in(one), joins: topology_in(two)}
     if one.policy != two.policy:
         raise TopologyRefused(
             f"the runs {stays!r} and {joins!r} are not commanded by the same principals",
@@ -119,17 +126,11 @@ def united(
     away = one.graph.away if one.graph is not None else {}
     homes = {joins, *family}
     strangers = {n for n in creatures_of(two) if n in away and away[n] not in homes}
-    told = _as_one(operation, operation.other, world, stays, strangers)
+    named = {*one.agents, *two.agents, *_channels(one), *_channels(two)}
+    told = _as_one(_edge(edge), asks, world, stays, strangers, named)
     made = _Union(one, two, stays, joins, told, homes)
-    crew = _connected(made.crew(), told.operation)
-    graph = _topology(crew)
-    change = TopologyChange(
-        kind="merge",
-        old_graph_ids=tuple(sorted(world)),
-        new_graph_ids=(stays,),
-        affected_creatures=t.affected(world, {stays: graph}, told.renamed),
-        renamed=made.renamed,
-    )
+    crew = _connected(made.crew(), told.edge)
+    change = change_of(world, {stays: topology_in(crew)}, made.renamed)
     nodes = made.nodes(crew)
     return United(
         definition=crew,
@@ -145,46 +146,37 @@ def united(
 
 
 def _as_one(
-    operation: t.Operation, other: RunId, world: t.World, stays: RunId, strangers: Collection[str]
-) -> t.AsOne:
-    """The one graph, in which strangers have not the names of those who left the surviving run."""
+    edge: Connect | Wire,
+    asks: RunId,
+    world: World,
+    stays: RunId,
+    strangers: Collection[str],
+    named: Collection[str],
+) -> AsOne:
+    """The one graph, in which strangers have not the names of those who left the surviving run.
+
+    Nor is anybody called anew as who is away, in either run.
+    """
     there = world[stays]
-    taken = dict.fromkeys(strangers, t.Creature())
-    named = there.model_copy(update={"creatures": {**there.creatures, **taken}})
-    told = as_one(operation, other, {**world, stays: named}, stays)
+    taken = dict.fromkeys(map(AgentName, strangers), Creature())
+    whole = there.model_copy(update={"creatures": {**there.creatures, **taken}})
+    told = as_one(edge, asks, {**world, stays: whole}, stays, named)
     left = {name: each for name, each in told.graph.creatures.items() if name not in strangers}
     return told._replace(graph=told.graph.model_copy(update={"creatures": left}))
 
 
-def _operation(edge: Mapping[str, Json], asks: RunId, other: RunId) -> t.Connect | t.Wire:
-    """The edge as an operation on two graphs."""
-    said = {key: value for key, value in edge.items() if value is not None}
-    if said.get("op") == "connect":
-        said.setdefault("channel", f"{said['sender']}-to-{said['listener']}"[:64])
-    elif said.get("op") != "wire":
+def _edge(said: Mapping[str, Json]) -> Connect | Wire:
+    """What connects two runs."""
+    if said.get("op") not in ("connect", "wire"):
         raise TopologyRefused(
             f"{said.get('op')!r} connects no two runs", remedy="Use 'connect', or 'wire'."
         )
-    return _EDGE.validate_python({**said, "graph": asks, "other": other})
+    return _EDGE.validate_python(said)
 
 
-def _connected(crew: CrewDefinition, edge: t.Operation) -> CrewDefinition:
+def _connected(crew: CrewDefinition, edge: Connect | Wire) -> CrewDefinition:
     """The crew with the edge; that it can be there, the topology has said."""
-    if isinstance(edge, t.Connect):
-        if edge.sender == edge.listener:
-            raise TopologyRefused(
-                f"{edge.sender!r} cannot be connected with itself",
-                remedy="Whoever sends does not get its own message: name two creatures.",
-            )
-        return connect(
-            crew, Connect(sender=edge.sender, listener=edge.listener, channel=edge.channel)
-        )
-    return wire(crew, Wire(name=edge.name, to=edge.to)) if isinstance(edge, t.Wire) else crew
-
-
-def _topology(crew: CrewDefinition) -> Topology:
-    whole = expand(crew).definition
-    return topology_of(whole, phases(whole))
+    return connect(crew, edge) if isinstance(edge, Connect) else wire(crew, edge)
 
 
 def _nodes(crew: CrewDefinition) -> dict[NodeName, str]:
@@ -202,7 +194,7 @@ class _Union:
         two: CrewDefinition,
         stays: RunId,
         joins: RunId,
-        told: t.AsOne,
+        told: AsOne,
         homes: Collection[RunId],
     ) -> None:
         self.one, self.stays, self.joins, self.graph = one, stays, joins, told.graph
@@ -220,7 +212,7 @@ class _Union:
         apart = [n for n in absent if n in one.agents]
         agents |= new_names(apart, {*one.agents, *two.agents, *agents.values()})
         if not self.kin:
-            logs = {*_channels(two)} - {*_topology(two).channels}
+            logs = {*_channels(two)} - {*topology_in(two).channels}
             channels |= new_names(logs, {*_channels(one), *told.graph.channels})
         groups = {} if self.kin else self._groups(two, NewNames(agents, channels))
         self.names = NewNames(agents, channels, groups)

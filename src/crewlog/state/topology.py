@@ -1,6 +1,8 @@
 """Topology: which creatures and channels there are, and which of them are one graph.
 
-    apply(world, operation) -> (world, TopologyChange)
+    parts_of(run, topology, command) -> the graphs that one is now, by id: who keeps it is first
+    survivor(world), as_one(edge, …) -> which of two graphs stays, and what the two are together
+    change_of(old, new)              -> TopologyChange, the one fact of it
 
 A creature is an agent that lives in a graph: it has a turn for each message in a channel that it
 listens to. Two creatures are in one graph if there is a way between them: over a channel that one
@@ -10,22 +12,23 @@ equal names decide, and nothing depends on the order of a set. A flow stays with
 that has it keeps the run's id, however small it is, and others are merged into the graph that has
 it.
 
-Pure: a world of graphs and an operation give another world and one fact. A run holds the graph that
-it is, and applies operations to a world of that one alone; where two runs merge, of both.
+Pure. What an operation makes of the creatures is said in a crew's definition
+(`crewlog.definition.regrouping`), of which a graph is read (`crewlog.graph.lower.topology_of`);
+what becomes of graphs by that is said here alone, for a run, for its dry runs, and for two that
+become one.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.findings import did_you_mean
-from crewlog.definition.model import NAME_PATTERN
+from crewlog.definition.operations import Connect, Wire
 from crewlog.errors import TopologyRefused
 from crewlog.ids import AgentName, RunId
 from crewlog.model import Model
@@ -102,106 +105,6 @@ World = Mapping[RunId, Topology]
 may have creatures, or channels, of one name."""
 
 
-class _In(Model):
-    """What is said of one graph."""
-
-    graph: RunId
-    """The graph."""
-
-
-class AddCreature(_In):
-    """A creature begins to live: in a graph that there is, or in one of its own, which begins."""
-
-    op: Literal["add"] = "add"
-    name: AgentName
-    creature: Creature = Creature()
-
-
-class RemoveCreature(_In):
-    """A creature goes."""
-
-    op: Literal["remove"] = "remove"
-    name: AgentName
-
-
-class AddChannel(_In):
-    """A channel is made: that alone connects nobody."""
-
-    op: Literal["add_channel"] = "add_channel"
-    name: str
-    born: str = ""
-
-
-class RemoveChannel(_In):
-    """A channel goes, with all that leads there."""
-
-    op: Literal["remove_channel"] = "remove_channel"
-    name: str
-
-
-class Connect(_In):
-    """A creature sends to a channel, and another one listens to it."""
-
-    op: Literal["connect"] = "connect"
-    sender: AgentName
-    listener: AgentName
-    channel: str
-    """The one of that name in the sender's graph, else the one in the listener's; where there is
-    none in either, it is made."""
-    other: RunId | None = None
-    """The graph of the listener, where it is another one."""
-    born: str = ""
-    """The birth of the channel, where it is made. Empty: the run that the two are in then."""
-
-
-class Disconnect(_In):
-    """What a creature says in a channel is not heard by another one any more.
-
-    It sends there no more, unless others listen; the other one listens there no more, unless others
-    speak. Where others do both, the other one goes all the same. Where others keep the two in one
-    graph, they stay in one.
-    """
-
-    op: Literal["disconnect"] = "disconnect"
-    sender: AgentName
-    listener: AgentName
-    channel: str | None = None
-    """None: every channel that leads from the one to the other."""
-
-
-class Wire(_In):
-    """A creature's final messages go to another creature, too, or to a channel."""
-
-    op: Literal["wire"] = "wire"
-    name: AgentName
-    to: str
-    """A creature, or `channel:C`."""
-    other: RunId | None = None
-    """The graph of that, where it is another one."""
-
-
-class Unwire(_In):
-    """A creature's final messages do not go there any more."""
-
-    op: Literal["unwire"] = "unwire"
-    name: AgentName
-    to: str
-
-
-Operation = Annotated[
-    AddCreature
-    | RemoveCreature
-    | AddChannel
-    | RemoveChannel
-    | Connect
-    | Disconnect
-    | Wire
-    | Unwire,
-    Field(discriminator="op"),
-]
-"""What can be done to a world."""
-
-
 class Renamed(Model):
     """A name that was taken in the graph that something came to."""
 
@@ -227,56 +130,22 @@ class TopologyChange(Model):
     """What a merge gave another name."""
 
 
-class Applied(NamedTuple):
-    """A world after an operation, and what that did."""
-
-    world: dict[RunId, Topology]
-    change: TopologyChange
-
-
-def apply(world: World, operation: Operation, command: str) -> Applied:
-    """What an operation makes of a world.
+def change_of(old: World, new: World, renamed: tuple[Renamed, ...] = ()) -> TopologyChange:
+    """What became of some graphs.
 
     Args:
-        world: The graphs that it may touch.
-        operation: What is to be done.
-        command: The operation's own id: the ids of graphs that come of it are made of it.
-
-    Raises:
-        TopologyRefused: it cannot be done: a name is unknown or taken, or nothing would be left.
+        old: The graphs that were touched, as they were.
+        new: What came of them: as many; more, as `parts_of` gives them; or one of several.
+        renamed: What has another name now, by which creatures are told.
     """
-    other: RunId | None = getattr(operation, "other", None)
-    ids = (operation.graph,) if other is None else (operation.graph, other)
-    old: dict[RunId, Topology] = {id_: world[id_] for id_ in ids if id_ in world}
-    for id_ in ids:
-        if id_ not in old and not isinstance(operation, AddCreature):
-            raise TopologyRefused(f"there is no graph {id_!r}", remedy=_there("graphs", world))
-    graphs = old
-    renamed: tuple[Renamed, ...] = ()
-    if other is not None:
-        operation, graph, renamed = as_one(operation, other, old)
-        graphs = {operation.graph: graph}
-    done = _DO[type(operation)](graphs.get(operation.graph, Topology()), operation)
-    parts = parts_of(operation.graph, done, command)
-    after = {id_: graph for id_, graph in world.items() if id_ not in old}
-    if taken := sorted({*parts} & {*after}):
-        raise TopologyRefused(
-            f"a part of the graph {operation.graph!r} would have the id of the graph {taken[0]!r}",
-            remedy="Give the command an id of its own: this one parted the graph before.",
-        )
-    kind: Literal["merge", "split", "nothing"] = "nothing"
-    if len(parts) > 1:
-        kind = "split"
-    elif other is not None:
-        kind = "merge"
-    change = TopologyChange(
-        kind=kind,
+    kinds: dict[bool, Literal["merge", "split"]] = {True: "split", False: "merge"}
+    return TopologyChange(
+        kind="nothing" if len(new) == len(old) else kinds[len(new) > len(old)],
         old_graph_ids=tuple(sorted(old)),
-        new_graph_ids=tuple(sorted(parts)),
-        affected_creatures=affected(old, parts, renamed),
+        new_graph_ids=tuple(sorted(new)),
+        affected_creatures=affected(old, new, renamed),
         renamed=renamed,
     )
-    return Applied({**after, **parts}, change)
 
 
 def components(graph: Topology) -> list[tuple[AgentName, ...]]:
@@ -378,7 +247,7 @@ def surroundings(graph: Topology, name: AgentName) -> Surroundings:
 
 
 def merged(
-    stays: RunId, one: Topology, joins: RunId, two: Topology
+    stays: RunId, one: Topology, joins: RunId, two: Topology, reserved: Collection[str] = ()
 ) -> tuple[Topology, tuple[Renamed, ...]]:
     """Two graphs as one, before anything connects them.
 
@@ -390,8 +259,9 @@ def merged(
         one: Its topology.
         joins: The other one.
         two: Its topology.
+        reserved: Names that none of these gets instead of its own.
     """
-    creatures = new_names(two.creatures, one.creatures)
+    creatures = new_names(two.creatures, one.creatures, reserved)
     joining = _moved(two.channels, joins, stays)
     known = _moved(one.channels, stays, stays)
     apart = [
@@ -399,7 +269,7 @@ def merged(
         for name, channel in joining.items()
         if name not in known or known[name].born != channel.born
     ]
-    channels = {name: name for name in joining} | new_names(apart, known)
+    channels = {name: name for name in joining} | new_names(apart, known, reserved)
     moved = {
         AgentName(creatures[name]): _renamed(creature, creatures, channels)
         for name, creature in two.creatures.items()
@@ -441,14 +311,21 @@ def _told(
             yield Renamed(kind=kind, graph=graph, was=was, now=now)
 
 
-def new_names(names: Iterable[str], taken: Collection[str]) -> dict[str, str]:
+def new_names(
+    names: Iterable[str], taken: Collection[str], reserved: Collection[str] = ()
+) -> dict[str, str]:
     """A free name for each: its own, or with the first number behind that makes it free.
 
     What is too long for a number behind it loses its end.
+
+    Args:
+        names: Those that are wanted.
+        taken: Those of others.
+        reserved: Names that nobody gets whose own name they are not.
     """
     found: dict[str, str] = {}
     wanted = sorted(names)
-    used = {*taken, *wanted}
+    used = {*taken, *wanted, *reserved}
     for name in wanted:
         if name not in taken:
             found[name] = name
@@ -497,77 +374,59 @@ def _renamed(
 class AsOne(NamedTuple):
     """The graph that two make before anything connects them."""
 
-    operation: Operation
-    """What is to be done there, by the names of there."""
+    edge: Connect | Wire
+    """What connects them there, by the names of there."""
     graph: Topology
     renamed: tuple[Renamed, ...]
     """What the graph that joins called otherwise."""
 
 
-def as_one(operation: Operation, other: RunId, world: World, stays: RunId | None = None) -> AsOne:
-    """The one graph that two make, and what is to be done there.
+def as_one(
+    edge: Connect | Wire, home: RunId, world: World, stays: RunId, reserved: Collection[str] = ()
+) -> AsOne:
+    """The one graph that two make, and what connects them there.
 
     Args:
-        operation: What connects them, by the names of each; the graph that it is said of is one.
-        other: The other one.
+        edge: What connects them, by the names of each.
+        home: The graph of its sender, or of who is wired.
         world: The two.
-        stays: Which of them keeps its id; by default `survivor` says.
+        stays: Which of them keeps its id, as `survivor` says.
+        reserved: Names that nobody gets whose own name they are not.
 
     Raises:
-        TopologyRefused: they cannot be one: a name is unknown, or both have a flow.
+        TopologyRefused: a name is unknown in its own graph.
     """
-    if other == operation.graph:
-        raise TopologyRefused(
-            f"the graph {other!r} cannot be merged with itself",
-            remedy="Leave the other graph out: both creatures are in this one.",
-        )
+    (other,), (joins,) = {*world} - {home}, {*world} - {stays}
     # By the names and graphs that were said: once the two are one, any creature would do.
-    here, there = world[operation.graph], world[other]
-    match operation:
-        case Connect():
-            _known(here, operation.sender)
-            _known(there, operation.listener)
-        case Wire():
-            _known(here, operation.name)
-            _known_end(there, operation.to)
-            channel = operation.to.removeprefix(CHANNEL)
-            if channel != operation.to and not _used(there, channel):
-                raise TopologyRefused(
-                    f"nobody in the graph {other!r} listens or sends to the channel {channel!r}",
-                    remedy="A channel alone connects nobody: name one that a creature there uses.",
-                )
-        case _:
-            raise TopologyRefused(f"{operation.op} is about one graph", remedy="Leave 'other' out.")
-    stays = stays or survivor(world)
-    joins = other if stays == operation.graph else operation.graph
-    if world[joins].flow:
-        raise TopologyRefused(
-            f"the graphs {stays!r} and {joins!r} both have a flow, and no run has two",
-            remedy="Wait until one of them is over, or have them talk over people.",
-        )
-    graph, renamed = merged(stays, world[stays], joins, world[joins])
+    here, there = world[home], world[other]
+    if isinstance(edge, Connect):
+        _known(here, edge.sender)
+        _known(there, edge.listener)
+    else:
+        _known(here, edge.name)
+        _known_end(there, edge.to, other)
+    graph, renamed = merged(stays, world[stays], joins, world[joins], reserved)
     now = {(each.kind, each.was): each.now for each in renamed}
 
-    def name(kind: Literal["creature", "channel"], of: str, home: RunId) -> str:
-        return now.get((kind, of), of) if home == joins else of
+    def name(kind: Literal["creature", "channel"], of: str, at: RunId) -> str:
+        return now.get((kind, of), of) if at == joins else of
 
-    home, away = operation.graph, other
-    if isinstance(operation, Connect):
+    if isinstance(edge, Connect):
         update = {
-            "sender": name("creature", operation.sender, home),
-            "listener": name("creature", operation.listener, away),
+            "sender": name("creature", edge.sender, home),
+            "listener": name("creature", edge.listener, other),
             # What the sender's graph does not have keeps its name: it is not taken there.
-            "channel": name("channel", operation.channel, home),
+            "channel": name("channel", edge.over, home),
         }
+    elif edge.to.startswith(CHANNEL):
+        to = CHANNEL + name("channel", edge.to.removeprefix(CHANNEL), other)
+        update = {"name": name("creature", edge.name, home), "to": to}
     else:
-        update = {"name": name("creature", operation.name, home), "to": operation.to}
-        if operation.to.startswith(CHANNEL):
-            to = operation.to.removeprefix(CHANNEL)
-            update["to"] = CHANNEL + name("channel", to, away)
-        else:
-            update["to"] = name("creature", operation.to, away)
-    said = operation.model_copy(update={**update, "graph": stays, "other": None})
-    return AsOne(said, graph, renamed)
+        update = {
+            "name": name("creature", edge.name, home),
+            "to": name("creature", edge.to, other),
+        }
+    return AsOne(edge.model_copy(update={**update, "other": None}), graph, renamed)
 
 
 def parts_of(graph: RunId, of: Topology, command: str) -> dict[RunId, Topology]:
@@ -659,7 +518,7 @@ def _disturbed(before: Topology, after: Topology) -> set[AgentName]:
     }
 
 
-# -- the operations on one graph -------------------------------------------------------------
+# -- what there is ---------------------------------------------------------------------------
 
 
 def _there(what: str, names: Iterable[str]) -> str:
@@ -670,195 +529,27 @@ def _there(what: str, names: Iterable[str]) -> str:
     return f"There are the {what} {', '.join(known[:_NAMED])}{more}."
 
 
-def _known(graph: Topology, name: AgentName) -> Creature:
-    creature = graph.creatures.get(name)
-    if creature is None:
+def _known(graph: Topology, name: str) -> None:
+    if name not in graph.creatures:
         raise TopologyRefused(
             f"there is no creature {name!r} in the graph",
             remedy=did_you_mean(name, graph.creatures, _there("creatures", graph.creatures)),
         )
-    return creature
 
 
-def _known_channel(graph: Topology, name: str) -> None:
+def _known_end(graph: Topology, to: str, id_: RunId) -> None:
+    """Checks that a wire may lead there: to a channel only where somebody uses it."""
+    name = to.removeprefix(CHANNEL)
+    if name == to:
+        return _known(graph, to)
     if name not in graph.channels:
         raise TopologyRefused(
             f"there is no channel {name!r} in the graph",
             remedy=did_you_mean(name, graph.channels, _there("channels", graph.channels)),
         )
-
-
-def _known_end(graph: Topology, to: str) -> None:
-    if to.startswith(CHANNEL):
-        _known_channel(graph, to.removeprefix(CHANNEL))
-    else:
-        _known(graph, AgentName(to))
-
-
-def _used(graph: Topology, channel: str) -> bool:
-    return any(channel in _channels(each) for each in graph.creatures.values())
-
-
-def _free(what: str, name: str, taken: Collection[str]) -> None:
-    if name in taken:
+    if not any(name in _channels(each) for each in graph.creatures.values()):
         raise TopologyRefused(
-            f"there is a {what} {name!r} in the graph", remedy="Choose another name."
+            f"nobody in the graph {id_!r} listens or sends to the channel {name!r}",
+            remedy="A channel alone connects nobody: name one that a creature there uses.",
         )
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise TopologyRefused(
-            f"{name!r} is no name of a {what}",
-            remedy=f"A name has a letter first, then letters, digits, `_` and `-`; "
-            f"{_NAME_LENGTH} characters at most.",
-        )
-
-
-def _with(graph: Topology, name: AgentName, **edges: object) -> Topology:
-    creature = graph.creatures[name].model_copy(update=edges)
-    return graph.model_copy(update={"creatures": {**graph.creatures, name: creature}})
-
-
-def _add(graph: Topology, op: AddCreature) -> Topology:
-    _free("creature", op.name, graph.creatures)
-    for channel in _channels(op.creature):
-        if channel not in graph.channels:
-            graph = _add_channel(graph, AddChannel(graph=op.graph, name=channel))
-    ties = [*op.creature.ties]
-    for tie in ties:
-        _known(graph, tie)
-    creature = op.creature
-    mine = {*_channels(creature)}
-    joined = ties or any(
-        not mine.isdisjoint(_channels(other)) for other in graph.creatures.values()
-    )
-    if graph.creatures and not joined:
-        # Whoever joins a graph is in it: where no channel leads there, a tie does.
-        creature = creature.model_copy(update={"beside": min(graph.creatures)})
-    return graph.model_copy(update={"creatures": {**graph.creatures, op.name: creature}})
-
-
-def _remove(graph: Topology, op: RemoveCreature) -> Topology:
-    _known(graph, op.name)
-    if len(graph.creatures) == 1:
-        raise TopologyRefused(
-            f"{op.name!r} is the last creature of the graph",
-            remedy="Stop the run instead: a graph without creatures is none.",
-        )
-    left = {
-        name: creature.model_copy(
-            update={
-                "wires": tuple(to for to in creature.wires if to != op.name),
-                "parent": None if creature.parent == op.name else creature.parent,
-                "beside": None if creature.beside == op.name else creature.beside,
-            }
-        )
-        if op.name in creature.ties
-        else creature
-        for name, creature in graph.creatures.items()
-        if name != op.name
-    }
-    flow = tuple(name for name in graph.flow if name != op.name)
-    return graph.model_copy(update={"creatures": left, "flow": flow})
-
-
-def _add_channel(graph: Topology, op: AddChannel) -> Topology:
-    _free("channel", op.name, graph.channels)
-    channels = {**graph.channels, op.name: Channel(born=op.born)}
-    return graph.model_copy(update={"channels": channels})
-
-
-def _remove_channel(graph: Topology, op: RemoveChannel) -> Topology:
-    _known_channel(graph, op.name)
-    creatures = {
-        name: creature.model_copy(
-            update={
-                "listen": tuple(c for c in creature.listen if c != op.name),
-                "send": tuple(c for c in creature.send if c != op.name),
-                "wires": tuple(to for to in creature.wires if to != CHANNEL + op.name),
-            }
-        )
-        if op.name in creature.channels
-        else creature
-        for name, creature in graph.creatures.items()
-    }
-    channels = {name: each for name, each in graph.channels.items() if name != op.name}
-    return graph.model_copy(update={"creatures": creatures, "channels": channels})
-
-
-def _connect(graph: Topology, op: Connect) -> Topology:
-    sender, listener = _known(graph, op.sender), _known(graph, op.listener)
-    if op.sender == op.listener:
-        raise TopologyRefused(
-            f"{op.sender!r} cannot be connected with itself",
-            remedy="Whoever sends does not get its own message: name two creatures.",
-        )
-    if op.channel not in graph.channels:
-        graph = _add_channel(graph, AddChannel(graph=op.graph, name=op.channel, born=op.born))
-    graph = _with(graph, op.sender, send=_plus(sender.send, op.channel))
-    return _with(graph, op.listener, listen=_plus(listener.listen, op.channel))
-
-
-def _plus(names: tuple[str, ...], name: str) -> tuple[str, ...]:
-    return names if name in names else (*names, name)
-
-
-def _disconnect(graph: Topology, op: Disconnect) -> Topology:
-    sender, listener = _known(graph, op.sender), _known(graph, op.listener)
-    if op.sender == op.listener:
-        raise TopologyRefused(
-            f"{op.sender!r} cannot be disconnected from itself",
-            remedy="Whoever sends does not get its own message: name two creatures.",
-        )
-    if op.channel is not None:
-        _known_channel(graph, op.channel)
-    lead = [
-        name
-        for name in sender.send
-        if name in listener.listen and (op.channel is None or name == op.channel)
-    ]
-    if not lead:
-        over = "any channel" if op.channel is None else f"the channel {op.channel!r}"
-        raise TopologyRefused(
-            f"{op.sender!r} does not send to {op.listener!r} over {over}",
-            remedy="It is wired to a channel there: unwire it."
-            if any(CHANNEL + name in sender.wires for name in listener.listen)
-            else "`crewlog graph show` tells who sends and listens where.",
-        )
-    others = [c for name, c in graph.creatures.items() if name not in (op.sender, op.listener)]
-    heard = {name for name in lead if any(name in each.listen for each in others)}
-    said = {name for name in lead if any(name in each.outlets for each in others)}
-    ends, leaves = {*lead} - heard, {*lead} - (said - heard)
-    graph = _with(graph, op.sender, send=tuple(c for c in sender.send if c not in ends))
-    listens = graph.creatures[op.listener].listen
-    return _with(graph, op.listener, listen=tuple(c for c in listens if c not in leaves))
-
-
-def _wire(graph: Topology, op: Wire) -> Topology:
-    creature = _known(graph, op.name)
-    if op.to == op.name:
-        raise TopologyRefused(
-            f"{op.name!r} cannot be wired to itself", remedy="Name another creature, or a channel."
-        )
-    _known_end(graph, op.to)
-    return _with(graph, op.name, wires=_plus(creature.wires, op.to))
-
-
-def _unwire(graph: Topology, op: Unwire) -> Topology:
-    creature = _known(graph, op.name)
-    if op.to not in creature.wires:
-        raise TopologyRefused(
-            f"{op.name!r} is not wired to {op.to!r}",
-            remedy=_there("wires", creature.wires),
-        )
-    return _with(graph, op.name, wires=tuple(to for to in creature.wires if to != op.to))
-
-
-_DO: Mapping[type, Callable[[Topology, Any], Topology]] = {
-    AddCreature: _add,
-    RemoveCreature: _remove,
-    AddChannel: _add_channel,
-    RemoveChannel: _remove_channel,
-    Connect: _connect,
-    Disconnect: _disconnect,
-    Wire: _wire,
-    Unwire: _unwire,
-}
+    return None
