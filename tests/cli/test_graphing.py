@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -46,6 +47,57 @@ def test_a_file_is_drawn_with_and_without_show(
     assert "keeper" in drawn[0]
     assert drawn[0] == drawn[1]
     assert drawn[2].startswith("flowchart LR")
+
+
+def test_who_hears_whom_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = "  digger: {prompt: Dig., send: [dug], beside: scout, enabled: false}\n"
+    (tmp_path / "pond.yaml").write_text(POND + more)
+    monkeypatch.chdir(tmp_path)
+    assert run_cli(["graph", "show", "pond.yaml"]) == 0
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
+        "  agent    listens to   sends to   wired to",
+        "  digger   –            dug        –                 beside scout, switched off",  # noqa: RUF001
+        "  keeper   reports      tasks      –                 root",  # noqa: RUF001
+        "  scout    tasks        –          channel:reports",  # noqa: RUF001
+        "",
+        "  channel   from           to",
+        "  dug       digger         nobody",
+        "  reports   scout (wire)   keeper",
+        "  tasks     keeper         scout",
+    ]
+    assert run_cli(["graph", "pond.yaml", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (keeper,) = [each for each in told["creatures"] if each["root"]]
+    assert (keeper["name"], keeper["listens"], keeper["privileged"]) == (
+        "keeper",
+        ["reports"],
+        True,
+    )
+    assert told["channels"][1] == {
+        "name": "reports",
+        "senders": [],
+        "wired": ["scout"],
+        "listeners": ["keeper"],
+    }
+    monkeypatch.setenv("COLUMNS", "60")
+    assert run_cli(["graph", "show", "pond.yaml"]) == 0
+    narrow = capsys.readouterr().out.splitlines()
+    assert max(map(len, narrow)) <= 76, "names stay whole, and the last column folds"
+    (first,) = [line.split() for line in narrow if "beside" in line]
+    assert (first[0], first[2], first[-1]) == ("digger", "dug", "beside")
+
+
+def test_a_flow_is_drawn_above_who_hears_whom(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pond.yaml"
+    file.write_text(POND + "flow: [scout]\n")
+    assert run_cli(["graph", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "─ done" in shown
+    assert "in the flow" in shown
 
 
 def test_a_word_that_is_no_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,6 +295,18 @@ def test_who_says_something_is_told_who_hears_it(crewlog: Cli, pond: str) -> Non
     told = crewlog("message", pond, "Hello.", "--json").records[0]
     assert (told["applied"], told["turns"]) == (True, [])
     assert told["warning"].startswith("nobody has a turn for it: ")
+
+
+@pytest.mark.server
+def test_an_input_that_nobody_hears_is_told(crewlog: Cli, pond: str, project: Path) -> None:
+    (project / "headless.yaml").write_text(POND.replace("root: keeper, ", ""))
+    run = f"{pond}-headless"
+    done = crewlog("run", "headless.yaml", "--id", run, "--input", "Find it.", "--detach")
+    assert done.code == 0, done.err
+    assert "nobody has a turn for the input: the graph has no root" in done.err
+    assert "crewlog message RUN TEXT --to channel:reports" in done.err
+    quiet = crewlog("run", "headless.yaml", "--id", f"{run}-2", "--detach")
+    assert (quiet.code, "nobody has a turn" in quiet.err) == (0, False), quiet.err
 
 
 @pytest.mark.server

@@ -25,9 +25,10 @@ from crewlog.client.stalled import Stalled, stalled
 from crewlog.client.starting import check_before
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunNotFound, StoreUnavailable
+from crewlog.graph.hearing import unheard
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import ContentHash, CrewName, RunId
+from crewlog.ids import PUBLIC, ContentHash, CrewName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import (
     Forked,
@@ -88,6 +89,7 @@ async def start_and_follow(
         note = start.note or (scripted_note(definition) if definition else "")
         if note:
             screen.line(note)
+        tell_unheard(screen, definition, start.input)
         run = await client.start(
             start.crew, start.input, id=start.id, by=start.by, existing=start.existing
         )
@@ -129,6 +131,17 @@ async def definition_of_start(client: Client, crew: CrewDefinition | str) -> Cre
         return None
 
 
+def tell_unheard(screen: Screen, crew: CrewDefinition | None, input_: str) -> None:
+    """Warns that nobody has a turn for what a crew of creatures is started with."""
+    if crew is None or not crew.lives or not input_:
+        return
+    why, remedy = unheard(lower(crew), PUBLIC)
+    if why:
+        screen.note(("! ", "bold yellow"), f"nobody has a turn for the input: {plain(why)}")
+        said = f"say it to the run: crewlog message RUN TEXT {remedy.partition(': ')[2]}"
+        screen.note((f"    Name a root, graph: {{root: AGENT}}; or {plain(said)}", "dim"))
+
+
 def assign_for(start: Start) -> Assignment:
     """Where the steps of a run that is to be started are done.
 
@@ -153,6 +166,7 @@ async def start_and_leave(screen: Screen, start: Start) -> int:
             # Who may not start it is left no worker.
             await check_before(client, start.crew, start.input, id=start.id, by=start.by)
             mention(screen, await background_worker(assignment))
+        tell_unheard(screen, await definition_of_start(client, start.crew), start.input)
         run = await client.start(
             start.crew, start.input, id=start.id, by=start.by, existing=start.existing
         )

@@ -1,0 +1,187 @@
+"""A graph of creatures as tables: who listens, sends and is wired where; who speaks where to whom.
+
+A picture of nodes says nothing of these: no way leads from one creature to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from crewlog.cli.screen import Part, Screen, folded, plain
+from crewlog.definition.audiences import CHANNEL
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import AgentName, NodeName
+from crewlog.state.topology import Creature, Topology
+
+_NONE = "–"  # noqa: RUF001
+_GAP = 3
+_WIDEST = 120
+"""Columns that a table may take."""
+_LEAST = 12
+"""Columns that a column keeps, where others need room."""
+_WORDS = {"running": "at work", "ready": "about to begin", "waiting": "waits", "failed": "failed"}
+_STYLES = {"running": "cyan", "waiting": "yellow", "failed": "red"}
+
+
+class ChannelUse(NamedTuple):
+    """Who speaks in a channel, and who hears it."""
+
+    name: str
+    senders: tuple[str, ...]
+    """Agents that may send there."""
+    wired: tuple[str, ...]
+    """Agents whose final messages go there."""
+    listeners: tuple[str, ...]
+
+
+def channel_uses(graph: Topology) -> list[ChannelUse]:
+    """The channels of a graph by name, each with who speaks there and who hears it."""
+    named = {name for each in graph.creatures.values() for name in each.channels}
+    return [
+        ChannelUse(
+            name,
+            tuple(n for n, c in sorted(graph.creatures.items()) if name in c.send),
+            tuple(n for n, c in sorted(graph.creatures.items()) if CHANNEL + name in c.wires),
+            graph.listeners(name),
+        )
+        for name in sorted({*graph.channels, *named})
+    ]
+
+
+def show_creatures(screen: Screen, plan: GraphPlan, statuses: Mapping[NodeName, str]) -> None:
+    """The creatures of a plan and their channels; nothing of a crew that has none.
+
+    Args:
+        screen: Where to.
+        plan: The plan.
+        statuses: What each node is.
+    """
+    graph = plan.topology
+    if graph is None:
+        return
+    rows = [_creature(name, graph, plan, statuses) for name in sorted(graph.creatures)]
+    _table(screen, ("agent", "listens to", "sends to", "wired to", ""), rows)
+    uses = channel_uses(graph)
+    if uses:
+        screen.line("")
+        _table(screen, ("channel", "from", "to"), [_channel(each) for each in uses])
+    away = plan.graph.away if plan.graph is not None else {}
+    if away:
+        screen.line("")
+    for name, home in sorted(away.items()):
+        screen.line("  ", (f"{plain(name)} lives in {plain(home)}", "dim"))
+
+
+def _creature(
+    name: AgentName, graph: Topology, plan: GraphPlan, statuses: Mapping[NodeName, str]
+) -> list[tuple[str, str]]:
+    own = graph.creatures[name]
+    node = plan.hearing_node(name)
+    status = statuses.get(node, "") if node is not None else ""
+    notes = [*_notes(name, own, graph, plan), *filter(None, [_WORDS.get(status)])]
+    return [
+        (plain(name), "bold"),
+        (_names(own.listen), ""),
+        (_names(own.send), ""),
+        (_names(own.wires), ""),
+        (", ".join(notes), _STYLES.get(status, "dim")),
+    ]
+
+
+def _notes(name: AgentName, own: Creature, graph: Topology, plan: GraphPlan) -> Iterator[str]:
+    if plan.graph is not None and plan.graph.root == name:
+        yield "root"
+    elif own.privileged:
+        yield "privileged"
+    if name in graph.flow:
+        yield "in the flow"
+    if own.parent is not None:
+        yield f"works for {plain(own.parent)}"
+    if own.beside is not None:
+        yield f"beside {plain(own.beside)}"
+    if not plan.agents[name].enabled:
+        yield "switched off"
+
+
+def _channel(use: ChannelUse) -> list[tuple[str, str]]:
+    speaks = [*use.senders, *(f"{name} (wire)" for name in use.wired)]
+    hears = (_names(use.listeners), "") if use.listeners else ("nobody", "yellow")
+    return [(plain(use.name), "bold"), (_names(speaks), ""), hears]
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(map(plain, names)) or _NONE
+
+
+def _table(
+    screen: Screen, titles: Sequence[str], rows: Sequence[Sequence[tuple[str, str]]]
+) -> None:
+    """Columns whose texts are folded where all of them would not fit beside each other."""
+    room = min(screen.width, _WIDEST) - 2
+    widths = _widths(titles, rows, room) if screen.has_edge else _natural(titles, rows)
+    _line(screen, [(title, "dim") for title in titles], widths)
+    for row in rows:
+        cells = [folded(text, width) for (text, _), width in zip(row, widths, strict=True)]
+        for number in range(max(map(len, cells))):
+            line = [
+                (cell[number] if number < len(cell) else "", style)
+                for cell, (_, style) in zip(cells, row, strict=True)
+            ]
+            _line(screen, line, widths)
+
+
+def _line(screen: Screen, cells: Sequence[tuple[str, str]], widths: Sequence[int]) -> None:
+    parts: list[Part] = ["  "]
+    for (text, style), width in zip(cells, widths, strict=True):
+        parts += [(text, style), " " * (max(0, width - len(text)) + _GAP)]
+    screen.line(*parts)
+
+
+def _natural(titles: Sequence[str], rows: Sequence[Sequence[tuple[str, str]]]) -> list[int]:
+    return [max(len(t), *(len(row[i][0]) for row in rows)) for i, t in enumerate(titles)]
+
+
+def _widths(
+    titles: Sequence[str], rows: Sequence[Sequence[tuple[str, str]]], room: int
+) -> list[int]:
+    """The columns' widths: the widest give way until all fit, but for names, which stay whole."""
+    widths = _natural(titles, rows)
+    left = room - _GAP * (len(widths) - 1)
+    while sum(widths) > left:
+        widest = max(range(1, len(widths)), key=lambda i: widths[i])
+        if widths[widest] <= _LEAST:
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def creatures_json(plan: GraphPlan, statuses: Mapping[NodeName, str]) -> dict[str, Any]:
+    """The same for a program; empty of a crew without creatures."""
+    graph = plan.topology
+    if graph is None:
+        return {}
+    root = plan.graph.root if plan.graph is not None else None
+    creatures = [
+        {
+            "name": name,
+            "listens": list(own.listen),
+            "sends": list(own.send),
+            "wires": list(own.wires),
+            "parent": own.parent,
+            "beside": own.beside,
+            "root": name == root,
+            "privileged": own.privileged,
+            "enabled": plan.agents[name].enabled,
+            "in_flow": name in graph.flow,
+            "status": statuses.get(node, "") if (node := plan.hearing_node(name)) else "",
+        }
+        for name, own in sorted(graph.creatures.items())
+    ]
+    channels = [{k: _plain(v) for k, v in u._asdict().items()} for u in channel_uses(graph)]
+    away = dict(plan.graph.away) if plan.graph is not None else {}
+    return {"creatures": creatures, "channels": channels, "away": away}
+
+
+def _plain(value: str | tuple[str, ...]) -> str | list[str]:
+    return value if isinstance(value, str) else list(value)
