@@ -300,7 +300,7 @@ def disconnect(
         str | None, _some("--channel", "CHANNEL", "Which. Default: all from the one to the other.")
     ] = None,
 ) -> Any:
-    """Let an agent send no more to a channel, nor another one listen to it."""
+    """Let what an agent says in a channel be heard by another one no more; others hear it still."""
     from crewlog.definition.operations import Disconnect  # noqa: PLC0415
 
     return _made(Disconnect, sender=sender, listener=listener, channel=channel)
