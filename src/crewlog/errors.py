@@ -230,6 +230,10 @@ class NotPermitted(CommandRejected):
     """
 
 
+class LivesElsewhere(UsageError):
+    """Rows are not replaced by which creatures live in one run and no other: nothing was done."""
+
+
 class ServiceError(CrewlogError):
     """Something that Crewlog stands on is away. Nothing is lost; it may come back."""
 

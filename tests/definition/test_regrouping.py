@@ -134,6 +134,15 @@ def test_the_last_edge_may_go() -> None:
     assert load_definition(to_yaml(left)) == left
 
 
+def test_the_last_that_hears_may_go() -> None:
+    agents = {"a": {"prompt": "p", "listen": ["x"]}, "b": {"prompt": "p"}}
+    crew = load_data({"crew": "t", "model": "openai:x", "agents": agents})
+    operation = {"op": "remove_agent", "name": "a"}
+    left = apply_operations(crew, OPERATIONS.validate_python([operation]))
+    assert left.lives
+    assert load_definition(to_yaml(left)) == left
+
+
 @pytest.mark.parametrize(
     ("operation", "place", "said", "remedy"),
     [

@@ -49,6 +49,10 @@ def _show(screen: Screen, report: RebuildReport) -> None:
     )
     if report.replaced_after is not None:
         screen.line(("  ", "dim"), f"rows after position {report.replaced_after} were replaced")
+    for left in report.left_out:
+        which = _positions(left.first, left.last)
+        text = f"left out: {which} of the execution {left.execution}: {plain(left.why)}"
+        screen.wrapped(["  "], text, indent=4)
     for text in _shortfalls(report):
         screen.wrapped(["  ", ("! ", "yellow")], text, indent=4)
 
@@ -56,8 +60,7 @@ def _show(screen: Screen, report: RebuildReport) -> None:
 def _shortfalls(report: RebuildReport) -> Iterator[str]:
     """What is not as it was, and why."""
     for gap in report.missing:
-        which = f"{gap.first} to {gap.last}" if gap.last > gap.first else f"{gap.first}"
-        yield f"missing: journal positions {which}"
+        yield f"missing: {_positions(gap.first, gap.last)}"
     if report.absent:
         yield f"the server does not have the executions any more: {_names(report.absent)}"
     if report.apart:
@@ -80,6 +83,11 @@ def _shortfalls(report: RebuildReport) -> Iterator[str]:
         yield f"not read: {plain(problem)}"
     if len(report.problems) > _SHOWN:
         yield f"not read: {len(report.problems) - _SHOWN} more; --json has all"
+
+
+def _positions(first: int, last: int) -> str:
+    which = f"{first} to {last}" if last > first else f"{first}"
+    return f"journal positions {which}"
 
 
 def _names(names: tuple[str, ...]) -> str:

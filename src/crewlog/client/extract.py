@@ -13,6 +13,7 @@ activity never ran. Its result is there once it ended; a local activity's is in 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -91,6 +92,9 @@ class Ends:
     that otherwise."""
     queue: str = ""
     """The task queue on which it was started."""
+    ended: Literal["", "itself", "outside"] = ""
+    """Whether it has ended, and by whom: from outside it may have recorded what was never
+    stored."""
     others: frozenset[str] = frozenset()
     """The first execution of its chain, and the one that it was reset from."""
 
@@ -127,6 +131,11 @@ class Extracted:
     )
     """The quotas that count calls, as `ToolResult.counted`, and when: by `STEP/CALL@STARTED`, as
     `calls.counted_key` names them."""
+    stored: int = 0
+    """The last position that is known to have been stored: what an activity is given to store
+    begins after that."""
+    flushes: dict[str, int] = field(default_factory=dict[str, int])
+    """The last positions of what was given to those activities that only store, by their ids."""
     plans: list[GraphPlan] = field(default_factory=list[GraphPlan])
     """The plan that the execution followed, with those that people were asked about."""
     problems: list[str] = field(default_factory=list[str])
@@ -204,6 +213,18 @@ def _local_type(payloads: Iterable[Payload]) -> str:
     return ""
 
 
+_ENDED: dict[EventType.ValueType, Literal["itself", "outside"]] = {
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED: "itself",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: "itself",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW: "itself",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: "outside",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: "outside",
+    # Itself, after it has stored its end; or since an activity was refused what it was to store.
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: "outside",
+}
+"""Which event says that an execution has ended, and by whom."""
+
+
 def ends_of(first: HistoryEvent, last: HistoryEvent) -> Ends:
     """Where an execution stands in its chain."""
     began = first.workflow_execution_started_event_attributes
@@ -212,6 +233,7 @@ def ends_of(first: HistoryEvent, last: HistoryEvent) -> Ends:
         after=last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id,
         workflow=began.workflow_type.name,
         queue=began.task_queue.name,
+        ended=_ENDED.get(last.event_type, ""),
         others=frozenset({began.first_execution_run_id, began.original_execution_run_id}),
     )
 
@@ -228,7 +250,7 @@ def extract(told: Iterable[Told]) -> Extracted:
     batches: list[Batch] = []
     for item in told:
         try:
-            batches += _take(item, out)
+            batches += _carried(item, _take(item, out), out)
         except (ValidationError, CrewlogError, TypeError, KeyError) as error:
             text = str(error).splitlines()[0]
             out.problems.append(f"{item.place} is not understood: {text}")
@@ -243,6 +265,16 @@ def extract(told: Iterable[Told]) -> Extracted:
                 out.problems.append(text)
     out.batches = join(whole)
     return out
+
+
+def _carried(item: Told, batches: Iterable[Batch], out: Extracted) -> Iterable[Batch]:
+    """The batches of a value, and what they tell of how far the journal was stored by then."""
+    for batch in batches:
+        if batch.entries:
+            out.stored = max(out.stored, batch.first - 1)
+        if item.place.name == calls.FLUSH and item.place.way == "input":
+            out.flushes[item.place.activity] = last(batch)
+        yield batch
 
 
 _CALLS: dict[str, type[calls.CompilePrompt | calls.CallModel | calls.LoadState]] = {
@@ -320,6 +352,7 @@ def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
                 out.reopened = bool(loaded.last)
                 began = loaded.last or loaded.state
                 out.carried = CrewState.model_validate(began, extra="ignore")
+                out.stored = max(out.stored, out.carried.position)
         case _:
             carry = read_carry(value[_CARRY])
             out.carried = CrewState.model_validate(carry.state, extra="ignore")
@@ -327,6 +360,7 @@ def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
                 out.plans.append(GraphPlan.model_validate(carry.plan, extra="ignore"))
             if not carry.batch.entries:  # else it was not stored before it was carried
                 _snap(out, out.carried.position, carry.state)
+                out.stored = max(out.stored, out.carried.position)
             return [carry.batch]
     return ()
 
@@ -417,11 +451,22 @@ def gaps(batches: Iterable[Batch], end: int, base: int = 0) -> list[tuple[int, i
     return found
 
 
-def pieces(run: RunId, batch: Batch, size: int) -> Iterator[Batch]:
-    """A batch in parts of at most `size` entries, each with the heads before it."""
+def pieces(run: RunId, batch: Batch, size: int, cut: int = 0) -> Iterator[Batch]:
+    """A batch in parts of at most `size` entries, each with the heads before it.
+
+    Args:
+        run: The run.
+        batch: The batch.
+        size: How many.
+        cut: A position before which a part ends, where the batch has it.
+    """
     heads, positions = dict(batch.heads), list(batch.positions())
-    for start in range(0, len(batch.entries), size):
-        entries = batch.entries[start : start + size]
-        piece = Batch(first=positions[start], heads=dict(heads), entries=entries)
+    start = 0
+    while start < len(positions):
+        stop = start + size
+        if cut > positions[start]:
+            stop = min(stop, bisect_left(positions, cut))
+        piece = Batch(first=positions[start], heads=dict(heads), entries=batch.entries[start:stop])
         yield piece
         heads = heads_through(run, heads, piece)
+        start = stop

@@ -25,7 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from crewlog import wire
 from crewlog.client.extract import Ends, Extracted, Picked, Told, ends_of, extract, pick
 from crewlog.client.gateway import CALL_LIMIT, Gateway
-from crewlog.client.outcomes import unanswered, uncertain
+from crewlog.client.outcomes import completed, unanswered, uncertain
 from crewlog.errors import NotPermitted, RunNotFound
 from crewlog.ids import RunId
 
@@ -260,6 +260,8 @@ class Histories:
         told, problems = await self._decoded(id_, list(pick(events)))
         extracted = extract(told)
         extracted.problems = [*problems, *(f"{id_}: {text}" for text in extracted.problems)]
+        done = [extracted.flushes.get(activity, 0) for activity in completed(events)]
+        extracted.stored = max([extracted.stored, *done])
         return Execution(
             id_,
             ends_of(events[0], events[-1]),

@@ -42,6 +42,20 @@ def unanswered(events: Iterable[HistoryEvent]) -> set[str]:
     return set(open_.values())
 
 
+def completed(events: Iterable[HistoryEvent]) -> set[str]:
+    """The ids of activities that have a result."""
+    ids: dict[int, str] = {}
+    found: set[str] = set()
+    for event in events:
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+            scheduled = event.activity_task_scheduled_event_attributes
+            ids[event.event_id] = scheduled.activity_id
+        elif event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+            done = event.activity_task_completed_event_attributes
+            found.add(ids.get(done.scheduled_event_id, ""))
+    return found
+
+
 def uncertain(events: Iterable[HistoryEvent]) -> dict[str, int]:
     """The activities that ended without a result and may have begun: their ids, and when that was.
 

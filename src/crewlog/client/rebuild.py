@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from crewlog.client.counted import count
@@ -25,9 +25,22 @@ from crewlog.client.extract import Extracted, gaps, join, last, pieces
 from crewlog.client.gateway import Gateway, pauses
 from crewlog.client.histories import Chain, Histories, Tell
 from crewlog.client.locked import locked
+from crewlog.client.others import Others
+from crewlog.client.settled import (
+    Crossing,
+    Heard,
+    LeftOut,
+    Parted,
+    TakenIn,
+    after,
+    crossings,
+    line,
+    until,
+)
 from crewlog.errors import (
     CrewlogError,
     HistoryConflict,
+    LivesElsewhere,
     StoreIncomplete,
     TemporalUnavailable,
     UsageError,
@@ -93,6 +106,9 @@ class RebuildReport(Model):
     """Executions that the server does not have any more, as far as others name them."""
     apart: tuple[str, ...] = ()
     """Other executions of the same workflow id, which are not known to belong to this run."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What executions tell that is not the run's, since others have gone on without it: where it
+    was ended from outside, or taken up again. Nothing is missing by that."""
     tail: Tail = "stored"
     """What the run recorded last: an activity carried it, the run told it, or no worker answered.
     In the last case it is stored when the run goes on; of a run that was ended from outside it may
@@ -118,6 +134,25 @@ class _Found:
     position: int
     """The last position that is known of."""
     tail: Tail
+    left: tuple[LeftOut, ...] = ()
+    """What the executions tell, and what is not the run's."""
+    ends: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The last position that counts of each execution, where that is not its last one."""
+    fence: int = 0
+    """The position from which on the journal is stored in the name of the newest execution: no
+    other run has said anything of it yet, and one may be about to. 0: it is settled whole."""
+    unread: tuple[str, ...] = ()
+    """What is not known of other runs, whose histories cannot be read."""
+
+    def counts(self, execution: str, position: int) -> bool:
+        """Whether what an execution tells of a position is the run's."""
+        end = self.ends.get(execution)
+        return end is None or position <= end
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read, and why."""
+        return [*(text for each in self.all for text in each.problems), *self.unread]
 
     @property
     def all(self) -> Iterator[Extracted]:
@@ -144,6 +179,8 @@ class Rebuild:
         self._tell: Tell = tell or (lambda _: None)
         self._silent = False
         """Whether the run was asked for its tail, and no worker answered: it is not asked again."""
+        self._shut = False
+        """Whether the store takes nothing more of the newest execution."""
 
     async def __call__(self, *, replace: bool = False) -> RebuildReport:
         """See `crewlog.client.run.Run.rebuild`."""
@@ -162,6 +199,9 @@ class Rebuild:
                 try:
                     report = await self._make(store, found, kept)
                 except HistoryConflict as conflict:
+                    if await self._is_shut(store, found, conflict.position):
+                        self._shut = True
+                        continue
                     differs = conflict.position
                 else:
                     if time.monotonic() > deadline or not await self._held_back(found, awaited):
@@ -178,6 +218,8 @@ class Rebuild:
                     remedy="It was reset, or its id was used again. "
                     f"`crewlog rebuild {self._run} --replace` removes those rows first.",
                 )
+            if not await self._is_new(store, found):
+                await self._check_settled(store, differs)
             self._tell(f"removing what is stored from position {differs} on")
             # What was reset, or replaced, may have activities at work still.
             others = await Histories(self._gateway, self._run, self._tell).ended_apart(found.chain)
@@ -188,6 +230,53 @@ class Rebuild:
             f"the rows of the run {self._run!r} change faster than they can be replaced",
             remedy="Pause the run, and try again.",
         )
+
+    async def _is_new(self, store: Store, found: _Found) -> bool:
+        """Whether the histories are of another run that has the id now, which was not reset."""
+        executions = found.chain.executions
+        if executions[0].ends.before or executions[0].extracted.reopened or not found.batches:
+            return False
+        known = {"", *(each.id for each in executions)}
+        if not all(each.ends.others <= known for each in executions):
+            return False
+        rows = await store.read_journal(self._run, 0, 1)
+        return bool(rows) and rows[0].entry != found.batches[0].entries[0]
+
+    async def _check_settled(self, store: Store, differs: int) -> None:
+        """Refuses to remove rows by which creatures live in another run, or in this one.
+
+        Raises:
+            LivesElsewhere: they would live twice then, or nowhere.
+        """
+        others = Others(self._gateway, store, self._run, self._tell)
+        at = differs - 1
+        while rows := await store.read_journal(self._run, at, _ENTRIES):
+            for row in rows:
+                if why := await self._keeps(others, row.position, row.entry):
+                    raise _settled(self._run, why)
+            at = rows[-1].position
+
+    async def _keeps(self, others: Others, position: int, entry: Mapping[str, Json]) -> str:
+        """Why an entry may not be removed; empty where it may."""
+        match entry.get("kind"):
+            case "MergedInto":
+                into = RunId(str(entry["run"]))
+                if await others.has_taken(into, str(entry["op"]), int(entry["position"])):
+                    return (
+                        f"by position {position} it is part of {into!r}, whose journal says so, "
+                        "too: its creatures live there"
+                    )
+            case "GraphMerged" | "TopologyChanged":
+                batch = Batch(first=position, entries=(dict(entry),))
+                for each in crossings([batch], 0):
+                    heard = await others.say_of(each)
+                    if heard.word == "unread":
+                        return f"what came of position {position} is not known: {heard.why}"
+                    if heard.word == "so":
+                        return _lives(each)
+            case _:
+                pass
+        return ""
 
     async def _check_unlocked(self, found: _Found) -> None:
         """Refuses to report on histories of which nothing can be read, since a key is gone."""
@@ -215,21 +304,65 @@ class Rebuild:
         }
         return not missing <= at_work
 
+    async def _is_shut(self, store: Store, found: _Found, position: int) -> bool:
+        """Whether a position was refused since the execution is shut, and not for what is there."""
+        if self._shut or not found.fence or position < found.fence:
+            return False
+        return not await store.read_journal(self._run, position - 1, 1)
+
     # -- finding -----------------------------------------------------------------------------
 
     async def _find(self, store: Store) -> _Found:
+        """What the histories and the run tell, as far as nobody has settled it otherwise."""
+        return await self._settled(store, await self._all_told(store))
+
+    async def _settled(self, store: Store, found: _Found) -> _Found:
+        """Leaves out what the newest execution recorded, and what was never stored.
+
+        A run that is at work stores what it has recorded. One that was ended from outside may not
+        have: then others, who waited for it, have gone on without. Where none of them has yet, the
+        store decides, as it would for the execution itself.
+        """
+        newest = found.chain.executions[-1]
+        if newest.ends.ended != "outside":
+            return found
+        others = Others(self._gateway, store, self._run, self._tell)
+        states = [each.carried for each in found.all if each.carried is not None]
+        fence = 0
+        for each in crossings(found.batches, newest.extracted.stored, states):
+            heard = await others.say_of(each)
+            if heard.word in ("never", "open", "unread") and await self._has(store, each):
+                heard = Heard("so")
+            if heard.word == "open" and self._shut:
+                gone = "the store takes nothing more of it, since another run went on without it"
+                heard = Heard("never", gone)
+            if heard.word == "so":
+                fence = 0  # whoever read it has read all that comes before
+            elif heard.word == "open":
+                fence = fence or each.position
+            else:
+                return _without(replace(found, fence=fence), each, heard)
+        return replace(found, fence=fence)
+
+    async def _has(self, store: Store, each: Crossing) -> bool:
+        """Whether the store has an entry."""
+        rows = await store.read_journal(self._run, each.position - 1, 1)
+        return any(row.entry == each.entry for row in rows if row.position == each.position)
+
+    async def _all_told(self, store: Store) -> _Found:
         """The histories, and the tail that the run itself tells."""
         for left in reversed(range(_TRIES)):
             known = {*await store.executions(self._run)} - {""}  # which says that it knows none
             chain = await Histories(self._gateway, self._run, self._tell).read(known)
-            batches = join(b for e in chain.executions for b in e.extracted.batches)
-            position = max(execution.extracted.end for execution in chain.executions)
-            found = _Found(chain, batches, position, "stored")
+            told = line(chain.executions)
+            batches, ends = told.batches, told.ends
+            position = max([chain.executions[-1].extracted.end, *map(last, batches)])
+            found = _Found(chain, batches, position, "stored", tuple(told.left), ends)
             newest = chain.executions[-1].extracted  # it may have taken the run up again
             if newest.batches and batches[-1].entries[-1].get("kind") in _LAST:
                 return found
             if self._silent or chain.passed:  # another would answer in its place
-                return _Found(chain, batches, position, "unknown")
+                return replace(found, tail="unknown")
             self._tell("asking the run for what it recorded last")
             try:
                 tail, position = await self._tail(position)
@@ -237,7 +370,7 @@ class Rebuild:
                 raise
             except CrewlogError:  # no worker, or none that can go on
                 self._silent = True
-                return _Found(chain, batches, position, "unknown")
+                return replace(found, tail="unknown")
             if tail is None and left:
                 continue  # it continued as new since its histories were read
             return self._with_tail(found, tail, position)
@@ -247,11 +380,11 @@ class Rebuild:
         carried = found.chain.executions[-1].extracted.carried
         heads = heads_after(self._run, found.batches, carried)
         if tail is None or heads is None:
-            return _Found(found.chain, found.batches, position, "unknown")
+            return replace(found, position=position, tail="unknown")
         if not tail.entries:
             return found
         batches = join([*found.batches, tail.model_copy(update={"heads": heads})])
-        return _Found(found.chain, batches, position, "told")
+        return replace(found, batches=batches, position=position, tail="told")
 
     async def _tail(self, after: int) -> tuple[Batch | None, int]:
         """What the run has recorded after a position; none where it has continued as new since."""
@@ -294,7 +427,7 @@ class Rebuild:
         await self._drop_unreadable(store, found)
         if _is_signed(found):  # before there are rows in whose place another one could come
             await store.admit(self._run, [execution.id for execution in found.chain.line])
-        for key, owner in _claims(self._run, found.chain):
+        for key, owner in _claims(self._run, found):
             await store.claim(key, owner)
         await count(store, self._run, found.chain, int(time.time() * 1000))
         definitions = {h: d for each in found.all for h, d in each.definitions.items()}
@@ -305,10 +438,17 @@ class Rebuild:
             self._tell(f"storing bodies: {number * _BODIES + len(part):,} of {len(bodies):,}")
             await store.put_bodies(part)
         for batch in found.batches:
-            for piece in pieces(self._run, batch, _ENTRIES):
+            for piece in pieces(self._run, batch, _ENTRIES, found.fence):
                 self._tell(f"storing the journal: {last(piece):,} of {found.position:,}")
-                await store.append(self._run, piece)
-        snapshots = {snap.position: snap for each in found.all for snap in each.snapshots}
+                fenced = 0 < found.fence <= piece.first
+                newest = found.chain.executions[-1].id
+                await store.append(self._run, piece, execution=newest if fenced else "")
+        snapshots = {
+            snap.position: snap
+            for each in found.chain.executions
+            for snap in each.extracted.snapshots
+            if found.counts(each.id, snap.position)
+        }
         for snapshot in snapshots.values():
             await store.put_snapshot(self._run, snapshot)
         await keep_snapshots(store, self._run, found.position, whole=True)
@@ -334,9 +474,10 @@ class Rebuild:
             executions=tuple(execution.id for execution in chain.executions),
             absent=tuple(chain.absent),
             apart=tuple(chain.apart),
+            left_out=found.left,
             tail=found.tail,
             replaced_after=replaced,
-            problems=tuple(problem for each in found.all for problem in each.problems),
+            problems=tuple(found.problems),
         )
 
     async def _drop_unreadable(self, store: Store, found: _Found) -> None:
@@ -355,13 +496,56 @@ class Rebuild:
 
 def _check_read(found: _Found, run: RunId, differs: int) -> None:
     """Rows that a history seems not to have may be what could not be read of it: they stay."""
-    for problem in (problem for each in found.all for problem in each.problems):
+    for problem in found.problems:
         raise StoreIncomplete(
             f"the history of the run {run!r} cannot be read whole, so whether its rows from "
             f"position {differs} on are of another one is not known: {problem}",
             remedy="Nothing was changed. Once the history can be read, do it again: the keys that "
             "it is encrypted with, or the payload folder, are missing here.",
         )
+
+
+def _lives(each: Crossing) -> str:
+    if isinstance(each, TakenIn):
+        said = f"at position {each.position} it took in {each.of!r}, whose journal says so, too: "
+        return said + "the creatures of that run live here"
+    parts = ", ".join(map(repr, each.parts)) if isinstance(each, Parted) else ""
+    return f"at position {each.position} creatures left it for {parts}, and live there"
+
+
+def _settled(run: RunId, why: str) -> LivesElsewhere:
+    return LivesElsewhere(
+        f"the rows of the run {run!r} are not replaced: {why}. By another history they would live "
+        "twice, or nowhere",
+        remedy="Nothing was changed. End what the reset began (`temporal workflow terminate "
+        f"--workflow-id {run}`): what is stored counts, and `crewlog resume {run}` goes on from "
+        "it, or says which run does.",
+    )
+
+
+def _without(found: _Found, each: Crossing, heard: Heard) -> _Found:
+    """What the run has recorded before an entry that was settled otherwise; the rest is not its."""
+    newest = found.chain.executions[-1]
+    beyond = after(found.batches, each.before)
+    left = LeftOut(
+        first=beyond[0],
+        last=beyond[-1],
+        execution=newest.id,
+        why=f"it was ended from outside, and {heard.why}",
+    )
+    ends = {
+        other.id: min(found.ends.get(other.id, each.before), each.before)
+        for other in found.chain.executions
+    }
+    return replace(
+        found,
+        batches=until(found.batches, each.before),
+        position=each.before,
+        tail="stored",
+        left=(*found.left, left),
+        ends=ends,
+        unread=(heard.why,) if heard.word == "unread" else (),
+    )
 
 
 def _is_signed(found: _Found) -> bool:
@@ -402,17 +586,20 @@ def heads_after(
     return heads
 
 
-def _claims(run: RunId, chain: Chain) -> Iterator[tuple[str, str]]:
+def _claims(run: RunId, found: _Found) -> Iterator[tuple[str, str]]:
     """The claims of calls that must not be repeated, as keys and owners.
 
     Whether a call that has not answered had begun is in no history. A claim that is too many asks
     people a question; one that is missing lets a tool do twice what it must do once. So every such
-    call is claimed: for the try that answered, or else for the first one.
+    call is claimed: for the try that answered, or else for the first one. It has not where what
+    leads to it was never stored.
     """
-    plans = [plan for each in chain.executions for plan in each.extracted.plans]
-    for execution in chain.executions:
+    plans = [plan for each in found.all for plan in each.plans]
+    for execution in found.chain.executions:
         told = execution.extracted
         for activity, call in told.calls.items():
+            if not found.counts(execution.id, call.batch.last):
+                continue
             rules = [plan.tools[call.tool] for plan in plans if call.tool in plan.tools]
             if any(rule.repeat == "never" for rule in rules):
                 attempt = told.attempts.get(activity, 1)

@@ -31,6 +31,7 @@ from crewlog.definition.phases import phases
 from crewlog.definition.refusing import Refused, known
 from crewlog.definition.regrouping import (
     add_channel,
+    alive,
     connect,
     disconnect,
     like,
@@ -589,7 +590,8 @@ def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
         "conversation": without.conversation and without.conversation.without(name),
         **without_member(crew, name),
     }
-    return _with_flags(among_agents(without.model_copy(update=update)), crew)
+    made = _with_flags(among_agents(without.model_copy(update=update)), crew)
+    return made if made.lives or not crew.lives else made.model_copy(update=alive(crew))
 
 
 def _named_by_parts(crew: CrewDefinition, name: str) -> Iterable[Finding]:

@@ -113,7 +113,7 @@ def remove_channel(crew: CrewDefinition, op: o.RemoveChannel) -> CrewDefinition:
 
     channels = {name: each for name, each in crew.channels.items() if name != op.name}
     agents = {**crew.agents, **{name: left(crew.agents[name]) for name in creatures_of(crew)}}
-    return crew.model_copy(update={"agents": agents, "channels": channels, **_alive(crew)})
+    return crew.model_copy(update={"agents": agents, "channels": channels, **alive(crew)})
 
 
 def connect(crew: CrewDefinition, op: o.Connect) -> CrewDefinition:
@@ -233,14 +233,14 @@ def _with(agent: AgentDefinition, **edges: Any) -> AgentDefinition:
     return agent.model_copy(update=changed) if changed else agent
 
 
-def _alive(crew: CrewDefinition) -> dict[str, Any]:
-    """Keeps a crew alive whose last edge goes: it is no crew without a flow by that."""
+def alive(crew: CrewDefinition) -> dict[str, Any]:
+    """What keeps a crew alive whose last edge goes: it is no crew without a flow by that."""
     return {"graph": crew.graph or GraphPolicy()}
 
 
 def _with_agents(crew: CrewDefinition, agents: dict[str, AgentDefinition]) -> CrewDefinition:
-    return crew.model_copy(update={"agents": {**crew.agents, **agents}, **_alive(crew)})
+    return crew.model_copy(update={"agents": {**crew.agents, **agents}, **alive(crew)})
 
 
 def _with_channel(crew: CrewDefinition, name: str, channel: ChannelDefinition) -> CrewDefinition:
-    return crew.model_copy(update={"channels": {**crew.channels, name: channel}, **_alive(crew)})
+    return crew.model_copy(update={"channels": {**crew.channels, name: channel}, **alive(crew)})
