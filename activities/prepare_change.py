@@ -131,7 +131,7 @@ class ChangePreparer:
             widens=widening(base, after) if signed else None,
             compared=ContentHash(compared or of),
             parts=parts,
-            warnings=tuple(map(_told, new_warnings(base, kept))),
+            warnings=tuple(map(_told, new_warnings(base, kept, _read(task.operations)))),
             **more,
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from crewlog.definition import operations as o
 from crewlog.definition.audiences import CHANNEL
-from crewlog.definition.creatures import channels_named, creatures_of
+from crewlog.definition.creatures import channels_named, creatures_of, outlets
 from crewlog.definition.findings import Finding, Path, listed
 from crewlog.definition.model import (
     EDGES,
@@ -134,7 +134,11 @@ def connect(crew: CrewDefinition, op: o.Connect) -> CrewDefinition:
 
 
 def disconnect(crew: CrewDefinition, op: o.Disconnect) -> CrewDefinition:
-    """The crew in which the one does not send any more where the other one listened."""
+    """The crew in which what the one says in a channel is not heard by the other one any more.
+
+    What others hear and say there stays: the sender sends on where others listen, and the listener
+    listens on where others speak. Where both would, it is the listener that goes.
+    """
     _two(crew, op, "disconnected from")
     if op.channel is not None:
         known("channel", op.channel, _here(crew), ("channel",))
@@ -151,11 +155,18 @@ def disconnect(crew: CrewDefinition, op: o.Disconnect) -> CrewDefinition:
         remedy = f"{op.sender} sends to {sends}; {op.listener} listens to "
         remedy += f"{listed(listener.listen) or 'nothing'}."
         raise Refused(Finding(("channel" if op.channel else "listener",), say, remedy))
+    others = [crew.agents[n] for n in creatures_of(crew) if n not in (op.sender, op.listener)]
+    heard = {name for name in lead if any(name in each.listen for each in others)}
+    said = {name for name in lead if any(name in outlets(each) for each in others)}
+    ends = {*lead} - heard
+    leaves = {*lead} - (said - heard)
     return _with_agents(
         crew,
         {
-            op.sender: _with(sender, send=tuple(c for c in sender.send if c not in lead)),
-            op.listener: _with(listener, listen=tuple(c for c in listener.listen if c not in lead)),
+            op.sender: _with(sender, send=tuple(c for c in sender.send if c not in ends)),
+            op.listener: _with(
+                listener, listen=tuple(c for c in listener.listen if c not in leaves)
+            ),
         },
     )
 
