@@ -11,6 +11,7 @@ from crewlog.activities.registries import registry_of
 from crewlog.content import hash_json
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.load import load_data, read_data
+from crewlog.definition.model import CrewDefinition
 from crewlog.errors import Diagnostic, InvalidDefinition
 from crewlog.graph.lower import lower_checked
 from crewlog.graph.plan import GraphPlan
@@ -79,6 +80,21 @@ async def lowered(
     data = definition.to_json()
     definitions.put(await store.put_definition(data), definition)
     return data, plan
+
+
+async def lowered_crew(
+    crew: CrewDefinition, store: Store, definitions: Definitions
+) -> tuple[dict[str, Json], dict[str, Json]]:
+    """As `lowered`, of a crew in which `check` has found no fault: it is not asked again."""
+    data = crew.to_json()
+    address = await store.put_definition(data)
+    checked = definitions.checked.get(address)
+    if checked is None:
+        read = CrewDefinition.from_json(data)  # as every worker will
+        plan = lower_checked(read, address).to_json()
+        checked = definitions.checked.put(address, (read, plan))
+    definitions.put(address, checked[0])
+    return data, checked[1]
 
 
 async def crew_data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:

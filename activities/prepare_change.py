@@ -19,7 +19,7 @@ from crewlog.activities.compile_prompt import TRIES, remark_of
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.errors import Effect
 from crewlog.activities.models import ModelFactory
-from crewlog.activities.open_run import crew_data, lowered
+from crewlog.activities.open_run import crew_data, lowered, lowered_crew
 from crewlog.activities.prices import usage_of
 from crewlog.activities.reading import ask, read_without
 from crewlog.activities.registries import registry_of
@@ -28,13 +28,14 @@ from crewlog.definition.creature_checks import new_warnings
 from crewlog.definition.creatures import elsewhere
 from crewlog.definition.difference import NOTHING, summary
 from crewlog.definition.findings import Finding
-from crewlog.definition.load import read_data
+from crewlog.definition.load import load_data, read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, apply_operations
+from crewlog.definition.validate import check
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
 from crewlog.faults import fault_of
 from crewlog.graph import parting
-from crewlog.graph.plan import GraphPlan
+from crewlog.graph.lower import topology_in
 from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt
@@ -74,13 +75,13 @@ class ChangePreparer:
             return await self._of_prompt(task, base, effect)
         if task.operations:
             made = apply_operations(base, _read(task.operations))
-            return await self._made(made.to_json(), base, task, of=task.base)
+            return await self._made(made, base, task, of=task.base)
         if task.recipe:
             return await self._recipe(task, base)
         if task.definition is None:
             raise UsageError("the change names neither a prompt, nor a definition, nor operations")
         data = await crew_data(task.definition, self.store)
-        return await self._made(data, base, task, compared=task.base)
+        return await self._made(load_data(data), base, task, compared=task.base)
 
     async def _recipe(self, task: PrepareChange, base: CrewDefinition) -> PreparedChange:
         """The recipe; whoever left for a run that lives stays there."""
@@ -92,8 +93,8 @@ class ChangePreparer:
             crew = CrewDefinition.from_json(definition)
         away = force.graph.away if force.graph is not None else {}
         homes = await homes_of(self.store, task.run, away) if task.against else {}
-        made = elsewhere(crew, homes)
-        back = await self._made(made.to_json(), force, task, compared=task.against)
+        made = load_data(elsewhere(crew, homes).to_json())
+        back = await self._made(made, force, task, compared=task.against)
         what = "goes back to the definition that it was started with"
         if back.what != NOTHING:
             what += f": {back.what}"
@@ -110,7 +111,7 @@ class ChangePreparer:
 
     async def _made(
         self,
-        data: dict[str, Json],
+        after: CrewDefinition,
         base: CrewDefinition,
         task: PrepareChange,
         *,
@@ -118,13 +119,9 @@ class ChangePreparer:
         compared: str = "",
         **more: Any,
     ) -> PreparedChange:
-        definition, plan = await lowered(data, self.store, self.definitions)
-        kept = after = CrewDefinition.from_json(definition)
-        parts: tuple[PreparedPart, ...] = ()
-        if task.command:
-            kept, parts = await self._parted(after, GraphPlan.from_json(plan), task)
-            if parts:
-                definition, plan = await lowered(kept.to_json(), self.store, self.definitions)
+        """A change that leads to a crew, which was checked."""
+        kept, parts = await self._parted(after, task)
+        definition, plan = await lowered_crew(kept, self.store, self.definitions)
         signed = base.policy is not None and base.policy.signed
         return PreparedChange(
             definition=definition,
@@ -134,27 +131,28 @@ class ChangePreparer:
             widens=widening(base, after) if signed else None,
             compared=ContentHash(compared or of),
             parts=parts,
-            warnings=tuple(map(_told, new_warnings(base, kept))),
+            warnings=tuple(map(_told, new_warnings(base, kept, _read(task.operations)))),
             **more,
         )
 
     async def _parted(
-        self, crew: CrewDefinition, plan: GraphPlan, task: PrepareChange
+        self, crew: CrewDefinition, task: PrepareChange
     ) -> tuple[CrewDefinition, tuple[PreparedPart, ...]]:
         """What the run keeps of a crew, and the parts that fall off, checked and stored."""
-        topology = plan.topology
-        if topology is None:
+        if not task.command or not crew.lives:
             return crew, ()
-        graphs = parts_of(task.run, topology, task.command)
+        graphs = parts_of(task.run, topology_in(crew), task.command)
         if len(graphs) == 1:
             return crew, ()
         crews = parting.definitions(crew, graphs, task.run)
         parts: list[PreparedPart] = []
         for id_, graph in graphs.items():
+            if faults := check(crews[id_]):
+                raise InvalidDefinition(faults)
             if id_ == task.run:
                 continue
-            made, _ = await lowered(crews[id_].to_json(), self.store, self.definitions)
-            share = parting.share_of(plan, graph)
+            made, share = crews[id_].to_json(), parting.share_of(crew, graph)
+            await self.store.put_definition(made)
             parts.append(PreparedPart(graph=id_, definition=made, topology=graph, share=share))
         return crews[task.run], tuple(parts)
 
@@ -211,7 +209,8 @@ class ChangePreparer:
         data = named.to_json()
         read_data(data, offered_form(registry))
         remarks = tuple(map(remark_of, found.remarks))
-        return await self._made(data, base, task, of=task.base, remarks=remarks, **told)
+        made = load_data(data)
+        return await self._made(made, base, task, of=task.base, remarks=remarks, **told)
 
 
 def _told(warning: Finding) -> str:

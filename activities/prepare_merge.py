@@ -20,6 +20,7 @@ from crewlog.graph.uniting import united
 from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, artifact_log
 from crewlog.state.calls import PreparedMerge, PrepareMerge
 from crewlog.state.model import CrewState
+from crewlog.state.parting import parted_from
 from crewlog.state.topology import survivor
 from crewlog.state.uniting import artifact_heads, both_changed, called, part_of
 from crewlog.store.checkpoints import last_state
@@ -186,6 +187,7 @@ class MergePreparer:
             base=task.base,
             joins=task.other,
             position=state.position,
+            parted_from=parted_from(state),
             state=part_of(state),
             change=both.change,
             comes=both.comes,

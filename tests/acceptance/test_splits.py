@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 
 from covers import covers
 from crewlog.client import Run
-from crewlog.definition.operations import AddAgent, Disconnect, RemoveAgent
+from crewlog.definition.operations import AddAgent, Connect, Disconnect, RemoveAgent
 from crewlog.errors import CommandRejected, RunNotFound
 from crewlog.ids import AgentName, RunId
 from crewlog.state.topology import part_id
@@ -311,3 +311,42 @@ async def test_a_part_that_never_began_is_begun_by_its_resumption(crews: Site) -
     (forked,) = await crews.entries(part, "Forked")
     assert (forked.source, forked.split) == (run.id, "cut")
     assert not await crews.entries(part, "Reopened")
+
+
+async def test_what_was_left_of_a_quota_is_divided_and_put_together(crews: Site) -> None:
+    many = calls(*(("echo", {"text": f"{n}"}) for n in range(3)))
+    once = calls(("echo", {"text": "more"}))
+    crew = crews.crew(
+        {
+            "ann": [once, {"text": "one"}, many, {"text": "two"}, once, {"text": "three"}],
+            "bob": [many, {"text": "four"}],
+        },
+        rules={"ann": {"listen": ["x"], "send": ["y"]}, "bob": {"listen": ["y", "z"]}},
+        tools={"echo": tool("echo")},
+    ) | {"rules": [{"tool": "echo", "quota": "5 per run"}], "graph": {"root": "ann"}}
+    run = await crews.start(crew, "")
+    await rested(run)
+
+    async def work(each: Run, to: str, steps: int) -> None:
+        await each.message("work", to=f"channel:{to}", by="dot")
+        await each.wait_until(lambda view: view.steps == steps and view.rests, LIMIT)
+
+    await work(run, "x", 1)  # one of five
+    await run.change(operations=[Disconnect(sender="ann", listener="bob")], id="cut")
+    part = part_of(crews, run, "cut", "bob")
+    await rested(part)
+    await work(run, "x", 2)
+    await work(part, "z", 2)  # what both had done counts in both
+    assert len(crews.ledger(run, "start", tool="echo")) == 3
+    assert len(crews.ledger(part, "start", tool="echo")) == 2
+    tie = Connect(
+        sender=AgentName("ann"), listener=AgentName("bob"), channel="y", other=RunId(part.id)
+    )
+    await run.change(operations=[tie], id="tie")
+    assert (await part.result(LIMIT)).merged_into == run.id
+    await work(run, "x", 3)
+    await run.stop()
+    await run.result(LIMIT)
+    assert len(crews.ledger(run, "start", tool="echo")) == 3, "five in all: nothing is left"
+    (merged,) = await crews.entries(run, "GraphMerged")
+    assert [*merged.bounds.quotas.values()] == [5]

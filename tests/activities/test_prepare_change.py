@@ -12,11 +12,14 @@ from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities.crew import CrewActivities
 from crewlog.definition.content import definition_hash
+from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.graph.lower import lower
-from crewlog.ids import ContentHash, CrewName
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import AgentName, ContentHash, CrewName
 from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PreparedChange
+from crewlog.state.topology import part_id
 from crewlog.store.memory import InMemoryStore
 from crewlog.testing.scripted import scripted
 
@@ -53,6 +56,32 @@ async def test_operations_change_the_definition_that_the_run_has(prepare, store)
     assert list(definition.agents) == ["writer"]
     assert made.plan == lower(definition).to_json()
     assert await store.get_definition(definition_hash(definition)) == made.definition
+
+
+async def test_each_part_of_a_graph_is_a_crew_that_can_run(prepare, store):
+    """As the run's own definition: checked, stored, and lowered as every worker reads it."""
+    base = crew(flow=[], graph={"root": "backend"}, channels={"x": {}})
+    edges = {"listen": ["x"], "send": ["y"], "beside": "backend"}
+    said = {"op": "edit_agent", "name": "writer", "set": edges}
+    whole = await prepare(base, operations=(said,), command="more")
+    assert whole.parts == ()
+    apart = {"op": "edit_agent", "name": "writer", "set": {"beside": None}}
+    made = await prepare(load_data(whole.definition), operations=(apart,), command="cut")
+    (part,) = made.parts
+    assert part.graph == part_id(RUN, "cut", AgentName("writer"))
+    for definition, topology in (
+        (made.definition, GraphPlan.from_json(made.plan).topology),
+        (part.definition, part.topology),
+    ):
+        read = load_data(definition)
+        assert lower(read).topology == topology
+        assert await store.get_definition(definition_hash(read)) == definition
+    assert made.plan == lower(load_data(made.definition)).to_json()
+    assert (part.share.creatures, part.share.nodes) == (("writer",), ("writer",))
+    assert part.share.channels == ("x", "y")
+    stays = CrewDefinition.from_json(made.definition).graph
+    assert stays is not None
+    assert stays.away == {"writer": part.graph}
 
 
 async def test_all_faults_are_told(prepare):

@@ -128,6 +128,26 @@ def test_what_a_change_leads_to_unawares(operation: dict[str, Any], said: list[s
     assert all(each.remedy for each in new_warnings(FOUND, after))
 
 
+def test_whom_else_an_agent_hears_no_more_is_told() -> None:
+    """Where others speak in the channel, and others hear the sender, too."""
+    agents = {
+        "keeper": {"send": ["tasks"]},
+        "boss": {"wires": ["channel:tasks"]},
+        "scout": {"listen": ["tasks"]},
+        "digger": {"listen": ["tasks"], "beside": "scout"},
+    }
+    before = crew(agents=agents)
+    cut = {"op": "disconnect", "sender": "keeper", "listener": "scout"}
+    (operation,) = OPERATIONS.validate_python([cut])
+    after = apply_operations(before, [operation])
+    first, *_ = new_warnings(before, after, [operation])
+    assert first.message == "'scout' hears boss no more over 'tasks', either"
+    assert first.remedy == "Connect them anew: crewlog graph connect RUN boss scout"
+    alone = crew(agents={name: agents[name] for name in ("keeper", "scout", "digger")})
+    after = apply_operations(alone, [operation])
+    assert not [w for w in new_warnings(alone, after, [operation]) if "no more" in w.message]
+
+
 def test_what_was_so_before_is_not_told_again() -> None:
     before = crew("over", graph={"root": None})
     operation = {"op": "add_channel", "name": "more"}

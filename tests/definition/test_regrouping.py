@@ -62,7 +62,7 @@ def topology(crew: CrewDefinition) -> Topology:
         ),
         (
             {"op": "disconnect", "sender": "keeper", "listener": "scout"},
-            "keeper sends no more to tasks; scout listens no more to tasks",
+            "scout listens no more to tasks",
         ),
         ({"op": "wire", "name": "scout", "to": "digger"}, "scout is wired to digger"),
         ({"op": "wire", "name": "scout", "to": "channel:tasks"}, "is wired to channel:tasks"),
@@ -90,11 +90,20 @@ def test_what_goes_leaves_nothing_behind() -> None:
     assert components(topology(crew)) == [(AgentName("digger"),), (AgentName("scout"),)]
 
 
-def test_disconnecting_takes_both_edges_and_no_others() -> None:
-    crew = after({"op": "disconnect", "sender": "keeper", "listener": "scout"})
-    assert crew.agents["keeper"].send == ()
-    assert crew.agents["scout"].listen == ()
-    assert crew.agents["digger"].listen == ("tasks",)
+def test_disconnecting_takes_what_leads_from_the_one_to_the_other_alone() -> None:
+    """Others hear the sender still, and the listener hears others; whom nobody uses, it takes."""
+    heard = {"op": "disconnect", "sender": "keeper", "listener": "scout"}
+    crew = after(heard)
+    assert crew.agents["keeper"].send == ("tasks",), "digger hears it"
+    assert (crew.agents["scout"].listen, crew.agents["digger"].listen) == ((), ("tasks",))
+    last = after(heard, {"op": "disconnect", "sender": "keeper", "listener": "digger"})
+    assert (last.agents["keeper"].send, last.agents["digger"].listen) == ((), ())
+    wire = {"op": "wire", "name": "digger", "to": "channel:reports"}
+    edge = {"sender": "digger", "listener": "keeper", "channel": "reports"}
+    for way in (wire, {"op": "connect", **edge}):
+        said = after(way, {"op": "disconnect", "sender": "scout", "listener": "keeper"})
+        assert said.agents["scout"].send == ()
+        assert said.agents["keeper"].listen == ("reports",), "digger speaks there"
 
 
 def test_one_that_is_like_another_has_its_own_edges() -> None:
@@ -121,6 +130,15 @@ def test_the_last_edge_may_go() -> None:
     left = apply_operations(
         crew, OPERATIONS.validate_python([{"op": "remove_channel", "name": "x"}])
     )
+    assert left.lives
+    assert load_definition(to_yaml(left)) == left
+
+
+def test_the_last_that_hears_may_go() -> None:
+    agents = {"a": {"prompt": "p", "listen": ["x"]}, "b": {"prompt": "p"}}
+    crew = load_data({"crew": "t", "model": "openai:x", "agents": agents})
+    operation = {"op": "remove_agent", "name": "a"}
+    left = apply_operations(crew, OPERATIONS.validate_python([operation]))
     assert left.lives
     assert load_definition(to_yaml(left)) == left
 
@@ -215,6 +233,6 @@ def test_who_is_away_is_held_to_nothing_here() -> None:
 def test_who_works_for_another_one_hears_no_more_than_that() -> None:
     worker = {"listen": ["tasks"], "parent": "keeper"}
     hired = after({"op": "add_agent", "name": "w", "like": "scout", "agent": worker})
-    operation = {"op": "disconnect", "sender": "keeper", "listener": "scout"}
+    operation = {"op": "edit_agent", "name": "keeper", "set": {"send": None}}
     with pytest.raises(InvalidDefinition, match="where 'keeper', whom it works for"):
         apply_operations(hired, OPERATIONS.validate_python([operation]))

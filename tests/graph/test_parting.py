@@ -56,7 +56,7 @@ def test_each_part_has_the_whole_crew() -> None:
     assert found[RUN].graph.away == {"digger": other, "poet": other}
     for each in found.values():
         assert (each.agents, each.tools, each.rules) == (crew.agents, crew.tools, crew.rules)
-    share = share_of(whole, goes.topology)
+    share = share_of(crew, goes.topology)
     assert (share.creatures, share.nodes, share.channels) == (
         ("digger", "poet"),
         ("digger", "poet"),

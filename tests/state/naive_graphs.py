@@ -191,7 +191,8 @@ class Naive:
             return True
         if isinstance(op, Disconnect):
             over = self._over(sender, listener, op.channel)
-            return not over or self._unbounded({sender: over}, {listener: over})
+            send, listen = self._cuts(sender, listener, over)
+            return not over or self._unbounded({sender: send}, {listener: listen})
         pipe = self._over_which(here, op, there)
         more = {each: [*each.listen, *each.send, pipe] for each in (sender, listener)}
         return any(
@@ -371,12 +372,26 @@ class Naive:
             case Disconnect():
                 sender, listener = self.being(at, op.sender), self.being(at, op.listener)
                 over = self._over(sender, listener, op.channel)
-                sender.send = [each for each in sender.send if each not in over]
-                listener.listen = [each for each in listener.listen if each not in over]
+                send, listen = self._cuts(sender, listener, over)
+                sender.send = [each for each in sender.send if each not in send]
+                listener.listen = [each for each in listener.listen if each not in listen]
             case Unwire():
                 being, end = self.being(at, op.name), self.end(at, op.to)
                 being.wires = [to for to in being.wires if to is not end]
         return []
+
+    def _cuts(
+        self, sender: Being, listener: Being, over: list[Pipe]
+    ) -> tuple[list[Pipe], list[Pipe]]:
+        """What leads from the one to the other, and of that no more than need be."""
+        others = [each for each in self.beings if each is not sender and each is not listener]
+        send, listen = list[Pipe](), list[Pipe]()
+        for pipe in over:
+            heard = any(pipe in each.listen for each in others)
+            said = any(pipe in (*each.send, *each.wires) for each in others)
+            send += [] if heard else [pipe]
+            listen += [pipe] if heard or not said else []
+        return send, listen
 
     @staticmethod
     def _named(edges: Mapping[str, Any]) -> Iterable[str]:

@@ -340,6 +340,22 @@ def test_disconnecting_takes_both_edges_and_may_part_a_graph() -> None:
     assert told(done) == ("split", ("g",), tuple(sorted(["g", part])), "ab")
 
 
+def test_disconnecting_takes_no_more_than_what_was_connected() -> None:
+    """Who sends goes on where others listen, who listens where others speak."""
+    others = {"a": {"send": ["p"]}, "b": {"listen": ["p"]}, "c": {"listen": ["p"]}}
+    done = do({"g": graph("p", **others)}, Disconnect, sender="a", listener="b")
+    part = part_id("g", "op", "b")
+    assert done.world == {"g": graph("p", a=others["a"], c=others["c"]), part: graph(b={})}
+    for way in ({"send": ["p"]}, {"wires": ["channel:p"]}):
+        speaks = {"a": {"send": ["p"]}, "b": {"listen": ["p"]}, "c": way}
+        done = do({"g": graph("p", **speaks)}, Disconnect, sender="a", listener="b")
+        part = part_id("g", "op", "a")
+        assert done.world == {"g": graph("p", b=speaks["b"], c=way), part: graph(a={})}
+        both = {**speaks, "d": {"listen": ["p"]}}
+        done = do({"g": graph("p", **both)}, Disconnect, sender="a", listener="b")
+        assert done.world["g"] == graph("p", a=both["a"], c=way, d=both["d"])
+
+
 def test_who_is_connected_otherwise_too_stays_in_one_graph() -> None:
     both = {"a": {"send": ["p", "q"]}, "b": {"listen": ["p", "q"]}}
     done = do({"g": graph("p", "q", **both)}, Disconnect, sender="a", listener="b", channel="p")

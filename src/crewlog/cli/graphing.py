@@ -300,7 +300,7 @@ def disconnect(
         str | None, _some("--channel", "CHANNEL", "Which. Default: all from the one to the other.")
     ] = None,
 ) -> Any:
-    """Let an agent send no more to a channel, nor another one listen to it."""
+    """Let what an agent says in a channel be heard by another one no more; others hear it still."""
     from crewlog.definition.operations import Disconnect  # noqa: PLC0415
 
     return _made(Disconnect, sender=sender, listener=listener, channel=channel)
@@ -322,10 +322,11 @@ def _made(kind: type[Any], **fields: Json) -> Operation:
     """
     from pydantic import ValidationError  # noqa: PLC0415
 
+    from crewlog.cli.change_terms import ARGUMENTS  # noqa: PLC0415
     from crewlog.cli.changes import no_name  # noqa: PLC0415
 
     try:
         operation: Operation = kind(**fields)
     except ValidationError as error:
-        raise no_name(error, "crewlog graph") from None
+        raise no_name(error, "crewlog graph", ARGUMENTS) from None
     return operation

@@ -31,6 +31,7 @@ from crewlog.definition.phases import phases
 from crewlog.definition.refusing import Refused, known
 from crewlog.definition.regrouping import (
     add_channel,
+    alive,
     connect,
     disconnect,
     like,
@@ -58,6 +59,10 @@ _OF_ITS_OWN = {
 
 _PLAIN = frozenset({"prompt", "task", "description", "model", "timeout", "enabled"})
 """Keys whose values mean nothing that could be wrong beyond their shape."""
+
+
+_TEXTS = frozenset({"prompt", "task", "description"})
+"""Those of them that are texts, of which any is right."""
 
 
 _PARTS = ("agent", "phase", "tool", "rule", "set")
@@ -111,7 +116,11 @@ def _unchecked(operation: o.Operation, found: Iterable[Finding]) -> bool:
     paths = [each.path for each in found]
     if all(path[:1] and path[0] in _PARTS for path in paths):
         return any(place not in {p[:2] for p in paths} and place[1] not in _PLAIN for place in data)
-    return bool(data)
+    return any(key not in _TEXTS or not _is_text(said[part][key]) for part, key in data)
+
+
+def _is_text(value: Json) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 def _names(found: Finding, names: Iterable[str]) -> bool:
@@ -581,7 +590,8 @@ def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
         "conversation": without.conversation and without.conversation.without(name),
         **without_member(crew, name),
     }
-    return _with_flags(among_agents(without.model_copy(update=update)), crew)
+    made = _with_flags(among_agents(without.model_copy(update=update)), crew)
+    return made if made.lives or not crew.lives else made.model_copy(update=alive(crew))
 
 
 def _named_by_parts(crew: CrewDefinition, name: str) -> Iterable[Finding]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from crewlog.definition.audiences import CHANNEL, PUBLIC, Audiences
-from crewlog.definition.creatures import INBOX, creature_nodes, creatures_of
+from crewlog.definition.creatures import INBOX, creature_nodes, creatures_of, outlets
 from crewlog.definition.ending_checks import ending_findings
 from crewlog.definition.expand import expand
-from crewlog.definition.findings import Finding, Path, did_you_mean, suggestion
+from crewlog.definition.findings import Finding, Path, did_you_mean, listed, suggestion
 from crewlog.definition.model import GROUP_TOOLS, SEND_MESSAGE, AgentDefinition, CrewDefinition
+from crewlog.definition.operations import Disconnect, Operation
 from crewlog.definition.phases import Phase, at_work, phases
 
 _AGENTS = "Agents are under 'agents:'."
@@ -133,15 +134,21 @@ def _lonely(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]
 # -- what a change leads to ----------------------------------------------------------------------
 
 
-def new_warnings(before: CrewDefinition, after: CrewDefinition) -> Iterator[Finding]:
+def new_warnings(
+    before: CrewDefinition, after: CrewDefinition, operations: Iterable[Operation] = ()
+) -> Iterator[Finding]:
     """What the author of a change may not have meant: what was so before is not told again.
 
     Args:
         before: The crew that lives.
         after: The crew that it is to be.
+        operations: By what, where it is known.
     """
     if not after.lives:
         return
+    for each in operations:
+        if isinstance(each, Disconnect):
+            yield from _unheard_since(before, after, each)
     root = _root(before)
     if root is not None and _root(after) is None:
         say = f"{root!r} was the root: what people say to public gives nobody a turn any more"
@@ -149,6 +156,23 @@ def new_warnings(before: CrewDefinition, after: CrewDefinition) -> Iterator[Find
         yield Finding(("graph",), say, f"{remedy}or --to channel:C.", severity="warning")
     known = {each.message for each in _warnings(before)}
     yield from (each for each in _warnings(after) if each.message not in known)
+
+
+def _unheard_since(
+    before: CrewDefinition, after: CrewDefinition, op: Disconnect
+) -> Iterator[Finding]:
+    """Whom an agent hears no more that is disconnected from another one, but for that one."""
+    was, now = before.agents.get(op.listener), after.agents.get(op.listener)
+    if was is None or now is None:
+        return
+    here = {*creatures_of(after)} - {op.sender, op.listener}
+    for channel in was.listen:
+        said = [n for n in before.agents if n in here and channel in outlets(after.agents[n])]
+        if channel in now.listen or not said:
+            continue
+        say = f"{op.listener!r} hears {listed(said)} no more over {channel!r}, either"
+        remedy = f"Connect them anew: crewlog graph connect RUN {said[0]} {op.listener}"
+        yield Finding(("agents", op.listener), say, remedy, severity="warning")
 
 
 def _root(crew: CrewDefinition) -> str | None:

@@ -43,8 +43,13 @@ def elsewhere(crew: CrewDefinition, homes: Mapping[str, str]) -> CrewDefinition:
 
 def channels_named(agent: AgentDefinition) -> tuple[str, ...]:
     """The channels that an agent listens to, sends to or is wired to; some more than once."""
+    return (*agent.listen, *outlets(agent))
+
+
+def outlets(agent: AgentDefinition) -> tuple[str, ...]:
+    """The channels that an agent sends to or is wired to; some more than once."""
     wired = (to.removeprefix(CHANNEL) for to in agent.wires if to.startswith(CHANNEL))
-    return (*agent.listen, *agent.send, *wired)
+    return (*agent.send, *wired)
 
 
 def creature_nodes(definition: CrewDefinition, found: list[Phase]) -> dict[str, str]:

@@ -92,8 +92,11 @@ def diff(old: CrewDefinition, new: CrewDefinition) -> DefinitionDiff:
 
 def diff_models(old: Model, new: Model) -> DefinitionDiff:
     """The same of any two models of one kind, e.g. registries."""
-    before, after = _whole(old), _whole(new)
-    if isinstance(old, CrewDefinition) and isinstance(new, CrewDefinition):
+    if not isinstance(old, CrewDefinition) or not isinstance(new, CrewDefinition):
+        changes = list(_between((), _whole(old), _whole(new)))
+    else:
+        same = {name for name, agent in new.agents.items() if agent is old.agents.get(name)}
+        before, after = _whole(old, {"agents": same}), _whole(new, {"agents": same})
         flows = (before["flow"], after["flow"])
         before["flow"], after["flow"] = _phases(old), _phases(new)
         before["rules"], after["rules"] = _rules(before["rules"], after["rules"])
@@ -105,8 +108,6 @@ def diff_models(old: Model, new: Model) -> DefinitionDiff:
         order = [*before]
         changes += _said(old, new)
         changes.sort(key=lambda change: order.index(change.path[0]))
-    else:
-        changes = list(_between((), before, after))
     return DefinitionDiff(changes=tuple(changes))
 
 
@@ -114,6 +115,8 @@ def _said(old: CrewDefinition, new: CrewDefinition) -> Iterator[Change]:
     """Defaults that an agent comes to say itself, or no longer: a builder may put others there."""
     for name, agent in new.agents.items():
         was = old.agents.get(name)
+        if was is agent:
+            continue
         before, after = was.said_defaults if was else (), agent.said_defaults
         for key in sorted({*before} ^ {*after}) if was else ():
             if getattr(was, key) == getattr(agent, key):
@@ -149,8 +152,8 @@ def _about_what(rule: Json) -> bytes:
     return canonical([rule["tool"], rule["agents"]])
 
 
-def _whole(model: BaseModel) -> dict[str, Json]:
-    return model.model_dump(mode="json", by_alias=True)
+def _whole(model: BaseModel, but: Mapping[str, set[str]] | None = None) -> dict[str, Json]:
+    return model.model_dump(mode="json", by_alias=True, exclude=but)
 
 
 def _phases(definition: CrewDefinition) -> dict[str, Json]:

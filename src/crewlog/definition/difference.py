@@ -87,7 +87,7 @@ def _edges(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
     for key, (more, less) in EDGE_WORDS.items():
         for name in new.agents:
             before = old.agents.get(name)
-            if before is None:
+            if before is None or before is new.agents[name]:
                 continue
             was, now = _targets(before, key), _targets(new.agents[name], key)
             gone = [to for to in was if to not in now and to not in old.agents.keys() - new.agents]

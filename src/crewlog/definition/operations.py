@@ -205,7 +205,11 @@ class Connect(Model):
 
 
 class Disconnect(Model):
-    """Let an agent send no more to a channel, nor another one listen to it."""
+    """Let what an agent says in a channel be heard by another one no more.
+
+    Who sends goes on where others listen, and who listens where others speak; where both would, who
+    listens leaves the channel.
+    """
 
     op: Literal["disconnect"] = "disconnect"
     sender: str

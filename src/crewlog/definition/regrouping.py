@@ -7,7 +7,7 @@ from typing import Any
 
 from crewlog.definition import operations as o
 from crewlog.definition.audiences import CHANNEL
-from crewlog.definition.creatures import channels_named, creatures_of
+from crewlog.definition.creatures import channels_named, creatures_of, outlets
 from crewlog.definition.findings import Finding, Path, listed
 from crewlog.definition.model import (
     EDGES,
@@ -113,7 +113,7 @@ def remove_channel(crew: CrewDefinition, op: o.RemoveChannel) -> CrewDefinition:
 
     channels = {name: each for name, each in crew.channels.items() if name != op.name}
     agents = {**crew.agents, **{name: left(crew.agents[name]) for name in creatures_of(crew)}}
-    return crew.model_copy(update={"agents": agents, "channels": channels, **_alive(crew)})
+    return crew.model_copy(update={"agents": agents, "channels": channels, **alive(crew)})
 
 
 def connect(crew: CrewDefinition, op: o.Connect) -> CrewDefinition:
@@ -134,7 +134,11 @@ def connect(crew: CrewDefinition, op: o.Connect) -> CrewDefinition:
 
 
 def disconnect(crew: CrewDefinition, op: o.Disconnect) -> CrewDefinition:
-    """The crew in which the one does not send any more where the other one listened."""
+    """The crew in which what the one says in a channel is not heard by the other one any more.
+
+    What others hear and say there stays: the sender sends on where others listen, and the listener
+    listens on where others speak. Where both would, it is the listener that goes.
+    """
     _two(crew, op, "disconnected from")
     if op.channel is not None:
         known("channel", op.channel, _here(crew), ("channel",))
@@ -151,11 +155,18 @@ def disconnect(crew: CrewDefinition, op: o.Disconnect) -> CrewDefinition:
         remedy = f"{op.sender} sends to {sends}; {op.listener} listens to "
         remedy += f"{listed(listener.listen) or 'nothing'}."
         raise Refused(Finding(("channel" if op.channel else "listener",), say, remedy))
+    others = [crew.agents[n] for n in creatures_of(crew) if n not in (op.sender, op.listener)]
+    heard = {name for name in lead if any(name in each.listen for each in others)}
+    said = {name for name in lead if any(name in outlets(each) for each in others)}
+    ends = {*lead} - heard
+    leaves = {*lead} - (said - heard)
     return _with_agents(
         crew,
         {
-            op.sender: _with(sender, send=tuple(c for c in sender.send if c not in lead)),
-            op.listener: _with(listener, listen=tuple(c for c in listener.listen if c not in lead)),
+            op.sender: _with(sender, send=tuple(c for c in sender.send if c not in ends)),
+            op.listener: _with(
+                listener, listen=tuple(c for c in listener.listen if c not in leaves)
+            ),
         },
     )
 
@@ -222,14 +233,14 @@ def _with(agent: AgentDefinition, **edges: Any) -> AgentDefinition:
     return agent.model_copy(update=changed) if changed else agent
 
 
-def _alive(crew: CrewDefinition) -> dict[str, Any]:
-    """Keeps a crew alive whose last edge goes: it is no crew without a flow by that."""
+def alive(crew: CrewDefinition) -> dict[str, Any]:
+    """What keeps a crew alive whose last edge goes: it is no crew without a flow by that."""
     return {"graph": crew.graph or GraphPolicy()}
 
 
 def _with_agents(crew: CrewDefinition, agents: dict[str, AgentDefinition]) -> CrewDefinition:
-    return crew.model_copy(update={"agents": {**crew.agents, **agents}, **_alive(crew)})
+    return crew.model_copy(update={"agents": {**crew.agents, **agents}, **alive(crew)})
 
 
 def _with_channel(crew: CrewDefinition, name: str, channel: ChannelDefinition) -> CrewDefinition:
-    return crew.model_copy(update={"channels": {**crew.channels, name: channel}, **_alive(crew)})
+    return crew.model_copy(update={"channels": {**crew.channels, name: channel}, **alive(crew)})

@@ -31,6 +31,8 @@ _KNOWN = re.compile(
 length, so that a long text of beginnings does not take a time that grows with its square."""
 _IN_URL = re.compile(r"\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]*:(?!\$)[^\s/@]{3,}@")
 """A password in a URL."""
+_SHORTEST = len("a://:abc@")
+"""Characters that whatever is looked for has at least."""
 _NAMED = re.compile(
     r"(?i)(?:^|[_-])(?:api[_-]?key|secret(?:[_-]?key)?|password|passwd|access[_-]?token"
     r"|auth[_-]?token|bearer[_-]?token|private[_-]?key|authorization)$"
@@ -40,6 +42,8 @@ _NAMED = re.compile(
 
 def looks_secret(text: str) -> bool:
     """Whether a text has something in it that looks like a key or a password."""
+    if len(text) < _SHORTEST:  # most are names
+        return False
     return bool(_KNOWN.search(text) or _IN_URL.search(text))
 
 

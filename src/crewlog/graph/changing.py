@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from crewlog.authority.widening import regained
 from crewlog.errors import ChangeConflict, CommandRejected, InternalError
+from crewlog.graph.bounding import DIVIDES, divided, is_bounded
 from crewlog.graph.engine import Engine
 from crewlog.graph.listening import graph_events
 from crewlog.graph.plan import GraphPlan
@@ -30,6 +31,7 @@ from crewlog.graph.swap import (
 from crewlog.ids import CommandId, FlagName, NodeName, RunId, StepId, visit_of
 from crewlog.model import Json
 from crewlog.state import journal as j
+from crewlog.state.bounds import Bounds
 from crewlog.state.calls import PreparedChange, PreparedPart
 from crewlog.state.hashing import hash_json
 from crewlog.state.joining import check_alone
@@ -203,6 +205,9 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
         for asked in state.interrupts.values()
         if asked.step in gone and asked.id not in report.withdrawn
     ]
+    bounds = [Bounds()] * (len(parts) + 1)
+    if parts and is_bounded(old) and engine.patched(DIVIDES):
+        bounds = divided(old, state, [p.share.creatures for p in parts])
     facts.append(
         j.TopologyChanged(
             at=engine.at,
@@ -221,9 +226,14 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
             rules=plan.rules,
             split=changing.command if (changing := state.changing) is not None else "",
             parts=tuple(
-                j.PartedGraph(graph=p.graph, definition=hash_json(p.definition), share=p.share)
-                for p in parts
+                j.PartedGraph(
+                    graph=p.graph,
+                    definition=hash_json(p.definition),
+                    share=p.share.model_copy(update={"bounds": left}),
+                )
+                for p, left in zip(parts, bounds[1:], strict=True)
             ),
+            bounds=bounds[0],
             **who,
         )
     )

@@ -77,6 +77,7 @@ from crewlog.graph.plan import (
 from crewlog.ids import (
     PUBLIC,
     AgentName,
+    ContentHash,
     CrewName,
     FlagName,
     LogName,
@@ -113,9 +114,14 @@ def lower(definition: CrewDefinition) -> GraphPlan:
     return lower_checked(definition)
 
 
-def lower_checked(definition: CrewDefinition) -> GraphPlan:
-    """The plan of a definition in which `check` has found no fault: it is not asked again."""
-    address = definition_hash(definition)
+def lower_checked(definition: CrewDefinition, address: ContentHash | None = None) -> GraphPlan:
+    """The plan of a definition in which `check` has found no fault: it is not asked again.
+
+    Args:
+        definition: The definition.
+        address: Its hash, where it is known.
+    """
+    address = address or definition_hash(definition)
     definition = expand(definition).definition
     found = phases(definition)
     nodes = {NodeName(phase.name): _node(phase) for phase in found}
@@ -338,6 +344,13 @@ def topology_in(definition: CrewDefinition) -> Topology:
     """The graph that the agents of a crew make, as it was written: with its builders."""
     whole = expand(definition).definition
     return topology_of(whole, phases(whole))
+
+
+def nodes_in(definition: CrewDefinition) -> dict[NodeName, AgentName]:
+    """Where agents of a crew hear, and which, as it was written: with its builders."""
+    whole = expand(definition).definition
+    nodes = creature_nodes(whole, phases(whole))
+    return {NodeName(node): AgentName(name) for node, name in nodes.items()}
 
 
 def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:

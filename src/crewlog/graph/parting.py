@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from crewlog.definition.model import ChannelDefinition, CrewDefinition, GraphPolicy
-from crewlog.graph.plan import GraphPlan
-from crewlog.ids import AgentName, NodeName, RunId
+from crewlog.graph.lower import nodes_in
+from crewlog.ids import AgentName, RunId
 from crewlog.state.parting import Share
 from crewlog.state.topology import Topology
 
@@ -60,17 +60,17 @@ def _part(
     return crew.model_copy(update=update)
 
 
-def share_of(plan: GraphPlan, graph: Topology) -> Share:
+def share_of(crew: CrewDefinition, graph: Topology) -> Share:
     """What goes with a part of a graph.
 
     Args:
-        plan: The plan that the run has, where all of them live.
+        crew: The crew of which all live in it.
         graph: The part.
     """
     creatures = tuple(sorted(graph.creatures))
-    nodes = [plan.hearing_node(name) for name in creatures]
+    nodes = {name: node for node, name in nodes_in(crew).items()}
     return Share(
         creatures=creatures,
-        nodes=tuple(NodeName(node) for node in nodes if node is not None),
+        nodes=tuple(nodes[name] for name in creatures),
         channels=tuple(sorted(graph.channels)),
     )

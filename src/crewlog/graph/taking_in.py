@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from crewlog.errors import ChangeConflict, InternalError, TopologyRefused
+from crewlog.graph.bounding import DIVIDES, is_bounded, together
 from crewlog.graph.changing import check_fit, new_flags, withdrawn
 from crewlog.graph.engine import Engine
 from crewlog.graph.listening import graph_events
@@ -20,10 +21,12 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap import SwapReport, plan_swap, same_flow, with_left
 from crewlog.ids import AgentName, InterruptId, ToolName
 from crewlog.state import journal as j
+from crewlog.state.bounds import Bounds
 from crewlog.state.calls import PreparedMerge
 from crewlog.state.model import CrewState, Interrupt
+from crewlog.state.parting import parted_from
 from crewlog.state.reduce import reduce
-from crewlog.state.uniting import Names, log_joins, questions, steps_that_come
+from crewlog.state.uniting import Names, log_joins, questions, steps_that_come, union
 
 Permissions = dict[str, tuple[AgentName, ...] | None]
 
@@ -112,9 +115,27 @@ def _merged(
     names = Names.of(j.GraphMerged(**fields), then.visits)
     return j.GraphMerged(
         **fields,
+        bounds=_bounds(engine, plan, prepared, then, part, names),
         joined=log_joins(then, part, names, prepared.behind),
         permissions=_permissions(engine.plan, plan, then, part, names),
     )
+
+
+def _bounds(
+    engine: Engine,
+    plan: GraphPlan,
+    prepared: PreparedMerge,
+    then: CrewState,
+    part: CrewState,
+    names: Names,
+) -> Bounds:
+    """What both may use still, where one had parted from the other, or both from the same."""
+    here, there = parted_from(then), prepared.parted_from
+    kin = here == prepared.joins or there == then.run or (here != "" and here == there)
+    if not kin or not is_bounded(plan) or not engine.patched(DIVIDES):
+        return Bounds()
+    both = then.model_copy(update=union(then, part, names))
+    return together(plan, then, part, both, prepared.quotas)
 
 
 def _events(old: GraphPlan, new: GraphPlan, prepared: PreparedMerge) -> Iterator[j.GraphEvent]:

@@ -21,10 +21,9 @@ from typing import Any, Literal, NamedTuple
 from pydantic import TypeAdapter
 
 from crewlog.authority.rules import rules_of
-from crewlog.definition.audiences import CHANNEL, Audiences
+from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.context import Window
-from crewlog.definition.creatures import creature_nodes, creatures_of
-from crewlog.definition.expand import expand
+from crewlog.definition.creatures import creatures_of
 from crewlog.definition.model import (
     GROUP,
     AgentDefinition,
@@ -34,11 +33,10 @@ from crewlog.definition.model import (
     Rule,
 )
 from crewlog.definition.operations import Connect, Wire
-from crewlog.definition.phases import phases
 from crewlog.definition.regrouping import channels_of, connect, wire
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import TopologyRefused
-from crewlog.graph.lower import topology_in
+from crewlog.graph.lower import nodes_in, topology_in
 from crewlog.ids import AgentName, NodeName, RunId
 from crewlog.model import Json
 from crewlog.state.topology import (
@@ -126,9 +124,11 @@ def united(
     away = one.graph.away if one.graph is not None else {}
     homes = {joins, *family}
     strangers = {n for n in creatures_of(two) if n in away and away[n] not in homes}
-    named = {*one.agents, *two.agents, *_channels(one), *_channels(two)}
+    channels = _channels(one), _channels(two)
+    named = {*one.agents, *two.agents}.union(*channels)
     told = _as_one(_edge(edge), asks, world, stays, strangers, named)
-    made = _Union(one, two, stays, joins, told, homes)
+    channels[1].difference_update(world[joins].channels)
+    made = _Union(one, two, stays, joins, told, homes, channels)
     crew = _connected(made.crew(), told.edge)
     change = change_of(world, {stays: topology_in(crew)}, made.renamed)
     nodes = made.nodes(crew)
@@ -139,7 +139,7 @@ def united(
         comes=tuple(map(AgentName, sorted(made.lives))),
         nodes=nodes,
         fresh=frozenset(
-            nodes[node] for node, was in _nodes(two).items() if made.names.agent(was) not in away
+            nodes[node] for node, was in nodes_in(two).items() if made.names.agent(was) not in away
         ),
         quotas=made.quotas(crew),
     )
@@ -179,12 +179,6 @@ def _connected(crew: CrewDefinition, edge: Connect | Wire) -> CrewDefinition:
     return connect(crew, edge) if isinstance(edge, Connect) else wire(crew, edge)
 
 
-def _nodes(crew: CrewDefinition) -> dict[NodeName, str]:
-    """Where agents of a crew hear, and which."""
-    whole = expand(crew).definition
-    return {NodeName(node): name for node, name in creature_nodes(whole, phases(whole)).items()}
-
-
 class _Union:
     """Two crews as one, before anything connects them."""
 
@@ -196,7 +190,9 @@ class _Union:
         joins: RunId,
         told: AsOne,
         homes: Collection[RunId],
+        logs: tuple[Collection[str], Collection[str]],
     ) -> None:
+        """As `united`; the logs are channels that each names, those of the second's graph apart."""
         self.one, self.stays, self.joins, self.graph = one, stays, joins, told.graph
         self.old = two
         self.there = one.graph or GraphPolicy()
@@ -212,8 +208,7 @@ class _Union:
         apart = [n for n in absent if n in one.agents]
         agents |= new_names(apart, {*one.agents, *two.agents, *agents.values()})
         if not self.kin:
-            logs = {*_channels(two)} - {*topology_in(two).channels}
-            channels |= new_names(logs, {*_channels(one), *told.graph.channels})
+            channels |= new_names(logs[1], {*logs[0], *told.graph.channels})
         groups = {} if self.kin else self._groups(two, NewNames(agents, channels))
         self.names = NewNames(agents, channels, groups)
         self.two = self._called(two)
@@ -265,6 +260,8 @@ class _Union:
     def _called(self, two: CrewDefinition) -> CrewDefinition:
         """The crew that joins, by the names that it has from now on."""
         names = self.names
+        if not names.any:
+            return two
         update: dict[str, Any] = {
             "agents": {names.agent(n): names.of_agent(each) for n, each in two.agents.items()},
             "groups": {names.groups.get(g, g): names.members(who) for g, who in two.groups.items()},
@@ -276,7 +273,7 @@ class _Union:
             "artifacts": {n: names.of_readers(each) for n, each in two.artifacts.items()},
             "memory": two.memory and names.of_memory(two.memory),
         }
-        return two.model_copy(update=update) if names.any else two
+        return two.model_copy(update=update)
 
     # -- the crew ----------------------------------------------------------------------------
 
@@ -348,8 +345,9 @@ class _Union:
             if text is None and not channel.born:
                 continue  # nobody says anything of it
             text = text or ChannelDefinition()
-            same = text.born == channel.born
-            said[name] = text if same else text.model_copy(update={"born": channel.born})
+            if text.born != channel.born:
+                text = ChannelDefinition(**{**vars(text), "born": channel.born})
+            said[name] = text
         return said
 
     def _policy(self) -> GraphPolicy:
@@ -422,8 +420,8 @@ class _Union:
 
     def nodes(self, crew: CrewDefinition) -> dict[NodeName, NodeName]:
         """The nodes of those who come, by those that they had."""
-        now = {agent: node for node, agent in _nodes(crew).items()}
-        return {node: now[self.names.agent(was)] for node, was in _nodes(self.old).items()}
+        now = {str(agent): node for node, agent in nodes_in(crew).items()}
+        return {node: now[self.names.agent(was)] for node, was in nodes_in(self.old).items()}
 
     def quotas(self, crew: CrewDefinition) -> dict[str, str]:
         """The keys of quotas that are others for those who come."""
@@ -449,5 +447,8 @@ def _by_kind(renamed: Iterable[Renamed], kind: str) -> dict[str, str]:
 
 def _channels(crew: CrewDefinition) -> set[str]:
     """The channels that a crew names, those among them that nobody listens or sends to."""
-    logs = (log for log in Audiences(crew).logs() if log.startswith(CHANNEL))
-    return {*channels_of(crew), *(log.removeprefix(CHANNEL) for log in logs)}
+    found = {*channels_of(crew), *crew.logs}
+    for agent in crew.agents.values():
+        logs = (*agent.reads, *agent.writes, *(agent.shares or ()))
+        found.update(log.removeprefix(CHANNEL) for log in logs if log.startswith(CHANNEL))
+    return found

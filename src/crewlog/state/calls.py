@@ -648,6 +648,8 @@ class PreparedMerge(Model):
     """The run that joins."""
     position: int = 0
     """The position of its last state."""
+    parted_from: RunId = RunId("")
+    """The run that it parted from; empty where it began otherwise."""
     state: dict[str, Json] = Field(default_factory=dict[str, Json])
     """What is taken over of that; see `crewlog.state.uniting`."""
     change: TopologyChange = TopologyChange()

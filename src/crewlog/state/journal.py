@@ -28,6 +28,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
+from crewlog.state.bounds import Bounds
 from crewlog.state.context import Windowed
 from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
 from crewlog.state.parting import Share
@@ -965,6 +966,8 @@ class TopologyChanged(NewGraph):
     parts: tuple[PartedGraph, ...] = ()
     """Of a split: the runs that others are from here on; the state of each is what this run's was
     right before, as far as it is theirs."""
+    bounds: Bounds = Bounds()
+    """Of a split: what those who stay may use still."""
     split: str = ""
     """Of a split: the command that asked for it, whose outcome is that it was accepted."""
     reason: str = ""
@@ -1013,6 +1016,8 @@ class GraphMerged(NewGraph):
     """The logs that it brought, by the names that they have now."""
     parents: tuple[RunId, ...] = ()
     """The run that brought them."""
+    bounds: Bounds = Bounds()
+    """Of runs that had parted: what both may use still."""
     reason: str = ""
 
     @property

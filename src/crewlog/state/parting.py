@@ -5,8 +5,9 @@
 
 Logs go by their heads: both sides have all that was said until then, and nothing is copied. What
 belongs to a creature goes with it: its visits, the position inside its turn, its private log. What
-belongs to all of them stays, and goes as well: flags, outputs, what people ruled, what is used of
-quotas and of budgets, so that nobody may do more in two runs than each could in one.
+belongs to all of them stays, and goes as well: flags, outputs, what people ruled, what was used.
+What was left of quotas and budgets is divided (`crewlog.graph.bounding`), so that nobody may do
+more in two runs than they could in one.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from crewlog.ids import (
     private_log,
 )
 from crewlog.model import Model
+from crewlog.state.bounds import Bounds
 from crewlog.state.model import CrewState, FrontierEntry, Interrupt, LogHead
 
 PRIVATE = "private:"
@@ -41,6 +43,8 @@ class Share(Model):
     """The nodes of these creatures: no node of the flow is among them."""
     channels: tuple[str, ...] = ()
     """The channels that only they send or listen to."""
+    bounds: Bounds = Bounds()
+    """What they may use still."""
 
 
 def parted(state: CrewState, run: RunId, share: Share) -> CrewState:
@@ -87,6 +91,7 @@ def parted(state: CrewState, run: RunId, share: Share) -> CrewState:
             "visits": {n: count for n, count in state.visits.items() if n in share.nodes},
             "execution_count": {},
             "messages": _logs(state, share),
+            **share.bounds.put(state),
         }
     )
 
@@ -135,3 +140,9 @@ def _logs(state: CrewState, share: Share) -> dict[LogName, LogHead]:
 
     own = {private_log(name) for name in share.creatures}
     return {log: head for log, head in state.messages.items() if goes(log)}
+
+
+def parted_from(state: CrewState) -> RunId:
+    """The run that a run parted from as it began; empty where it began otherwise."""
+    source = state.source
+    return source.run if source is not None and source.split else RunId("")

@@ -906,7 +906,7 @@ def _topology_changed(state: CrewState, entry: j.TopologyChanged, position: int)
     for part in entry.parts:
         changes |= staying(state.model_copy(update=changes), part.share)
         changes["parted"] = position
-    return changes
+    return changes | entry.bounds.put(state)
 
 
 @_on(j.GraphSwapped)
@@ -956,6 +956,7 @@ def _graph_merged(state: CrewState, entry: j.GraphMerged, position: int) -> Chan
         **taken,
         **_new_graph(both, entry, position),
         **concluded(state, entry.op, merged),
+        **entry.bounds.put(both),
         "parted": position,
     }
 

@@ -289,13 +289,9 @@ def merged(
 def _moved(channels: Mapping[str, Channel], from_: RunId, to: RunId) -> dict[str, Channel]:
     """Channels that come from one run to another, which may be the one in which they were made."""
     left, came = _birth(from_), _birth(to)
-    moved: dict[str, Channel] = {}
-    for name, channel in channels.items():
-        born = channel.born or left
-        born = "" if born == came else born
-        same = born == channel.born
-        moved[name] = channel if same else Channel(**{**vars(channel), "born": born})
-    return moved
+    births = {channel.born: channel.born or left for channel in channels.values()}
+    now = {was: Channel(born="" if born == came else born) for was, born in births.items()}
+    return {name: now[channel.born] for name, channel in channels.items()}
 
 
 def _birth(graph: RunId) -> str:

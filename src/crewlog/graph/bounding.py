@@ -1,0 +1,141 @@
+"""What a graph may use still, divided where it falls apart, and put together where it is one again.
+
+    divided(plan, state, shares)     by part, what counts there from here on; and here
+    together(plan, state, part, …)   the same for the run that takes back who had left it
+
+So nobody may do more in two runs than they could in one, and nothing is lost by going apart for a
+while. Quotas over runs are counted in the store, for all runs of a crew together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import floor
+
+from crewlog.authority.rules import CallRule
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import AgentName
+from crewlog.state.bounds import Bounds
+from crewlog.state.model import CrewState
+
+DIVIDES = "divides-what-is-left"
+"""The patch of runs whose parts have a share each of what was left of quotas and budgets."""
+
+
+def is_bounded(plan: GraphPlan) -> bool:
+    """Whether there is something to divide."""
+    limits = plan.limits
+    return limits.tokens is not None or limits.cost is not None or bool(_quotas(plan))
+
+
+def divided(
+    plan: GraphPlan, state: CrewState, leaving: Sequence[Iterable[AgentName]]
+) -> list[Bounds]:
+    """What counts from here on: in the run first, then in each of its parts.
+
+    Each has of the rest as much as it has of the agents that may use it; what cannot be divided
+    goes to the first of the largest.
+
+    Args:
+        plan: The plan that all of them had together.
+        state: The run, right before.
+        leaving: Those who leave, by part.
+    """
+    away = plan.graph.away if plan.graph is not None else {}
+    parts = [{*each} for each in leaving]
+    gone = {*away, *(name for each in parts for name in each)}
+    homes = [{name for name in plan.agents if name not in gone}, *parts]
+    found = [Bounds() for _ in homes]
+    for key, rules in _quotas(plan).items():
+        most = min(rule.limit.most for rule in rules if rule.limit is not None)
+        weights = [sum(_may(plan, name, rules) for name in home) for home in homes]
+        shares = shared(most - state.quotas.get(key, 0), weights)
+        for bounds, calls in zip(found, shares, strict=True):
+            bounds.quotas[key] = most - int(calls)
+    for budget, left in _left(plan, state).items():
+        shares = shared(left, [len(home) for home in homes], whole=budget == "tokens")
+        for bounds, share in zip(found, shares, strict=True):
+            bounds.allowed[budget] = state.allowed.get(budget, 0) - (left - share)
+    return found
+
+
+def together(
+    plan: GraphPlan,
+    state: CrewState,
+    part: CrewState,
+    both: CrewState,
+    renamed: Mapping[str, str],
+) -> Bounds:
+    """What counts in a run that takes in one that it parted from: what both had left.
+
+    Args:
+        plan: The plan of both.
+        state: The run that stays.
+        part: The other one.
+        both: What the two are, as strangers.
+        renamed: The keys of quotas that the other one calls otherwise.
+    """
+    theirs = {renamed.get(key, key): used for key, used in part.quotas.items()}
+    found = Bounds()
+    for key, rules in _quotas(plan).items():
+        most = min(rule.limit.most for rule in rules if rule.limit is not None)
+        calls = sum(max(0, most - used.get(key, 0)) for used in (state.quotas, theirs))
+        found.quotas[key] = max(0, most - calls)
+    lefts = [_left(plan, each) for each in (state, part)]
+    for budget in dict.fromkeys(name for each in lefts for name in each):
+        left = sum(max(0, each.get(budget, 0)) for each in lefts)
+        found.allowed[budget] = left + _used(both, budget) - _limit(plan, budget)
+    return found
+
+
+def shared(left: float, weights: Sequence[int], *, whole: bool = True) -> list[float]:
+    """A rest in shares by weight, which are as much together.
+
+    Args:
+        left: The rest; where nothing is left, or less, everybody has that.
+        weights: Of each share. Where none has any, all have the same.
+        whole: Whether it cannot be divided below one.
+    """
+    if left <= 0:
+        return [left] * len(weights)
+    counts = weights if any(weights) else [1] * len(weights)
+    total = sum(counts)
+    if not whole:
+        return [left * count / total for count in counts]
+    found = [floor(left * count / total) for count in counts]
+    order = sorted(range(len(counts)), key=lambda n: (-counts[n], n))
+    for n in range(int(left) - sum(found)):
+        found[order[n % len(order)]] += 1
+    return list(found)
+
+
+def _quotas(plan: GraphPlan) -> dict[str, list[CallRule]]:
+    """The rules that count calls in a run, by their key."""
+    found: dict[str, list[CallRule]] = {}
+    for rule in plan.checks:
+        if rule.limit is not None and rule.limit.per == "run":
+            found.setdefault(rule.key, []).append(rule)
+    return found
+
+
+def _may(plan: GraphPlan, name: AgentName, rules: Iterable[CallRule]) -> bool:
+    """Whether calls of an agent are counted."""
+    return any(rule.covers(name, tool) for rule in rules for tool in plan.agents[name].tools)
+
+
+def _left(plan: GraphPlan, state: CrewState) -> dict[str, float]:
+    """What is left of the budgets that there are."""
+    return {
+        budget: _limit(plan, budget) + state.allowed.get(budget, 0) - _used(state, budget)
+        for budget in ("tokens", "cost")
+        if (plan.limits.cost if budget == "cost" else plan.limits.tokens) is not None
+    }
+
+
+def _limit(plan: GraphPlan, budget: str) -> float:
+    return (plan.limits.cost if budget == "cost" else plan.limits.tokens) or 0
+
+
+def _used(state: CrewState, budget: str) -> float:
+    usage = state.total_usage
+    return usage.cost if budget == "cost" else usage.input_tokens + usage.output_tokens
