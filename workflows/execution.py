@@ -975,7 +975,7 @@ class Execution:
                 status=state.status,
                 outputs={
                     agent: {key: value(output) for key, output in found.items()}
-                    for agent, found in state.agent_outputs.items()
+                    for agent, found in views.spoken_last(state.agent_outputs, self.engine.plan)
                 },
                 artifacts={
                     name: ArtifactResult.model_validate(found)

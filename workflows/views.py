@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.brief import fenced
     from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.joining import in_words
-    from crewlog.state.model import CrewState, FrontierEntry, Interrupt
+    from crewlog.state.model import CrewState, FrontierEntry, Interrupt, Output
     from crewlog.state.pools import named_agent, step_words
     from crewlog.wire import (
         CheckpointPage,
@@ -89,6 +89,25 @@ def run_view(
         usage=state.total_usage,
         error=state.error,
     )
+
+
+def spoken_last(
+    outputs: Mapping[AgentName, Mapping[str, Output]], plan: GraphPlan
+) -> list[tuple[AgentName, Mapping[str, Output]]]:
+    """The outputs of agents: whoever said something last comes last, and a graph's root behind all.
+
+    Args:
+        outputs: The outputs, by agent.
+        plan: The run's plan.
+    """
+    root = plan.graph.root if plan.graph is not None else None
+
+    def order(item: tuple[AgentName, Mapping[str, Output]]) -> tuple[bool, int]:
+        agent, found = item
+        text = found.get("text")
+        return agent == root and text is not None, text.position if text is not None else 0
+
+    return sorted(outputs.items(), key=order)
 
 
 def replied(engine: Engine | Drafting, reply: Reply) -> RunResult:

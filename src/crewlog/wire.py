@@ -773,7 +773,8 @@ class RunResult(Model):
     outputs: dict[AgentName, dict[str, Json]] = Field(
         default_factory=dict[AgentName, dict[str, Json]]
     )
-    """Outputs by agent and key; `text` is an agent's last final message."""
+    """Outputs by agent and key; `text` is an agent's last final message. Who said something last
+    comes last, and the root of a graph behind all others."""
     artifacts: dict[str, ArtifactResult] = Field(default_factory=dict[str, ArtifactResult])
     """What the crew has built, by name: the artifacts of its definition."""
     flags: dict[str, Json] = Field(default_factory=dict[str, Json])

@@ -128,7 +128,7 @@ def test_a_prompt_or_its_file(tmp_path: Path) -> None:
         ({"tools_for": ["a"], "remove": ["b"]}, "--for is said of what --add-tool adds"),
         ({"add_agent": ["tester"]}, "--add-agent 'tester' is not NAME=…"),
         ({"add_agent": ["tester=[a]"]}, "what --add-agent adds must be a mapping"),
-        ({"add_agent": ["a b=Do it."]}, "'a b' cannot be name"),
+        ({"add_agent": ["a b=Do it."]}, "'a b' cannot be a name"),
         ({"edit": ["writer.prompt=x"]}, "edits 'writer', which is nothing"),
         ({"edit": ["agent.writer=x"]}, "is not PATH=VALUE"),
         ({"edit": ["agent.writer.prompt"]}, "is not PATH=VALUE"),

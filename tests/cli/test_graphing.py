@@ -107,7 +107,10 @@ def test_a_word_that_is_no_command_is_told(capsys: pytest.CaptureFixture[str]) -
     assert run_cli(["graph", "channel", "pond", "c", "--remove", "--description", "x"]) == 2
     assert "do not go together" in capsys.readouterr().err
     assert run_cli(["graph", "channel", "pond", "a b"]) == 2
-    assert "A name is a letter" in capsys.readouterr().err
+    assert "NAME  'a b' cannot be a name" in (err := capsys.readouterr().err)
+    assert "A name is a letter" in err
+    assert run_cli(["graph", "connect", "pond", "a", "b", "--channel", "a!"]) == 2
+    assert "--channel  'a!' cannot be the name of a channel" in capsys.readouterr().err
 
 
 def test_an_agent_may_be_in_a_file(tmp_path: Path) -> None:
@@ -116,8 +119,11 @@ def test_an_agent_may_be_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "list.yaml").write_text("- no agent\n")
     assert agent_in(str(tmp_path / "a.yaml"), "x") == {"prompt": "Look.", "tools": ["search"]}
     assert agent_in(str(tmp_path / "a.md"), "x") == {"prompt": "# Look\n"}
-    with pytest.raises(UsageError, match="must be a mapping"):
-        agent_in(str(tmp_path / "list.yaml"), "x")
+    with pytest.raises(
+        UsageError, match=r"list.yaml' holds no agent: it must be a mapping"
+    ) as told:
+        agent_in(str(tmp_path / "list.yaml"), "crewlog graph add --file")
+    assert told.value.place == "crewlog graph add --file"
     with pytest.raises(UsageError, match="there is no file"):
         agent_in(str(tmp_path / "b.yaml"), "x")
     assert names_in(["a,b", "b", " c "]) == ["a", "b", "c"]
@@ -132,6 +138,7 @@ def test_an_agent_may_be_in_a_file(tmp_path: Path) -> None:
         ("operations[0].agent.listen[0]", "--listen"),
         ("operations[0].agent.wires[1]", "--wire"),
         ("operations[0].agent.tools[0]", "--file tools[0]"),
+        ("operations[0].agent", "NAME"),
         ("operations[0].graph.root", "crewlog graph → graph.root"),
         ("operations[0]", "crewlog graph"),
     ],
@@ -140,6 +147,16 @@ def test_faults_name_the_argument(said: str, told: str) -> None:
     with pytest.raises(ChangeConflict) as caught, in_terms_of((GRAPH,)):
         raise ChangeConflict(f"no crew:\n{said}  it is wrong", remedy="Mend it.")
     assert caught.value.message == f"no crew:\n{told}  it is wrong"
+
+
+def test_remedies_are_for_who_has_written_no_crew() -> None:
+    for wire, typed in (
+        ("For example: prompt: Write notes for users.", "or --like AGENT"),
+        ("Agents are under 'agents:'.", "`crewlog graph RUN` tells who lives there."),
+    ):
+        with pytest.raises(ChangeConflict) as caught, in_terms_of((GRAPH,)):
+            raise ChangeConflict("no crew", remedy=wire)
+        assert typed in caught.value.remedy
 
 
 # -- what is told --------------------------------------------------------------------------------
@@ -246,6 +263,12 @@ def test_what_cannot_be_is_refused_with_the_argument(crewlog: Cli, pond: str) ->
     for line, place, remedy in (
         (("connect", pond, "keeper", "scuot"), "LISTENER  the crew has no agent", "'scout'?"),
         (("add", pond, "scout", "--prompt", "x"), "NAME  the crew has an agent", "another name"),
+        (
+            ("add", pond, "end", "--prompt", "x"),
+            "NAME  an agent cannot be called 'end'",
+            "end_agent",
+        ),
+        (("add", pond, "late"), "--prompt  agent 'late' has no 'prompt'", "--like AGENT"),
         (("add", pond, "late", "--like", "scuot"), "--like  ", "'scout'?"),
         (("unwire", pond, "keeper", "scout"), "TO  ", "no wires"),
     ):
@@ -254,6 +277,7 @@ def test_what_cannot_be_is_refused_with_the_argument(crewlog: Cli, pond: str) ->
         assert place in done.err
         assert remedy in done.err
         assert "operations" not in done.err
+        assert "More faults may follow" not in done.err, line
     done = crewlog("graph", "connect", pond, "keeper", "x", "--with", "lake")
     assert (done.code, "--with  there is no run 'lake'" in done.err) == (4, True), done.err
     assert changes(crewlog, pond) == []
@@ -405,6 +429,7 @@ def test_a_run_goes_on_live_or_as_its_crew_is_written(
 
     shown = crewlog("show", pond).out
     assert "recipe" in shown
+    assert "scout    tasks        –          channel:reports" in shown, "as a table"  # noqa: RUF001
     assert "live" not in shown, "nobody has changed it"
     assert crewlog("graph", "add", pond, "late", "--like", "scout", "--listen", "tasks").code == 0
     goes_on("live", "goes on\n")

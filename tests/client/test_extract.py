@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 
@@ -23,7 +24,7 @@ from crewlog.client.extract import (
     pick,
     pieces,
 )
-from crewlog.client.outcomes import unanswered
+from crewlog.client.outcomes import completed, unanswered
 from crewlog.client.rebuild import heads_after
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.state import calls
@@ -123,6 +124,11 @@ def test_the_ends_of_executions() -> None:
     assert firsts[-1].after == ""
     assert firsts[0].after
     assert firsts[1].before
+    assert {each.ended for each in firsts} == {"itself"}
+    whole = events(chain()[0])
+    assert ends_of(whole[0], whole[-2]).ended == ""
+    gone = HistoryEvent(event_type=EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED)
+    assert ends_of(whole[0], gone).ended == "outside"
 
 
 def chain() -> list[str]:
@@ -156,6 +162,18 @@ def test_an_activity_is_unanswered_until_its_outcome(name: str) -> None:
             assert event.activity_task_scheduled_event_attributes.activity_id in open_
     assert seen
     assert unanswered(found) == set()
+
+
+def test_an_activity_is_completed_from_its_result_on() -> None:
+    found = events("parallel_tools")
+    done = completed(found)
+    assert "" not in done
+    results = {item.place.activity for item in told(found) if item.place.way == "result"} - {""}
+    assert results
+    assert results <= done
+    scheduled = [e for e in found if e.HasField("activity_task_scheduled_event_attributes")]
+    assert completed(scheduled) == set()
+    assert done <= {e.activity_task_scheduled_event_attributes.activity_id for e in scheduled}
 
 
 def test_an_execution_that_ended_awaits_nothing() -> None:

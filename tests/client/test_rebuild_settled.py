@@ -196,7 +196,7 @@ async def test_where_the_other_run_cannot_be_read_nobody_is_taken_in(world: Worl
 
 
 async def test_the_store_says_what_nobody_else_does(world: World) -> None:
-    world.has(ONE, execution("e", JOURNAL))
+    world.has(ONE, execution("e", JOURNAL, stored=2))
     await world.store.shut(ONE, ["e"])
     report = await world.rebuilt()
     assert await world.kinds() == ["RunStarted", "MergeAccepted"]
@@ -207,10 +207,25 @@ async def test_the_store_says_what_nobody_else_does(world: World) -> None:
     assert len(await world.kinds()) == 4
 
 
+async def test_of_a_shut_execution_only_what_is_known_to_have_been_stored_comes_back(
+    world: World,
+) -> None:
+    world.has(ONE, execution("e", batch(1, BEGINS, PAUSES, j.Resumed(), PAUSES), stored=2))
+    await world.store.shut(ONE, ["e"])
+    report = await world.rebuilt()
+    assert await world.kinds() == ["RunStarted", "Paused"]
+    (left,) = report.left_out
+    assert (left.first, left.last, report.position) == (3, 4, 2)
+    # What is in the store nobody removes.
+    await world.store.append(ONE, batch(3, j.Resumed()))
+    report = await world.rebuilt(replace=True)
+    assert (report.left_out[0].first, report.position, report.replaced_after) == (4, 3, None)
+
+
 async def test_who_read_a_later_entry_has_read_those_before(world: World) -> None:
     """Nobody knows of the part any more; the other run was taken in after it had left."""
     takes = TAKES.model_copy(update={"follows": 3})
-    world.has(ONE, execution("e", batch(1, BEGINS, ACCEPTS, PARTS, takes)))
+    world.has(ONE, execution("e", batch(1, BEGINS, ACCEPTS, PARTS, takes), stored=2))
     joins = j.MergedInto(op="tie", run=ONE, position=9)
     world.has(TWO, execution("t", batch(1, BEGINS, PAUSES, joins), ended="itself"))
     await world.store.shut(ONE, ["e"])

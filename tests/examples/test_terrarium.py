@@ -8,6 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from covers import covers
+from crewlog.cli.ending import last_words
 from crewlog.definition.load import load_file
 from crewlog.definition.validate import warnings
 from shared import LIMIT, Lab
@@ -31,6 +32,7 @@ async def test_a_keeper_has_two_diggers_look_one_after_the_other(inside: Inside,
         result = await run.result(LIMIT)
     assert (result.status, result.flags["found"]) == ("completed", True)
     assert result.outputs["keeper"]["text"] == "There is a gold coin in the west, 12 cm down."
+    assert last_words(result) == result.outputs["keeper"]["text"], "what the run printed"
     assert result.outputs["east"]["text"] == "In the east there is nothing but sand."
     entries = [row.entry for row in await lab.store.read_journal(run.id, 0)]
     events = [

@@ -170,13 +170,17 @@ def _tell(screen: Screen, result: RunResult, definition: CrewDefinition | None) 
 
 
 def _answers(result: RunResult, definition: CrewDefinition | None) -> dict[str, Json]:
-    """What the agents said that nothing follows; of a crew that is not known, all of them."""
+    """What the agents said that nothing follows, or the root; of an unknown crew, all of them."""
     from crewlog.graph.lower import lower  # noqa: PLC0415
 
     said = {str(agent): found["text"] for agent, found in result.outputs.items() if "text" in found}
     if definition is None:
         return said
-    nodes = lower(definition).nodes
+    plan = lower(definition)
+    root = plan.graph.root if plan.graph is not None else None
+    if root in said:  # whoever else lives there speaks to others
+        return {root: said[root]}
+    nodes = plan.nodes
     waited = {source for node in nodes.values() if node.join for source in node.join.of}
     last = {str(a) for name, node in nodes.items() if name not in waited for a in node.agents}
     return {agent: text for agent, text in said.items() if agent in last} or said

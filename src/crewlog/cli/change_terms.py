@@ -22,7 +22,7 @@ _OPTIONS = {"after": "--after", "before": "--before", "agents": "--for"}
 """What says a part of an addition that has an option of its own."""
 GRAPH = "crewlog graph"
 """The place of what `crewlog graph` says by its arguments and options."""
-_ARGUMENTS = {
+ARGUMENTS = {
     "name": "NAME",
     "to": "TO",
     "sender": "SENDER",
@@ -32,7 +32,15 @@ _ARGUMENTS = {
     "like": "--like",
     "description": "--description",
 }
+"""What `crewlog graph` calls the parts of an operation."""
 _EDGES = {"wires": "--wire"}
+_IN_GRAPH = {
+    "Use edit_agent, or choose another name.": "Choose another name.",
+    "For example: prompt: Write notes for users.": "For example: --prompt 'Look where you are "
+    "told.', --file agent.yaml, or --like AGENT, with the prompt of an agent of the run.",
+    "Agents are under 'agents:'.": "`crewlog graph RUN` tells who lives there.",
+}
+"""Remedies for who has written no crew."""
 _REMEDIES: tuple[tuple[str, str], ...] = (
     (r"\bedit_(agent|phase|tool) (\S+?), with (?:an)?other '(\w+)'", r"--edit \1.\2.\3=…"),
     (r"\bedit_phase (\S+?), with other options \('with'\)", r"--edit phase.\1.with={…}"),
@@ -84,7 +92,9 @@ def _typed(fault: Diagnostic, places: Sequence[str]) -> Diagnostic:
 def _told(text: str, places: Sequence[str]) -> str:
     text = _PLACE.sub(lambda found: _place(found, places), text)
     if GRAPH in places:
-        return text.replace("Use edit_agent, or choose another name.", "Choose another name.")
+        for wire, typed in _IN_GRAPH.items():
+            text = text.replace(wire, typed)
+        return text
     if not any("--" in place for place in places):
         return text  # an operations file is written in the operations' own terms
     for wire, typed in _REMEDIES:
@@ -122,12 +132,14 @@ def _place(found: re.Match[str], places: Sequence[str]) -> str:
 def _argument(within: str) -> str:
     """What of `crewlog graph` said a part of an operation."""
     part, rest = _split(within)
-    if part == "agent":
+    if part == "agent" and rest:
         key, more = _split(rest)
         edge = key in ("prompt", "listen", "send", "wires", "parent", "beside")
         return _EDGES.get(key, f"--{key}") if edge else f"--file {key}{more}".rstrip()
-    if part in _ARGUMENTS:
-        return _ARGUMENTS[part]
+    if part == "agent":
+        return ARGUMENTS["name"]  # it is about the agent as a whole
+    if part in ARGUMENTS:
+        return ARGUMENTS[part]
     return f"crewlog graph → {within[1:]}" if within else GRAPH  # what comes of it in the crew
 
 

@@ -121,10 +121,18 @@ def wanted(asked: Asked) -> Wanted:
     )
 
 
-def no_name(error: ValidationError, place: str) -> UsageError:
-    """The error for what cannot be part of an operation: a name that is none."""
-    say = "; ".join(_said_of(each) for each in error.errors(include_url=False))
-    return UsageError(say, remedy=_NAMES, place=place)
+def no_name(error: ValidationError, place: str, called: Mapping[str, str] = {}) -> UsageError:
+    """The error for what cannot be part of an operation: a name that is none.
+
+    Args:
+        error: What is wrong.
+        place: The command.
+        called: What the command calls a part of the operation: that is its place, then.
+    """
+    faults = error.errors(include_url=False)
+    say = "; ".join(_said_of(each) for each in faults)
+    typed = dict.fromkeys(called.get(str(each["loc"][0]), "") for each in faults if each["loc"])
+    return UsageError(say, remedy=_NAMES, place=", ".join(filter(None, typed)) or place)
 
 
 def _prompt(typed: str) -> str:
@@ -185,7 +193,14 @@ def agent_in(path: str, place: str) -> dict[str, Json]:
     """
     check_there(path, place, f"Without a file: {_EXAMPLES['--prompt']}")
     text = text_of(path, "agent's file")
-    return _agent(text if path.lower().endswith(TEXT_SUFFIXES) else _yaml(text, path))
+    data: Json = text if path.lower().endswith(TEXT_SUFFIXES) else _yaml(text, path)
+    if isinstance(data, str | dict):
+        return _agent(data)
+    raise UsageError(
+        f"the file {path!r} holds no agent: it must be a mapping, as under 'agents'",
+        remedy="For example: {prompt: Test what was built., tools: [run_tests]}",
+        place=place,
+    )
 
 
 def names_in(typed: Iterable[str] | None) -> list[Json]:
@@ -357,7 +372,9 @@ def _of_file(path: Path) -> Iterator[Typed]:
 
 
 def _said_of(fault: Any) -> str:
-    return f"{str(fault['input'])[:40]!r} cannot be {'.'.join(map(str, fault['loc']))}"
+    what = ".".join(map(str, fault["loc"]))
+    kind = "a name" if what == "name" else f"the name of a {what}" if what == "channel" else what
+    return f"{str(fault['input'])[:40]!r} cannot be {kind}"
 
 
 def _said(fault: Any) -> tuple[str, str]:

@@ -71,7 +71,7 @@ def _artifacts(screen: Screen, result: RunResult) -> None:
 
 
 def last_words(result: RunResult) -> str:
-    """What the last agent said: the result in words."""
+    """What the last agent said, or the root of a graph: the result in words."""
     texts = [found.get("text") for found in result.outputs.values()]
     said = [text for text in texts if isinstance(text, str) and text.strip()]
     return said[-1] if said else ""

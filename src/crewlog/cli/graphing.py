@@ -322,10 +322,11 @@ def _made(kind: type[Any], **fields: Json) -> Operation:
     """
     from pydantic import ValidationError  # noqa: PLC0415
 
+    from crewlog.cli.change_terms import ARGUMENTS  # noqa: PLC0415
     from crewlog.cli.changes import no_name  # noqa: PLC0415
 
     try:
         operation: Operation = kind(**fields)
     except ValidationError as error:
-        raise no_name(error, "crewlog graph") from None
+        raise no_name(error, "crewlog graph", ARGUMENTS) from None
     return operation

@@ -86,8 +86,7 @@ def _shortfalls(report: RebuildReport) -> Iterator[str]:
 
 
 def _positions(first: int, last: int) -> str:
-    which = f"{first} to {last}" if last > first else f"{first}"
-    return f"journal positions {which}"
+    return f"journal positions {first} to {last}" if last > first else f"journal position {first}"
 
 
 def _names(names: tuple[str, ...]) -> str:

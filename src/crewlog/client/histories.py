@@ -23,7 +23,17 @@ from temporalio.converter import WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
-from crewlog.client.extract import Ends, Extracted, Picked, Told, ends_of, extract, pick
+from crewlog.client.extract import (
+    START,
+    Ends,
+    Extracted,
+    Picked,
+    Place,
+    Told,
+    ends_of,
+    extract,
+    pick,
+)
 from crewlog.client.gateway import CALL_LIMIT, Gateway
 from crewlog.client.outcomes import completed, unanswered, uncertain
 from crewlog.errors import NotPermitted, RunNotFound
@@ -262,14 +272,24 @@ class Histories:
         extracted.problems = [*problems, *(f"{id_}: {text}" for text in extracted.problems)]
         done = [extracted.flushes.get(activity, 0) for activity in completed(events)]
         extracted.stored = max([extracted.stored, *done])
+        ends = ends_of(events[0], events[-1])
+        if not (ends.before or extracted.batches or extracted.carried):
+            extracted.reopened = await self._takes_up(id_, events[0])
         return Execution(
             id_,
-            ends_of(events[0], events[-1]),
+            ends,
             extracted,
             frozenset(unanswered(events)),
             events[0].event_time.ToNanoseconds() / 1e9,
             uncertain(events),
         )
+
+    async def _takes_up(self, id_: str, first: HistoryEvent) -> bool:
+        """Whether an execution that has not begun to work was started to take the run up again."""
+        payloads = first.workflow_execution_started_event_attributes.input.payloads
+        place = Place(START, "input", first.event_id)
+        told, _ = await self._decoded(id_, [Picked(place, each) for each in payloads[:1]])
+        return any(isinstance(each.value, dict) and bool(each.value.get("reopen")) for each in told)
 
     async def _events(
         self, id_: str, which: WorkflowHistoryEventFilterType, number: int = 0

@@ -23,7 +23,7 @@ from typing import Literal
 from crewlog.client.counted import count
 from crewlog.client.extract import Extracted, gaps, join, last, pieces
 from crewlog.client.gateway import Gateway, pauses
-from crewlog.client.histories import Chain, Histories, Tell
+from crewlog.client.histories import Chain, Execution, Histories, Tell
 from crewlog.client.locked import locked
 from crewlog.client.others import Others
 from crewlog.client.settled import (
@@ -139,8 +139,9 @@ class _Found:
     ends: Mapping[str, int] = field(default_factory=dict[str, int])
     """The last position that counts of each execution, where that is not its last one."""
     fence: int = 0
-    """The position from which on the journal is stored in the name of the newest execution: no
-    other run has said anything of it yet, and one may be about to. 0: it is settled whole."""
+    """The position from which on the journal is stored in the name of the last execution: whether
+    that stored it is not known, and the store may have been told to take nothing more of it. 0:
+    nothing is stored so."""
     unread: tuple[str, ...] = ()
     """What is not known of other runs, whose histories cannot be read."""
 
@@ -148,6 +149,12 @@ class _Found:
         """Whether what an execution tells of a position is the run's."""
         end = self.ends.get(execution)
         return end is None or position <= end
+
+    @property
+    def last(self) -> Execution:
+        """The last execution that tells anything; else the newest one."""
+        told = [e for e in self.chain.executions if e.extracted.batches or e.extracted.carried]
+        return told[-1] if told else self.chain.executions[-1]
 
     @property
     def problems(self) -> list[str]:
@@ -179,8 +186,8 @@ class Rebuild:
         self._tell: Tell = tell or (lambda _: None)
         self._silent = False
         """Whether the run was asked for its tail, and no worker answered: it is not asked again."""
-        self._shut = False
-        """Whether the store takes nothing more of the newest execution."""
+        self._refused = 0
+        """The position from which on the store takes nothing more of the last execution."""
 
     async def __call__(self, *, replace: bool = False) -> RebuildReport:
         """See `crewlog.client.run.Run.rebuild`."""
@@ -200,7 +207,7 @@ class Rebuild:
                     report = await self._make(store, found, kept)
                 except HistoryConflict as conflict:
                     if await self._is_shut(store, found, conflict.position):
-                        self._shut = True
+                        self._refused = conflict.position
                         continue
                     differs = conflict.position
                 else:
@@ -306,7 +313,7 @@ class Rebuild:
 
     async def _is_shut(self, store: Store, found: _Found, position: int) -> bool:
         """Whether a position was refused since the execution is shut, and not for what is there."""
-        if self._shut or not found.fence or position < found.fence:
+        if self._refused or not found.fence or position < found.fence:
             return False
         return not await store.read_journal(self._run, position - 1, 1)
 
@@ -317,32 +324,34 @@ class Rebuild:
         return await self._settled(store, await self._all_told(store))
 
     async def _settled(self, store: Store, found: _Found) -> _Found:
-        """Leaves out what the newest execution recorded, and what was never stored.
+        """Leaves out what the last execution recorded, and what was never stored.
 
         A run that is at work stores what it has recorded. One that was ended from outside may not
         have: then others, who waited for it, have gone on without. Where none of them has yet, the
         store decides, as it would for the execution itself.
         """
-        newest = found.chain.executions[-1]
-        if newest.ends.ended != "outside":
+        told = found.last
+        if told.ends.ended != "outside":
             return found
         others = Others(self._gateway, store, self._run, self._tell)
         states = [each.carried for each in found.all if each.carried is not None]
-        fence = 0
-        for each in crossings(found.batches, newest.extracted.stored, states):
+        known = told.extracted.stored
+        for each in crossings(found.batches, known, states):
             heard = await others.say_of(each)
             if heard.word in ("never", "open", "unread") and await self._has(store, each):
                 heard = Heard("so")
-            if heard.word == "open" and self._shut:
-                gone = "the store takes nothing more of it, since another run went on without it"
-                heard = Heard("never", gone)
             if heard.word == "so":
-                fence = 0  # whoever read it has read all that comes before
-            elif heard.word == "open":
-                fence = fence or each.position
-            else:
-                return _without(replace(found, fence=fence), each, heard)
-        return replace(found, fence=fence)
+                known = each.position  # whoever read it has read all that comes before
+            elif heard.word != "open":
+                found = _without(found, each.before, heard)
+                break
+        beyond = after(found.batches, known)
+        if self._refused in beyond:
+            gone = "the store takes nothing more of it, since another run went on without it"
+            kept = [at for batch in found.batches for at in batch.positions()]
+            before = max((at for at in kept if at < self._refused), default=known)
+            found = _without(found, before, Heard("never", gone))
+        return replace(found, fence=beyond[0] if beyond else 0)
 
     async def _has(self, store: Store, each: Crossing) -> bool:
         """Whether the store has an entry."""
@@ -371,8 +380,9 @@ class Rebuild:
             except CrewlogError:  # no worker, or none that can go on
                 self._silent = True
                 return replace(found, tail="unknown")
-            if tail is None and left:
-                continue  # it continued as new since its histories were read
+            began = found.last is chain.executions[-1]
+            if (tail is None or not began) and left:
+                continue  # it continued as new since its histories were read, or took the run up
             return self._with_tail(found, tail, position)
         raise AssertionError
 
@@ -441,8 +451,8 @@ class Rebuild:
             for piece in pieces(self._run, batch, _ENTRIES, found.fence):
                 self._tell(f"storing the journal: {last(piece):,} of {found.position:,}")
                 fenced = 0 < found.fence <= piece.first
-                newest = found.chain.executions[-1].id
-                await store.append(self._run, piece, execution=newest if fenced else "")
+                name = found.last.id if fenced else ""
+                await store.append(self._run, piece, execution=name)
         snapshots = {
             snap.position: snap
             for each in found.chain.executions
@@ -523,28 +533,24 @@ def _settled(run: RunId, why: str) -> LivesElsewhere:
     )
 
 
-def _without(found: _Found, each: Crossing, heard: Heard) -> _Found:
-    """What the run has recorded before an entry that was settled otherwise; the rest is not its."""
-    newest = found.chain.executions[-1]
-    beyond = after(found.batches, each.before)
+def _without(found: _Found, position: int, heard: Heard) -> _Found:
+    """What the run has recorded up to a position; the rest is not its."""
+    beyond = after(found.batches, position)
     left = LeftOut(
         first=beyond[0],
         last=beyond[-1],
-        execution=newest.id,
+        execution=found.last.id,
         why=f"it was ended from outside, and {heard.why}",
     )
-    ends = {
-        other.id: min(found.ends.get(other.id, each.before), each.before)
-        for other in found.chain.executions
-    }
+    ids = [each.id for each in found.chain.executions]
     return replace(
         found,
-        batches=until(found.batches, each.before),
-        position=each.before,
+        batches=until(found.batches, position),
+        position=position,
         tail="stored",
         left=(*found.left, left),
-        ends=ends,
-        unread=(heard.why,) if heard.word == "unread" else (),
+        ends={id_: min(found.ends.get(id_, position), position) for id_ in ids},
+        unread=(*found.unread, heard.why) if heard.word == "unread" else found.unread,
     )
 
 

@@ -61,6 +61,10 @@ _PLAIN = frozenset({"prompt", "task", "description", "model", "timeout", "enable
 """Keys whose values mean nothing that could be wrong beyond their shape."""
 
 
+_TEXTS = frozenset({"prompt", "task", "description"})
+"""Those of them that are texts, of which any is right."""
+
+
 _PARTS = ("agent", "phase", "tool", "rule", "set")
 """Where operations have data as a definition has it."""
 
@@ -112,7 +116,11 @@ def _unchecked(operation: o.Operation, found: Iterable[Finding]) -> bool:
     paths = [each.path for each in found]
     if all(path[:1] and path[0] in _PARTS for path in paths):
         return any(place not in {p[:2] for p in paths} and place[1] not in _PLAIN for place in data)
-    return bool(data)
+    return any(key not in _TEXTS or not _is_text(said[part][key]) for part, key in data)
+
+
+def _is_text(value: Json) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 def _names(found: Finding, names: Iterable[str]) -> bool:

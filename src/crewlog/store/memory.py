@@ -328,9 +328,12 @@ class InMemoryStore:
         execution: str = "",
     ) -> int:
         """See `Store`."""
-        if batch.entries and (run, execution) in self._shut:
-            raise HistoryConflict(run, batch.first)
         rows = project(run, batch)
+        if (run, execution) in self._shut:
+            known = self._runs[run].journal if run in self._runs else {}
+            for row in rows.journal:  # what is there already may come again
+                if row.position not in known:
+                    raise HistoryConflict(run, row.position)
         # All that can fail comes before anything is stored.
         texts = {
             hash_: dump_json(body) for hash_, body in (rows.bodies | dict(bodies or {})).items()
