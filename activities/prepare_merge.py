@@ -15,7 +15,7 @@ from crewlog.authority.widening import widening
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import InvalidDefinition, StoreUnavailable, TopologyRefused, UsageError
-from crewlog.graph.lower import lower
+from crewlog.graph.lower import topology_in
 from crewlog.graph.uniting import united
 from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, artifact_log
 from crewlog.state.calls import PreparedMerge, PrepareMerge
@@ -94,9 +94,9 @@ class MergePreparer:
                 else f"It is part of the run {state.merged_into} by now: name that one.",
             )
         base, joins = await self._crews(task.base, state.definition)
-        graphs = {task.run: lower(base).topology, task.other: lower(joins).topology}
-        alive = {run: graph for run, graph in graphs.items() if graph is not None}
-        if missing := sorted({*graphs} - {*alive}):
+        crews = {task.run: base, task.other: joins}
+        alive = {run: topology_in(crew) for run, crew in crews.items() if crew.lives}
+        if missing := sorted({*crews} - {*alive}):
             return _refused(
                 task,
                 f"the run {missing[0]!r} has no graph of creatures",

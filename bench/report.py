@@ -206,6 +206,7 @@ SPECS: tuple[Spec, ...] = (
         "the slowest operation on 200 creatures and 400 channels, ms",
         below("topology_ms", 5),
     ),
+    Spec("topology_union_ms", "the crew that two runs of half that size are together, ms"),
     Spec("topology_worker_ms", "the same, with all that a worker does for it on a live run, ms"),
     Spec(
         "idle_500_creatures_mb",

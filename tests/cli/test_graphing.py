@@ -429,6 +429,7 @@ def test_a_run_goes_on_live_or_as_its_crew_is_written(
 
     shown = crewlog("show", pond).out
     assert "recipe" in shown
+    assert "scout    tasks        –          channel:reports" in shown, "as a table"  # noqa: RUF001
     assert "live" not in shown, "nobody has changed it"
     assert crewlog("graph", "add", pond, "late", "--like", "scout", "--listen", "tasks").code == 0
     goes_on("live", "goes on\n")

@@ -168,6 +168,12 @@ def test_the_last_that_hears_may_go() -> None:
             "digger sends to nowhere; scout listens to tasks.",
         ),
         (
+            {"op": "disconnect", "sender": "digger", "listener": "keeper"},
+            "listener",
+            "does not send to 'keeper' over any channel",
+            "digger is wired to keeper: unwire it.",
+        ),
+        (
             {"op": "disconnect", "sender": "keeper", "listener": "scout", "channel": "reports"},
             "channel",
             "does not send to 'scout' over the channel 'reports'",

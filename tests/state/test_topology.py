@@ -24,8 +24,8 @@ from crewlog.state.topology import (
     Renamed,
     Topology,
     World,
+    as_one,
     components,
-    merged,
     part_id,
     surroundings,
     survivor,
@@ -255,14 +255,14 @@ def test_a_new_name_is_free_in_both_graphs_and_a_name_that_can_be_had() -> None:
     taken = FULL[:-2] + "-2"
     one = graph(FULL, a={}, **{FULL: {"beside": "a"}, "a-2": {"beside": "a"}})
     two = graph(FULL, a={}, **{FULL: {"beside": "a"}, "a-3": {"beside": "a"}, taken: {}})
-    now, renamed = merged("g", one, "h", two)
-    assert [(each.was, each.now) for each in renamed] == [
+    told = as_one(Wire(name="a", to="a-3"), "g", {"g": one, "h": two}, "g")
+    assert [(each.was, each.now) for each in told.renamed] == [
         ("a", "a-4"),
         (FULL, FULL[:-2] + "-3"),
         (FULL, FULL[:-2] + "-2"),
     ]
-    assert {*now.creatures} == {"a", FULL, "a-2", "a-4", FULL[:-2] + "-3", "a-3", taken}
-    assert now.creatures["a-3"].beside == "a-4"
+    assert {*told.channels} == {FULL, FULL[:-2] + "-2"}
+    assert told.edge == Wire(name="a", to="a-3")
 
 
 def test_channels_of_one_name_and_one_birth_are_one() -> None:

@@ -12,12 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from crewlog.activities.definitions import Definitions
+from crewlog.activities.errors import Effect
+from crewlog.activities.models import ModelFactory
+from crewlog.activities.prepare_change import ChangePreparer
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation
 from crewlog.errors import CrewlogError, InvalidDefinition, TopologyRefused
-from crewlog.graph.lower import topology_in
+from crewlog.graph.changing import consider
+from crewlog.graph.engine import Engine
+from crewlog.graph.lower import lower, topology_in
 from crewlog.ids import RunId
+from crewlog.state.calls import PrepareChange
 from crewlog.state.topology import TopologyChange, World, surroundings
+from crewlog.store.memory import InMemoryStore
 from state.naive_graphs import Naive
 from state.random_graphs import Dice
 from state.topologies import Asked, asked, crew_of
@@ -25,7 +33,7 @@ from state.topologies import Asked, asked, crew_of
 PARTS = 4
 SEEDS = 100
 OPERATIONS = int(os.environ.get("CREWLOG_TOPOLOGIES", "12000"))
-"""In all, over the seeds; 100,000 take some minutes."""
+"""In all, over the seeds; 100,000 take a minute and a half."""
 A_FEW = 50
 """Every so many operations what takes long is looked at, too."""
 
@@ -120,6 +128,51 @@ def test_runs_part_and_join_as_a_naive_model_of_their_graphs_does(part: int) -> 
     assert done == OPERATIONS // PARTS
     # All of it did happen, and often.
     assert all(outcomes[kind] > done // 80 for kind in (*kinds, "renamed", "back")), outcomes
+
+
+async def dry(
+    crew: CrewDefinition, run: RunId, operation: Operation, command: str
+) -> tuple[Asked, set[RunId]]:
+    """What a run is told by its worker and tells of an operation, and the runs that begin by it."""
+    store = InMemoryStore()
+    worker = ChangePreparer(store, Definitions(store), ModelFactory())
+    base = await store.put_definition(crew.to_json())
+    said = {"op": operation.op, **operation.to_json()}
+    task = PrepareChange(run=run, base=base, operations=(said,), command=command)
+    made = await worker.run(task, Effect())
+    engine = await Engine.begin(lower(crew), run, input_text="", by="eve", at=1)
+    report, plan = consider(engine, made)
+    here = (run,)
+    change = report.topology or TopologyChange(old_graph_ids=here, new_graph_ids=here)
+    crews = {run: made.definition, **{each.graph: each.definition for each in made.parts}}
+    assert plan.topology == topology_in(CrewDefinition.from_json(made.definition))
+    for each in made.parts:
+        assert each.topology == topology_in(CrewDefinition.from_json(each.definition))
+    read = {id_: CrewDefinition.from_json(each) for id_, each in crews.items()}
+    return Asked(read, change), {each.graph for each in made.parts}
+
+
+async def test_a_dry_run_tells_what_comes_of_it() -> None:
+    told: Counter[str] = Counter()
+    for seed in range(16):
+        dice = Dice(seed)
+        runs = Runs(dice)
+        for number in range(80):
+            run, operation = dice.operation(runs.world)
+            try:
+                done = asked(runs.crews, run, operation, f"op{number}", runs.family)
+            except (InvalidDefinition, TopologyRefused):
+                continue
+            # What changes the flow, too, is another matter; a union is what `asked` asks for.
+            if done.change.kind != "merge" and not runs.world[run].flow:
+                found, begun = await dry(runs.crews[run], run, operation, f"op{number}")
+                assert found.change == done.change
+                assert begun == {*done.change.new_graph_ids} - {run}
+                for id_, crew in found.crews.items():
+                    assert crew == done.crews[id_]
+                told[found.change.kind] += 1
+            runs.take(done, run)
+    assert min(told["split"], told["nothing"]) > 20, told
 
 
 PROGRAM = """

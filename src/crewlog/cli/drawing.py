@@ -48,7 +48,7 @@ async def draw_graph(target: str, *, mermaid: bool, version: int | None, as_json
     from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
     from crewlog.cli.pictures import show_picture  # noqa: PLC0415
     from crewlog.cli.screen import Screen, write  # noqa: PLC0415
-    from crewlog.cli.told_creatures import creatures_json, show_creatures  # noqa: PLC0415
+    from crewlog.cli.told_creatures import creatures_json, show_channels, show_creatures  # noqa: PLC0415
     from crewlog.errors import UsageError  # noqa: PLC0415
     from crewlog.graph import draw  # noqa: PLC0415
     from crewlog.graph.plan import GraphPlan  # noqa: PLC0415
@@ -103,10 +103,9 @@ async def draw_graph(target: str, *, mermaid: bool, version: int | None, as_json
     elif mermaid:
         write(text.rstrip("\n"))
     else:
-        # Of creatures alone the tables say all that a picture of their nodes would.
-        if any(not node.hears for node in plan.nodes.values()) or plan.topology is None:
-            show_picture(screen, plan, statuses)
-            if plan.topology is not None:
-                screen.line("")
-        show_creatures(screen, plan, statuses)
+        show_picture(screen, plan, statuses)
+        if plan.topology is not None and any(not node.hears for node in plan.nodes.values()):
+            screen.line("")
+            show_creatures(screen, plan, statuses)
+        show_channels(screen, plan)
     return exits.OK

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from crewlog.cli.screen import Screen
+from crewlog.cli.told_creatures import show_creatures
 from crewlog.graph.draw import picture
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
@@ -16,6 +17,12 @@ _WIDEST = 120
 def show_picture(
     screen: Screen, plan: GraphPlan, statuses: Mapping[NodeName, str] | None = None
 ) -> None:
-    """A plan's picture; what is noted beneath it is folded where lines end somewhere."""
+    """A plan's picture; what is noted beneath it is folded where lines end somewhere.
+
+    Of creatures alone it is a table of them: no way leads from one to the other.
+    """
+    if plan.topology is not None and all(node.hears for node in plan.nodes.values()):
+        show_creatures(screen, plan, statuses or {})
+        return
     width = min(screen.width, _WIDEST) - 4
     screen.block(picture(plan, statuses, width, screen.colored, folds=screen.has_edge))

@@ -50,7 +50,7 @@ def channel_uses(graph: Topology) -> list[ChannelUse]:
 
 
 def show_creatures(screen: Screen, plan: GraphPlan, statuses: Mapping[NodeName, str]) -> None:
-    """The creatures of a plan and their channels; nothing of a crew that has none.
+    """The creatures of a plan, each with what leads to it and from it; nothing where none lives.
 
     Args:
         screen: Where to.
@@ -62,7 +62,13 @@ def show_creatures(screen: Screen, plan: GraphPlan, statuses: Mapping[NodeName, 
         return
     rows = [_creature(name, graph, plan, statuses) for name in sorted(graph.creatures)]
     _table(screen, ("agent", "listens to", "sends to", "wired to", ""), rows)
-    uses = channel_uses(graph)
+
+
+def show_channels(screen: Screen, plan: GraphPlan) -> None:
+    """The channels of a plan's graph, each with who speaks and who hears there; and who is away."""
+    if plan.topology is None:
+        return
+    uses = channel_uses(plan.topology)
     if uses:
         screen.line("")
         _table(screen, ("channel", "from", "to"), [_channel(each) for each in uses])

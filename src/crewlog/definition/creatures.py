@@ -48,6 +48,8 @@ def channels_named(agent: AgentDefinition) -> tuple[str, ...]:
 
 def outlets(agent: AgentDefinition) -> tuple[str, ...]:
     """The channels that an agent sends to or is wired to; some more than once."""
+    if not agent.wires:
+        return agent.send
     wired = (to.removeprefix(CHANNEL) for to in agent.wires if to.startswith(CHANNEL))
     return (*agent.send, *wired)
 

@@ -154,6 +154,9 @@ def disconnect(crew: CrewDefinition, op: o.Disconnect) -> CrewDefinition:
         sends = listed(sender.send) or "nowhere"
         remedy = f"{op.sender} sends to {sends}; {op.listener} listens to "
         remedy += f"{listed(listener.listen) or 'nothing'}."
+        ways = {op.listener, *(f"{CHANNEL}{name}" for name in listener.listen)}
+        if wired := [to for to in sender.wires if to in ways]:
+            remedy = f"{op.sender} is wired to {listed(wired)}: unwire it."
         raise Refused(Finding(("channel" if op.channel else "listener",), say, remedy))
     others = [crew.agents[n] for n in creatures_of(crew) if n not in (op.sender, op.listener)]
     heard = {name for name in lead if any(name in each.listen for each in others)}

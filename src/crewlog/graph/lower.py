@@ -364,7 +364,7 @@ def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
     creatures = {name: definition.agents[name] for name in living}
     channels = {*definition.channels}
     for agent in creatures.values():
-        channels |= {*channels_named(agent)}
+        channels.update(channels_named(agent))
     said = definition.channels
     born = {name: said[name].born if name in said else "" for name in sorted(channels)}
     kinds = {each: Channel(born=each) for each in dict.fromkeys(born.values())}

@@ -41,10 +41,8 @@ from crewlog.ids import AgentName, NodeName, RunId
 from crewlog.model import Json
 from crewlog.state.topology import (
     AsOne,
-    Creature,
     Renamed,
     TopologyChange,
-    World,
     as_one,
     change_of,
     new_names,
@@ -125,8 +123,10 @@ def united(
     homes = {joins, *family}
     strangers = {n for n in creatures_of(two) if n in away and away[n] not in homes}
     channels = _channels(one), _channels(two)
+    # Strangers have not the names of those who left the surviving run, and nobody is called anew as
+    # who is away, in either run.
     named = {*one.agents, *two.agents}.union(*channels)
-    told = _as_one(_edge(edge), asks, world, stays, strangers, named)
+    told = as_one(_edge(edge), asks, world, stays, taken=strangers, reserved=named)
     channels[1].difference_update(world[joins].channels)
     made = _Union(one, two, stays, joins, told, homes, channels)
     crew = _connected(made.crew(), told.edge)
@@ -143,26 +143,6 @@ def united(
         ),
         quotas=made.quotas(crew),
     )
-
-
-def _as_one(
-    edge: Connect | Wire,
-    asks: RunId,
-    world: World,
-    stays: RunId,
-    strangers: Collection[str],
-    named: Collection[str],
-) -> AsOne:
-    """The one graph, in which strangers have not the names of those who left the surviving run.
-
-    Nor is anybody called anew as who is away, in either run.
-    """
-    there = world[stays]
-    taken = dict.fromkeys(map(AgentName, strangers), Creature())
-    whole = there.model_copy(update={"creatures": {**there.creatures, **taken}})
-    told = as_one(edge, asks, {**world, stays: whole}, stays, named)
-    left = {name: each for name, each in told.graph.creatures.items() if name not in strangers}
-    return told._replace(graph=told.graph.model_copy(update={"creatures": left}))
 
 
 def _edge(said: Mapping[str, Json]) -> Connect | Wire:
@@ -193,7 +173,7 @@ class _Union:
         logs: tuple[Collection[str], Collection[str]],
     ) -> None:
         """As `united`; the logs are channels that each names, those of the second's graph apart."""
-        self.one, self.stays, self.joins, self.graph = one, stays, joins, told.graph
+        self.one, self.stays, self.joins, self.told = one, stays, joins, told
         self.old = two
         self.there = one.graph or GraphPolicy()
         policy = two.graph or GraphPolicy()
@@ -208,7 +188,7 @@ class _Union:
         apart = [n for n in absent if n in one.agents]
         agents |= new_names(apart, {*one.agents, *two.agents, *agents.values()})
         if not self.kin:
-            channels |= new_names(logs[1], {*logs[0], *told.graph.channels})
+            channels |= new_names(logs[1], {*logs[0], *told.channels})
         groups = {} if self.kin else self._groups(two, NewNames(agents, channels))
         self.names = NewNames(agents, channels, groups)
         self.two = self._called(two)
@@ -340,7 +320,7 @@ class _Union:
     def _channels(self) -> dict[str, ChannelDefinition]:
         said = dict(self.one.channels)
         words = {self.names.channel(n): each for n, each in self.two.channels.items()}
-        for name, channel in self.graph.channels.items():
+        for name, channel in self.told.channels.items():
             text = said.get(name) or words.get(name)
             if text is None and not channel.born:
                 continue  # nobody says anything of it

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -246,46 +246,6 @@ def surroundings(graph: Topology, name: AgentName) -> Surroundings:
 # -- joining and parting ---------------------------------------------------------------------
 
 
-def merged(
-    stays: RunId, one: Topology, joins: RunId, two: Topology, reserved: Collection[str] = ()
-) -> tuple[Topology, tuple[Renamed, ...]]:
-    """Two graphs as one, before anything connects them.
-
-    Channels of one name and one birth are one; what else has a name that is taken gets another one,
-    in the graph that joins.
-
-    Args:
-        stays: The graph that keeps its id.
-        one: Its topology.
-        joins: The other one.
-        two: Its topology.
-        reserved: Names that none of these gets instead of its own.
-    """
-    creatures = new_names(two.creatures, one.creatures, reserved)
-    joining = _moved(two.channels, joins, stays)
-    known = _moved(one.channels, stays, stays)
-    apart = [
-        name
-        for name, channel in joining.items()
-        if name not in known or known[name].born != channel.born
-    ]
-    channels = {name: name for name in joining} | new_names(apart, known, reserved)
-    moved = {
-        AgentName(creatures[name]): _renamed(creature, creatures, channels)
-        for name, creature in two.creatures.items()
-    }
-    told = (
-        *_told("creature", joins, creatures),
-        *_told("channel", joins, channels),
-    )
-    graph = Topology(
-        creatures={**one.creatures, **moved},
-        channels={**known, **{channels[name]: each for name, each in joining.items()}},
-        flow=one.flow,
-    )
-    return graph, told
-
-
 def _moved(channels: Mapping[str, Channel], from_: RunId, to: RunId) -> dict[str, Channel]:
     """Channels that come from one run to another, which may be the one in which they were made."""
     left, came = _birth(from_), _birth(to)
@@ -336,57 +296,37 @@ def new_names(
     return found
 
 
-def _renamed(
-    creature: Creature, creatures: Mapping[str, str], channels: Mapping[str, str]
-) -> Creature:
-    """A creature's edges, by the names that what they lead to has now.
-
-    Args:
-        creature: The creature.
-        creatures: New names by old ones.
-        channels: Likewise.
-    """
-
-    def wire(to: str) -> str:
-        if to.startswith(CHANNEL):
-            name = to.removeprefix(CHANNEL)
-            return CHANNEL + channels.get(name, name)
-        return creatures.get(to, to)
-
-    def tie(to: AgentName | None) -> AgentName | None:
-        return None if to is None else AgentName(creatures.get(to, to))
-
-    edges: dict[str, Any] = {
-        "listen": tuple(channels.get(name, name) for name in creature.listen),
-        "send": tuple(channels.get(name, name) for name in creature.send),
-        "wires": tuple(map(wire, creature.wires)),
-        "parent": tie(creature.parent),
-        "beside": tie(creature.beside),
-    }
-    own = vars(creature)
-    return creature if edges.items() <= own.items() else Creature(**{**own, **edges})
-
-
 class AsOne(NamedTuple):
-    """The graph that two make before anything connects them."""
+    """What two graphs are as one."""
 
     edge: Connect | Wire
     """What connects them there, by the names of there."""
-    graph: Topology
+    channels: dict[str, Channel]
     renamed: tuple[Renamed, ...]
     """What the graph that joins called otherwise."""
 
 
 def as_one(
-    edge: Connect | Wire, home: RunId, world: World, stays: RunId, reserved: Collection[str] = ()
+    edge: Connect | Wire,
+    home: RunId,
+    world: World,
+    stays: RunId,
+    *,
+    taken: Collection[str] = (),
+    reserved: Collection[str] = (),
 ) -> AsOne:
-    """The one graph that two make, and what connects them there.
+    """What two graphs are as one, and what connects them there.
+
+    Channels of one name and one birth are one; what else has a name that is taken gets another one,
+    in the graph that joins.
 
     Args:
         edge: What connects them, by the names of each.
         home: The graph of its sender, or of who is wired.
         world: The two.
         stays: Which of them keeps its id, as `survivor` says.
+        taken: Names of creatures that nobody who joins keeps, besides those of the graph that
+            stays.
         reserved: Names that nobody gets whose own name they are not.
 
     Raises:
@@ -401,7 +341,7 @@ def as_one(
     else:
         _known(here, edge.name)
         _known_end(there, edge.to, other)
-    graph, renamed = merged(stays, world[stays], joins, world[joins], reserved)
+    channels, renamed = _merged(stays, joins, world, taken, reserved)
     now = {(each.kind, each.was): each.now for each in renamed}
 
     def name(kind: Literal["creature", "channel"], of: str, at: RunId) -> str:
@@ -422,7 +362,29 @@ def as_one(
             "name": name("creature", edge.name, home),
             "to": name("creature", edge.to, other),
         }
-    return AsOne(edge.model_copy(update={**update, "other": None}), graph, renamed)
+    return AsOne(edge.model_copy(update={**update, "other": None}), channels, renamed)
+
+
+def _merged(
+    stays: RunId,
+    joins: RunId,
+    world: World,
+    taken: Collection[str],
+    reserved: Collection[str],
+) -> tuple[dict[str, Channel], tuple[Renamed, ...]]:
+    """The channels of two graphs as one, and what of the second one has another name there."""
+    one, two = world[stays], world[joins]
+    creatures = new_names(two.creatures, {*one.creatures, *taken}, reserved)
+    joining = _moved(two.channels, joins, stays)
+    known = _moved(one.channels, stays, stays)
+    apart = [
+        name
+        for name, channel in joining.items()
+        if name not in known or known[name].born != channel.born
+    ]
+    names = new_names(apart, known, reserved)
+    both = {**known, **{names.get(name, name): each for name, each in joining.items()}}
+    return both, (*_told("creature", joins, creatures), *_told("channel", joins, names))
 
 
 def parts_of(graph: RunId, of: Topology, command: str) -> dict[RunId, Topology]:
