@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, Connect, Disconnect, RemoveAgent
-from crewlog.errors import CommandRejected, RunNotFound
+from crewlog.errors import CommandRejected, RunNotFound, StoreIncomplete
 from crewlog.ids import AgentName, RunId
 from crewlog.state.topology import part_id
 from crewlog.wire import WORKFLOW_TYPE
@@ -295,22 +295,46 @@ async def test_a_part_that_never_began_is_begun_by_its_resumption(crews: Site) -
     crew = living(crews, {"ann": [{"text": "one"}], "bob": [], "cid": []}, EDGES)
     run = await crews.start(crew, "")
     await rested(run)
+    waits = await crews.temporal.start_workflow(
+        WORKFLOW_TYPE,
+        {"split": {"run": run.id, "after": (await run.state()).position}},
+        id=f"{run.id}.part",
+        task_queue=crews.client().task_queue,
+        execution_timeout=RUN_LIMIT,
+    )
+    await waits.terminate()
+    part = crews.client().run(waits.id)
+    await part.reopen(execution_timeout=RUN_LIMIT)
+    # It waits for that run's word again: whether there is such a part, that alone says.
+    again = crews.temporal.get_workflow_handle(part.id)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(again.result(), 3)
+    await run.stop()
+    with pytest.raises(WorkflowFailureError) as failed:
+        await asyncio.wait_for(again.result(), LIMIT)
+    assert isinstance(failed.value.cause, ApplicationError)
+    assert failed.value.cause.type == "NeverHandedOver"
+
+
+async def test_a_part_whose_rows_are_lost_is_not_begun_anew(crews: Site) -> None:
+    crew = living(crews, {"ann": [{"text": "one"}, {"text": "two"}], "bob": [], "cid": []}, EDGES)
+    run = await crews.start(crew, "")
+    await rested(run)
     await run.change(operations=[Disconnect(sender="ann", listener="bob")], id="cut")
     part = part_of(crews, run, "cut", "ann")
-    await rested(part)
-    # As where somebody ended its workflow before it began: nothing of it is stored.
-    await crews.temporal.get_workflow_handle(part.id).terminate()
-    await crews.store.delete([RunId(part.id)], 0)
-    assert await crews.store.get_run(RunId(part.id)) is None
-    await part.reopen(execution_timeout=RUN_LIMIT)
     await rested(part)
     await part.message("work", to="channel:x", by="dot")
     await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
     await part.stop()
     await part.result(LIMIT)
-    (forked,) = await crews.entries(part, "Forked")
-    assert (forked.source, forked.split) == (run.id, "cut")
-    assert not await crews.entries(part, "Reopened")
+    await crews.store.delete([RunId(part.id)], 0)
+    with pytest.raises(StoreIncomplete, match="rows of the run"):
+        await part.reopen(execution_timeout=RUN_LIMIT)
+    await part.rebuild()
+    await part.reopen(execution_timeout=RUN_LIMIT)
+    await rested(part)
+    await part.message("more", to="channel:x", by="dot")
+    await part.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
 
 
 async def test_what_was_left_of_a_quota_is_divided_and_put_together(crews: Site) -> None:

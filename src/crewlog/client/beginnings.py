@@ -17,6 +17,7 @@ from temporalio.service import RPCError
 from crewlog.client import forking
 from crewlog.client.catalog import definition_of
 from crewlog.client.gateway import CALL_LIMIT, pauses
+from crewlog.client.others import Others
 from crewlog.client.recipes import Recipe, Written, edited
 from crewlog.client.starting import policy_of_run
 from crewlog.definition.model import CrewDefinition
@@ -33,7 +34,8 @@ from crewlog.ids import RunId
 from crewlog.model import Json
 from crewlog.store.checkpoints import last_state, settled_at, taken_up
 from crewlog.store.deleting import needed
-from crewlog.store.protocol import RunRow, StartingFork
+from crewlog.store.missing import rows_missing
+from crewlog.store.protocol import RunRow, StartingFork, Store
 from crewlog.wire import WORKFLOW_TYPE, ForkFrom, StartRun
 
 if TYPE_CHECKING:
@@ -209,6 +211,7 @@ async def reopen(
         store = await client.store()
         row = await store.get_run(run)
         if row is None and (start := await _start_of_part(client, run, description.run_id)):
+            await _check_never_began(client, store, run, start)
             start = start.model_copy(update={"by": by})
             return await client.begin(run, "", start, execution_timeout, again=True)
         await taken_up(store, run, await last_state(store, run))
@@ -245,6 +248,18 @@ async def _start_of_part(client: Client, run: RunId, execution: str | None) -> S
     except (ValidationError, ValueError):
         return None  # whatever it was started with, it is no part
     return None
+
+
+async def _check_never_began(client: Client, store: Store, run: RunId, start: StartRun) -> None:
+    """Checks that nothing of a part is stored since it never began, and not since it was lost.
+
+    Raises:
+        StoreIncomplete: its history says that it began, or cannot be read.
+    """
+    source = start.split.run if start.split is not None else run
+    heard = await Others(client.gateway, store, source, lambda _: None).begun(run)
+    if heard.word not in ("open", "never"):
+        raise rows_missing(run, "all that it did as a part")
 
 
 async def end(client: Client, run: RunId) -> tuple[str, ...]:
