@@ -156,7 +156,7 @@ class CrewActivities:
         self._built = Artifacts(store, hydrator)
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
-        self._preparer = ChangePreparer(store, self._definitions, models)
+        self._preparer = ChangePreparer(store, self._definitions, models, ended)
         self._merger = MergePreparer(store, self._definitions, begun)
         self._models = ModelCalls(
             store, self._definitions, hydrator, models, registry, built_in, self._built

@@ -10,7 +10,7 @@ from crewlog.errors import UsageError
 from crewlog.ids import RunId
 from crewlog.state import journal as j
 from crewlog.state.calls import LookAtRun, LookedAt
-from crewlog.state.joining import recall
+from crewlog.state.joining import glimpse, recall
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState
 from crewlog.store.checkpoints import last_state
@@ -61,7 +61,7 @@ async def look_at_run(task: LookAtRun, store: Store, ended: Ended) -> LookedAt:
         state = await _with_word(store, state, task)
     return LookedAt(
         op=task.op,
-        state=state.to_json() if state is not None else None,
+        state=glimpse(state, task.op).to_json() if state is not None else None,
         gone=gone,
         recalled=task.recall,
         at=Clock().now(),

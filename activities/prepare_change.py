@@ -18,6 +18,7 @@ from temporalio import activity
 from crewlog.activities.compile_prompt import TRIES, remark_of
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.errors import Effect
+from crewlog.activities.look_at_run import Ended, never_ended
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import crew_data, lowered, lowered_crew
 from crewlog.activities.prices import usage_of
@@ -36,7 +37,7 @@ from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
 from crewlog.faults import fault_of
 from crewlog.graph import parting
 from crewlog.graph.lower import topology_in
-from crewlog.ids import ContentHash
+from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.edits import keep_names
@@ -59,6 +60,10 @@ class ChangePreparer:
     store: Store
     definitions: Definitions
     models: ModelFactory
+    ended: Ended = never_ended
+
+    async def _over(self, run: RunId) -> bool:
+        return await self.ended(run) is not None
 
     async def run(self, task: PrepareChange, effect: Effect) -> PreparedChange:
         """What a change leads to.
@@ -92,7 +97,7 @@ class ChangePreparer:
             definition, _ = await lowered(data, self.store, self.definitions)
             crew = CrewDefinition.from_json(definition)
         away = force.graph.away if force.graph is not None else {}
-        homes = await homes_of(self.store, task.run, away) if task.against else {}
+        homes = await homes_of(self.store, task.run, away, self._over) if task.against else {}
         made = load_data(elsewhere(crew, homes).to_json())
         back = await self._made(made, force, task, compared=task.against)
         what = "goes back to the definition that it was started with"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import secrets
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowFailureError
 
 from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, Disconnect, RemoveAgent
 from crewlog.errors import CommandRejected, UsageError
 from crewlog.ids import RunId
+from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workflows.changes import PIECES
 
 from .harness import LIMIT, RUN_LIMIT, Site
@@ -216,3 +219,35 @@ async def test_a_recipe_in_several_pieces_is_parted_anew(crews: Site) -> None:
     await stopped(again)
     family = {each.run: each.parents for each in await crews.client().lineage(run.id)}
     assert family == {run.id: (), part.id: (run.id,), again.id: (run.id,)}
+
+
+@covers("C118")
+@pytest.mark.parametrize("how", ["stopped", "terminated"])
+async def test_who_came_back_does_not_live_on_where_it_had_left_for(crews: Site, how: str) -> None:
+    run, part = await changed(crews)
+    if how == "stopped":
+        await stopped(part)
+    else:
+        await crews.temporal.get_workflow_handle(part.id).terminate()
+        crews.runs.remove(part)  # it has no end in the store
+    await stopped(run)
+    way = await run.way_back()
+    assert (way.stays, {"ann", "cid"}) == ({}, {*way.returns})
+    await run.reopen("recipe", execution_timeout=RUN_LIMIT)
+    await rested(run)
+    assert {"ann"} <= (await graph(run))[0]
+    with pytest.raises(UsageError, match=f"{run.id}.*has ann of .* again"):
+        await part.reopen(execution_timeout=RUN_LIMIT)
+    # Nor where a client of another version starts it, which does not look itself.
+    handle = await crews.temporal.start_workflow(
+        WORKFLOW_TYPE,
+        {"reopen": "live", "by": "dot"},
+        id=part.id,
+        task_queue=crews.client().task_queue,
+        execution_timeout=RUN_LIMIT,
+    )
+    with pytest.raises(WorkflowFailureError) as failed:
+        await asyncio.wait_for(handle.result(), LIMIT)
+    assert "again" in str(failed.value.cause)
+    if how == "stopped":
+        crews.runs.remove(part)  # its last execution is the one that was not let in

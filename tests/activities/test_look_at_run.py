@@ -11,7 +11,7 @@ from test_prepare_merge import ONE, TWO, crew, keep, prepared, stored
 
 from crewlog.activities.look_at_run import Ending, look_at_run, never_ended
 from crewlog.graph.taking_in import take_in
-from crewlog.ids import RunId
+from crewlog.ids import ContentHash, RunId
 from crewlog.state import journal as j
 from crewlog.state.calls import LookAtRun, LookedAt
 from crewlog.state.joining import KEPT
@@ -90,3 +90,35 @@ async def test_a_run_that_was_ended_is_shut_and_then_looked_at() -> None:
     )
     assert not sure.gone
     assert len(store.closed) == 1
+
+
+async def test_who_looks_sees_nothing_of_what_the_other_run_does() -> None:
+    """Whoever may signal a run can have it look at any other one, and reads what it keeps."""
+    store = InMemoryStore()
+    await stored(store, ONE, crew("a"))
+    two = await stored(store, TWO, crew("b"))
+    two.engine.record(
+        j.MergeAsked,
+        op="theirs",
+        other=RunId("three"),
+        operation={"op": "connect", "name": "secret"},
+        what="secret",
+        creatures=1,
+        due=9,
+        by="eve",
+    )
+    await keep(store, two)
+    assert two.state.joining is not None
+    task = LookAtRun(run=ONE, definition=ContentHash("d"), other=TWO, op=OP)
+    found = await ActivityEnvironment().run(look_at_run, task, store, never_ended)
+    assert found.state is not None
+    told = {"run", "position", "status", "started", "joining", "changing", "merges"}
+    assert {*found.state} <= told
+    assert CrewState.from_json(found.state).still == two.state.still
+    text = json.dumps(found.to_json())
+    assert "three" in text, "that it is in another merge is told"
+    assert "secret" not in text
+    assert "eve" not in text
+    own = task.model_copy(update={"op": "theirs"})
+    found = await ActivityEnvironment().run(look_at_run, own, store, never_ended)
+    assert CrewState.from_json(found.state or {}).joining == two.state.joining

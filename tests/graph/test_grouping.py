@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,13 +14,14 @@ from crewlog.definition import group_tools
 from crewlog.definition.creature_checks import new_warnings
 from crewlog.definition.load import load_data
 from crewlog.definition.model import GROUP_TOOLS, CrewDefinition
-from crewlog.definition.operations import Operation, apply_operations
+from crewlog.definition.operations import AddChannel, Operation, apply_operations
 from crewlog.errors import CommandRejected, InvalidDefinition, UsageError
 from crewlog.graph.engine import Order
-from crewlog.graph.grouping import group_command
+from crewlog.graph.grouping import group_command, may_regroup
 from crewlog.graph.lower import lower
-from crewlog.ids import AgentName, StepId
+from crewlog.ids import AgentName, NodeName, RunId, StepId
 from crewlog.state.calls import PreparedChange, SentMessage
+from crewlog.state.model import CrewState, FrontierEntry
 from crewlog.wire import Change
 from crewlog.workflows import grouping
 from crewlog.workflows.inbox import Incoming
@@ -360,3 +362,16 @@ async def test_a_quota_bounds_how_many_agents_come() -> None:
     (denied,) = sim.facts("PermissionDenied")
     assert "2 per run" in denied["reason"]
     assert {*sim.engine.plan.agents} == {"root", "scout", "u", "v"}
+
+
+def test_who_is_gone_changes_nothing_though_another_one_has_its_name() -> None:
+    step = StepId("root#1")
+    here = FrontierEntry(step=step, node=NodeName("root"), status="running")
+    gone = here.model_copy(update={"leaving": True})
+    for entry, allowed in ((here, True), (gone, False)):
+        state = CrewState(run=RunId("r"), frontier={step: entry})
+        run: Any = SimpleNamespace(plan=lower(crew_of(CREW)), state=state)
+        found = may_regroup(run, step, AgentName("root"), [AddChannel(name="more")])
+        assert found.allowed == allowed
+        elsewhere = may_regroup(run, StepId("root#2"), AgentName("root"), [AddChannel(name="more")])
+        assert not elsewhere.allowed

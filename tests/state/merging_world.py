@@ -185,7 +185,7 @@ class World:
         for _ in range(moves):
             move = self.next_move(
                 run.live,
-                seen,
+                joining.glimpse(seen, look.op) if seen is not None else None,
                 look.op,
                 self.now,
                 landed=self.now >= run.lands,

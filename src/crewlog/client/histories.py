@@ -38,6 +38,7 @@ from crewlog.client.gateway import CALL_LIMIT, Gateway
 from crewlog.client.outcomes import completed, unanswered, uncertain
 from crewlog.errors import NotPermitted, RunNotFound
 from crewlog.ids import RunId
+from crewlog.model import Json
 
 Tell = Callable[[str], None]
 """Told how far it is."""
@@ -289,7 +290,7 @@ class Histories:
         payloads = first.workflow_execution_started_event_attributes.input.payloads
         place = Place(START, "input", first.event_id)
         told, _ = await self._decoded(id_, [Picked(place, each) for each in payloads[:1]])
-        return any(isinstance(each.value, dict) and bool(each.value.get("reopen")) for each in told)
+        return any(_reopens(each.value) for each in told)
 
     async def _events(
         self, id_: str, which: WorkflowHistoryEventFilterType, number: int = 0
@@ -333,6 +334,15 @@ class Histories:
         found = await asyncio.gather(*(decode(item) for item in picked))
         told = [item for item in found if isinstance(item, Told)]
         return told, [item for item in found if isinstance(item, str)]
+
+
+def _reopens(start: Json) -> bool:
+    """Whether what a run was started with takes up one that had ended."""
+    match start:
+        case {"reopen": str(how)}:
+            return bool(how)
+        case _:
+            return False
 
 
 def _kind(execution: Execution) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from crewlog.model import Json
 from crewlog.state.journal import GraphMerged, entry_from_json
 from crewlog.state.model import CrewState, RunStatus
 from crewlog.state.topology import components
-from crewlog.store.homes import homes_of
+from crewlog.store.homes import Over, homes_of
 from crewlog.store.protocol import CrewRow, Store
 
 Written = str | Path | Mapping[str, Json] | CrewDefinition
@@ -67,7 +67,7 @@ async def _newest(store: Store, crew: CrewName, recipe: ContentHash) -> CrewRow 
 
 
 async def recipe_for(
-    store: Store, state: CrewState, given: Written | None
+    store: Store, state: CrewState, given: Written | None, over: Over
 ) -> CrewDefinition | None:
     """The recipe that a live run goes back to; none where it has that already.
 
@@ -77,6 +77,7 @@ async def recipe_for(
         store: The store.
         state: The run.
         given: See `edited`.
+        over: See `crewlog.store.homes.homes_of`.
     """
     recipe = state.recipe or state.definition
     found = await edited(store, state.crew, recipe, given)
@@ -85,7 +86,7 @@ async def recipe_for(
     data = found.definition if found is not None else await store.get_definition(recipe)
     force = CrewDefinition.from_json(await store.get_definition(state.definition))
     away = force.graph.away if force.graph is not None else {}
-    return elsewhere(CrewDefinition.from_json(data), await homes_of(store, state.run, away))
+    return elsewhere(CrewDefinition.from_json(data), await homes_of(store, state.run, away, over))
 
 
 class Leaver(NamedTuple):
@@ -133,19 +134,20 @@ def check_paused(run: RunId, status: RunStatus) -> None:
         )
 
 
-async def way_back(store: Store, state: CrewState, given: Written | None) -> WayBack:
+async def way_back(store: Store, state: CrewState, given: Written | None, over: Over) -> WayBack:
     """What going on from its recipe would make of a run; nothing is changed.
 
     Args:
         store: The store.
         state: The run, open or ended.
         given: See `edited`.
+        over: See `crewlog.store.homes.homes_of`.
 
     Raises:
         InvalidDefinition: what is given is no crew.
     """
     now = CrewDefinition.from_json(await store.get_definition(state.definition))
-    made = await recipe_for(store, state, given) or now
+    made = await recipe_for(store, state, given, over) or now
     here, there = creatures_of(now), creatures_of(made)
     gone = [AgentName(name) for name in here if name not in there]
     came = await _came_with(store, state.run) if gone else {}

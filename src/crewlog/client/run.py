@@ -424,7 +424,16 @@ class Run(ByHand, Authority, Talking):
         raise AssertionError
 
     async def _is_closed(self) -> bool:
-        description = await self._gateway.describe(self.id)
+        return await self._is_over(self.id)
+
+    async def _has_ended(self, run: RunId) -> bool:
+        try:
+            return await self._is_over(run)
+        except RunNotFound:
+            return True
+
+    async def _is_over(self, run: RunId) -> bool:
+        description = await self._gateway.describe(run)
         return description.status not in (
             WorkflowExecutionStatus.RUNNING,
             WorkflowExecutionStatus.CONTINUED_AS_NEW,
@@ -496,13 +505,14 @@ class Run(ByHand, Authority, Talking):
                 state = await self.state()
             except WorkerMissing:
                 state = await last_state(store, self.id)
-        return await way_back(store, state, recipe)
+        return await way_back(store, state, recipe, self._has_ended)
 
     async def _back_to_recipe(self, by: str | None, reason: str, given: Written | None) -> None:
         """Changes the crew back to its recipe."""
         state = await self.state()
         check_paused(self.id, state.status)  # else it had the recipe, and was not resumed
-        recipe = await recipe_for(await self._client.store(), state, given)
+        store = await self._client.store()
+        recipe = await recipe_for(store, state, given, self._has_ended)
         if recipe is not None:
             # A paused run swaps its graph all the same: there is nothing to wait for.
             data, why = recipe.to_json(), reason or "back to the recipe"

@@ -605,7 +605,8 @@ class LookedAt(Model):
     op: str
     """The merge."""
     state: dict[str, Json] | None = None
-    """Its last `CrewState`; none: nothing of it is stored."""
+    """Of its last `CrewState` what the merge needs, see `crewlog.state.joining.glimpse`; none:
+    nothing of it is stored."""
     gone: bool = False
     """Whether it was ended from outside, or never was: the store takes nothing more of it."""
     recalled: bool = False

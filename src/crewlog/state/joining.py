@@ -447,6 +447,35 @@ def _offered(mine: Joining, other: CrewState | None, *, gone: bool, recalled: bo
     return _fail(mine.op, mine.other, said or f"{mine.other!r} gave it up")
 
 
+def glimpse(state: CrewState, op: str) -> CrewState:
+    """What of another run's state `next_move` needs, and nothing else of it.
+
+    What is looked at is in the history of the run that looks; and whoever may signal a run can have
+    it look at any other one.
+
+    Args:
+        state: The other run.
+        op: The merge.
+    """
+    mine = state.joining
+    if mine is not None and mine.op != op:  # that it is busy is all that matters
+        mine = mine.model_copy(update={"edge": None, "by": ""})
+    changing = state.changing
+    if changing is not None:
+        changing = changing.model_copy(update={"what": "", "by": ""})
+    last = [key for key, word in state.merges.items() if word.outcome == "merged"][-1:]
+    told = {op, *(last if state.merged_into is not None else ())}
+    return CrewState(
+        run=state.run,
+        position=state.position,
+        status=state.status,
+        started=state.started,
+        changing=changing,
+        joining=mine,
+        merges={key: word for key, word in state.merges.items() if key in told},
+    )
+
+
 # -- outcomes --------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from crewlog.state.journal import CommandRejected, Forked, JournalEntry, entry_f
 from crewlog.state.model import CLOSED, CrewState
 from crewlog.state.reduce import after
 from crewlog.state.rewinding import ENDINGS, LONGEST_ANSWER, Resumption, resumption, settled
+from crewlog.store.homes import check_home
 from crewlog.store.loading import load_state
 from crewlog.store.missing import rows_missing
 from crewlog.store.protocol import JournalRow, Store
@@ -124,7 +125,8 @@ async def taken_up(store: Store, run: RunId, end: CrewState) -> tuple[Resumption
         end: The last state that the store has of it.
 
     Raises:
-        UsageError: it is completed, or has no crew to go on with.
+        UsageError: it is completed, or has no crew to go on with; or its creatures live again in
+            the run that they had left.
         StoreIncomplete: the store lacks rows of it.
     """
     if end.joining is not None and end.joining.stage == "offered":
@@ -140,6 +142,7 @@ async def taken_up(store: Store, run: RunId, end: CrewState) -> tuple[Resumption
     then = after(await load_state(store, run, found.position), found.landed)
     if not then.definition:
         raise _no_crew(run)
+    await check_home(store, then)
     return found, then
 
 
