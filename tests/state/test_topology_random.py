@@ -126,8 +126,8 @@ def test_runs_part_and_join_as_a_naive_model_of_their_graphs_does(part: int) -> 
     kinds = ("merge", "split", "nothing", "refused")
     done = sum(outcomes[kind] for kind in kinds)
     assert done == OPERATIONS // PARTS
-    # All of it did happen, and often.
-    assert all(outcomes[kind] > done // 80 for kind in (*kinds, "renamed", "back")), outcomes
+    # All of it did happen, and often; in long plays few names are left that both sides have.
+    assert all(outcomes[kind] > done // 160 for kind in (*kinds, "renamed", "back")), outcomes
 
 
 async def dry(
