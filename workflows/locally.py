@@ -35,7 +35,9 @@ async def locally(name: str, task: Model, kind: type[M], options: Mapping[str, A
         FailureError: whoever waits was cancelled.
     """
     try:
-        found: M = await workflow.execute_local_activity(name, task, result_type=kind, **LOOKING)
+        found: M = await workflow.execute_local_activity(
+            name, task, result_type=kind, summary=options.get("summary"), **LOOKING
+        )
     except FailureError as error:  # that of a local one may come as its cause, without an envelope
         cause = error.cause if isinstance(error, ActivityError) else error
         if isinstance(cause, CancelledError):
