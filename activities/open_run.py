@@ -9,6 +9,7 @@ from crewlog.activities.executions import Executions, taken
 from crewlog.activities.once import use_start
 from crewlog.activities.registries import registry_of
 from crewlog.content import hash_json
+from crewlog.definition.creatures import where_they_are
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.load import load_data, read_data
 from crewlog.definition.model import CrewDefinition
@@ -44,6 +45,7 @@ async def open_run(
         registry = await registry_of(store, task.registry, task.model)
         read_data(given, offered_form(registry))
     definition, plan = await lowered(given, store, definitions)
+    where_they_are(CrewDefinition.from_json(definition), None)
     if task.use is not None:
         policy = GraphPlan.from_json(plan).policy
         let_in = await use_start(task.use, policy, task.run, store)

@@ -26,7 +26,7 @@ from crewlog.activities.reading import ask, read_without
 from crewlog.activities.registries import registry_of
 from crewlog.authority.widening import widening
 from crewlog.definition.creature_checks import new_warnings
-from crewlog.definition.creatures import elsewhere
+from crewlog.definition.creatures import elsewhere, where_they_are
 from crewlog.definition.difference import NOTHING, summary
 from crewlog.definition.findings import Finding
 from crewlog.definition.load import load_data, read_data
@@ -79,14 +79,15 @@ class ChangePreparer:
         if task.prompt:
             return await self._of_prompt(task, base, effect)
         if task.operations:
-            made = apply_operations(base, _read(task.operations))
+            made = where_they_are(apply_operations(base, _read(task.operations)), base)
             return await self._made(made, base, task, of=task.base)
         if task.recipe:
             return await self._recipe(task, base)
         if task.definition is None:
             raise UsageError("the change names neither a prompt, nor a definition, nor operations")
         data = await crew_data(task.definition, self.store)
-        return await self._made(load_data(data), base, task, compared=task.base)
+        made = where_they_are(load_data(data), base)
+        return await self._made(made, base, task, compared=task.base)
 
     async def _recipe(self, task: PrepareChange, base: CrewDefinition) -> PreparedChange:
         """The recipe; whoever left for a run that lives stays there."""
@@ -96,6 +97,7 @@ class ChangePreparer:
             data = await crew_data(task.definition, self.store)
             definition, _ = await lowered(data, self.store, self.definitions)
             crew = CrewDefinition.from_json(definition)
+            where_they_are(crew, force)
         away = force.graph.away if force.graph is not None else {}
         homes = await homes_of(self.store, task.run, away, self._over) if task.against else {}
         made = load_data(elsewhere(crew, homes).to_json())
@@ -214,7 +216,7 @@ class ChangePreparer:
         data = named.to_json()
         read_data(data, offered_form(registry))
         remarks = tuple(map(remark_of, found.remarks))
-        made = load_data(data)
+        made = where_they_are(load_data(data), base)
         return await self._made(made, base, task, of=task.base, remarks=remarks, **told)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.open_run import lowered
@@ -188,6 +189,7 @@ class MergePreparer:
             joins=task.other,
             position=state.position,
             parted_from=parted_from(state),
+            alike=_bounds(base) == _bounds(joins),
             state=part_of(state),
             change=both.change,
             comes=both.comes,
@@ -227,6 +229,12 @@ class MergePreparer:
     async def _leads(self, older: ContentHash, newer: ContentHash) -> bool:
         """Whether a head of a log is among those that lead to another one."""
         return any(older in link.parents for link in await self.store.read_log(newer, {older}))
+
+
+def _bounds(crew: CrewDefinition) -> tuple[Any, ...]:
+    """What a crew may use."""
+    quotas = [rule for rule in crew.rules if rule.quota is not None]
+    return crew.limits.tokens, crew.limits.cost, quotas
 
 
 def _refused(task: PrepareMerge, why: str, remedy: str) -> PreparedMerge:

@@ -116,7 +116,7 @@ class Pond:
         state, home = self.runs[one]
         part, away = self.runs.pop(two)
         both = state.model_copy(update=union(state, part, AS_THEY_ARE))
-        bounds = together(PLAN, state, part, both, {})
+        bounds = together(PLAN, PLAN, state, part, both, {})
         self.runs[one] = (both.model_copy(update=bounds.put(both)), home | away)
 
 

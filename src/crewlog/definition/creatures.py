@@ -14,6 +14,7 @@ from crewlog.definition.model import (
     GraphPolicy,
 )
 from crewlog.definition.phases import Phase
+from crewlog.errors import Diagnostic, InvalidDefinition
 
 INBOX = ".inbox"
 """What the node of a creature ends with whose own name a phase of the flow has."""
@@ -39,6 +40,34 @@ def elsewhere(crew: CrewDefinition, homes: Mapping[str, str]) -> CrewDefinition:
     return crew.model_copy(
         update={"graph": policy.model_copy(update={"away": dict(sorted(away.items()))})}
     )
+
+
+def where_they_are(crew: CrewDefinition, base: CrewDefinition | None) -> CrewDefinition:
+    """A crew as people change it, in which who lives in another run stays there.
+
+    That is the engine's word: by leaving it out, nobody would come home who lives on elsewhere, but
+    live twice; and whoever is said to be somewhere would be nowhere.
+
+    Args:
+        crew: What they make of it.
+        base: What it was; none: the run begins.
+
+    Raises:
+        InvalidDefinition: it says otherwise where agents live.
+    """
+    away = base.graph.away if base is not None and base.graph is not None else {}
+    given = crew.graph.away if crew.graph is not None else {}
+    wrong = sorted(name for name, home in given.items() if away.get(name) != home)
+    if wrong:
+        say = (
+            f"'graph.away' says that {wrong[0]!r} lives in {given[wrong[0]]!r}: where agents live "
+        )
+        say += "says the engine"
+        remedy = (
+            "Leave 'away' out. `crewlog graph disconnect` has agents leave for a run of theirs."
+        )
+        raise InvalidDefinition([Diagnostic(say, ("graph", "away", wrong[0]), remedy)])
+    return crew if given == away else elsewhere(crew, away)
 
 
 def channels_named(agent: AgentDefinition) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
     divided(plan, state, shares)     by part, what counts there from here on; and here
     together(plan, state, part, …)   the same for the run that takes back who had left it
+    stricter(state, part)            and for one that takes in a stranger
 
 So nobody may do more in two runs than they could in one, and nothing is lost by going apart for a
 while. Quotas over runs are counted in the store, for all runs of a crew together.
@@ -61,6 +62,7 @@ def divided(
 
 def together(
     plan: GraphPlan,
+    own: GraphPlan,
     state: CrewState,
     part: CrewState,
     both: CrewState,
@@ -70,22 +72,43 @@ def together(
 
     Args:
         plan: The plan of both.
+        own: The plan of the run that stays; that of the other one has the same rules.
         state: The run that stays.
         part: The other one.
         both: What the two are, as strangers.
         renamed: The keys of quotas that the other one calls otherwise.
     """
     theirs = {renamed.get(key, key): used for key, used in part.quotas.items()}
+    keys = _quotas(own).keys()
+    sides = ((keys, state.quotas), ({renamed.get(key, key) for key in keys}, theirs))
     found = Bounds()
     for key, rules in _quotas(plan).items():
         most = min(rule.limit.most for rule in rules if rule.limit is not None)
-        calls = sum(max(0, most - used.get(key, 0)) for used in (state.quotas, theirs))
+        calls = sum(max(0, most - used.get(key, 0)) for has, used in sides if key in has)
         found.quotas[key] = max(0, most - calls)
     lefts = [_left(plan, each) for each in (state, part)]
     for budget in dict.fromkeys(name for each in lefts for name in each):
         left = sum(max(0, each.get(budget, 0)) for each in lefts)
         found.allowed[budget] = left + _used(both, budget) - _limit(plan, budget)
     return found
+
+
+def stricter(state: CrewState, part: CrewState) -> Bounds:
+    """What counts in a run that takes in a stranger: of each budget, what allows less.
+
+    Of quotas that is what more is used of, which a union does by itself.
+
+    Args:
+        state: The run that stays.
+        part: The other one.
+    """
+    both = (state.allowed, part.allowed)
+    return Bounds(
+        allowed={
+            budget: min(each.get(budget, 0) for each in both)
+            for budget in dict.fromkeys(name for each in both for name in each)
+        }
+    )
 
 
 def shared(left: float, weights: Sequence[int], *, whole: bool = True) -> list[float]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from crewlog.errors import ChangeConflict, InternalError, TopologyRefused
-from crewlog.graph.bounding import DIVIDES, is_bounded, together
+from crewlog.graph.bounding import DIVIDES, is_bounded, stricter, together
 from crewlog.graph.changing import check_fit, new_flags, withdrawn
 from crewlog.graph.engine import Engine
 from crewlog.graph.listening import graph_events
@@ -129,13 +129,15 @@ def _bounds(
     part: CrewState,
     names: Names,
 ) -> Bounds:
-    """What both may use still, where one had parted from the other, or both from the same."""
+    """What both may use still, where that is not only what they used."""
     here, there = parted_from(then), prepared.parted_from
     kin = here == prepared.joins or there == then.run or (here != "" and here == there)
-    if not kin or not is_bounded(plan) or not engine.patched(DIVIDES):
+    if not is_bounded(plan) or not engine.patched(DIVIDES):
         return Bounds()
     both = then.model_copy(update=union(then, part, names))
-    return together(plan, then, part, both, prepared.quotas)
+    if kin and prepared.alike:
+        return together(plan, engine.plan, then, part, both, prepared.quotas)
+    return stricter(then, part)
 
 
 def _events(old: GraphPlan, new: GraphPlan, prepared: PreparedMerge) -> Iterator[j.GraphEvent]:

@@ -651,6 +651,9 @@ class PreparedMerge(Model):
     """The position of its last state."""
     parted_from: RunId = RunId("")
     """The run that it parted from; empty where it began otherwise."""
+    alike: bool = False
+    """Whether both bound the same calls, tokens and costs by the same: what each has left can be
+    put together then."""
     state: dict[str, Json] = Field(default_factory=dict[str, Json])
     """What is taken over of that; see `crewlog.state.uniting`."""
     change: TopologyChange = TopologyChange()

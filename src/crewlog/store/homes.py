@@ -10,7 +10,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import LogName, RunId
 from crewlog.state.journal import TopologyChanged, entry_from_json
-from crewlog.state.model import CLOSED, CrewState, LogHead
+from crewlog.state.model import CrewState, Lineage, LogHead
 from crewlog.store.loading import load_state
 from crewlog.store.protocol import Store
 
@@ -35,9 +35,8 @@ async def homes_of(
         away: The runs that they left for.
         over: Tells of a run that was ended from outside.
     """
-    found = {home: await _lives_on(store, RunId(home), over) for home in {*away.values()}}
-    there = {name: found[home] for name, home in away.items()}
-    return {name: str(home) for name, home in there.items() if home is not None and home != run}
+    found = {name: await _lives_on(store, name, RunId(home), over) for name, home in away.items()}
+    return {name: str(home) for name, home in found.items() if home is not None and home != run}
 
 
 async def check_home(store: Store, state: CrewState) -> None:
@@ -50,40 +49,60 @@ async def check_home(store: Store, state: CrewState) -> None:
     Raises:
         UsageError: they do: that run went back to its recipe while this one had ended.
     """
-    source = state.source
-    if source is None or not source.split or await store.get_run(source.run) is None:
-        return
-    there = await load_state(store, source.run)
-    if there.merged_into is not None or not there.definition:
-        return
-    here = creatures_of(CrewDefinition.from_json(await store.get_definition(state.definition)))
-    home = creatures_of(CrewDefinition.from_json(await store.get_definition(there.definition)))
-    both = [name for name in here if name in home]
-    if both:
-        raise UsageError(
-            f"the run {source.run!r} went back to its recipe, and has {listed(both)} of "
-            f"{state.run!r} again",
-            remedy=f"`crewlog fork {state.run}@POSITION` goes on from here with copies of them.",
-        )
+    names, at = {*creatures_of(await _crew(store, state))}, state
+    while (source := at.source) is not None and source.split:
+        names &= await _took(store, source, at.run)
+        if not names or await store.get_run(source.run) is None:
+            return
+        at = await load_state(store, source.run)
+        if not at.definition:
+            return
+        both = sorted(names & {*creatures_of(await _crew(store, at))})
+        if both:
+            raise UsageError(
+                f"the run {source.run!r} went back to its recipe, and has {listed(both)} of "
+                f"{state.run!r} again",
+                remedy=f"`crewlog fork {state.run}@POSITION` goes on with copies of them.",
+            )
 
 
-async def _lives_on(store: Store, home: RunId, over: Over) -> RunId | None:
-    """The run that one lives on as, itself or by a merge; none where it has ended or is deleted."""
+async def _took(store: Store, source: Lineage, part: RunId) -> set[str]:
+    """Who left a run for a part of it."""
+    for row in await store.read_journal(source.run, source.position - 1, 1):
+        entry = entry_from_json(row.entry)
+        if isinstance(entry, TopologyChanged):
+            return {str(n) for p in entry.parts if p.graph == part for n in p.share.creatures}
+    return set()
+
+
+async def _crew(store: Store, state: CrewState) -> CrewDefinition:
+    return CrewDefinition.from_json(await store.get_definition(state.definition))
+
+
+async def _lives_on(store: Store, name: str, home: RunId, over: Over) -> RunId | None:
+    """The run in which a creature lives that left for one; none where all of these have ended.
+
+    It may have gone on from there, by another split, or by a merge, and be called otherwise.
+    """
     seen: set[RunId] = set()
     while home not in seen:
         seen.add(home)
         row = await store.get_run(home)
         if row is None:
             return None
-        if row.status != "merged":
-            return None if row.status in CLOSED or await over(home) else home
         try:
-            into = (await load_state(store, home)).merged_into
+            state = await load_state(store, home)
+            crew = await _crew(store, state)
         except StoreIncomplete:
             return None
-        if into is None:
-            return None
-        home = into
+        away = crew.graph.away if crew.graph is not None else {}
+        if name in away:
+            home = RunId(away[name])
+        elif state.merged_into is not None:
+            called = {each.was: each.now for each in state.renamed_there if each.kind == "creature"}
+            home, name = state.merged_into, called.get(name, name)
+        else:
+            return None if state.closed or await over(home) else home
     return None
 
 

@@ -1,0 +1,140 @@
+"""Nobody lives in two graphs: where who left a run is, says the engine alone, however long ago."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from covers import covers
+from crewlog.client import Run
+from crewlog.definition.operations import AddAgent, Disconnect, EditCrew
+from crewlog.errors import CommandRejected, RunFailed, UsageError
+from crewlog.ids import RunId
+
+from .harness import LIMIT, RUN_LIMIT, Site
+from .test_creatures import living, rested
+from .test_graph_units import graph
+from .test_merges import speaking, to
+from .test_resumed_graphs import stopped
+from .test_splits import part_of, until_begun
+
+EDGES: dict[str, Any] = {
+    "ann": {"listen": ["x"], "send": ["bridge"]},
+    "bob": {"listen": ["x"]},
+    "eve": {"listen": ["x"]},
+    "cid": {"listen": ["bridge"], "send": ["y"]},
+    "dan": {"listen": ["y"]},
+}
+
+
+def crew_of(site: Site) -> dict[str, Any]:
+    return living(site, speaking("ann bob eve cid dan", 9), EDGES)
+
+
+async def cut(site: Site, run: Run, sender: str, listener: str) -> Run:
+    """Parts a graph between two; the run of the second one."""
+    name = f"cut-{listener}"
+    await run.change(operations=[Disconnect(sender=sender, listener=listener)], id=name)
+    part = part_of(site, run, name, listener)
+    await until_begun(part)
+    await rested(part)
+    return part
+
+
+async def family(site: Site) -> tuple[Run, Run, Run]:
+    """A run, a part of it, where cid lives, and a part of that, where dan does."""
+    run = await site.start(crew_of(site), "")
+    await rested(run)
+    two = await cut(site, run, "ann", "cid")
+    three = await cut(site, two, "cid", "dan")
+    assert (await graph(run))[0] == {"ann", "bob", "eve"}
+    assert (await graph(two))[0] == {"cid"}
+    assert (await graph(three))[0] == {"dan"}
+    return run, two, three
+
+
+@covers("C99")
+@pytest.mark.parametrize("how", ["definition", "edit"])
+async def test_who_left_stays_there_whatever_people_write(crews: Site, how: str) -> None:
+    crew = crew_of(crews)
+    run = await crews.start(crew, "")
+    await rested(run)
+    part = await cut(crews, run, "ann", "cid")
+    if how == "definition":
+        written = copy.deepcopy(crew)
+        written["agents"]["ann"]["prompt"] = "You are ann, and polite."
+        await run.change(definition=written, id="new")
+    else:
+        await run.change(operations=[EditCrew(set={"graph": {"idle": "1h"}})], id="new")
+    assert (await graph(run))[0] == {"ann", "bob", "eve"}
+    assert (await graph(part))[0] == {"cid", "dan"}
+    await stopped(run, part)
+    parted = [e.split for e in await crews.entries(run, "TopologyChanged") if e.parts]
+    assert parted == ["cut-cid"], "nobody left once more"
+
+
+async def test_nobody_is_said_to_be_elsewhere_by_hand(crews: Site) -> None:
+    crew = crew_of(crews)
+    run = await crews.start(crew, "")
+    await rested(run)
+    nowhere = {"away": {"bob": "nowhere"}}
+    with pytest.raises(CommandRejected, match="where agents live says the engine"):
+        await run.change(operations=[EditCrew(set={"graph": nowhere})])
+    with pytest.raises(CommandRejected, match="where agents live says the engine"):
+        await run.change(definition={**crew, "graph": nowhere})
+    assert "bob" in (await graph(run))[0]
+    again = await crews.start({**crew, "graph": nowhere}, "")
+    crews.runs.remove(again)  # it never began
+    with pytest.raises(RunFailed, match="where agents live says the engine"):
+        await again.result(LIMIT)
+    assert await crews.store.get_run(RunId(again.id)) is None
+
+
+@covers("C118")
+async def test_who_went_on_from_where_it_left_for_stays_there(crews: Site) -> None:
+    run, two, three = await family(crews)
+    await stopped(two)
+    await stopped(run)
+    way = await run.way_back()
+    assert (way.stays, way.returns) == ({"dan": three.id}, ("cid",))
+    await run.reopen("recipe", execution_timeout=RUN_LIMIT)
+    await rested(run)
+    assert (await graph(run))[0] == {"ann", "bob", "eve", "cid"}
+    assert (await graph(three))[0] == {"dan"}
+
+
+@covers("C118")
+async def test_a_part_of_a_part_does_not_go_on_where_its_creatures_came_home(crews: Site) -> None:
+    run, two, three = await family(crews)
+    await stopped(three)
+    await stopped(two)
+    await stopped(run)
+    await run.reopen("recipe", execution_timeout=RUN_LIMIT)
+    await rested(run)
+    assert {"cid", "dan"} <= (await graph(run))[0]
+    for each, who in ((three, "dan"), (two, "cid")):
+        with pytest.raises(UsageError, match=rf"has {who} of .* again"):
+            await each.reopen(execution_timeout=RUN_LIMIT)
+    # Nor once that run is part of another one itself.
+    many = {name: {"listen": ["z"], "send": ["z"]} for name in ("p", "q", "r", "s", "t", "u")}
+    big = await crews.start(living(crews, speaking("p q r s t u"), many), "")
+    await rested(big)
+    await run.change(operations=[to(big, "ann", "p", "tie")], id="tie")
+    assert (await run.result(LIMIT)).merged_into == big.id
+    with pytest.raises(UsageError, match=r"has cid of .* again"):
+        await two.reopen(execution_timeout=RUN_LIMIT)
+
+
+async def test_a_namesake_where_it_came_from_keeps_nobody_from_going_on(crews: Site) -> None:
+    run = await crews.start(crew_of(crews), "")
+    await rested(run)
+    part = await cut(crews, run, "ann", "cid")
+    helper = {"prompt": "Help.", "model": crew_of(crews)["model"]}
+    await run.change(operations=[AddAgent(name="helper", agent={**helper, "listen": ["x"]})])
+    await part.change(operations=[AddAgent(name="helper", agent={**helper, "listen": ["y"]})])
+    await stopped(part)
+    await part.reopen(execution_timeout=RUN_LIMIT)
+    await rested(part)
+    assert (await graph(part))[0] == {"cid", "dan", "helper"}
