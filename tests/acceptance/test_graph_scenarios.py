@@ -10,16 +10,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from temporalio.service import RPCError
 
 from .harness import Site
 from .scenarios import Scenario
 
 QUEUE = "scenarios"
+KEEP = os.environ.get("CREWLOG_KEEP", "")
+"""The folder where what tells of failed scenarios is kept; empty: nowhere."""
 COUNT = int(os.environ.get("CREWLOG_SCENARIOS", "24"))
 AT_ONCE = 24
 """Scenarios that are played at once."""
@@ -109,5 +115,19 @@ async def one(play: Scenario) -> str:
         await play.rest()
         await play.check()
     except Exception:
+        if KEEP:
+            await keep(play, Path(KEEP))
         return traceback.format_exc()[-1500:]
     return ""
+
+
+async def keep(play: Scenario, folder: Path) -> None:
+    """Keeps what a scenario that failed can be found out from: histories, and the workers' logs."""
+    folder = folder / f"{play.seed}-{os.getpid()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for run in play.accounts.runs:
+        with suppress(RPCError):
+            history = await play.site.temporal.get_workflow_handle(run).fetch_history()
+            (folder / f"{run}.json").write_text(history.to_json())
+    for log in play.site.root.glob("**/*.log"):
+        shutil.copy(log, folder)
