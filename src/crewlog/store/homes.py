@@ -49,6 +49,8 @@ async def check_home(store: Store, state: CrewState) -> None:
     Raises:
         UsageError: they do: that run went back to its recipe while this one had ended.
     """
+    if state.source is None or not state.source.split:
+        return
     names, at = {*creatures_of(await _crew(store, state))}, state
     while (source := at.source) is not None and source.split:
         names &= await _took(store, source, at.run)
