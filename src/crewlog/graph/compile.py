@@ -83,7 +83,7 @@ def _answer_targets(plan: GraphPlan) -> Mapping[NodeName, Sequence[NodeName]]:
 
 
 def _entry_router(entries: Sequence[NodeName]) -> Router:
-    async def entry(_state: Facts) -> list[str]:
+    def entry(_state: Facts) -> list[str]:
         return [str(name) for name in entries]
 
     return entry
@@ -92,7 +92,7 @@ def _entry_router(entries: Sequence[NodeName]) -> Router:
 def _router(
     plan: GraphPlan, name: NodeName, following: Sequence[NodeName], answers: Sequence[NodeName]
 ) -> Router:
-    async def route(state: Facts) -> list[str]:
+    def route(state: Facts) -> list[str]:
         found: list[str] = []
         for outcome in state.get("outcome", (NEXT,)):
             if outcome == NEXT:

@@ -1,8 +1,8 @@
 """Drives a compiled LangGraph graph one completion at a time, without its Pregel loop.
 
 The loop would put a barrier after every superstep, hold the transcript in channels and own the
-frontier. Instead, each completion is applied by public API: `aupdate_state(as_node=...)` runs the
-node's routers, and `aget_state().next` is what this one completion made ready. Four rules follow
+frontier. Instead, each completion is applied by public API: `update_state(as_node=...)` runs the
+node's routers, and `get_state().next` is what this one completion made ready. Five rules follow
 from how LangGraph works:
 
 - `.next` is a delta: the caller keeps the frontier.
@@ -12,12 +12,16 @@ from how LangGraph works:
 - What follows depends on the node and on the routes that its routers choose, and on nothing else.
   So LangGraph is asked once for each such choice, and its answer is remembered: an apply takes
   0.7 ms, and a run takes few choices over and over. The graph is compiled at the first question.
+- LangGraph's asynchronous calls suspend, and an answer that is remembered does not. In a workflow,
+  others go on in between: a process that knows the answer would give commands in another order
+  than one that does not, and could not replay what that one did. So LangGraph is asked by its
+  synchronous calls, with routers that are: they return before anybody else goes on.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -29,7 +33,7 @@ from langsmith import tracing_context  # pyright: ignore[reportUnknownVariableTy
 from crewlog.graph.saver import LatestSaver
 from crewlog.model import Json
 
-Router = Callable[[Any], Awaitable[Sequence[str | Send]]]
+Router = Callable[[Any], Sequence[str | Send]]
 """Chooses routes by the channels' values; pure, so that it may be asked twice."""
 Answers = dict[Hashable, tuple[str, ...]]
 """LangGraph's answers: the nodes that follow, by the node, its routes, and where it was sent."""
@@ -96,27 +100,25 @@ class Driver:
             self._graph = self._compiled(self._saver)
         return self._graph
 
-    async def apply(
-        self, node: str, values: Mapping[str, Any], goto: Sequence[str] = ()
-    ) -> list[Target]:
+    def apply(self, node: str, values: Mapping[str, Any], goto: Sequence[str] = ()) -> list[Target]:
         """Applies the completion of `node` with all channels' values; what follows, in order.
 
         `goto` names nodes to go to besides what the routers say, as a `Command` does; the caller
         has checked that they exist, since LangGraph only logs an unknown one.
         """
-        routes = await self._routers[node](values)
+        routes = self._routers[node](values)
         sent = [route for route in routes if isinstance(route, Send)]
         chosen = tuple(("send", r.node) if isinstance(r, Send) else r for r in routes)
         key = (node, chosen, tuple(goto))
         names = self._answers.get(key)
         if names is None:
-            names = await self._ask(node, values, goto, [send.node for send in sent])
+            names = self._ask(node, values, goto, [send.node for send in sent])
             if len(self._answers) >= ANSWERS_KEPT:
                 self._answers.clear()
             self._answers[key] = names
         return [Target(name) for name in names] + [Target(s.node, s.arg) for s in sent]
 
-    async def _ask(
+    def _ask(
         self, node: str, values: Mapping[str, Any], goto: Sequence[str], sent: Sequence[str]
     ) -> tuple[str, ...]:
         """What LangGraph says that follows, besides what was sent."""
@@ -125,9 +127,9 @@ class Driver:
         update = Command(update=dict(values), goto=list(goto)) if goto else dict(values)
         # With LangSmith tracing on, applying would send network traffic from the workflow.
         with tracing_context(enabled=False):
-            await self.graph.aupdate_state(config, update, as_node=node)
-        names = list((await self.graph.aget_state(config)).next)
-        await self._saver.adelete_thread(thread)
+            self.graph.update_state(config, update, as_node=node)
+        names = list(self.graph.get_state(config).next)
+        self._saver.delete_thread(thread)
         for target in sent:
             names.remove(target)
         # LangGraph's own order comes from a set; ours must be the same in every process.

@@ -159,7 +159,7 @@ class Engine(RunFacts):
         """Reaches the nodes that the flow begins with."""
         if not any(node.entry for node in self.plan.nodes.values()):
             return  # nobody works but who hears
-        targets = await self._driver.apply(
+        targets = self._driver.apply(
             "__start__", {"routing": self.state.routing, "outcome": (NEXT,)}
         )
         self.record(j.Routed, to=self._reached(targets))
@@ -612,9 +612,7 @@ class Engine(RunFacts):
         routing = route_facts(
             self.state.routing, node, arrived, loop=loop, reset=reset, late=late, rearmed=rearmed
         )
-        targets = await self._driver.apply(
-            node, {"routing": routing, "outcome": outcome}, goto=handoff
-        )
+        targets = self._driver.apply(node, {"routing": routing, "outcome": outcome}, goto=handoff)
         self.record(
             j.Routed,
             source=node,

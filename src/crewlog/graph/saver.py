@@ -31,11 +31,11 @@ class LatestSaver(BaseCheckpointSaver[int]):
         """Versions count up from 1."""
         return (current or 0) + 1
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The thread's checkpoint."""
         return self._latest.get(_thread(config))
 
-    async def aput(
+    def put(
         self,
         config: RunnableConfig,
         checkpoint: Checkpoint,
@@ -54,7 +54,7 @@ class LatestSaver(BaseCheckpointSaver[int]):
         self._latest[thread] = CheckpointTuple(saved, checkpoint, metadata, None, None)
         return saved
 
-    async def aput_writes(
+    def put_writes(
         self,
         config: RunnableConfig,
         writes: Sequence[tuple[str, Any]],
@@ -63,7 +63,7 @@ class LatestSaver(BaseCheckpointSaver[int]):
     ) -> None:
         """Pending writes belong to the Pregel loop, which never runs here."""
 
-    async def adelete_thread(self, thread_id: str) -> None:
+    def delete_thread(self, thread_id: str) -> None:
         """Forgets a thread."""
         self._latest.pop(thread_id, None)
 

@@ -39,11 +39,11 @@ async def _placeholder(state: Position) -> Position:
     return state
 
 
-async def _after_model(state: Position) -> list[str | Send]:
+def _after_model(state: Position) -> list[str | Send]:
     return [Send(TOOL, number) for number in state["calls"]] or [END]
 
 
-async def _after_tool(state: Position) -> list[str | Send]:
+def _after_tool(state: Position) -> list[str | Send]:
     if state["returned"] < len(state["calls"]):
         return []
     return [END if state["handed_off"] else MODEL]
@@ -69,7 +69,7 @@ class TurnGraph:
     async def replied(self, calls: Sequence[int]) -> list[int]:
         """Applies a model's reply; returns the tool calls to make, empty where the turn is over."""
         values: Position = {"calls": tuple(calls), "returned": 0, "handed_off": False}
-        return [cast("int", t.item) for t in await self._driver.apply(MODEL, values)]
+        return [cast("int", t.item) for t in self._driver.apply(MODEL, values)]
 
     async def returned(self, turn: Turn) -> bool:
         """Applies a tool's result, counted in `turn` already; true where the model is next."""
@@ -78,4 +78,4 @@ class TurnGraph:
             "returned": turn.returned,
             "handed_off": bool(turn.goto),
         }
-        return bool(await self._driver.apply(TOOL, values))
+        return bool(self._driver.apply(TOOL, values))
