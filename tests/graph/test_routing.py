@@ -100,13 +100,13 @@ async def test_langgraph_routes_as_the_naive_model_says() -> None:
         plan = random_graph(rng)
         following = dependents(plan)
         driver = compile_plan(plan)
-        entries = await driver.apply("__start__", {"routing": Routing(), "outcome": ("next",)})
+        entries = driver.apply("__start__", {"routing": Routing(), "outcome": ("next",)})
         assert [t.node for t in entries] == [n for n, node in plan.nodes.items() if node.entry]
         routing, model = Routing(), Naive(plan)
         for source, fired in completions(plan, rng, model):
             routing = route_facts(routing, source, following[source])
             values = {"routing": routing, "outcome": ("next",)}
-            reached = [t.node for t in await driver.apply(source, values)]
+            reached = [t.node for t in driver.apply(source, values)]
             assert reached == [name for name in plan.nodes if name in fired]
 
 
