@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, reject, settings
 from hypothesis import strategies as st
 
 from corpus.cases import DOMAINS, HERE, load_case
@@ -17,6 +17,7 @@ from crewlog.definition.load import load_definition, load_file
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.text import read_document
 from crewlog.definition.write import WIDTH, to_yaml, yaml_of
+from crewlog.errors import InvalidDefinition
 from crewlog.prompt.registry_file import load_registry, load_registry_file
 from definition.crews import DATA, HOSTILE, TEXTS, crew, definitions
 
@@ -145,9 +146,15 @@ def test_every_definition_comes_back(definition: CrewDefinition) -> None:
 
 
 @given(st.dictionaries(TEXTS, DATA, max_size=4))
+@example({"": "a://:000@"})
 @settings(max_examples=300, deadline=None)
 def test_peoples_own_data_comes_back_exactly(data: dict[str, Any]) -> None:
-    definition = crew(agents={"a": {"prompt": "p", "model_settings": data}}, flags={"f": data})
+    try:
+        definition = crew(agents={"a": {"prompt": "p", "model_settings": data}}, flags={"f": data})
+    except InvalidDefinition as error:  # a text may look like a password in an address
+        if "a secret has no place in a definition" not in str(error):
+            raise
+        reject()
     assert definition_hash(load_definition(to_yaml(definition))) == definition_hash(definition)
 
 
