@@ -208,7 +208,7 @@ class CrewActivities:
         """Loads the state of a run at a checkpoint, with its plan."""
         run = RunId(activity.info().workflow_id or "")
         with as_failures():
-            if task.use is not None or task.reopen:
+            if task.use is not None or task.reopen or task.split_after is not None:
                 _check_own()
             async with heartbeats():
                 batch = await self._batches.whole(task.batch)
@@ -269,6 +269,8 @@ class CrewActivities:
     async def prepare_change(self, task: PrepareChange) -> PreparedChange:
         """Makes what a change leads to, or asks a model once that reads its prompt."""
         with as_failures() as effect:
+            if task.after is not None:
+                _check_own()
             async with heartbeats():
                 return await self._preparer.run(task, effect)
 

@@ -9,27 +9,29 @@ from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.executions import Executions
 from crewlog.activities.handing_over import handed_over
-from crewlog.activities.look_at_run import Ended
+from crewlog.activities.look_at_run import Ended, over_by
 from crewlog.activities.once import use_start
 from crewlog.activities.open_run import Probe, lowered
-from crewlog.activities.writing import append
+from crewlog.activities.writing import append, execution_at_work
 from crewlog.authority.guards import names_in
 from crewlog.authority.widening import freed, regained, widening
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
-from crewlog.errors import UsageError
+from crewlog.errors import NeverHandedOver, NotHandedOver, UsageError
 from crewlog.graph.deciding import again, answered, lifted, retold
 from crewlog.graph.plan import GraphPlan, LeftStep
 from crewlog.graph.swap import left_step
-from crewlog.ids import ContentHash, LogName, RunId, StepId, visit_of
+from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, visit_of
 from crewlog.model import Json
 from crewlog.state.calls import LoadedState, LoadState, StartUse
+from crewlog.state.homes import CameHome, Taker
 from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState, LogHead
 from crewlog.state.parting import parted
 from crewlog.state.reduce import reduce
 from crewlog.store.checkpoints import last_state, settled_at, taken_up
-from crewlog.store.homes import logs_left
+from crewlog.store.claiming import check_ours, goes_on
+from crewlog.store.homes import creatures_at_end, logs_left
 from crewlog.store.loading import load_state as state_at
 from crewlog.store.protocol import Store
 
@@ -67,6 +69,10 @@ async def load_state(
         let_in = use is None or await _check_last(task, use, store, executions)
         end = await _at_rest(store, task.run, task.executions if let_in else ())
         found, then = await taken_up(store, task.run, end)
+        # Before anything is told: a run that its creatures had left may be taking them home.
+        taker = Taker(task.run, end.position, execution_at_work())
+        theirs = await creatures_at_end(store, then, end)
+        await check_ours(store, theirs, over_by(ended), taker)
         last, decision = end.to_json(), found.decision or ""
         left = await logs_left(store, task.run, then) if task.recipe else {}
     else:
@@ -124,6 +130,7 @@ async def _load_part(
     """
     above = task.split_after or 0
     position, entry, part = await handed_over(store, ended, task.run, run, above)
+    await _check_ours(store, run, part.share.creatures, ended)
     await store.expect_fork(task.run, run, Clock().now())
     before = await state_at(store, task.run, position - 1)
     after = reduce(before, entry.model_copy(update={"parts": ()}))
@@ -149,6 +156,27 @@ async def _load_part(
         by=entry.by,
         older=older,
     )
+
+
+async def _check_ours(
+    store: Store, run: RunId, creatures: Collection[AgentName], ended: Ended
+) -> None:
+    """Claims the creatures of a part that begins, which the other run may be taking home.
+
+    Raises:
+        NotHandedOver: it is about to.
+        NeverHandedOver: it did.
+    """
+    taker = Taker(run, 0, execution_at_work())
+    for name in creatures if await store.get_run(run) is None else ():
+        word = await goes_on(store, CameHome(run=run, name=name), over_by(ended), taker)
+        if word.say == "about to":
+            raise NotHandedOver(f"the run {word.run!r} is about to take {name} home")
+        if word.say == "went on":
+            raise NeverHandedOver(
+                f"the run {word.run!r} took {name} home before {run!r} had begun",
+                remedy=f"Its creatures are in {word.run!r}: `crewlog graphs` shows them.",
+            )
 
 
 async def _check_last(task: LoadState, use: StartUse, store: Store, executions: Executions) -> bool:

@@ -14,6 +14,7 @@ from crewlog.state.joining import glimpse, recall
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState
 from crewlog.store.checkpoints import last_state
+from crewlog.store.claiming import Over
 from crewlog.store.protocol import Store
 
 
@@ -37,6 +38,16 @@ async def never_ended(run: RunId) -> Ending | None:
     """Takes every run for one that goes on: where there is no server."""
     del run
     return None
+
+
+def over_by(ended: Ended) -> Over:
+    """What the server says of a run's last executions, for those who look where creatures live."""
+
+    async def over(run: RunId) -> tuple[str, ...] | None:
+        ending = await ended(run)
+        return None if ending is None else ending.executions
+
+    return over
 
 
 async def look_at_run(task: LookAtRun, store: Store, ended: Ended) -> LookedAt:

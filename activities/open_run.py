@@ -45,7 +45,7 @@ async def open_run(
         registry = await registry_of(store, task.registry, task.model)
         read_data(given, offered_form(registry))
     definition, plan = await lowered(given, store, definitions)
-    where_they_are(CrewDefinition.from_json(definition), None)
+    where_they_are(await definitions.get(hash_json(definition)), None)
     if task.use is not None:
         policy = GraphPlan.from_json(plan).policy
         let_in = await use_start(task.use, policy, task.run, store)

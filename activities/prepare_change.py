@@ -8,7 +8,7 @@ the crew that there is keeps the names that it has there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,13 @@ from temporalio import activity
 from crewlog.activities.compile_prompt import TRIES, remark_of
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.errors import Effect
-from crewlog.activities.look_at_run import Ended, never_ended
+from crewlog.activities.look_at_run import Ended, never_ended, over_by
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import crew_data, lowered, lowered_crew
 from crewlog.activities.prices import usage_of
 from crewlog.activities.reading import ask, read_without
 from crewlog.activities.registries import registry_of
+from crewlog.activities.writing import execution_at_work
 from crewlog.authority.widening import widening
 from crewlog.definition.creature_checks import new_warnings
 from crewlog.definition.creatures import elsewhere, where_they_are
@@ -37,7 +38,7 @@ from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
 from crewlog.faults import fault_of
 from crewlog.graph import parting
 from crewlog.graph.lower import topology_in
-from crewlog.ids import ContentHash, RunId
+from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.edits import keep_names
@@ -46,8 +47,9 @@ from crewlog.prompt.offered import offered_form
 from crewlog.prompt.readers import with_model
 from crewlog.prompt.registry import Registry, registry_of_crew
 from crewlog.state.calls import PrepareChange, PreparedChange, PreparedPart
+from crewlog.state.homes import Taker
 from crewlog.state.topology import parts_of
-from crewlog.store.homes import homes_of
+from crewlog.store.homes import Homes, homes_of
 from crewlog.store.protocol import Store
 
 _OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
@@ -61,9 +63,6 @@ class ChangePreparer:
     definitions: Definitions
     models: ModelFactory
     ended: Ended = never_ended
-
-    async def _over(self, run: RunId) -> bool:
-        return await self.ended(run) is not None
 
     async def run(self, task: PrepareChange, effect: Effect) -> PreparedChange:
         """What a change leads to.
@@ -99,9 +98,11 @@ class ChangePreparer:
             crew = CrewDefinition.from_json(definition)
             where_they_are(crew, force)
         away = force.graph.away if force.graph is not None else {}
-        homes = await homes_of(self.store, task.run, away, self._over) if task.against else {}
+        away = {name: home for name, home in away.items() if name in crew.agents}
+        found = await self._homes(task, away)
+        homes = found.live
         made = load_data(elsewhere(crew, homes).to_json())
-        back = await self._made(made, force, task, compared=task.against)
+        back = await self._made(made, force, task, compared=task.against, home=found.back)
         what = "goes back to the definition that it was started with"
         if back.what != NOTHING:
             what += f": {back.what}"
@@ -110,6 +111,16 @@ class ChangePreparer:
         for name in sorted({*homes} & {*crew.agents}):
             what += f"; {name} stays in {homes[name]}"
         return back.model_copy(update={"what": what})
+
+    async def _homes(self, task: PrepareChange, away: Mapping[str, str]) -> Homes:
+        """Where creatures are that left the run; those that come home are claimed."""
+        if not task.against:
+            return Homes({}, {})
+        taker = None
+        if task.after is not None:
+            taker = Taker(task.run, task.after, execution_at_work())
+        found = await homes_of(self.store, task.run, away, over_by(self.ended), taker)
+        return found if taker is not None else found._replace(back={})
 
     async def _in_force(self, task: PrepareChange, base: CrewDefinition) -> CrewDefinition:
         if not task.against:

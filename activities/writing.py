@@ -27,5 +27,9 @@ async def append(
         HistoryConflict: the run has another history.
         StoreUnavailable: the store is away.
     """
-    execution = activity.info().workflow_run_id if activity.in_activity() else ""
-    return await store.append(run, batch, bodies, execution=execution or "")
+    return await store.append(run, batch, bodies, execution=execution_at_work())
+
+
+def execution_at_work() -> str:
+    """Temporal's run id of the execution that the activity works for; empty where there is none."""
+    return (activity.info().workflow_run_id or "") if activity.in_activity() else ""

@@ -138,7 +138,8 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
     loaded = await made(LOAD_STATE, task, LoadedState)
     start = gate.starter(start, data, loaded.policy, run, at)
     plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
-    change = _change(start, run, then)
+    last = CrewState.from_json(loaded.last) if start.reopen else then
+    change = _change(start, run, then, last)
     # Before anything is recorded: what is wrong with it must not leave a run behind.
     prepared = await made(PREPARE_CHANGE, change, PreparedChange) if change else None
     _check_wider(start, loaded, prepared)
@@ -148,10 +149,17 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
         place = start.fork.position
         engine = rewinding.fork(plan, then, run, by=start.by, at=at, checkpoint=place)
     else:
-        ledger = Ledger(CrewState.from_json(loaded.last))
+        ledger = Ledger(last)
         found = Resumption(loaded.position, StepId(loaded.decision) if loaded.decision else None)
         engine = rewinding.reopen(
-            plan, ledger, then, found, by=start.by, at=at, patched=workflow.patched
+            plan,
+            ledger,
+            then,
+            found,
+            by=start.by,
+            at=at,
+            home=prepared.home if prepared is not None else {},
+            patched=workflow.patched,
         )
     if prepared is not None:
         wanted = GraphPlan.from_json(prepared.plan)
@@ -229,7 +237,7 @@ def _task(start: StartRun, run: RunId, use: StartUse) -> LoadState:
     return LoadState(run=run, reopen=True, recipe=recipe, executions=start.replaced, use=use)
 
 
-def _change(start: StartRun, run: RunId, then: CrewState) -> PrepareChange | None:
+def _change(start: StartRun, run: RunId, then: CrewState, last: CrewState) -> PrepareChange | None:
     """What is to be otherwise than it was there; none where nothing is."""
     fork = start.fork
     if fork is not None and (fork.operations or fork.definition is not None):
@@ -246,5 +254,6 @@ def _change(start: StartRun, run: RunId, then: CrewState) -> PrepareChange | Non
             recipe=True,
             definition=start.crew or None,
             against=ContentHash(then.definition),
+            after=last.position,
         )
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from typing import Any
 
@@ -17,7 +18,7 @@ from .harness import LIMIT, RUN_LIMIT, Site
 from .test_creatures import living, rested
 from .test_graph_units import graph
 from .test_merges import speaking, to
-from .test_resumed_graphs import stopped
+from .test_resumed_graphs import made_again, stopped
 from .test_splits import part_of, until_begun
 
 EDGES: dict[str, Any] = {
@@ -114,6 +115,7 @@ async def test_a_part_of_a_part_does_not_go_on_where_its_creatures_came_home(cre
     await run.reopen("recipe", execution_timeout=RUN_LIMIT)
     await rested(run)
     assert {"cid", "dan"} <= (await graph(run))[0]
+    await made_again(crews, run)
     for each, who in ((three, "dan"), (two, "cid")):
         with pytest.raises(UsageError, match=rf"has {who} of .* again"):
             await each.reopen(execution_timeout=RUN_LIMIT)
@@ -138,3 +140,65 @@ async def test_a_namesake_where_it_came_from_keeps_nobody_from_going_on(crews: S
     await part.reopen(execution_timeout=RUN_LIMIT)
     await rested(part)
     assert (await graph(part))[0] == {"cid", "dan", "helper"}
+
+
+@covers("C118")
+@pytest.mark.parametrize("first", ["home", "other"])
+async def test_who_was_taken_in_by_another_run_is_in_one_place(crews: Site, first: str) -> None:
+    run = await crews.start(crew_of(crews), "")
+    await rested(run)
+    part = await cut(crews, run, "ann", "cid")
+    many = {name: {"listen": ["z"], "send": ["z"]} for name in ("p", "q", "r", "s")}
+    big = await crews.start(living(crews, speaking("p q r s"), many), "")
+    await rested(big)
+    await part.change(operations=[to(big, "cid", "p", "tie")], id="tie")
+    assert (await part.result(LIMIT)).merged_into == big.id
+    await stopped(big, run)
+    if first == "home":
+        await run.reopen("recipe", execution_timeout=RUN_LIMIT)
+        await rested(run)
+        assert (await graph(run))[0] == {"ann", "bob", "eve", "cid", "dan"}
+        with pytest.raises(UsageError, match=r"has cid and dan of .* again"):
+            await big.reopen(execution_timeout=RUN_LIMIT)
+        return
+    await big.reopen(execution_timeout=RUN_LIMIT)
+    await rested(big)
+    await run.reopen("recipe", execution_timeout=RUN_LIMIT)
+    await rested(run)
+    assert (await graph(big))[0] == {"cid", "dan", "p", "q", "r", "s"}
+    assert (await graph(run))[0] == {"ann", "bob", "eve"}
+
+
+@covers("C118")
+async def test_a_run_that_goes_on_while_its_creatures_are_called_home_is_in_one_place(
+    crews: Site,
+) -> None:
+    async def both(run: Run, part: Run) -> str:
+        home = run.reopen("recipe", execution_timeout=RUN_LIMIT)
+        on = part.reopen(execution_timeout=RUN_LIMIT)
+        began = await asyncio.gather(home, on, return_exceptions=True)
+        assert not isinstance(began[0], BaseException), "it goes on in any case"
+        await rested(run)
+        if "cid" not in (await graph(run))[0]:
+            await rested(part)
+            assert (await graph(part))[0] == {"cid", "dan"}
+            assert (await graph(run))[0] == {"ann", "bob", "eve"}
+            return "went on"
+        assert (await graph(run))[0] == {"ann", "bob", "eve", "cid", "dan"}
+        if not isinstance(began[1], UsageError):
+            with pytest.raises(RunFailed, match=rf"{run.id}.*cid and dan of .*{part.id}"):
+                await part.result(LIMIT)
+        assert (await crews.entries(part))[-1].kind == "RunStopped", "nothing of it was recorded"
+        with pytest.raises(UsageError, match=r"has cid and dan of .* again"):
+            await part.reopen(execution_timeout=RUN_LIMIT)
+        return "came home"
+
+    pairs: list[tuple[Run, Run]] = []
+    for _ in range(4):
+        run = await crews.start(crew_of(crews), "")
+        await rested(run)
+        pairs.append((run, await cut(crews, run, "ann", "cid")))
+    for pair in pairs:
+        await stopped(*pair)
+    for pair in pairs:
+        assert await both(*pair) in ("went on", "came home")

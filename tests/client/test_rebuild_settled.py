@@ -21,7 +21,9 @@ from crewlog.ids import AgentName, ContentHash, CrewName, RunId, StepId, ToolNam
 from crewlog.state import calls
 from crewlog.state import journal as j
 from crewlog.state.calls import claim_key
+from crewlog.state.homes import CameHome
 from crewlog.state.journal import Batch, entry_to_json
+from crewlog.state.model import CrewState
 from crewlog.state.parting import Share
 from crewlog.store import InMemoryStore, Store
 from crewlog.store.protocol import Snapshot
@@ -231,6 +233,41 @@ async def test_who_read_a_later_entry_has_read_those_before(world: World) -> Non
     await world.store.shut(ONE, ["e"])
     assert (await world.rebuilt()).left_out == ()
     assert (await world.kinds())[-2:] == ["TopologyChanged", "GraphMerged"]
+
+
+# -- who came home -----------------------------------------------------------------------------
+
+LEFT = CameHome(run=PART, name=AgentName("ann"), began=6, execution=1)
+HOME = j.Reopened(at=8, to=2, state={}, home={AgentName("ann"): LEFT})
+STAYS = entry_to_json(
+    j.Forked(at=6, run=PART, source=ONE, to=2, state=CrewState(run=PART).to_json())
+)
+
+
+@pytest.mark.parametrize("rows", ["stored", "lost"])
+async def test_who_went_on_elsewhere_did_not_come_home(world: World, rows: str) -> None:
+    world.has(ONE, execution("e", batch(1, BEGINS, PAUSES, HOME, PAUSES), stored=2))
+    on = entry_to_json(j.Reopened(at=9, to=3, state={}))
+    theirs = Batch(first=3, entries=(STAYS, on))
+    if rows == "stored":
+        await world.store.append(PART, theirs)
+    else:
+        world.has(PART, execution("p", theirs, ended=""))
+    report = await world.rebuilt()
+    assert await world.kinds() == ["RunStarted", "Paused"]
+    assert "'one-part' went on with its creatures at 4 itself" in report.left_out[0].why
+    assert await world.store.claimed(LEFT.key(1)) is None
+
+
+async def test_who_came_home_is_claimed_again(world: World) -> None:
+    world.has(ONE, execution("e", batch(1, BEGINS, PAUSES, HOME, PAUSES), stored=2))
+    theirs = Batch(first=3, entries=(STAYS, entry_to_json(j.Reopened(at=7, to=3, state={}))))
+    await world.store.append(PART, theirs)  # before that
+    for _ in range(2):
+        assert (await world.rebuilt()).left_out == ()
+        assert (await world.kinds())[2:] == ["Reopened", "Paused"]
+        assert await world.store.claimed(LEFT.key(1)) == "one/2/"
+        assert await world.store.claimed(LEFT.key(2)) is None
 
 
 # -- to replace rows ---------------------------------------------------------------------------

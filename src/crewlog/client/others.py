@@ -16,10 +16,12 @@ from crewlog.client.settled import (
     Heard,
     Parted,
     Placed,
+    Returned,
     TakenIn,
     line,
     parted,
     placed,
+    returned,
     taken_in,
 )
 from crewlog.errors import CrewlogError, NotPermitted, RunNotFound, ServiceError, StoreIncomplete
@@ -47,7 +49,7 @@ class Others:
         self._run = run
         self._tell = tell
 
-    async def say_of(self, each: TakenIn | Parted) -> Heard:
+    async def say_of(self, each: TakenIn | Parted | Returned) -> Heard:
         """What the runs that an entry is about say of it.
 
         Args:
@@ -55,7 +57,29 @@ class Others:
         """
         if isinstance(each, TakenIn):
             return await self.says_who_came(each)
+        if isinstance(each, Returned):
+            heard = [await self.went_on(each, home) for home in each.homes]
+            return next((said for said in heard if said != OPEN), OPEN)
         return parted([await self.begun(part) for part in each.parts])
+
+    async def went_on(self, each: Returned, home: RunId) -> Heard:
+        """What a run says of the entry by which its creatures came home to this one.
+
+        Args:
+            each: The entry.
+            home: The run in which they had lived.
+        """
+        rows = [row async for row in self._rows(home, 0)]
+        if (heard := returned(each, home, rows)) != OPEN:
+            return heard
+        chain = await self._chain(home)
+        if chain is None:
+            return OPEN
+        batches = line(chain.executions).batches
+        heard = returned(each, home, [one for batch in batches for one in placed(batch)])
+        for text in (text for one in chain.executions for text in one.extracted.problems):
+            return Heard("unread", text) if heard == OPEN else heard
+        return heard
 
     async def says_who_came(self, taken: TakenIn) -> Heard:
         """What a run says of the entry that took it in.

@@ -48,9 +48,18 @@ from crewlog.errors import (
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json, Model
 from crewlog.state.calls import claim_key, owner_of
-from crewlog.state.journal import Batch, MessageQueued, OutputSet, PromptReceived, begins_after
+from crewlog.state.homes import CameHome, Taker
+from crewlog.state.journal import (
+    Batch,
+    MessageQueued,
+    OutputSet,
+    PromptReceived,
+    Reopened,
+    begins_after,
+)
 from crewlog.state.logs import entries_of, heads_through
 from crewlog.state.model import CrewState
+from crewlog.store.claiming import keep_claim
 from crewlog.store.loading import keep_snapshots
 from crewlog.store.protocol import Store
 from crewlog.store.resealing import drop_unreadable
@@ -439,6 +448,8 @@ class Rebuild:
             await store.admit(self._run, [execution.id for execution in found.chain.line])
         for key, owner in _claims(self._run, found):
             await store.claim(key, owner)
+        for taker, left in _came_home(self._run, found.batches):
+            await keep_claim(store, taker, left)
         await count(store, self._run, found.chain, int(time.time() * 1000))
         definitions = {h: d for each in found.all for h, d in each.definitions.items()}
         for definition in definitions.values():
@@ -610,6 +621,14 @@ def _claims(run: RunId, found: _Found) -> Iterator[tuple[str, str]]:
             if any(rule.repeat == "never" for rule in rules):
                 attempt = told.attempts.get(activity, 1)
                 yield claim_key(run, call), owner_of(execution.id, activity, attempt)
+
+
+def _came_home(run: RunId, batches: Iterable[Batch]) -> Iterator[tuple[Taker, CameHome]]:
+    """The claims of creatures that came home, by what the journal says."""
+    for batch in batches:
+        for position, entry in entries_of(batch):
+            for left in entry.home.values() if isinstance(entry, Reopened) else ():
+                yield Taker(run, position - 1), left
 
 
 def _bodies_of(batches: Iterable[Batch]) -> tuple[set[ContentHash], set[ContentHash]]:

@@ -21,7 +21,8 @@ from crewlog.model import Json
 from crewlog.state.journal import GraphMerged, entry_from_json
 from crewlog.state.model import CrewState, RunStatus
 from crewlog.state.topology import components
-from crewlog.store.homes import Over, homes_of
+from crewlog.store.claiming import Over
+from crewlog.store.homes import homes_of
 from crewlog.store.protocol import CrewRow, Store
 
 Written = str | Path | Mapping[str, Json] | CrewDefinition
@@ -77,7 +78,7 @@ async def recipe_for(
         store: The store.
         state: The run.
         given: See `edited`.
-        over: See `crewlog.store.homes.homes_of`.
+        over: See `crewlog.store.claiming.Over`.
     """
     recipe = state.recipe or state.definition
     found = await edited(store, state.crew, recipe, given)
@@ -86,7 +87,8 @@ async def recipe_for(
     data = found.definition if found is not None else await store.get_definition(recipe)
     force = CrewDefinition.from_json(await store.get_definition(state.definition))
     away = force.graph.away if force.graph is not None else {}
-    return elsewhere(CrewDefinition.from_json(data), await homes_of(store, state.run, away, over))
+    homes = await homes_of(store, state.run, away, over)
+    return elsewhere(CrewDefinition.from_json(data), homes.live)
 
 
 class Leaver(NamedTuple):
@@ -141,7 +143,7 @@ async def way_back(store: Store, state: CrewState, given: Written | None, over: 
         store: The store.
         state: The run, open or ended.
         given: See `edited`.
-        over: See `crewlog.store.homes.homes_of`.
+        over: See `crewlog.store.claiming.Over`.
 
     Raises:
         InvalidDefinition: what is given is no crew.

@@ -426,11 +426,12 @@ class Run(ByHand, Authority, Talking):
     async def _is_closed(self) -> bool:
         return await self._is_over(self.id)
 
-    async def _has_ended(self, run: RunId) -> bool:
+    async def _has_ended(self, run: RunId) -> tuple[str, ...] | None:
+        """As `crewlog.store.claiming.Over`; its executions are told to nobody, who only looks."""
         try:
-            return await self._is_over(run)
+            return () if await self._is_over(run) else None
         except RunNotFound:
-            return True
+            return ()
 
     async def _is_over(self, run: RunId) -> bool:
         description = await self._gateway.describe(run)

@@ -10,7 +10,8 @@ not tell how far it came:
 
 A merge is a word of the run that stays, and the other one acts on it alone: it becomes part of that
 (`MergedInto`), or goes on by itself (`MergeFailed`). A split is a word, too, and each part begins
-by it. So what those journals say tells whether the word was there to be read. See
+by it. So is that creatures came home: the run in which they lived goes on no more by it. So what
+those journals say tells whether the word was there to be read. See
 docs/decisions/0055.
 """
 
@@ -90,6 +91,14 @@ class Parted(Crossing):
 
     parts: tuple[RunId, ...]
     """These runs."""
+
+
+@dataclass(frozen=True)
+class Returned(Crossing):
+    """Creatures came home to the run, which went on with its recipe."""
+
+    homes: tuple[RunId, ...]
+    """The runs in which they lived until these ended."""
 
 
 class Execution(Protocol):
@@ -173,7 +182,7 @@ def placed(batch: Batch) -> Iterator[Placed]:
 
 def crossings(
     batches: Iterable[Batch], position: int, states: Iterable[CrewState] = ()
-) -> list[TakenIn | Parted]:
+) -> list[TakenIn | Parted | Returned]:
     """The entries after a position by which creatures come to a run, or leave it, in order.
 
     Args:
@@ -183,7 +192,7 @@ def crossings(
     """
     joining = [state.joining for state in states if state.joining is not None]
     rounds = {each.op: (each.theirs, each.began) for each in joining}
-    found: list[TakenIn | Parted] = []
+    found: list[TakenIn | Parted | Returned] = []
     for at, entry in (each for batch in batches for each in placed(batch)):
         kind = entry.get("kind")
         if kind == "MergeAccepted":
@@ -193,6 +202,9 @@ def crossings(
             found.append(TakenIn(at, entry, entry["of"], entry["op"], theirs, began))
         elif kind == "TopologyChanged" and at > position and (parts := parts_of(entry)):
             found.append(Parted(at, entry, parts))
+        elif kind == "Reopened" and at > position and (home := entry.get("home")):
+            homes = {RunId(each["run"]) for each in home.values()}
+            found.append(Returned(at, entry, tuple(sorted(homes))))
     return found
 
 
@@ -240,6 +252,20 @@ def taken_in(
         offered |= joining is not None and (joining.op, joining.stage) == (taken.op, "offered")
     if whole and not offered:
         return Heard("never", f"{taken.of!r} has not offered itself: it lives on alone")
+    return OPEN
+
+
+def returned(each: Returned, home: RunId, journal: Iterable[Placed]) -> Heard:
+    """What a run says of the entry by which its creatures came home to another one.
+
+    Args:
+        each: The entry.
+        home: The run in which they had lived.
+        journal: Its journal.
+    """
+    for position, entry in journal:
+        if entry.get("kind") in ("Reopened", "Forked") and entry["at"] > each.entry["at"]:
+            return Heard("not", f"{home!r} went on with its creatures at {position} itself")
     return OPEN
 
 

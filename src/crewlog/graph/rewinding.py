@@ -16,9 +16,19 @@ from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.retrying import Patched, as_new, retry
 from crewlog.graph.swap import permissions_after, same_graph
-from crewlog.ids import InterruptId, LogName, NodeName, RunId, StepId, node_of, private_log
+from crewlog.ids import (
+    AgentName,
+    InterruptId,
+    LogName,
+    NodeName,
+    RunId,
+    StepId,
+    node_of,
+    private_log,
+)
 from crewlog.model import Json
 from crewlog.state import journal as j
+from crewlog.state.homes import CameHome
 from crewlog.state.joining import check_alone
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Interrupt, LogHead
@@ -155,6 +165,7 @@ def reopen(
     *,
     by: str,
     at: int,
+    home: Mapping[AgentName, CameHome] | None = None,
     patched: Patched = as_new,
 ) -> Engine:
     """Lets a run go on that had ended: steps and calls keep their names, and their claims.
@@ -168,6 +179,7 @@ def reopen(
         found: Where that was, and whether a decision ended it.
         by: Who starts it again.
         at: When.
+        home: Creatures that come home by what it goes on with.
         patched: Whether its execution does something as this build does.
     """
     engine = Engine(plan, ledger)
@@ -180,7 +192,8 @@ def reopen(
     if (joining := engine.state.joining) is not None:
         why = f"{engine.state.run!r} was ended first, from outside"
         engine.record(j.MergeFailed, op=joining.op, other=joining.other, why=why)
-    engine.record(j.Reopened, to=found.position, state=_to_keep(reopened(then)), by=by)
+    kept = _to_keep(reopened(then))
+    engine.record(j.Reopened, to=found.position, state=kept, by=by, home={**(home or {})})
     for step, call in list(forsaken(engine.state)):
         retry(engine, step, call, by=by, patched=patched)
     for asked in list(engine.state.interrupts.values()):

@@ -28,6 +28,7 @@ from crewlog.ids import (
 from crewlog.model import Json, Model
 from crewlog.state.context import Given, Windowed
 from crewlog.state.hearing import Heard
+from crewlog.state.homes import CameHome
 from crewlog.state.journal import Batch
 from crewlog.state.model import CommandOutcome, Item, LogHead, PromptRemark, Usage
 from crewlog.state.parting import Share
@@ -538,6 +539,9 @@ class PrepareChange(Model):
     """Of a prompt: who may call the tools of which people have said so while the run lived."""
     against: ContentHash = ContentHash("")
     """The definition in force, whose authority is compared with; by default `base`."""
+    after: int | None = None
+    """Of a run that goes on with its recipe after it had ended: the last position of its journal.
+    Set, it claims the creatures that come home."""
 
 
 class PreparedPart(Model):
@@ -580,6 +584,8 @@ class PreparedChange(Model):
     keeps is `definition`."""
     warnings: tuple[str, ...] = ()
     """What whoever changes may not have meant, as `SwapReport` has it."""
+    home: dict[AgentName, CameHome] = Field(default_factory=dict[AgentName, CameHome])
+    """Creatures that come home, as `Reopened` has them: they are claimed."""
 
 
 class LookAtRun(Model):

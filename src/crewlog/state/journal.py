@@ -30,6 +30,7 @@ from crewlog.ids import (
 from crewlog.model import Json, Model
 from crewlog.state.bounds import Bounds
 from crewlog.state.context import Windowed
+from crewlog.state.homes import CameHome
 from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
 from crewlog.state.parting import Share
 from crewlog.state.shapes import ListShape, Shape
@@ -1324,6 +1325,9 @@ class Reopened(Fact):
     state: dict[str, Json]
     """The state that it goes on with."""
     by: str = ""
+    home: dict[AgentName, CameHome] = Field(default_factory=dict[AgentName, CameHome])
+    """Where it goes back to its recipe: creatures that come home by that, from runs that have
+    ended. Those do not go on with them any more."""
 
 
 class RunCompleted(Fact):

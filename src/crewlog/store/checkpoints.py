@@ -142,7 +142,7 @@ async def taken_up(store: Store, run: RunId, end: CrewState) -> tuple[Resumption
     then = after(await load_state(store, run, found.position), found.landed)
     if not then.definition:
         raise _no_crew(run)
-    await check_home(store, then)
+    await check_home(store, then, end)
     return found, then
 
 

@@ -2,56 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from crewlog.definition.creatures import creatures_of
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import StoreIncomplete, UsageError
-from crewlog.ids import LogName, RunId
+from crewlog.ids import AgentName, LogName, RunId
+from crewlog.state.homes import CameHome, Taker
 from crewlog.state.journal import TopologyChanged, entry_from_json
 from crewlog.state.model import CrewState, Lineage, LogHead
+from crewlog.state.parting import parted_from
+from crewlog.store.claiming import Over, check_ours, goes_on, shut_out
 from crewlog.store.loading import load_state
 from crewlog.store.protocol import Store
 
-Over = Callable[[RunId], Awaitable[bool]]
-"""Whether a run has ended that the store knows as open, as the server says."""
 
+class Homes(NamedTuple):
+    """Where creatures are that left a run."""
 
-async def as_stored(run: RunId) -> bool:
-    """Takes every run for one that goes on, where the store knows no other."""
-    del run
-    return False
+    live: Mapping[str, str]
+    """The runs in which some live, by name."""
+    back: Mapping[AgentName, CameHome]
+    """Those that may come home: their runs have ended."""
 
 
 async def homes_of(
-    store: Store, run: RunId, away: Mapping[str, str], over: Over = as_stored
-) -> dict[str, str]:
-    """Where creatures live that left a run, by name; those whose run has ended live nowhere.
+    store: Store,
+    run: RunId,
+    away: Mapping[str, str],
+    over: Over,
+    taker: Taker | None = None,
+) -> Homes:
+    """Where creatures are that left a run; those whose run has ended live nowhere.
 
     Args:
         store: The store.
         run: The run that they left.
         away: The runs that they left for.
-        over: Tells of a run that was ended from outside.
+        over: Tells whether a run has ended.
+        taker: The run, where it is about to take home who lives nowhere: they are claimed, and
+            whom another run has claimed first lives there. None: it is only looked.
     """
-    found = {name: await _lives_on(store, name, RunId(home), over) for name, home in away.items()}
-    return {name: str(home) for name, home in found.items() if home is not None and home != run}
+    live: dict[str, str] = {}
+    back: dict[AgentName, CameHome] = {}
+    for name, home in sorted(away.items()):
+        found = await _lives_on(store, run, AgentName(name), RunId(home), over, taker)
+        if isinstance(found, CameHome):
+            back[AgentName(name)] = found
+        elif found is not None:
+            live[name] = found
+    return Homes(live, back)
 
 
-async def check_home(store: Store, state: CrewState) -> None:
-    """Checks that creatures of a part, which is to go on, do not live again where they had left.
+async def check_home(store: Store, then: CrewState, end: CrewState) -> None:
+    """Checks that creatures of a run that is to go on do not live again where they had left.
 
     Args:
         store: The store.
-        state: The part, as it would go on.
+        then: The run, as it would go on.
+        end: The same, as it ended.
 
     Raises:
         UsageError: they do: that run went back to its recipe while this one had ended.
     """
-    if state.source is None or not state.source.split:
+    await check_ours(store, await creatures_at_end(store, then, end), _ended, None)
+    if not parted_from(then):
         return
-    names, at = {*creatures_of(await _crew(store, state))}, state
+    names, at = {*creatures_of(await _crew(store, then))}, then
     while (source := at.source) is not None and source.split:
         names &= await _took(store, source, at.run)
         if not names or await store.get_run(source.run) is None:
@@ -63,9 +82,34 @@ async def check_home(store: Store, state: CrewState) -> None:
         if both:
             raise UsageError(
                 f"the run {source.run!r} went back to its recipe, and has {listed(both)} of "
-                f"{state.run!r} again",
-                remedy=f"`crewlog fork {state.run}@POSITION` goes on with copies of them.",
+                f"{then.run!r} again",
+                remedy=f"`crewlog fork {then.run}@POSITION` goes on with copies of them.",
             )
+
+
+async def creatures_at_end(store: Store, then: CrewState, end: CrewState) -> list[CameHome]:
+    """The creatures of a run that has ended which another run may take home.
+
+    Of a run that is no part of another one, and never had one come into it, nobody does.
+
+    Args:
+        store: The store.
+        then: The run, as it would go on.
+        end: The same, as it ended.
+    """
+    crew = await _crew(store, then)
+    if not crew.lives:
+        return []
+    ties = () if parted_from(end) else await store.ties([end.run])
+    if not parted_from(end) and not any(t.run == end.run and t.taken_in for t in ties):
+        return []
+    return [_left(end, name) for name in creatures_of(crew)]
+
+
+async def _ended(run: RunId) -> tuple[str, ...]:
+    """Takes every run for one that has ended: then only what is recorded counts."""
+    del run
+    return ()
 
 
 async def _took(store: Store, source: Lineage, part: RunId) -> set[str]:
@@ -81,31 +125,73 @@ async def _crew(store: Store, state: CrewState) -> CrewDefinition:
     return CrewDefinition.from_json(await store.get_definition(state.definition))
 
 
-async def _lives_on(store: Store, name: str, home: RunId, over: Over) -> RunId | None:
-    """The run in which a creature lives that left for one; none where all of these have ended.
+async def _lives_on(
+    store: Store, run: RunId, name: AgentName, home: RunId, over: Over, taker: Taker | None
+) -> RunId | CameHome | None:
+    """The run in which a creature lives that left one for another.
 
-    It may have gone on from there, by another split, or by a merge, and be called otherwise.
+    It may have gone on from there, by another split, or by a merge, and be called otherwise; or it
+    went home to a run between the two.
+
+    Returns:
+        The run; what the creature was where all of these have ended; or none where it is the run's
+        own again, or nobody knows what it was.
     """
-    seen: set[RunId] = set()
-    while home not in seen:
-        seen.add(home)
-        row = await store.get_run(home)
-        if row is None:
-            return None
-        try:
-            state = await load_state(store, home)
-            crew = await _crew(store, state)
-        except StoreIncomplete:
-            return None
-        away = crew.graph.away if crew.graph is not None else {}
-        if name in away:
-            home = RunId(away[name])
-        elif state.merged_into is not None:
-            called = {each.was: each.now for each in state.renamed_there if each.kind == "creature"}
-            home, name = state.merged_into, called.get(name, name)
-        else:
-            return None if state.closed or await over(home) else home
-    return None
+    seen: set[tuple[RunId, str]] = set()
+    shut: set[RunId] = set()
+    has: RunId | None = None
+    while home != run and (home, name) not in seen:
+        left, closed = CameHome(run=home, name=name), False
+        if await store.get_run(home) is not None:
+            try:
+                state = await load_state(store, home)
+                crew = await _crew(store, state)
+            except StoreIncomplete:
+                return None
+            on = _went_on(state, crew, name)
+            if on is not None:
+                seen.add((home, name))
+                home, name = on
+                continue
+            closed = state.closed
+            left = _left(state, name)
+        if not closed:
+            executions = await over(home)
+            if executions is None:
+                return home
+            if taker is not None and home not in shut:
+                await shut_out(store, home, executions)
+                shut.add(home)
+                continue  # what it was storing meanwhile counts
+        word = await goes_on(store, left, over, taker)
+        if word.say == "ours":
+            return left
+        if word.say == "about to":
+            return word.run
+        if word.say == "went on":
+            seen.add((home, name))
+            has = home = word.run
+            name = word.name
+    return None if home == run else has
+
+
+def _went_on(
+    state: CrewState, crew: CrewDefinition, name: AgentName
+) -> tuple[RunId, AgentName] | None:
+    """Where a creature went on from a run, and its name there; none where it did not."""
+    away = crew.graph.away if crew.graph is not None else {}
+    if name in away:
+        return RunId(away[name]), name
+    if state.merged_into is None:
+        return None
+    called = {each.was: each.now for each in state.renamed_there if each.kind == "creature"}
+    return state.merged_into, AgentName(called.get(name, name))
+
+
+def _left(state: CrewState, name: str) -> CameHome:
+    return CameHome(
+        run=state.run, name=AgentName(name), began=state.started, execution=state.execution
+    )
 
 
 async def logs_left(store: Store, run: RunId, then: CrewState) -> dict[LogName, LogHead]:

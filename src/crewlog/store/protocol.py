@@ -294,7 +294,8 @@ class Store(Protocol):
     async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
         """Makes `owner` the owner of `key` unless it has one; returns who owns it.
 
-        Atomic over all workers. A claim is kept for ever: it says that something was begun.
+        Atomic over all workers. A claim is kept for ever: it says that something was begun, a call,
+        or to go on with a creature (`crewlog.store.claiming`).
 
         Args:
             key: What is claimed.

@@ -1,0 +1,396 @@
+"""A creature whose run has ended is gone on with by one run, whoever comes at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from crewlog.activities import handing_over
+from crewlog.activities.crew import CrewActivities
+from crewlog.activities.look_at_run import Ending
+from crewlog.client.rebuild import _came_home
+from crewlog.definition.creatures import creatures_of, elsewhere
+from crewlog.definition.load import load_data
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import HistoryConflict, UsageError
+from crewlog.ids import AgentName, CrewName, NodeName, RunId
+from crewlog.state import journal as j
+from crewlog.state.calls import LoadState, PrepareChange, PreparedChange
+from crewlog.state.parting import Share, parted
+from crewlog.store import Store
+from crewlog.store.checkpoints import taken_up
+from crewlog.store.claiming import keep_claim
+from crewlog.store.homes import homes_of
+from crewlog.store.loading import load_state
+
+CREW = CrewName("homes")
+CID = AgentName("cid")
+
+
+def crew() -> CrewDefinition:
+    agents: dict[str, dict[str, Any]] = {
+        "ann": {"listen": ["x"], "send": ["bridge"]},
+        "cid": {"listen": ["bridge"]},
+        "dan": {"listen": ["bridge"]},
+    }
+    each = {"prompt": "Do.", "model": "scripted:none.json"}
+    return load_data({"crew": CREW, "agents": {n: {**each, **a} for n, a in agents.items()}})
+
+
+@dataclass
+class Family:
+    """A run, and a part of it in which cid and dan live; both have ended."""
+
+    store: Store
+    run: RunId
+    workspace: Path
+    open: set[RunId] = field(default_factory=set[RunId])
+    """The runs whose workflow runs, as the server says."""
+    lasts: dict[RunId, str] = field(default_factory=dict[RunId, str])
+    """The last execution of each."""
+
+    @property
+    def part(self) -> RunId:
+        return RunId(f"{self.run}-part")
+
+    async def begin(self, *, part: bool = True) -> None:
+        whole = await self.store.put_definition(crew().to_json())
+        rest = {"cid": self.part, "dan": self.part}
+        stays = await self.store.put_definition(elsewhere(crew(), rest).to_json())
+        left = await self.store.put_definition(elsewhere(crew(), {"ann": self.run}).to_json())
+        share = Share(creatures=(CID, AgentName("dan")), nodes=(NodeName("cid"), NodeName("dan")))
+        await self.record(
+            self.run, j.RunStarted(run=self.run, crew=CREW, definition=whole, at=1), base=0
+        )
+        before = await load_state(self.store, self.run)
+        split = j.TopologyChanged(
+            at=2,
+            change="split",
+            graph_version=2,
+            crew=CREW,
+            definition=stays,
+            split="cut",
+            parts=(j.PartedGraph(graph=self.part, definition=left, share=share),),
+        )
+        await self.record(self.run, split, j.RunStopped(at=3))
+        if part:
+            then = parted(before, self.part, share).model_copy(update={"definition": left})
+            begins = j.Forked(
+                at=3, run=self.part, source=self.run, to=2, state=then.to_json(), split="cut"
+            )
+            await self.record(self.part, begins, j.RunStopped(at=4), base=2)
+
+    async def record(
+        self, run: RunId, *entries: j.JournalEntry, base: int | None = None, execution: str = "e0"
+    ) -> None:
+        after = (await load_state(self.store, run)).position if base is None else base
+        rows = tuple(map(j.entry_to_json, entries))
+        await self.store.append(run, j.Batch(first=after + 1, entries=rows), execution=execution)
+
+    # -- what the two do ---------------------------------------------------------------------
+
+    async def ended(self, run: RunId) -> Ending | None:
+        return None if run in self.open else Ending(tuple(filter(None, [self.lasts.get(run)])))
+
+    async def _local(self, run: RunId, execution: str, name: str, task: Any) -> Any:
+        self.open.add(run)
+        self.lasts[run] = execution
+        env = ActivityEnvironment()
+        env.info = replace(env.info, workflow_id=run, workflow_run_id=execution, is_local=True)
+        acts = CrewActivities(self.store, workspace=self.workspace, ended=self.ended)
+        try:
+            return await env.run(getattr(acts, name), task)
+        except ApplicationError:
+            self.dies(run)
+            raise
+
+    def dies(self, run: RunId) -> None:
+        self.open.discard(run)
+
+    async def asks_home(self, execution: str = "home") -> PreparedChange:
+        """The run that is about to go back to its recipe; what comes of it is not recorded yet."""
+        state = await load_state(self.store, self.run)
+        task = PrepareChange(
+            run=self.run,
+            base=state.recipe,
+            recipe=True,
+            against=state.definition,
+            after=state.position,
+        )
+        made: PreparedChange = await self._local(self.run, execution, "prepare_change", task)
+        return made
+
+    async def goes_home(self, made: PreparedChange, execution: str = "home") -> None:
+        """Records what comes of it."""
+        at = (await load_state(self.store, self.run)).position
+        then = (await load_state(self.store, self.run, at - 1)).to_json()
+        back = j.Reopened(at=8, to=at - 1, state=then, home=made.home)
+        swap = j.GraphSwapped(
+            at=9,
+            graph_version=3,
+            crew=CREW,
+            definition=await self.store.put_definition(made.definition),
+        )
+        await self.record(self.run, back, swap, execution=execution)
+
+    async def asks_on(self, execution: str = "on") -> None:
+        """The part that is about to be taken up; it is not recorded yet."""
+        await self._local(self.part, execution, "load_state", LoadState(run=self.part, reopen=True))
+
+    async def goes_on(self, execution: str = "on") -> None:
+        at = (await load_state(self.store, self.part)).position
+        then = (await load_state(self.store, self.part, at - 1)).to_json()
+        await self.record(self.part, j.Reopened(at=8, to=at - 1, state=then), execution=execution)
+
+    async def lives(self) -> tuple[set[str], set[str]]:
+        """The creatures of the run and of the part, where these go on."""
+        found: list[set[str]] = []
+        for run in (self.run, self.part):
+            state = await load_state(self.store, run)
+            data = await self.store.get_definition(state.definition)
+            names = {*creatures_of(CrewDefinition.from_json(data))}
+            found.append(set() if state.closed else names)
+        return found[0], found[1]
+
+
+@pytest.fixture
+async def family(store: Store, run: RunId, tmp_path: Path) -> Family:
+    found = Family(store, run, tmp_path)
+    await found.begin()
+    return found
+
+
+HOME, ON = ({"ann", "cid", "dan"}, set[str]()), ({"ann"}, {"cid", "dan"})
+
+
+class Paused:
+    """A store in which whoever claims first waits right before that, having read all."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.there, self.go = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def claim(self, *args: Any, **more: Any) -> str:
+        if not self.there.is_set():
+            self.there.set()
+            await self.go.wait()
+        return await self._store.claim(*args, **more)
+
+
+async def paused(family: Family, ask: Callable[[Family], Awaitable[Any]]) -> tuple[Paused, Any]:
+    """One side, which has read that the other one rests, and does nothing more for a while."""
+    store = Paused(family.store)
+    slow: Any = replace(family, store=store)  # the same runs are open in both
+    asked = asyncio.ensure_future(ask(slow))
+    await asyncio.wait_for(store.there.wait(), 20)
+    return store, asked
+
+
+async def test_who_comes_first_goes_on_and_the_other_is_told(family: Family) -> None:
+    made = await family.asks_home()
+    assert set(made.home) == {"cid", "dan"}
+    with pytest.raises(ApplicationError, match=r"about to go back to its recipe, and takes cid"):
+        await family.asks_on()
+    await family.goes_home(made)
+    assert await family.lives() == HOME
+    with pytest.raises(ApplicationError, match=r"has cid and dan of .* again"):
+        await family.asks_on("again")
+
+
+async def test_the_run_leaves_who_is_about_to_go_on_elsewhere(family: Family) -> None:
+    await family.asks_on()
+    made = await family.asks_home()
+    assert (made.home, CrewDefinition.from_json(made.definition).graph is not None) == ({}, True)
+    assert "cid stays in" in made.what
+    assert "dan stays in" in made.what
+    await family.goes_home(made)
+    await family.goes_on()
+    assert await family.lives() == ON
+
+
+async def test_who_has_read_and_waits_finds_them_at_home(family: Family) -> None:
+    store, asked = await paused(family, lambda slow: slow.asks_on())
+    await family.goes_home(await family.asks_home())
+    store.go.set()
+    with pytest.raises(ApplicationError, match=r"has cid and dan of .* again"):
+        await asked
+    assert await family.lives() == HOME
+
+
+async def test_who_has_read_and_waits_leaves_them_where_they_are(family: Family) -> None:
+    store, asked = await paused(family, lambda slow: slow.asks_home())
+    await family.asks_on()
+    await family.goes_on()
+    store.go.set()
+    made = await asked
+    assert made.home == {}
+    await family.goes_home(made)
+    assert await family.lives() == ON
+
+
+async def test_another_try_of_the_same_execution_finds_its_own_claims(family: Family) -> None:
+    first = await family.asks_home()
+    assert await family.asks_home() == first
+    family.dies(family.run)
+    await family.asks_on()
+    await family.asks_on()
+
+
+async def test_what_died_before_it_recorded_anything_keeps_nobody(family: Family) -> None:
+    late = await family.asks_home()
+    family.dies(family.run)
+    await family.asks_on()
+    with pytest.raises(HistoryConflict):  # of an activity that hung meanwhile
+        await family.goes_home(late)
+    await family.goes_on()
+    assert (await family.lives())[1] == {"cid", "dan"}
+
+
+async def test_a_part_that_died_before_it_recorded_anything_keeps_nobody(family: Family) -> None:
+    await family.asks_on()
+    family.dies(family.part)
+    made = await family.asks_home()
+    with pytest.raises(HistoryConflict):
+        await family.goes_on()
+    await family.goes_home(made)
+    assert await family.lives() == HOME
+
+
+async def test_the_next_execution_of_the_same_run_begins_anew(family: Family) -> None:
+    late = await family.asks_home("one")
+    family.dies(family.run)
+    made = await family.asks_home("two")
+    with pytest.raises(ApplicationError, match="about to go back"):
+        await family.asks_on()
+    with pytest.raises(HistoryConflict):
+        await family.goes_home(late, "one")
+    await family.goes_home(made, "two")
+    assert await family.lives() == HOME
+
+
+async def test_a_run_that_went_on_as_it_was_gave_its_claims_up(family: Family) -> None:
+    await family.asks_home("one")
+    family.dies(family.run)
+    at = (await load_state(family.store, family.run)).position
+    then = (await load_state(family.store, family.run, at - 1)).to_json()
+    family.open.add(family.run)
+    await family.record(family.run, j.Reopened(at=8, to=at - 1, state=then), execution="two")
+    await family.asks_on()  # though that run is open
+    await family.goes_on()
+    assert await family.lives() == ON
+
+
+async def test_a_part_that_ended_once_more_is_asked_anew(family: Family) -> None:
+    await family.asks_on()
+    await family.goes_on()
+    await family.record(family.part, j.RunStopped(at=9), execution="on")
+    family.dies(family.part)
+    made = await family.asks_home()
+    assert {each.execution for each in made.home.values()} == {2}
+    await family.goes_home(made)
+    assert await family.lives() == HOME
+
+
+async def test_a_part_that_went_on_and_ended_while_the_run_waited_is_asked_anew(
+    family: Family,
+) -> None:
+    store, asked = await paused(family, lambda slow: slow.asks_home())
+    await family.asks_on()
+    await family.goes_on()
+    await family.record(family.part, j.RunStopped(at=9), execution="on")
+    family.dies(family.part)
+    store.go.set()
+    made = await asked
+    assert {each.execution for each in made.home.values()} == {2}
+    with pytest.raises(ApplicationError, match="about to go back"):
+        await family.asks_on("again")
+
+
+async def test_a_claim_that_did_not_stand_does_not_come_back(family: Family) -> None:
+    await family.asks_on("one")
+    family.dies(family.part)
+    first = await family.asks_home()
+    family.open.add(family.part)  # it is tried again, and about to be told
+    assert await family.asks_home() == first
+    assert set(first.home) == {"cid", "dan"}
+
+
+async def test_a_swap_that_failed_keeps_them_for_the_run(family: Family) -> None:
+    made = await family.asks_home("one")
+    at = (await load_state(family.store, family.run)).position
+    then = (await load_state(family.store, family.run, at - 1)).to_json()
+    await family.record(
+        family.run,
+        j.SwapFailed(at=7, graph_version=3, error="of a change before"),
+        j.Reopened(at=8, to=at - 1, state=then, home=made.home),
+        j.RunStopped(at=9),
+        execution="one",
+    )
+    family.dies(family.run)
+    with pytest.raises(ApplicationError, match=r"has cid and dan of .* again"):
+        await family.asks_on()
+    again = await family.asks_home("two")
+    assert (again.home, creatures_of(CrewDefinition.from_json(again.definition))) == (
+        {},
+        ("ann", "cid", "dan"),
+    )
+
+
+async def test_a_rebuild_makes_the_claims_that_a_journal_tells(family: Family) -> None:
+    store, run = family.store, family.run
+
+    async def over(_: RunId) -> tuple[str, ...]:
+        return ()
+
+    found = await homes_of(store, run, {"cid": family.part, "dan": family.part}, over)
+    assert (found.live, set(found.back)) == ({}, {"cid", "dan"})
+    at = (await load_state(store, run)).position
+    then = (await load_state(store, run, at - 1)).to_json()
+    back = j.Reopened(at=8, to=at - 1, state=then, home={**found.back})
+    batch = j.Batch(first=at + 1, entries=(j.entry_to_json(back),))
+    for _ in range(2):
+        for taker, left in _came_home(run, [batch]):
+            await keep_claim(store, taker, left)
+            assert await store.claimed(left.key(1)) == f"{run}/{at}/"
+            assert await store.claimed(left.key(2)) is None
+    await store.append(run, batch)
+    with pytest.raises(ApplicationError, match=r"has cid and dan of .* again"):
+        await family.asks_on()
+    state = await load_state(store, family.part)
+    with pytest.raises(UsageError, match=r"has cid and dan of .* again"):
+        await taken_up(store, family.part, state)  # as a client looks
+
+
+async def test_a_part_that_has_not_begun_waits_and_begins_no_more(
+    store: Store, run: RunId, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handing_over, "PATIENCE", 0.01)
+    family = Family(store, run, tmp_path)
+    await family.begin(part=False)
+
+    async def begins(execution: str) -> None:
+        task = LoadState(run=run, split_after=1)
+        await family._local(family.part, execution, "load_state", task)
+
+    await begins("one")
+    assert (await family.asks_home("zero")).home == {}, "the server says that it is open"
+    family.dies(family.part)
+    made = await family.asks_home("home")
+    assert {each.began for each in made.home.values()} == {0}
+    with pytest.raises(ApplicationError, match="about to take cid home") as caught:
+        await begins("two")
+    assert caught.value.type == "NotHandedOver"
+    await family.goes_home(made)
+    with pytest.raises(ApplicationError, match="took cid home before") as caught:
+        await begins("three")
+    assert caught.value.type == "NeverHandedOver"
