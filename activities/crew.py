@@ -165,9 +165,7 @@ class CrewActivities:
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
         self._preparer = ChangePreparer(store, self._definitions, models, ended)
-        self._merger = MergePreparer(
-            store, self._definitions, begun, queue_of=queue_of
-        )
+        self._merger = MergePreparer(store, self._definitions, begun, queue_of=queue_of)
         self._models = ModelCalls(
             store, self._definitions, hydrator, models, registry, built_in, self._built
         )

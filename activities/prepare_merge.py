@@ -152,7 +152,9 @@ class MergePreparer:
             f"who comes from {made.joins!r} gets the workers of {stays!r}, on the task queue "
             f"{there!r}: they must have {listed(told)}"
         )
-        remedy = f"So far workers on {here!r} do that. Have it there, too, before you connect them"
+        remedy = (
+            f"So far the workers on {here!r} do that: have it where those of {stays!r} run, too"
+        )
         if tool := next(_own_tools(two, one), None):
             remedy += (
                 "; or let its tools stay with the workers that have them: "
