@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -174,3 +176,28 @@ async def test_what_becomes_of_a_hint_is_told(lab: Lab, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(type(temporal.get_workflow_handle("x")), "signal", away)
     assert await give(RunId("r"), MergeHint(op="r/x", to=RunId(run.id))) == "untold"
+
+
+async def test_it_is_told_beforehand_that_other_workers_take_over(lab: Lab) -> None:
+    queue = f"{lab.client.task_queue}-other"
+    other = replace(lab, client=copy(lab.client))
+    other.client.task_queue = queue
+    async with lab.worker(), lab.worker(task_queue=queue):
+        one = await lab.start(quiet("ann", "x", "bob"), "")
+        tools = {"dig": {"run": "mine:dig", "effects": "read"}}
+        two = await other.start({**quiet("dan", "z"), "tools": tools}, "")
+        for each in (one, two):
+            await each.wait_until(lambda view: view.rests, LIMIT)
+        tie = Connect(
+            sender=AgentName("ann"), listener=AgentName("dan"), channel="t", other=RunId(two.id)
+        )
+        dry = await one.change(operations=[tie], id="dry", by="test", dry_run=True)
+        made = await one.change(operations=[tie], id="tie", by="test")
+        assert (await two.result(LIMIT)).merged_into == one.id
+        await one.stop()
+        await one.result(LIMIT)
+    for report in (dry.report, made.report):
+        assert report is not None
+        (told,) = report.warnings
+        assert f"on the task queue {lab.client.task_queue!r}: they must have the tool 'dig'" in told
+        assert f"--edit tool.dig.queue={queue}" in told
