@@ -276,7 +276,7 @@ class CrewActivities:
     @activity.defn(name=PREPARE_CHANGE)
     async def prepare_change(self, task: PrepareChange) -> PreparedChange:
         """Makes what a change leads to, or asks a model once that reads its prompt."""
-        with as_failures() as effect:
+        with as_failures(refuses="a change was refused") as effect:
             async with heartbeats():
                 return await self._preparer.run(task, effect)
 

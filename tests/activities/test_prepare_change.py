@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from activity_kit import RUN, crew
-from temporalio.exceptions import ApplicationError
+from structlog.testing import capture_logs
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities.crew import CrewActivities
@@ -36,6 +37,20 @@ def prepare(env: ActivityEnvironment, activities: CrewActivities, store: InMemor
         return await env.run(activities.prepare_change, task)
 
     return change
+
+
+async def test_a_refused_change_is_a_line_of_the_log(prepare):
+    gone = ({"op": "remove_agent", "name": "nobody"},)
+    with capture_logs() as told, pytest.raises(ApplicationError) as refused:
+        await prepare(crew(), operations=gone)
+    assert refused.value.category is ApplicationErrorCategory.BENIGN, "the SDK logs a traceback"
+    (line,) = told
+    assert (line["event"], line["log_level"]) == ("a change was refused", "info")
+    assert line["why"] == "operations[0].name  the crew has no agent 'nobody'"
+    with capture_logs() as told, pytest.raises(ApplicationError) as failed:
+        await prepare(crew(), recipe=True, against=ContentHash("lost"))
+    assert failed.value.category is not ApplicationErrorCategory.BENIGN, "people look into that"
+    assert told == []
 
 
 def names(made: PreparedChange) -> list[str]:

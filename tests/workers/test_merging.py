@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,7 @@ from temporalio import activity
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.service import RPCError, RPCStatusCode
 
+from crewlog.activities import prepare_merge
 from crewlog.activities.hints import Came
 from crewlog.client import Run
 from crewlog.definition.operations import Connect
@@ -22,7 +24,7 @@ from crewlog.ids import AgentName, RunId
 from crewlog.state.calls import FLUSH, LOOK_AT_RUN, PREPARE_MERGE, MergeHint
 from crewlog.store import Store
 from crewlog.testing import scripted
-from crewlog.wire import MERGING
+from crewlog.wire import MERGING, WORKFLOW_TYPE
 from crewlog.workers import worker
 from crewlog.workers.origins import hints
 from shared import LIMIT, Lab
@@ -201,3 +203,23 @@ async def test_it_is_told_beforehand_that_other_workers_take_over(lab: Lab) -> N
         (told,) = report.warnings
         assert f"on the task queue {lab.client.task_queue!r}: they must have the tool 'dig'" in told
         assert f"--edit tool.dig.queue={queue}" in told
+
+
+async def test_it_is_logged_that_nobody_works_on_the_other_run(
+    lab: Lab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare_merge, "STORED_WITHIN", 0.1)
+    queue = f"{lab.client.task_queue}-nobody-s"
+    await lab.client.temporal.start_workflow(
+        WORKFLOW_TYPE, {}, id=queue, task_queue=queue, execution_timeout=timedelta(seconds=LIMIT)
+    )
+    async with lab.worker():
+        one = await lab.start(quiet("ann", "x"), "")
+        tie = Connect(sender=AgentName("ann"), listener=AgentName("dan"), other=RunId(queue))
+        caplog.clear()
+        with pytest.raises(CommandRejected, match="nothing of it is stored yet"):
+            await one.change(operations=[tie], id="tie", by="test")
+        told = [each.message for each in caplog.records if each.name == "crewlog.client"]
+        assert [each for each in told if f"no worker polls '{queue}'" in each] == told != []
+        await one.stop()
+        await one.result(LIMIT)

@@ -254,11 +254,10 @@ def _moved(channels: Mapping[str, Channel], from_: RunId, to: RunId) -> dict[str
     left, came = _birth(from_), _birth(to)
 
     @cache
-    def now(channel: Channel) -> Channel:
-        born = channel.born or left
-        return Channel(born="" if born == came else born, about=channel.about)
+    def now(born: str, about: str) -> Channel:
+        return Channel(born="" if born == came else born, about=about)
 
-    return {name: now(channel) for name, channel in channels.items()}
+    return {name: now(each.born or left, each.about) for name, each in channels.items()}
 
 
 def _birth(graph: RunId) -> str:
