@@ -21,6 +21,7 @@ become one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -83,6 +84,8 @@ class Channel(Model):
     """The run in which it was made: two channels of one name and one birth are the same. Empty: in
     the run that has it. Where a channel comes to another run it is filled in, since two runs of one
     recipe have channels of equal names that are not the same."""
+    about: str = ""
+    """What it is for, as who uses it is told."""
 
 
 class Topology(Model):
@@ -249,9 +252,12 @@ def surroundings(graph: Topology, name: AgentName) -> Surroundings:
 def _moved(channels: Mapping[str, Channel], from_: RunId, to: RunId) -> dict[str, Channel]:
     """Channels that come from one run to another, which may be the one in which they were made."""
     left, came = _birth(from_), _birth(to)
-    births = {channel.born: channel.born or left for channel in channels.values()}
-    now = {was: Channel(born="" if born == came else born) for was, born in births.items()}
-    return {name: now[channel.born] for name, channel in channels.items()}
+
+    @cache
+    def now(born: str, about: str) -> Channel:
+        return Channel(born="" if born == came else born, about=about)
+
+    return {name: now(each.born or left, each.about) for name, each in channels.items()}
 
 
 def _birth(graph: RunId) -> str:
@@ -463,6 +469,8 @@ def _disturbed(before: Topology, after: Topology) -> set[AgentName]:
         reached |= {*was.wires} ^ {*is_.wires}
         if was.parent != is_.parent:
             reached |= {each for each in (was.parent, is_.parent) if each is not None}
+    known = before.channels.keys() & after.channels.keys()
+    other = {each for each in known if before.channels[each].about != after.channels[each].about}
     same = not differ and before.channels == after.channels and before.flow == after.flow
     return {
         name
@@ -472,6 +480,7 @@ def _disturbed(before: Topology, after: Topology) -> set[AgentName]:
         or (creature.privileged and not same)
         or not spoken.isdisjoint(creature.listen)
         or not heard.isdisjoint(creature.send)
+        or (other and not other.isdisjoint(creature.channels))
         or (creature.wires and not heard.isdisjoint(creature.outlets))
     }
 
