@@ -32,7 +32,13 @@ from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
 from crewlog.activities.prepare_change import ChangePreparer
-from crewlog.activities.prepare_merge import Begun, MergePreparer, never_begun
+from crewlog.activities.prepare_merge import (
+    Begun,
+    MergePreparer,
+    QueueOf,
+    never_begun,
+    tells_no_queue,
+)
 from crewlog.activities.replacing import check_replacing
 from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
@@ -124,6 +130,7 @@ class CrewActivities:
         look: Asks the server how an execution began.
         ended: Asks the server whether a run's workflow has ended.
         begun: Asks the server whether a run's workflow is open.
+        queue_of: Asks the server for the task queue of a run's workflow.
         hint: Has the server give a run's hint to another one.
         max_entries: How many links and messages the worker remembers.
     """
@@ -139,6 +146,7 @@ class CrewActivities:
         look: Look = looks_nowhere,
         ended: Ended = never_ended,
         begun: Begun = never_begun,
+        queue_of: QueueOf = tells_no_queue,
         hint: Hinted = hints_nobody,
         max_entries: int = 100_000,
     ) -> None:
@@ -157,7 +165,7 @@ class CrewActivities:
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
         self._preparer = ChangePreparer(store, self._definitions, models, ended)
-        self._merger = MergePreparer(store, self._definitions, begun)
+        self._merger = MergePreparer(store, self._definitions, begun, queue_of=queue_of)
         self._models = ModelCalls(
             store, self._definitions, hydrator, models, registry, built_in, self._built
         )
@@ -268,7 +276,7 @@ class CrewActivities:
     @activity.defn(name=PREPARE_CHANGE)
     async def prepare_change(self, task: PrepareChange) -> PreparedChange:
         """Makes what a change leads to, or asks a model once that reads its prompt."""
-        with as_failures() as effect:
+        with as_failures(refuses="a change was refused") as effect:
             if task.after is not None:
                 _check_own()
             async with heartbeats():

@@ -14,18 +14,32 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 
+import structlog
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from crewlog import errors
 from crewlog.activities.clock import Clock
-from crewlog.errors import CrewlogError, InternalError, InvalidDefinition, ModelUnavailable
+from crewlog.errors import (
+    CrewlogError,
+    InternalError,
+    InvalidDefinition,
+    ModelUnavailable,
+    UsageError,
+)
 from crewlog.redaction import redacted
 from crewlog.store.missing import RowsMissing
 
+log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
+
 
 def to_application_error(
-    exc: CrewlogError, *, started: bool = False, final: bool = True, at: int = 0
+    exc: CrewlogError,
+    *,
+    started: bool = False,
+    final: bool = True,
+    at: int = 0,
+    answer: bool = False,
 ) -> ApplicationError:
     """The failure that tells the workflow of `exc`.
 
@@ -34,6 +48,7 @@ def to_application_error(
         started: Whether the effect may have happened.
         final: Whether an error that no retry helps ends the activity.
         at: When it failed; 0 where that is not known.
+        answer: Whether it is what the activity was to find out: the SDK logs no traceback of it.
     """
     kind = next(c for c in type(exc).__mro__ if c.__module__ == errors.__name__)
     wait = exc.retry_after if isinstance(exc, ModelUnavailable) else None
@@ -51,6 +66,9 @@ def to_application_error(
         type=kind.__name__,
         non_retryable=final and not exc.retryable,
         next_retry_delay=None if wait is None else timedelta(seconds=wait),
+        category=ApplicationErrorCategory.BENIGN
+        if answer
+        else ApplicationErrorCategory.UNSPECIFIED,
     )
 
 
@@ -65,12 +83,14 @@ def _now(clock: Clock | None) -> int:
 
 
 @contextmanager
-def as_failures(*, final: bool = True) -> Generator[Effect, None, None]:
+def as_failures(*, final: bool = True, refuses: str = "") -> Generator[Effect, None, None]:
     """Turns errors that leave the block into failures; cancellation passes as it is.
 
     Args:
         final: Whether an error that no retry helps ends the activity. It does not where a run
             stores what it knows: the run stands still until people have mended the store.
+        refuses: What it says in the worker's log, in a line, where something is wrong with what
+            people sent: whoever did is told all of it.
     """
     effect = Effect()
     clock = Clock() if activity.in_activity() else None
@@ -84,8 +104,12 @@ def as_failures(*, final: bool = True) -> Generator[Effect, None, None]:
             told, started=effect.started, final=final, at=_now(clock)
         ) from exc
     except CrewlogError as exc:
+        answer = bool(refuses) and isinstance(exc, InvalidDefinition | UsageError)
+        if answer:
+            run = activity.info().workflow_id if activity.in_activity() else ""
+            log.info(refuses, run=run, why=redacted(str(exc)).partition("\n")[0])
         raise to_application_error(
-            exc, started=effect.started, final=final, at=_now(clock)
+            exc, started=effect.started, final=final, at=_now(clock), answer=answer
         ) from exc
     except Exception as exc:
         bug = InternalError(

@@ -6,14 +6,17 @@ Nothing is changed yet: the run that stays looks at what comes out, and takes it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.open_run import lowered
 from crewlog.authority.widening import widening
+from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.prices import SCRIPTED
+from crewlog.definition.reaching import mcp_tool
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import InvalidDefinition, StoreUnavailable, TopologyRefused, UsageError
 from crewlog.graph.lower import topology_in
@@ -30,10 +33,14 @@ from crewlog.store.protocol import Store
 
 Begun = Callable[[RunId], Awaitable[bool]]
 """Asks the server whether a run's workflow is open: then it stores something before long."""
+QueueOf = Callable[[RunId], Awaitable[str]]
+"""Asks the server for the task queue of a run's workflow; empty where it does not say."""
 
 STORED_WITHIN = 20.0
 """Seconds in which a run that has begun is to have stored something: well within the time that the
 activity has. It takes longer where no worker takes the run's tasks."""
+_NAMED = 4
+"""Things that are named of those that workers must have."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds from one look at the store to the next."""
 
@@ -42,6 +49,12 @@ async def never_begun(run: RunId) -> bool:
     """Knows of no run but those that are stored: where there is no server."""
     del run
     return False
+
+
+async def tells_no_queue(run: RunId) -> str:
+    """Knows of no task queue: where there is no server."""
+    del run
+    return ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +66,7 @@ class MergePreparer:
     begun: Begun = never_begun
     waits: bool = True
     """Whether a run that has just begun is waited for; else that is left to another activity."""
+    queue_of: QueueOf = tells_no_queue
 
     async def run(self, task: PrepareMerge) -> PreparedMerge:
         """What a merge leads to, or why there can be none.
@@ -108,7 +122,8 @@ class MergePreparer:
             if artifact_heads(state):
                 own = await self._stored(task.run)
                 asked = task.model_copy(update={"artifacts": artifact_heads(own)})
-            return await self._united(asked, base, joins, state)
+            made = await self._united(asked, base, joins, state)
+            return await self._warned(made, task.run, base, joins)
         turned = task.model_copy(
             update={
                 "run": task.other,
@@ -117,7 +132,35 @@ class MergePreparer:
                 "artifacts": artifact_heads(state),
             }
         )
-        return await self._united(turned, joins, base, await self._stored(task.run))
+        made = await self._united(turned, joins, base, await self._stored(task.run))
+        return await self._warned(made, task.other, joins, base)
+
+    async def _warned(
+        self, made: PreparedMerge, stays: RunId, one: CrewDefinition, two: CrewDefinition
+    ) -> PreparedMerge:
+        """What would come of a merge, with what the workers must have whose task queue stays."""
+        needs = () if made.refused else tuple(_of_workers(two, beside=one))
+        if not needs:
+            return made
+        there, here = await asyncio.gather(self.queue_of(stays), self.queue_of(made.joins))
+        if not there or not here or there == here:
+            return made
+        told = list(needs[:_NAMED])
+        if more := len(needs) - len(told):
+            told.append(f"{more} more")
+        say = (
+            f"who comes from {made.joins!r} gets the workers of {stays!r}, on the task queue "
+            f"{there!r}: they must have {listed(told)}"
+        )
+        remedy = (
+            f"So far the workers on {here!r} do that: have it where those of {stays!r} run, too"
+        )
+        if tool := next(_own_tools(two, one), None):
+            remedy += (
+                "; or let its tools stay with the workers that have them: "
+                f"crewlog change {made.joins} --edit tool.{tool}.queue={here}"
+            )
+        return made.model_copy(update={"warnings": (f"{say}\n{remedy}.",)})
 
     async def _stored(self, run: RunId) -> CrewState:
         """The last stored state of a run; waited for where the run has just begun.
@@ -229,6 +272,26 @@ class MergePreparer:
     async def _leads(self, older: ContentHash, newer: ContentHash) -> bool:
         """Whether a head of a log is among those that lead to another one."""
         return any(older in link.parents for link in await self.store.read_log(newer, {older}))
+
+
+def _of_workers(crew: CrewDefinition, *, beside: CrewDefinition) -> Iterator[str]:
+    """What a crew's workers must have that those of another crew need not: functions, scripts."""
+    for tool in _own_tools(crew, beside):
+        yield f"the tool {tool!r} ({crew.tools[tool].run})"
+    for model in sorted(_scripts(crew) - _scripts(beside)):
+        yield f"the script {model.removeprefix(SCRIPTED)!r}"
+
+
+def _own_tools(crew: CrewDefinition, beside: CrewDefinition) -> Iterator[str]:
+    """The tools that are functions of the run's own workers."""
+    for name, tool in crew.tools.items():
+        if name not in beside.tools and tool.queue is None and mcp_tool(tool.run) is None:
+            yield name
+
+
+def _scripts(crew: CrewDefinition) -> set[str]:
+    used = {agent.model or crew.model for agent in crew.agents.values() if not agent.does}
+    return {model for model in used if model and model.startswith(SCRIPTED)}
 
 
 def _bounds(crew: CrewDefinition) -> tuple[Any, ...]:

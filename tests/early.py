@@ -27,6 +27,11 @@ class Early:
         """Says something."""
         self._said.append((text, workflow.time()))
 
+    @workflow.update
+    async def hear(self, text: str) -> str:
+        """Gives back what it heard."""
+        return text
+
     @workflow.query
     def said(self) -> str:
         """What was said."""

@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from crewlog.activities.executions import Look, Origin
 from crewlog.activities.hints import Came, Hinted
 from crewlog.activities.look_at_run import Ended, Ending
-from crewlog.activities.prepare_merge import Begun
+from crewlog.activities.prepare_merge import Begun, QueueOf
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import RunId
 from crewlog.state.calls import MergeHint
@@ -88,6 +88,19 @@ def beginnings(client: Client) -> Begun:
         )
 
     return begun
+
+
+def queues(client: Client) -> QueueOf:
+    """What asks the server of a client which task queue a run's workflow has: one request."""
+
+    async def queue(run: RunId) -> str:
+        try:
+            told = await client.get_workflow_handle(run).describe(rpc_timeout=_LIMIT)
+        except RPCError:
+            return ""
+        return told.task_queue
+
+    return queue
 
 
 def hints(client: Client) -> Hinted:

@@ -1,10 +1,10 @@
 """Whether an instance of a workflow has gone ahead of its history, for a query.
 
 A query that comes by itself brings the history as it is: with news that no workflow task has taken,
-or that one has whose worker died. The SDK gives them to the workflow before the query. The task
-itself may begin at another time, and bring more: were the instance kept, its journal would not be
-the one that a replay makes, or its commands stand in an order that no replay can make
-(docs/decisions/0053).
+or that one has which is under way, or whose worker died. The SDK gives them to the workflow before
+the query. The task itself may begin at another time, and bring more: were the instance kept, its
+journal would not be the one that a replay makes, or its commands stand in an order that no replay
+can make. And updates that come with the task would be lost (docs/decisions/0053).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 ALONE = "legacy_query"
 """The id of a query that comes without a workflow task: its answer completes none."""
 
-AT_ONCE = 0.2
-"""Seconds in which a query follows the news that were given for it. One that follows a task which
-is done comes later, by at least the way to the server and back."""
+AT_ONCE = 5.0
+"""Seconds in which a query follows the news that were given for it; an instance that takes two for
+them is taken for a deadlock."""
 
 _NO_NEWS = frozenset({"query_workflow", "remove_from_cache"})
 
@@ -33,10 +33,10 @@ class Progress:
         """When their task began, in nanoseconds since the epoch; of early ones, the one before."""
         self._early = False
         """Whether they came before their task began."""
-        self._live = 0
-        """How many tasks were taken that are not replayed."""
         self._taken = 0.0
         """When the last news were, by the monotonic clock."""
+        self._done = 0
+        """How long the history was when its last task was known to be completed."""
 
     def note(self, act: WorkflowActivation) -> None:
         """Notes what was taken."""
@@ -46,27 +46,31 @@ class Progress:
             began = act.timestamp.ToNanoseconds()
             self._early = began == self._time
             self._length, self._time = act.history_length, began
-            self._live += not act.is_replaying
         self._taken = time.monotonic()
 
     def is_ahead(self, act: WorkflowActivation) -> bool:
         """Whether a query brought news whose task has not begun, for certain."""
-        return self._early and self._may_be_for(act)
+        return self._early and act.history_length == self._length and _is_alone(act)
 
     def may_be_ahead(self, act: WorkflowActivation) -> bool:
-        """Whether a query may have brought news whose task began at a worker that died.
+        """Whether a query may have brought a task that has begun, and is not completed.
 
-        They look like those of a task that this worker has done. But they are the first live ones
-        of their instance, and the query comes at once.
+        It looks like one that this worker has done. But where it came with the query, the query
+        follows at once; or the task has nothing for the workflow but what comes beside its
+        history, and nothing was taken at all.
         """
+        if not _is_alone(act) or act.history_length == self._done:
+            return False
         at_once = time.monotonic() - self._taken < AT_ONCE
-        return self._live == 1 and at_once and self._may_be_for(act)
+        return at_once or act.history_length != self._length
 
-    def _may_be_for(self, act: WorkflowActivation) -> bool:
-        """Whether the last news may have come with this query: the history ends with them."""
-        return act.history_length == self._length and any(
-            job.query_workflow.query_id == ALONE for job in act.jobs
-        )
+    def note_done(self, act: WorkflowActivation) -> None:
+        """Notes that the last task of the history is completed."""
+        self._done = act.history_length
+
+
+def _is_alone(act: WorkflowActivation) -> bool:
+    return any(job.query_workflow.query_id == ALONE for job in act.jobs)
 
 
 def brings_news(act: WorkflowActivation) -> bool:

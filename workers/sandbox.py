@@ -33,7 +33,7 @@ from temporalio.workflow import Info
 from typing_extensions import override
 
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workers.evictions import Evict, Evictions, never
+from crewlog.workers.host import Host, Nobody, WorkerHost
 from crewlog.workers.progress import ALONE, Progress, brings_news
 from crewlog.workflows.together import TOGETHER, contents
 
@@ -108,16 +108,17 @@ class Instance(WorkflowInstance):
     And a crew's run gets the signals of an activation as one, see `crewlog.workflows.together`.
     """
 
-    def __init__(self, inner: WorkflowInstance, evict: Evict = never) -> None:
+    def __init__(self, inner: WorkflowInstance, host: Host | None = None) -> None:
         self._inner = inner
         info = inner.get_info()
+        self._id = info.workflow_id
         self._joins = info.workflow_type == WORKFLOW_TYPE
         self._local: set[int] = set()
         """The local activities under way, by their sequence numbers."""
         self._ended = 0
         """How long the history was when the execution ended here; 0: it has not."""
         self._progress = Progress()
-        self._evict = evict
+        self._host = host or Nobody()
         self._run = WorkflowSerializationContext(
             namespace=info.namespace, workflow_id=info.workflow_id
         )
@@ -136,8 +137,8 @@ class Instance(WorkflowInstance):
             return self._inner.activate(_with_jobs(act, []))
         if self._ended_early(act):
             return _failed(act, ENDED_EARLY)
-        if (surely := self._progress.is_ahead(act)) or self._progress.may_be_ahead(act):
-            self._evict(act.run_id, surely=surely)  # once it has answered
+        if self._is_ahead(act):
+            self._host.evict(act.run_id)  # once it has answered
         if self._joins:
             act = _joined(act)
         completion = self._activate(act)
@@ -146,6 +147,18 @@ class Instance(WorkflowInstance):
         if _ends(completion):
             self._ended = act.history_length
         return completion
+
+    def _is_ahead(self, act: WorkflowActivation) -> bool:
+        """Whether a query has brought more than the workflow tasks that are done."""
+        if self._progress.is_ahead(act):
+            return True
+        if not self._progress.may_be_ahead(act):
+            return False
+        began = act.timestamp.ToNanoseconds()
+        if not self._host.has_done(self._id, act.run_id, began):
+            return True
+        self._progress.note_done(act)
+        return False
 
     def _asked_early(self, act: WorkflowActivation) -> bool:
         """Whether the activation brings queries while a local activity is under way.
@@ -265,11 +278,11 @@ class Runner(WorkflowRunner):
 
     def __init__(self, inner: WorkflowRunner) -> None:
         self._inner = inner
-        self._evictions = Evictions()
+        self._host = WorkerHost()
 
     def serve(self, worker: Worker) -> None:
-        """Lets instances of doubtful runs be dropped by the worker that they are in."""
-        self._evictions.serve(worker)
+        """Lets instances ask the worker that they are in."""
+        self._host.serve(worker)
 
     @override
     def prepare_workflow(self, defn: Any) -> None:
@@ -277,7 +290,7 @@ class Runner(WorkflowRunner):
 
     @override
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        return Instance(self._inner.create_instance(det), self._evictions.ask)
+        return Instance(self._inner.create_instance(det), self._host)
 
 
 def sandbox() -> Runner:

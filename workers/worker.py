@@ -30,7 +30,7 @@ from crewlog.dev.temporal_server import server_version
 from crewlog.errors import TemporalUnavailable
 from crewlog.store.protocol import Store
 from crewlog.wire import SEARCH_ATTRIBUTES
-from crewlog.workers.origins import beginnings, endings, hints, looks
+from crewlog.workers.origins import beginnings, endings, hints, looks, queues
 from crewlog.workers.sandbox import sandbox
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workflows.crew_run import CrewRun
@@ -189,6 +189,7 @@ async def running_worker(
         look=looks(client),
         ended=endings(client),
         begun=beginnings(client),
+        queue_of=queues(client),
         hint=hints(client),
         max_entries=settings.cache_messages,
     )

@@ -381,7 +381,10 @@ def _ask(engine: Engine, incoming: Incoming, command: Change, prepared: Prepared
         "merge": fields["op"],
         "digest": incoming.digest,
         "report": SwapReport(
-            graph_version=engine.state.graph_version, swap=False, topology=prepared.change
+            graph_version=engine.state.graph_version,
+            swap=False,
+            topology=prepared.change,
+            warnings=prepared.warnings,
         ),
     }
     if command.dry_run:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from activity_kit import RUN, crew
-from temporalio.exceptions import ApplicationError
+from structlog.testing import capture_logs
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities.crew import CrewActivities
@@ -36,6 +37,20 @@ def prepare(env: ActivityEnvironment, activities: CrewActivities, store: InMemor
         return await env.run(activities.prepare_change, task)
 
     return change
+
+
+async def test_a_refused_change_is_a_line_of_the_log(prepare):
+    gone = ({"op": "remove_agent", "name": "nobody"},)
+    with capture_logs() as told, pytest.raises(ApplicationError) as refused:
+        await prepare(crew(), operations=gone)
+    assert refused.value.category is ApplicationErrorCategory.BENIGN, "the SDK logs a traceback"
+    (line,) = told
+    assert (line["event"], line["log_level"]) == ("a change was refused", "info")
+    assert line["why"] == "operations[0].name  the crew has no agent 'nobody'"
+    with capture_logs() as told, pytest.raises(ApplicationError) as failed:
+        await prepare(crew(), recipe=True, against=ContentHash("lost"))
+    assert failed.value.category is not ApplicationErrorCategory.BENIGN, "people look into that"
+    assert told == []
 
 
 def names(made: PreparedChange) -> list[str]:
@@ -132,6 +147,17 @@ async def test_what_may_not_have_been_meant_is_told(prepare):
     made = await prepare(CrewDefinition.from_json(data), operations=gone)
     say = "agent 'writer' sends to 'x', to which nobody listens"
     assert made.warnings == (f"{say}\n    Let an agent listen to 'x'.",)
+
+
+async def test_who_is_alone_in_another_run_by_a_slip_is_told(prepare):
+    agents = {"backend": {"prompt": "p", "listen": ["x"]}, "writer": {"prompt": "p", "send": ["x"]}}
+    data = {"crew": "music", "model": "openai:x", "agents": agents, "graph": {"root": "writer"}}
+    late = {"prompt": "p", "listen": ["tasks"]}
+    add = ({"op": "add_agent", "name": "late", "agent": late},)
+    made = await prepare(CrewDefinition.from_json(data), operations=add, command="c")
+    assert [part.topology.creatures.keys() for part in made.parts] == [{"late"}]
+    (told,) = made.warnings
+    assert told.startswith("'late' is alone in a run of its own")
 
 
 async def test_a_prompt_keeps_names_and_has_what_the_crew_has(prepare):

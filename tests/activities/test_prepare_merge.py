@@ -206,3 +206,65 @@ async def test_who_has_just_begun_is_not_waited_for_within_a_task() -> None:
     with pytest.raises(StoreUnavailable, match="nothing of the run 'two' is stored yet"):
         await preparer.run(asks)
     assert not server.asked.is_set()
+
+
+TOOL = {"run": "mine:dig", "effects": "read"}
+MORE = {"c": {"prompt": "p", "listen": ["x"]}}
+
+
+async def warned(
+    one: CrewDefinition, two: CrewDefinition, queues: dict[RunId, str]
+) -> tuple[str, ...]:
+    """What is said beforehand to a run that asks another one, on the task queues of both."""
+    store = InMemoryStore()
+    await stored(store, ONE, one)
+    await stored(store, TWO, two)
+
+    async def queue_of(run: RunId) -> str:
+        return queues[run]
+
+    preparer = MergePreparer(store, Definitions(store), queue_of=queue_of)
+    asks = PrepareMerge(
+        run=ONE, base=lower(one).definition, other=TWO, edge=ASKS, asks=ONE, decide=True
+    )
+    made = await preparer.run(asks)
+    assert made.refused == ""
+    return PreparedMerge.from_json(json.loads(json.dumps(made.to_json()))).warnings
+
+
+APART = {ONE: "first", TWO: "second"}
+
+
+async def test_it_is_told_what_other_workers_must_have_then() -> None:
+    (told,) = await warned(crew("a"), crew("b", tools={"dig": TOOL}), APART)
+    say, remedy = told.split("\n")
+    assert say == (
+        "who comes from 'two' gets the workers of 'one', on the task queue 'first': they must "
+        "have the tool 'dig' (mine:dig)"
+    )
+    assert remedy.endswith("crewlog change two --edit tool.dig.queue=second.")
+    larger = load_data({**(b := crew("b").to_json()), "agents": {**b["agents"], **MORE}})  # type: ignore[dict-item]
+    (turned,) = await warned(crew("a", tools={"dig": TOOL}), larger, APART)
+    assert turned.startswith("who comes from 'one' gets the workers of 'two', on the task queue 's")
+    scripted = crew("b", model="scripted:b.yaml")
+    (told,) = await warned(crew("a"), scripted, APART)
+    assert "must have the script 'b.yaml'\n" in told
+    assert "--edit" not in told, "a script goes with no queue of its own"
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "queues"),
+    [
+        ({}, {"tools": {"dig": TOOL}}, {ONE: "same", TWO: "same"}),
+        ({}, {"tools": {"dig": TOOL}}, {ONE: "", TWO: "second"}),
+        ({}, {"tools": {"dig": {**TOOL, "queue": "diggers"}}}, APART),
+        ({"tools": {"dig": TOOL}}, {"tools": {"dig": TOOL}}, APART),
+        ({"tools": {"dig": TOOL}}, {}, APART),
+        ({}, {}, APART),
+    ],
+    ids=["one queue", "not known", "own queue", "both", "who stays", "none"],
+)
+async def test_nothing_is_told_where_the_workers_need_nothing_else(
+    one: dict[str, object], two: dict[str, object], queues: dict[RunId, str]
+) -> None:
+    assert await warned(crew("a", **one), crew("b", **two), queues) == ()

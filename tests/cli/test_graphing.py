@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psutil
 import pytest
 
 from covers import covers
 from crewlog.cli.change_terms import GRAPH, in_terms_of
 from crewlog.cli.changes import agent_in, names_in
+from crewlog.cli.changing import helped
 from crewlog.cli.main import run_cli
+from crewlog.cli.screen import Screen
 from crewlog.cli.told_graphs import graph_lines
+from crewlog.client import Client
 from crewlog.errors import ChangeConflict, UsageError
 from crewlog.ids import AgentName, RunId
 from crewlog.state.topology import Renamed, TopologyChange
@@ -492,3 +497,60 @@ def test_it_is_told_who_leaves_with_the_way_back_to_the_recipe(
     assert crewlog("graph", stays, "--json").records[0]["version"] == 4
     shown = " ".join(crewlog("show", stays).out.split())
     assert "that it was started with: removes keeper-2 and" in shown
+
+
+@pytest.mark.server
+def test_a_worker_that_comes_is_not_missed(
+    crewlog: Cli, pond: str, home: Path, tmp_path: Path
+) -> None:
+    """A command tells of a queue that nobody polls only where it brings no worker along."""
+    (tmp_path / "pond.yaml").write_text(POND.replace("scout", "diver"))
+    (tmp_path / "pond.script.yaml").write_text(SCRIPT)
+    there, runs = Cli(home, tmp_path), [f"{pond}-{number}" for number in (1, 2)]
+    first, second = (there("run", "pond.yaml", "--id", run, "--detach") for run in runs)
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    pid = int(first.out.partition("worker (pid ")[2].partition(")")[0])
+    assert "no worker polls" not in second.err, "it was started just before"
+    for run in runs:  # it begins
+        assert any(there("graph", run, "--json").code == 0 for _ in range(30))
+    worker = psutil.Process(pid)
+    worker.terminate()
+    worker.wait(60)
+    alone = there("graph", "channel", runs[0], "more")
+    assert (alone.code, "no worker polls" in alone.err) == (0, False), alone.err
+    typed = ("connect", pond, "keeper", "diver", "--with", runs[1], "--channel", "tie")
+    both = crewlog("graph", *typed)
+    assert (both.code, "no worker polls" in both.err) == (0, False), both.err
+
+
+async def test_who_cannot_answer_for_want_of_a_worker_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def polled(client: Client, queue: str) -> bool:
+        del client
+        return queue == "served"
+
+    monkeypatch.setattr("crewlog.cli.background.polled", polled)
+    client: Any = None
+    async with AsyncExitStack() as helping:
+        for queue in ("served", "nobody-s"):
+            await helped(Screen(), client, f"run-{queue}", queue, helping)
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith("▸ run-nobody-s cannot answer: no worker polls 'nobody-s': run `crewlog")
+
+
+@pytest.mark.server
+def test_how_a_run_that_rested_goes_on_is_told(crewlog: Cli, project: Path) -> None:
+    (project / "idle.yaml").write_text(POND.replace("2h", "300ms"))
+    (project / "pond.script.yaml").write_text(SCRIPT)
+    run = f"idle-{uuid4().hex[:6]}"
+    done = crewlog("run", "idle.yaml", "--id", run)
+    assert done.code == 0, done.err
+    assert f"Go on    crewlog resume {run}" in done.out
+    for line in (("graph", "channel", run, "more"), ("message", run, "Hello.")):
+        late = crewlog(*line)
+        assert (late.code, f"`crewlog resume {run}` takes it up again" in late.err) == (2, True)
+    over = crewlog("run", "two.yaml", "--id", f"{run}-two")
+    assert (over.code, "resume" in over.out) == (0, False), over.err
+    late = crewlog("change", f"{run}-two", "--remove", "first")
+    assert (late.code, "resume" in late.err) == (2, False), late.err

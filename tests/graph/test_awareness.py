@@ -95,10 +95,15 @@ def test_a_prompt_is_another_one_exactly_where_an_operation_affects_its_agent(se
     told: Counter[str] = Counter()
     for _ in range(60):
         operation = next(operations(rng, now))
-        try:
-            then = apply_operations(now, [operation])
-        except InvalidDefinition:
-            continue
+        if now.channels and rng.random() < 0.1:
+            pipe = rng.choice([*now.channels])
+            other = now.channels[pipe].model_copy(update={"description": rng.choice("xy")})
+            then = now.model_copy(update={"channels": {**now.channels, pipe: other}})
+        else:
+            try:
+                then = apply_operations(now, [operation])
+            except InvalidDefinition:
+                continue
         disturbed = affected({RUN: topology(now)}, {RUN: topology(then)})
         for name in {*now.agents} & {*then.agents}:
             before, after = system(now, name), system(then, name)

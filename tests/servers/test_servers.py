@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from children import running
 from crewlog.activities.arguments import fault_in
 from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.call_tool import ToolCalls
@@ -80,17 +81,7 @@ class Kit:
 
     def pid(self) -> int | None:
         """The process of the server, by the one child of ours that runs it."""
-        return next(iter(children()), None)
-
-
-def children() -> list[int]:
-    import psutil
-
-    return [
-        each.pid
-        for each in psutil.Process().children(recursive=True)
-        if str(SERVER) in " ".join(each.cmdline())
-    ]
+        return next(iter(running(SERVER)), None)
 
 
 @pytest.fixture
@@ -98,7 +89,7 @@ async def kit(tmp_path: Path) -> AsyncGenerator[Kit]:
     made = Kit(s=stdio(tmp_path))
     yield made
     await made.registry.close()
-    assert children() == []  # closed with the worker
+    assert running(SERVER) == []  # closed with the worker
 
 
 async def test_by_a_signed_policy_who_may_grant_must_have_signed_the_approval(
@@ -242,7 +233,7 @@ async def test_only_what_is_written_reaches_its_environment(
 async def test_a_session_is_shared_and_opened_anew(kit: Kit, tmp_path: Path) -> None:
     await kit.approve()
     tools = await asyncio.gather(*(kit.ready("add") for _ in range(5)))
-    assert len(children()) == 1
+    assert len(running(SERVER)) == 1
     assert len({id(each) for each in tools}) == 1
     before = kit.pid()
     with pytest.raises(OutcomeUnknown, match="'s' went away while it ran 'die': it ended with"):

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
+from children import running
 from crewlog.activities.mcp_tools import McpTools
 from crewlog.activities.tool_graph import ToolRunner
 from crewlog.activities.tools import Tool, ToolRegistry
@@ -59,7 +59,7 @@ async def wild(how: str, **more: Any) -> AsyncGenerator[tuple[ToolRegistry, McpS
         yield registry, server, ready
     finally:
         await registry.close()
-    assert not [p for p in psutil.Process().children(recursive=True) if str(WILD) in p.cmdline()]
+    assert running(WILD) == []
 
 
 async def call(tool: Tool, folder: Path) -> str:

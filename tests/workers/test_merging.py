@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -12,6 +15,7 @@ from temporalio import activity
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.service import RPCError, RPCStatusCode
 
+from crewlog.activities import prepare_merge
 from crewlog.activities.hints import Came
 from crewlog.client import Run
 from crewlog.definition.operations import Connect
@@ -20,7 +24,7 @@ from crewlog.ids import AgentName, RunId
 from crewlog.state.calls import FLUSH, LOOK_AT_RUN, PREPARE_MERGE, MergeHint
 from crewlog.store import Store
 from crewlog.testing import scripted
-from crewlog.wire import MERGING
+from crewlog.wire import MERGING, WORKFLOW_TYPE
 from crewlog.workers import worker
 from crewlog.workers.origins import hints
 from shared import LIMIT, Lab
@@ -174,3 +178,48 @@ async def test_what_becomes_of_a_hint_is_told(lab: Lab, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(type(temporal.get_workflow_handle("x")), "signal", away)
     assert await give(RunId("r"), MergeHint(op="r/x", to=RunId(run.id))) == "untold"
+
+
+async def test_it_is_told_beforehand_that_other_workers_take_over(lab: Lab) -> None:
+    queue = f"{lab.client.task_queue}-other"
+    other = replace(lab, client=copy(lab.client))
+    other.client.task_queue = queue
+    async with lab.worker(), lab.worker(task_queue=queue):
+        one = await lab.start(quiet("ann", "x", "bob"), "")
+        tools = {"dig": {"run": "mine:dig", "effects": "read"}}
+        two = await other.start({**quiet("dan", "z"), "tools": tools}, "")
+        for each in (one, two):
+            await each.wait_until(lambda view: view.rests, LIMIT)
+        tie = Connect(
+            sender=AgentName("ann"), listener=AgentName("dan"), channel="t", other=RunId(two.id)
+        )
+        dry = await one.change(operations=[tie], id="dry", by="test", dry_run=True)
+        made = await one.change(operations=[tie], id="tie", by="test")
+        assert (await two.result(LIMIT)).merged_into == one.id
+        await one.stop()
+        await one.result(LIMIT)
+    for report in (dry.report, made.report):
+        assert report is not None
+        (told,) = report.warnings
+        assert f"on the task queue {lab.client.task_queue!r}: they must have the tool 'dig'" in told
+        assert f"--edit tool.dig.queue={queue}" in told
+
+
+async def test_it_is_logged_that_nobody_works_on_the_other_run(
+    lab: Lab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare_merge, "STORED_WITHIN", 0.1)
+    queue = f"{lab.client.task_queue}-nobody-s"
+    await lab.client.temporal.start_workflow(
+        WORKFLOW_TYPE, {}, id=queue, task_queue=queue, execution_timeout=timedelta(seconds=LIMIT)
+    )
+    async with lab.worker():
+        one = await lab.start(quiet("ann", "x"), "")
+        tie = Connect(sender=AgentName("ann"), listener=AgentName("dan"), other=RunId(queue))
+        caplog.clear()
+        with pytest.raises(CommandRejected, match="nothing of it is stored yet"):
+            await one.change(operations=[tie], id="tie", by="test")
+        told = [each.message for each in caplog.records if each.name == "crewlog.client"]
+        assert [each for each in told if f"no worker polls '{queue}'" in each] == told != []
+        await one.stop()
+        await one.result(LIMIT)

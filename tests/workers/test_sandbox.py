@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import CommandType
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 from temporalio.bridge.proto.workflow_activation import (
     WorkflowActivation,
     WorkflowActivationJob,
@@ -23,7 +24,8 @@ from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workers import evictions, progress
+from crewlog.workers import progress
+from crewlog.workers.host import is_completed
 from crewlog.workers.sandbox import ENDED_EARLY, Instance, sandbox
 from crewlog.workflows.together import TOGETHER, apart
 from curious import Curious
@@ -135,75 +137,98 @@ def test_an_execution_that_ended_for_a_query_fails_the_task_that_brings_more(how
 
 
 class Asked:
-    """An instance whose activations come one after the other, and what it was evicted for."""
+    """An instance whose activations come one after the other, and what it asked of its worker."""
 
-    def __init__(self) -> None:
-        self.evicted: list[bool] = []
+    def __init__(self, *, done: bool = True) -> None:
+        self.evicted = 0
+        self.looked: list[int] = []
+        self._done = done
         self._instance = Instance(Inner(), self)  # type: ignore[arg-type]
 
-    def __call__(self, execution: str, *, surely: bool) -> None:
+    def evict(self, execution: str) -> None:
         assert execution == "r"
-        self.evicted.append(surely)
+        self.evicted += 1
 
-    def takes(self, kind: str, length: int, began: int, *, replays: bool = False) -> None:
-        act = activation(kind, length=length)
-        act.is_replaying = replays
-        act.timestamp.FromSeconds(began)
-        self._instance.activate(act)
+    def has_done(self, workflow: str, execution: str, began: int) -> bool:
+        assert (workflow, execution) == ("w", "r")
+        self.looked.append(began // 10**9)
+        return self._done
 
-    def asked(self, length: int, query: str = "legacy_query") -> list[bool]:
+    def takes(self, kind: str, length: int, began: int) -> None:
+        self._give(activation(kind, length=length), began)
+
+    def asked(self, length: int, began: int, query: str = "legacy_query") -> int:
         act = activation("query_workflow", length=length)
         act.jobs[0].query_workflow.query_id = query
-        self._instance.activate(act)
+        self._give(act, began)
         return self.evicted
+
+    def _give(self, act: WorkflowActivation, began: int) -> None:
+        act.timestamp.FromSeconds(began)
+        self._instance.activate(act)
 
 
 def test_news_whose_task_has_not_begun_were_given_for_a_query() -> None:
     one = Asked()
-    one.takes("signal_workflow", 7, 1, replays=True)
+    one.takes("signal_workflow", 7, 1)
     one.takes("fire_timer", 9, 1)
-    assert one.asked(9, query="7") == []  # it came with a task
-    assert one.asked(9) == [True]
+    assert one.asked(9, 1, query="7") == 0  # it came with a task
+    assert one.asked(9, 1) == 1
+    assert not one.looked  # it is certain
 
 
-def test_the_first_live_news_may_have_been_given_for_a_query_that_comes_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize("tasks_before", [0, 1])
+def test_an_instance_is_evicted_where_its_last_task_is_under_way(tasks_before: int) -> None:
+    one = Asked(done=False)
+    if tasks_before:
+        one.takes("signal_workflow", 7, 1)
+    one.takes("signal_workflow", 9, 2)
+    assert one.asked(9, 2, query="7") == 0  # it came with a task
+    assert one.asked(9, 2) == 1
+    assert one.looked == [2]
+
+
+def test_it_is_looked_at_a_task_once() -> None:
+    one = Asked()
+    for length in (7, 9):
+        one.takes("signal_workflow", length, length)
+        for _ in range(3):
+            assert one.asked(length, length) == 0
+    assert one.looked == [7, 9]
+
+
+def test_who_took_its_news_long_ago_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock)
-    one = Asked()
-    one.takes("signal_workflow", 7, 1, replays=True)
-    assert one.asked(7) == []
-    one.takes("signal_workflow", 9, 2)
-    assert one.asked(9) == [False]
-    clock = progress.AT_ONCE
-    assert one.asked(9) == [False]
-    one.takes("resolve_activity", 9, 2)  # of the same task
-    assert one.asked(9) == [False, False]
-
-
-def test_who_was_done_stays() -> None:
-    one = Asked()
+    one = Asked(done=False)
     one.takes("signal_workflow", 7, 1)
-    assert one.asked(9) == []  # its task is completed, as the history says
-    one.takes("signal_workflow", 9, 2)
-    assert one.asked(9) == []  # it has done tasks before
+    clock = progress.AT_ONCE
+    assert one.asked(7, 1) == 0
+    assert one.asked(9, 2) == 1  # a task that had no news, and came with the query
 
 
-def test_a_run_is_guessed_at_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = 0.0
-    monkeypatch.setattr(evictions.time, "monotonic", lambda: clock)
-    asked: list[str] = []
-    bridge = SimpleNamespace(request_workflow_eviction=asked.append)
-    made = evictions.Evictions()
-    made.ask("a", surely=True)  # by nobody
-    made.serve(SimpleNamespace(_bridge_worker=bridge))  # type: ignore[arg-type]
-    for execution, surely in (("a", False), ("b", False), ("a", False), ("a", True)):
-        made.ask(execution, surely=surely)
-    assert asked == ["a", "b", "a"]
-    clock = evictions.AGAIN
-    made.ask("a", surely=False)
-    assert asked == ["a", "b", "a", "a"]
+def described(attempt: int = 0, scheduled: float = 0.0) -> DescribeWorkflowExecutionResponse:
+    found = DescribeWorkflowExecutionResponse()
+    if attempt:
+        found.pending_workflow_task.attempt = attempt
+        found.pending_workflow_task.scheduled_time.FromNanoseconds(int(scheduled * 10**9))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("found", "done"),
+    [
+        (described(), True),
+        (described(1, 3.9), False),  # it is the one that is under way
+        (described(1, 4.0), False),
+        (described(1, 4.1), True),  # it is a later one
+        (described(2, 4.1), False),  # it is its next attempt
+    ],
+)
+def test_a_task_is_completed_where_no_other_is_pending_that_it_could_be(
+    found: DescribeWorkflowExecutionResponse, *, done: bool
+) -> None:
+    assert is_completed(found, 4 * 10**9) is done
 
 
 def signal(name: str, *said: str) -> Any:

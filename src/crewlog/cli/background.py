@@ -70,7 +70,7 @@ async def leave_to_workers(screen: Screen, client: Client, queue: str) -> bool:
         mention(screen, worker)
         await _at_work(client, worker, queue)
         return True
-    if await polled(client, queue):
+    if assignment.worker is not None or await polled(client, queue):
         return True
     screen.note(("▸ ", "yellow"), no_worker(plain(queue)))
     return False

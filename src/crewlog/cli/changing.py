@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -296,9 +296,9 @@ async def make_change(
     async with connected(screen, both=True) as client:
         found = await led_to(screen, client, run_id)
         check_meant(run_id, found, typed.operations)
-        await _check_others(client, typed.operations)
-        run_id = found.run.id
-        return await with_worker(client, run_id, use)
+        async with AsyncExitStack() as helping:
+            await _with_others(screen, client, typed.operations, None if dry_run else helping)
+            return await with_worker(client, found.run.id, use)
 
 
 async def _come_about(
@@ -320,23 +320,66 @@ async def _come_about(
     return {"into": into, "graph_version": version}
 
 
-async def _check_others(client: Client, operations: Iterable[Operation]) -> None:
-    """Checks that there are the runs that a change names besides its own.
+async def helped(
+    screen: Screen, client: Client, other: str, queue: str, helping: AsyncExitStack | None
+) -> None:
+    """Sees to it that a run which a change asks can answer, or says that nobody works on it.
+
+    Args:
+        screen: Where that is said.
+        client: A client of the server.
+        other: The run.
+        queue: Its task queue.
+        helping: What ends with the command: a worker of our own, where the run needs one and we
+            may bring it. None: nothing is asked of the run.
+    """
+    from crewlog.cli.background import polled  # noqa: PLC0415
+    from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+    from crewlog.client.client import no_worker  # noqa: PLC0415
+
+    assignment = assigned(queue)
+    if assignment.worker is not None or await polled(client, queue):
+        return
+    if not assignment.own:
+        said = f"{plain(other)} cannot answer: {no_worker(plain(queue))}"
+        screen.note(("▸ ", "yellow"), said)
+    elif helping is not None:
+        await helping.enter_async_context(hand(assignment))
+
+
+async def _with_others(
+    screen: Screen,
+    client: Client,
+    operations: Iterable[Operation],
+    helping: AsyncExitStack | None,
+) -> None:
+    """The same for all runs that a change names besides its own."""
+    for other, queue in await _others(client, operations):
+        await helped(screen, client, other, queue, helping)
+
+
+async def _others(client: Client, operations: Iterable[Operation]) -> list[tuple[str, str]]:
+    """The runs that a change names besides its own and that have not ended, with their task queues.
 
     Raises:
         RunNotFound: neither the server nor the store knows one.
     """
     from crewlog.errors import RunNotFound  # noqa: PLC0415
 
+    found: list[tuple[str, str]] = []
     for other in (getattr(each, "other", None) for each in operations):
         if other is None:
             continue
         try:
-            await client.gateway.describe(other)
+            told = await client.gateway.describe(other)
+            if told.close_time is None:
+                found.append((other, told.task_queue))
         except RunNotFound as error:
             if await (await client.store()).get_run(other) is None:
                 remedy = "`crewlog graphs` lists those that there are."
                 raise RunNotFound(error.message, remedy=remedy, place="--with") from error
+    return found
 
 
 def _unchanged(screen: Screen, run_id: str, seen: Changed) -> int:
@@ -394,11 +437,14 @@ async def with_worker(
 
     sight = await see(client, run_id)
     if sight.over:
+        remedy = f"Its graph stays as it is: crewlog show {run_id}"
+        if into := sight.state.merged_into:
+            remedy = f"It is part of {into} by now: name that run."
+        elif sight.status != "completed" or sight.state.rest is not None:
+            remedy = f"`crewlog resume {run_id}` takes it up again: then it can be changed."
         raise CommandRejected(
             f"the run {run_id!r} has ended: it is {sight.status}",
-            remedy=f"It is part of {into} by now: name that run."
-            if (into := sight.state.merged_into)
-            else f"Its graph stays as it is: crewlog show {run_id}",
+            remedy=remedy,
             place=f"run {run_id!r}",
         )
     run = client.run(run_id)
@@ -410,13 +456,19 @@ async def with_worker(
 
 
 async def mention_alone(screen: Screen, client: Client, queue: str) -> None:
-    """Says that nobody polls the task queue: a command waits for a worker for a while."""
+    """Says that nobody polls the task queue: a command waits for a worker for a while.
+
+    Not of a queue whose worker the command brings, or that has been started on this machine: that
+    one comes to it.
+    """
     from crewlog.cli.background import polled  # noqa: PLC0415
+    from crewlog.cli.hands import assigned  # noqa: PLC0415
     from crewlog.cli.screen import plain  # noqa: PLC0415
     from crewlog.client.client import no_worker  # noqa: PLC0415
 
-    if not await polled(client, queue):
-        screen.note(("▸ ", "yellow"), no_worker(plain(queue)))
+    if assigned(queue).comes or await polled(client, queue):
+        return
+    screen.note(("▸ ", "yellow"), no_worker(plain(queue)))
 
 
 async def patiently(send: Callable[[], Awaitable[Any]]) -> Any:

@@ -199,7 +199,7 @@ async def _mention(screen: Screen, client: Client, assignment: Assignment) -> No
     """Mention that nobody polls the task queue of a run that is left to others."""
     from crewlog.cli.background import polled  # noqa: PLC0415
 
-    if not assignment.own and not await polled(client, assignment.queue):
+    if not assignment.comes and not await polled(client, assignment.queue):
         screen.note(("▸ ", "yellow"), no_worker(plain(assignment.queue)))
 
 
@@ -219,6 +219,9 @@ async def _follow(
     from crewlog.cli.background import polled  # noqa: PLC0415
 
     async def look() -> bool:
+        worker = assignment.worker  # it may have been started only just now
+        if worker is not None and worker.process.alive:
+            return True
         return await polled(client, assignment.queue)
 
     async def stalls() -> list[Stalled]:

@@ -60,6 +60,11 @@ class Assignment:
     worker: ServiceRecord | None = None
     """The background worker of the directory, if it has one."""
 
+    @property
+    def comes(self) -> bool:
+        """Whether there is a worker of this machine for it, though it may not poll yet."""
+        return self.own or self.worker is not None
+
 
 def assign(directory: Path, queue: str | None = None) -> Assignment:
     """The task queue for a crew whose code is in `directory`; see the module's docstring."""

@@ -2,10 +2,11 @@
 
 Why commands are repeated here. A run lives in a chain of executions, and a command may meet the
 seam between two of them: the workflow refuses an update with `Closing`, the server ends an
-accepted one with `AcceptedUpdateCompletedWorkflow`, answers with RESOURCE_EXHAUSTED or
-FAILED_PRECONDITION, or not in time. None of these means "not applied". The run carries the outcome
-of every command id, and an update's id is its command's id, so the same command is sent again,
-to whichever execution is the current one, until there is an outcome.
+accepted one with `AcceptedUpdateCompletedWorkflow` and one that a worker left out with
+`UnprocessedUpdate`, answers with RESOURCE_EXHAUSTED or FAILED_PRECONDITION, or not in time. None
+of these means "not applied". The run carries the outcome of every command id, and an update's id
+is its command's id, so the same command is sent again, to whichever execution is the current one,
+until there is an outcome.
 """
 
 from __future__ import annotations
@@ -94,8 +95,10 @@ SLOW_PAUSE = 0.2
 STARTING = "the run is starting"
 """What a query is told before the crew's definition is read."""
 _ACCEPTED_AND_CUT_OFF = "AcceptedUpdateCompletedWorkflow"
-SEAM = (wire.CLOSING, _ACCEPTED_AND_CUT_OFF)
-"""Types of errors of an update that met the seam between two executions."""
+_NOT_GIVEN = "UnprocessedUpdate"
+"""Of the server: a worker completed the task that an update came with, and left the update out."""
+SEAM = (wire.CLOSING, _ACCEPTED_AND_CUT_OFF, _NOT_GIVEN)
+"""Types of errors of an update that met the seam between two executions, or two tasks."""
 _NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 PASSING = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
 """What the server says where it may be otherwise in a moment."""
@@ -546,7 +549,8 @@ class Gateway:
                 remedy=f"Look at that run, and send it there: {into}",
                 place=f"run {run!r}",
             )
-        again = "" if status == "completed" else f", and `crewlog resume {run}` takes it up again"
+        over = status == "completed" and not result.get("rested")
+        again = "" if over else f", and `crewlog resume {run}` takes it up again"
         return CommandRejected(
             f"the run {run!r} has ended ({status}): {_called(name)} has no effect",
             remedy=_TO_GO_BACK.format(run=run)

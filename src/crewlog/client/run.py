@@ -37,10 +37,12 @@ from crewlog.client.talking import Talking
 from crewlog.client.tokens import Growth, TokenCursor, TokenEvent, with_tokens, written
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import (
+    Connect,
     DisableAgent,
     EnableAgent,
     Operation,
     RemoveAgent,
+    Wire,
 )
 from crewlog.errors import (
     CommandConflict,
@@ -920,6 +922,9 @@ class Run(ByHand, Authority, Talking):
             ) from error
 
     async def _change(self, command: Change, *, wait: bool) -> Changed:
+        for each in command.operations:
+            if isinstance(each, Connect | Wire) and each.other is not None:
+                await _Server(self._client, RunId(each.other)).silent()
         # A model may read a prompt for minutes.
         outcome = await self._gateway.update(
             self.id,

@@ -29,7 +29,6 @@ class Awareness:
     """
 
     def __init__(self, definition: CrewDefinition) -> None:
-        self._about = {name: said.description for name, said in definition.channels.items()}
         self._graph: Topology | None = None
         if definition.lives:
             self._graph = topology_of(definition, phases(definition))
@@ -46,15 +45,16 @@ class Awareness:
         for channel in seen.own.listen:
             others = _but(name, senders[channel])
             who = f"{listed(others)} may speak there" if others else "no agent speaks there"
-            yield f"You listen to {self._named(channel)}: {who}. Each message gives you a turn."
+            yield f"You listen to {_named(graph, channel)}: {who}. Each message gives you a turn."
         for channel in seen.own.send:
-            yield f"You may send to {self._named(channel)}: {_heard_by(name, listeners[channel])}."
+            heard = _heard_by(name, listeners[channel])
+            yield f"You may send to {_named(graph, channel)}: {heard}."
         for to in seen.own.wires:
             channel = to.removeprefix(CHANNEL)
             where = f"to {to}"
             if channel != to:
                 heard = _heard_by(name, listeners[channel])
-                where = f"to the channel {self._named(channel)}: {heard}"
+                where = f"to the channel {_named(graph, channel)}: {heard}"
             yield f"What you say at the end of a turn goes {where}."
         if seen.wired:
             yield f"What {listed(seen.wired)} says at the end of a turn comes to you."
@@ -76,13 +76,15 @@ class Awareness:
             edges = "; ".join(_edges(creature))
             yield f"{name}: {edges or 'nothing leads to it or from it'}."
         if graph.channels:
-            yield f"Channels: {', '.join(map(self._named, sorted(graph.channels)))}."
+            named = (_named(graph, each) for each in sorted(graph.channels))
+            yield f"Channels: {', '.join(named)}."
         if graph.flow:
             yield f"In the flow: {', '.join(graph.flow)}."
 
-    def _named(self, channel: str) -> str:
-        about = " ".join((self._about.get(channel) or "").split())
-        return f"{channel} ({about})" if about else channel
+
+def _named(graph: Topology, channel: str) -> str:
+    about = graph.channels[channel].about
+    return f"{channel} ({about})" if about else channel
 
 
 def _but(name: AgentName, names: Iterable[AgentName]) -> tuple[AgentName, ...]:

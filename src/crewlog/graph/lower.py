@@ -9,6 +9,7 @@ in between is `crewlog.graph.loops`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.authority.rules import rule_words
@@ -366,8 +367,11 @@ def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
     for agent in creatures.values():
         channels.update(channels_named(agent))
     said = definition.channels
-    born = {name: said[name].born if name in said else "" for name in sorted(channels)}
-    kinds = {each: Channel(born=each) for each in dict.fromkeys(born.values())}
+
+    @cache  # there may be hundreds, most of which are alike
+    def made(born: str, about: str | None) -> Channel:
+        return Channel(born=born, about=" ".join((about or "").split()))  # it is told in one line
+
     return Topology(
         creatures={
             AgentName(name): Creature(
@@ -380,7 +384,10 @@ def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
             )
             for name, agent in creatures.items()
         },
-        channels={name: kinds[each] for name, each in born.items()},
+        channels={
+            name: made(said[name].born, said[name].description) if name in said else made("", None)
+            for name in sorted(channels)
+        },
         flow=tuple(AgentName(name) for name in at_work(found) if name in creatures),
     )
 

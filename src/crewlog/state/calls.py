@@ -678,6 +678,8 @@ class PreparedMerge(Model):
     """What changes, in a line, for people."""
     widens: tuple[str, ...] | None = None
     """By what it gives somebody more than the definition in force; none where nobody has looked."""
+    warnings: tuple[str, ...] = ()
+    """Where it is only asked for: what whoever asks may not have meant, as `SwapReport` has it."""
     refused: str = ""
     """Why the two cannot be one; empty: they can."""
     remedy: str = ""

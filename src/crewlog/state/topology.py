@@ -21,6 +21,7 @@ become one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -83,6 +84,8 @@ class Channel(Model):
     """The run in which it was made: two channels of one name and one birth are the same. Empty: in
     the run that has it. Where a channel comes to another run it is filled in, since two runs of one
     recipe have channels of equal names that are not the same."""
+    about: str = ""
+    """What it is for, as who uses it is told."""
 
 
 class Topology(Model):
@@ -249,9 +252,12 @@ def surroundings(graph: Topology, name: AgentName) -> Surroundings:
 def _moved(channels: Mapping[str, Channel], from_: RunId, to: RunId) -> dict[str, Channel]:
     """Channels that come from one run to another, which may be the one in which they were made."""
     left, came = _birth(from_), _birth(to)
-    births = {channel.born: channel.born or left for channel in channels.values()}
-    now = {was: Channel(born="" if born == came else born) for was, born in births.items()}
-    return {name: now[channel.born] for name, channel in channels.items()}
+
+    @cache
+    def now(born: str, about: str) -> Channel:
+        return Channel(born="" if born == came else born, about=about)
+
+    return {name: now(each.born or left, each.about) for name, each in channels.items()}
 
 
 def _birth(graph: RunId) -> str:
@@ -336,10 +342,10 @@ def as_one(
     # By the names and graphs that were said: once the two are one, any creature would do.
     here, there = world[home], world[other]
     if isinstance(edge, Connect):
-        _known(here, edge.sender)
-        _known(there, edge.listener)
+        _known(here, edge.sender, home)
+        _known(there, edge.listener, other)
     else:
-        _known(here, edge.name)
+        _known(here, edge.name, home)
         _known_end(there, edge.to, other)
     channels, renamed = _merged(stays, joins, world, taken, reserved)
     now = {(each.kind, each.was): each.now for each in renamed}
@@ -463,6 +469,8 @@ def _disturbed(before: Topology, after: Topology) -> set[AgentName]:
         reached |= {*was.wires} ^ {*is_.wires}
         if was.parent != is_.parent:
             reached |= {each for each in (was.parent, is_.parent) if each is not None}
+    known = before.channels.keys() & after.channels.keys()
+    other = {each for each in known if before.channels[each].about != after.channels[each].about}
     same = not differ and before.channels == after.channels and before.flow == after.flow
     return {
         name
@@ -472,6 +480,7 @@ def _disturbed(before: Topology, after: Topology) -> set[AgentName]:
         or (creature.privileged and not same)
         or not spoken.isdisjoint(creature.listen)
         or not heard.isdisjoint(creature.send)
+        or (other and not other.isdisjoint(creature.channels))
         or (creature.wires and not heard.isdisjoint(creature.outlets))
     }
 
@@ -487,10 +496,10 @@ def _there(what: str, names: Iterable[str]) -> str:
     return f"There are the {what} {', '.join(known[:_NAMED])}{more}."
 
 
-def _known(graph: Topology, name: str) -> None:
+def _known(graph: Topology, name: str, id_: RunId) -> None:
     if name not in graph.creatures:
         raise TopologyRefused(
-            f"there is no creature {name!r} in the graph",
+            f"there is no creature {name!r} in the graph {id_!r}",
             remedy=did_you_mean(name, graph.creatures, _there("creatures", graph.creatures)),
         )
 
@@ -499,10 +508,10 @@ def _known_end(graph: Topology, to: str, id_: RunId) -> None:
     """Checks that a wire may lead there: to a channel only where somebody uses it."""
     name = to.removeprefix(CHANNEL)
     if name == to:
-        return _known(graph, to)
+        return _known(graph, to, id_)
     if name not in graph.channels:
         raise TopologyRefused(
-            f"there is no channel {name!r} in the graph",
+            f"there is no channel {name!r} in the graph {id_!r}",
             remedy=did_you_mean(name, graph.channels, _there("channels", graph.channels)),
         )
     if not any(name in _channels(each) for each in graph.creatures.values()):
