@@ -129,6 +129,7 @@ class ChangePreparer:
         """A change that leads to a crew, which was checked."""
         kept, parts = await self._parted(after, task)
         definition, plan = await lowered_crew(kept, self.store, self.definitions)
+        gone = [CrewDefinition.from_json(part.definition) for part in parts]
         signed = base.policy is not None and base.policy.signed
         return PreparedChange(
             definition=definition,
@@ -138,7 +139,7 @@ class ChangePreparer:
             widens=widening(base, after) if signed else None,
             compared=ContentHash(compared or of),
             parts=parts,
-            warnings=tuple(map(_told, new_warnings(base, kept, _read(task.operations)))),
+            warnings=tuple(map(_told, new_warnings(base, kept, _read(task.operations), gone))),
             **more,
         )
 

@@ -792,6 +792,9 @@ class RunResult(Model):
     warning: str = ""
     """The last bound that it came to, in a sentence: of a route, or of an agent's calls; in a
     conversation, of a loop, too."""
+    rested: bool = False
+    """Whether it is completed since nobody said anything for long enough: then it may be taken up
+    again."""
     merged_into: RunId | None = None
     """Of a merged run: the one that it is part of from then on."""
     renamed: tuple[Renamed, ...] = ()

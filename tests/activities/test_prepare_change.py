@@ -149,6 +149,17 @@ async def test_what_may_not_have_been_meant_is_told(prepare):
     assert made.warnings == (f"{say}\n    Let an agent listen to 'x'.",)
 
 
+async def test_who_is_alone_in_another_run_by_a_slip_is_told(prepare):
+    agents = {"backend": {"prompt": "p", "listen": ["x"]}, "writer": {"prompt": "p", "send": ["x"]}}
+    data = {"crew": "music", "model": "openai:x", "agents": agents, "graph": {"root": "writer"}}
+    late = {"prompt": "p", "listen": ["tasks"]}
+    add = ({"op": "add_agent", "name": "late", "agent": late},)
+    made = await prepare(CrewDefinition.from_json(data), operations=add, command="c")
+    assert [part.topology.creatures.keys() for part in made.parts] == [{"late"}]
+    (told,) = made.warnings
+    assert told.startswith("'late' is alone in a run of its own")
+
+
 async def test_a_prompt_keeps_names_and_has_what_the_crew_has(prepare):
     base = crew(flow=[{"agent": "backend", "phase": "build"}, "writer"])
     made = await prepare(base, prompt=PROMPT, reader="grammar")

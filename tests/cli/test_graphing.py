@@ -537,3 +537,20 @@ async def test_who_cannot_answer_for_want_of_a_worker_is_told_at_once(
             await helped(Screen(), client, f"run-{queue}", queue, helping)
     (told,) = capsys.readouterr().err.splitlines()
     assert told.startswith("▸ run-nobody-s cannot answer: no worker polls 'nobody-s': run `crewlog")
+
+
+@pytest.mark.server
+def test_how_a_run_that_rested_goes_on_is_told(crewlog: Cli, project: Path) -> None:
+    (project / "idle.yaml").write_text(POND.replace("2h", "300ms"))
+    (project / "pond.script.yaml").write_text(SCRIPT)
+    run = f"idle-{uuid4().hex[:6]}"
+    done = crewlog("run", "idle.yaml", "--id", run)
+    assert done.code == 0, done.err
+    assert f"Go on    crewlog resume {run}" in done.out
+    for line in (("graph", "channel", run, "more"), ("message", run, "Hello.")):
+        late = crewlog(*line)
+        assert (late.code, f"`crewlog resume {run}` takes it up again" in late.err) == (2, True)
+    over = crewlog("run", "two.yaml", "--id", f"{run}-two")
+    assert (over.code, "resume" in over.out) == (0, False), over.err
+    late = crewlog("change", f"{run}-two", "--remove", "first")
+    assert (late.code, "resume" in late.err) == (2, False), late.err

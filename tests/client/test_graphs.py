@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from crewlog.ids import CrewName, RunId
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
 from crewlog.store import InMemoryStore
+from crewlog.testing import scripted
+from shared import LIMIT, Lab
 
 POND: dict[str, Any] = {
     "crew": "pond",
@@ -135,3 +139,26 @@ def test_a_tree_has_parts_under_their_source(
         "  lake  merged",
         "    part of pond.1",
     ]
+
+
+@pytest.mark.usefixtures("worker")
+async def test_what_a_graph_does_is_told_as_of_a_run(lab: Lab) -> None:
+    model = scripted({"agents": {"scout": [{"text": "ok"}]}})
+    run = await lab.start({**POND, "model": model}, "")
+    await run.wait_until(lambda view: view.rests, LIMIT)
+
+    async def told(status: str) -> Sequence[Graph]:
+        """The graphs, once `list` says that of the run."""
+        async with asyncio.timeout(LIMIT):
+            while {e.run: e.status for e in await lab.client.list()} != {run.id: status}:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        return await lab.client.graphs()
+
+    (rests,) = await told("waiting")
+    assert (rests.status, rests.open) == ("waiting", True)
+    assert [each.status for each in await lab.client.lineage(run.id)] == ["waiting"]
+    await run.terminate("enough")
+    assert await told("terminated") == [], "it does not live any more"
+    (ended,) = await lab.client.graphs(ended=True)
+    assert (ended.status, ended.open) == ("terminated", False)
+    assert ended.ended is not None

@@ -165,3 +165,70 @@ def test_who_lives_in_another_run_hears_and_sets_nothing_here() -> None:
         "no agent sets the flag 'found', by which the run is to end",
         "agent 'scout' is wired to 'reports', to which nobody listens",
     ]
+
+
+@pytest.mark.parametrize(
+    ("operation", "said", "remedy"),
+    [
+        (
+            {"op": "add_agent", "name": "n", "agent": {"prompt": "p", "listen": ["taks"]}},
+            "the channel 'taks' is a new one: 'n' is the first to name it",
+            "Did you mean 'tasks'?",
+        ),
+        (
+            {"op": "add_agent", "name": "n", "agent": {"prompt": "p", "wires": ["channel:report"]}},
+            "the channel 'report' is a new one: 'n' is the first to name it",
+            "Did you mean 'reports'?",
+        ),
+        (
+            {"op": "remove_channel", "name": "reports"},
+            "'keeper' hears 'scout' no more: 'reports' was the way",
+            "crewlog graph connect RUN scout keeper",
+        ),
+        (
+            {"op": "disable_agent", "name": "keeper"},
+            "what is said in public and reports waits: only 'keeper' has a turn for it",
+            "until crewlog graph start RUN keeper",
+        ),
+        (
+            {"op": "disable_agent", "name": "scout"},
+            "what is said in tasks waits: only 'scout' has a turn for it",
+            "until crewlog graph start RUN scout",
+        ),
+    ],
+)
+def test_what_an_operation_leads_to_unawares(
+    operation: dict[str, Any], said: str, remedy: str
+) -> None:
+    asked = OPERATIONS.validate_python([operation])
+    found = [*new_warnings(FOUND, apply_operations(FOUND, asked), asked)]
+    (told,) = [each for each in found if each.message == said]
+    assert remedy in told.remedy
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        # Beside `tasks` that is a name of its own; and others hear the rest, or are told by a wire.
+        {"op": "add_agent", "name": "n", "agent": {"prompt": "p", "listen": ["tasks-2", "tasks"]}},
+        {"op": "add_agent", "name": "n", "agent": {"prompt": "p", "listen": ["more"]}},
+        {"op": "remove_channel", "name": "more"},
+        {"op": "disable_agent", "name": "second"},
+        {"op": "edit_agent", "name": "spare", "set": {"prompt": "q"}},
+    ],
+)
+def test_what_an_operation_leads_to_is_not_told_of_what_stays(operation: dict[str, Any]) -> None:
+    scout = {"listen": ["tasks"], "send": ["more"], "wires": ["channel:reports", "digger"]}
+    others = {"second": {"listen": ["tasks"]}, "digger": {"listen": ["more"]}}
+    before = crew("found", agents={**AGENTS, "scout": scout, **others})
+    asked = OPERATIONS.validate_python([operation])
+    assert [*new_warnings(before, apply_operations(before, asked), asked)] == []
+
+
+def test_who_is_alone_in_a_part_is_told() -> None:
+    policy = {"root": None, "away": {"keeper": "t", "spare": "t"}}
+    alone = crew(graph=policy)
+    two = crew(graph={**policy, "away": {"keeper": "t"}})
+    (told, *_) = new_warnings(FOUND, FOUND, (), [two, alone])
+    assert told.message.startswith("'scout' is alone in a run of its own")
+    assert [*new_warnings(FOUND, FOUND, (), [two])] == []

@@ -34,14 +34,17 @@ def new(name: str, **edges: Any) -> AddAgent:
 
 
 def crews() -> dict[RunId, CrewDefinition]:
-    """Runs with these graphs; of the first one somebody is away."""
+    """Runs with these graphs; of two of them somebody is away."""
     graphs = {"g": HERE, "h": THERE, "one": graph(z={}), "flow": graph(f={}, flow=("f",))}
+    graphs["last"] = graphs["one"]
     found = {RunId(id_): crew_of(each) for id_, each in graphs.items()}
-    agents = {**found[RunId("g")].agents, "far": found[RunId("one")].agents["z"]}
-    policy = found[RunId("g")].graph
-    assert policy is not None
-    away = policy.model_copy(update={"away": {"far": "elsewhere"}})
-    found[RunId("g")] = found[RunId("g")].model_copy(update={"agents": agents, "graph": away})
+    far = found[RunId("one")].agents["z"]
+    for run in (RunId("g"), RunId("last")):
+        policy = found[run].graph
+        assert policy is not None
+        away = policy.model_copy(update={"away": {"far": "elsewhere"}})
+        agents = {**found[run].agents, "far": far}
+        found[run] = found[run].model_copy(update={"agents": agents, "graph": away})
     return found
 
 
@@ -68,6 +71,26 @@ def crews() -> dict[RunId, CrewDefinition]:
         ("g", RemoveAgent(name="far"), "'far' lives in the run 'elsewhere'", "Change it there"),
         ("h", RemoveAgent(name="x"), "'y' works for 'x'", "edit_agent y"),
         ("one", RemoveAgent(name="z"), "'z' is the only agent", "or stop the run"),
+        ("last", RemoveAgent(name="z"), "'z' is the last agent that lives in", "or stop the run"),
+        ("g", RemoveAgent(name="far"), "'far' lives in", "Change it there: name the run elsewhere"),
+        (
+            "g",
+            Connect(sender="ann", listener="far", channel="c"),
+            "'far' lives in the run 'elsewhere'",
+            "`--with elsewhere` makes the two runs one",
+        ),
+        (
+            "g",
+            Disconnect(sender="ann", listener="far"),
+            "'far' lives in the run 'elsewhere'",
+            "Change it there: name",
+        ),
+        (
+            "g",
+            Wire(name="ann", to="far"),
+            "'far' lives in the run 'elsewhere'",
+            "`--with elsewhere`",
+        ),
         ("g", AddChannel(name="c"), "has a channel 'c' already", "Choose another name."),
         ("g", RemoveChannel(name="e"), "no channel 'e'", "There are: c and d."),
         (
@@ -81,13 +104,13 @@ def crews() -> dict[RunId, CrewDefinition]:
         (
             "h",
             Connect(sender="ann", listener="bob", channel="c", other="g"),
-            "there is no creature 'ann'",
+            "there is no creature 'ann' in the graph 'h'",
             "There are the creatures x, y.",
         ),
         (
             "g",
             Connect(sender="ann", listener="bob", channel="c", other="h"),
-            "there is no creature 'bob'",
+            "there is no creature 'bob' in the graph 'h'",
             "There are the creatures x, y.",
         ),
         (
@@ -105,7 +128,7 @@ def crews() -> dict[RunId, CrewDefinition]:
         (
             "g",
             Wire(name="ann", to="bob", other="h"),
-            "there is no creature 'bob'",
+            "there is no creature 'bob' in the graph 'h'",
             "There are the creatures x, y.",
         ),
         (

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -720,6 +720,8 @@ class Client:
     async def graphs(self, *, ended: bool = False, limit: int = 200) -> Sequence[Graph]:
         """The graphs of creatures with their families, the oldest first, as the store has them.
 
+        What those do that are open says the server, in the words of `list`.
+
         Args:
             ended: Whether families count of which nobody lives any more.
             limit: At most so many runs are looked at, the newest.
@@ -727,7 +729,7 @@ class Client:
         Raises:
             StoreUnavailable: the store is away.
         """
-        return await living(await self.store(), ended=ended, limit=limit)
+        return await living(await self.store(), ended=ended, limit=limit, now=self._graph_now)
 
     async def lineage(self, run: str) -> Sequence[Graph]:
         """A run, with all that it comes from and that came of it, the oldest first.
@@ -736,7 +738,19 @@ class Client:
             RunNotFound: the store knows no such run.
             StoreUnavailable: the store is away.
         """
-        return await family_of(await self.store(), RunId(run))
+        return await family_of(await self.store(), RunId(run), self._graph_now)
+
+    async def _graph_now(self, graph: Graph) -> Graph:
+        """A graph with what its run does by now; as the store has it where nobody says."""
+        if not graph.open:
+            return graph
+        try:
+            seen = await self._summary(await self.gateway.describe(graph.run))
+        except (CrewlogError, RPCError):
+            return graph
+        if seen.status == "running":  # where runs do not say more, the store may
+            return graph
+        return replace(graph, status=seen.status, ended=seen.ended)
 
     async def inbox(self) -> Sequence[OpenQuestion]:
         """The open questions of all runs, oldest first, as the store has them.

@@ -549,7 +549,8 @@ class Gateway:
                 remedy=f"Look at that run, and send it there: {into}",
                 place=f"run {run!r}",
             )
-        again = "" if status == "completed" else f", and `crewlog resume {run}` takes it up again"
+        over = status == "completed" and not result.get("rested")
+        again = "" if over else f", and `crewlog resume {run}` takes it up again"
         return CommandRejected(
             f"the run {run!r} has ended ({status}): {_called(name)} has no effect",
             remedy=_TO_GO_BACK.format(run=run)

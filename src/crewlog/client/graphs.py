@@ -1,12 +1,15 @@
 """Graphs of creatures, and where each comes from: what the store knows, no run is asked.
 
+What a run does by now, the server may know better; whoever asks may have that put in.
+
 A graph is a run. It began by itself, as a part of another one, or as a copy; it may have taken
 others in, or be part of another one by now. A family is all that is connected by that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,9 +17,9 @@ from crewlog.definition.creatures import creatures_of
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunNotFound
 from crewlog.ids import ContentHash, RunId
-from crewlog.state.model import CLOSED
 from crewlog.store.protocol import RunRow, Store, Tie
 
+_OPEN = frozenset({"running", "paused", "waiting", "stopping"})
 LARGEST = 10_000
 """Runs of a family that are looked at."""
 
@@ -39,7 +42,8 @@ class Graph:
     run: RunId
     crew: str = ""
     status: str = "deleted"
-    """A `RunStatus`, as of the last that is stored; or `deleted`, of a run that others need."""
+    """A `RunStatus`, as of the last that is stored; `waiting`, `terminated` and the like where the
+    server says so; or `deleted`, of a run that others need."""
     started: int = 0
     """Milliseconds since the epoch."""
     ended: int | None = None
@@ -62,11 +66,25 @@ class Graph:
     @property
     def open(self) -> bool:
         """Whether it lives."""
-        return self.status not in (*CLOSED, "deleted")
+        return self.status in _OPEN
 
 
-async def family_of(store: Store, run: RunId) -> list[Graph]:
+Now = Callable[[Graph], Awaitable[Graph]]
+"""Puts in what a graph's run does by now."""
+
+
+async def as_stored(graph: Graph) -> Graph:
+    """Knows nothing newer than the store."""
+    return graph
+
+
+async def family_of(store: Store, run: RunId, now: Now = as_stored) -> list[Graph]:
     """A run, and all that it comes from or that comes from it, the oldest first.
+
+    Args:
+        store: The store.
+        run: The run.
+        now: What else is known.
 
     Raises:
         RunNotFound: the store knows no such run.
@@ -78,16 +96,17 @@ async def family_of(store: Store, run: RunId) -> list[Graph]:
         raise RunNotFound(
             f"the store knows no run {run!r}", remedy="`crewlog graphs` lists those that there are."
         )
-    return await _graphs(store, runs, ties)
+    return await _graphs(store, runs, ties, now)
 
 
-async def living(store: Store, *, ended: bool, limit: int) -> list[Graph]:
+async def living(store: Store, *, ended: bool, limit: int, now: Now = as_stored) -> list[Graph]:
     """The graphs of creatures that live, each with its family; the oldest first.
 
     Args:
         store: The store.
         ended: Whether families count of which nobody lives any more.
         limit: At most so many runs are looked at, the newest.
+        now: What else is known.
 
     Raises:
         StoreUnavailable: the store is away.
@@ -97,7 +116,7 @@ async def living(store: Store, *, ended: bool, limit: int) -> list[Graph]:
     alive = [row.run for row in rows if _lives(definitions.get(row.definition))]
     ties = await _ties(store, alive)
     runs = {*alive, *(each.run for each in ties), *(each.source for each in ties)}
-    found = await _graphs(store, runs, ties)
+    found = await _graphs(store, runs, ties, now)
     if ended:
         return found
     kept = {run for family in _families(runs, ties) if _any_open(family, found) for run in family}
@@ -131,7 +150,9 @@ async def _ties(store: Store, runs: Iterable[RunId]) -> list[Tie]:
     return [found[key] for key in sorted(found)]
 
 
-async def _graphs(store: Store, runs: Iterable[RunId], ties: Iterable[Tie]) -> list[Graph]:
+async def _graphs(
+    store: Store, runs: Iterable[RunId], ties: Iterable[Tie], now: Now
+) -> list[Graph]:
     rows = {run: await store.get_run(run) for run in sorted(runs)}
     hashes = (row.definition for row in rows.values() if row is not None)
     definitions = await _definitions(store, hashes)
@@ -147,6 +168,7 @@ async def _graphs(store: Store, runs: Iterable[RunId], ties: Iterable[Tie]) -> l
         await _graph(store, run, row, definitions, began.get(run), took.get(run, []), into)
         for run, row in rows.items()
     ]
+    found = await asyncio.gather(*map(now, found))
     return sorted(found, key=lambda each: (each.started, each.run))
 
 

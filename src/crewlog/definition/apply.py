@@ -550,9 +550,13 @@ def _edit_phase(crew: CrewDefinition, op: o.EditPhase) -> CrewDefinition:
 def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
     name = op.name
     lives(crew, name, ("name",))
-    if len(crew.agents) == 1:
+    away = crew.graph.away if crew.graph is not None else {}
+    if not {*crew.agents} - {name, *away}:
         say = f"{name!r} is the only agent of the crew"
-        raise Refused(Finding(("name",), say, "Add another one first, or stop the run."))
+        if away:
+            say = f"{name!r} is the last agent that lives in this run: the others are in others"
+        remedy = "Add another one first, or stop the run: crewlog stop RUN."
+        raise Refused(Finding(("name",), say, remedy))
     splice = Splice(crew)
     own = [
         p

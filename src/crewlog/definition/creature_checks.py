@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from crewlog.definition.audiences import CHANNEL, PUBLIC, Audiences
-from crewlog.definition.creatures import INBOX, creature_nodes, creatures_of, outlets
+from crewlog.definition.creatures import (
+    INBOX,
+    channels_named,
+    creature_nodes,
+    creatures_of,
+    outlets,
+)
 from crewlog.definition.ending_checks import ending_findings
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed, suggestion
 from crewlog.definition.model import GROUP_TOOLS, SEND_MESSAGE, AgentDefinition, CrewDefinition
-from crewlog.definition.operations import Disconnect, Operation
+from crewlog.definition.operations import AddAgent, Disconnect, Operation, RemoveChannel
 from crewlog.definition.phases import Phase, at_work, phases
 
 _AGENTS = "Agents are under 'agents:'."
@@ -135,7 +141,10 @@ def _lonely(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]
 
 
 def new_warnings(
-    before: CrewDefinition, after: CrewDefinition, operations: Iterable[Operation] = ()
+    before: CrewDefinition,
+    after: CrewDefinition,
+    operations: Iterable[Operation] = (),
+    parts: Iterable[CrewDefinition] = (),
 ) -> Iterator[Finding]:
     """What the author of a change may not have meant: what was so before is not told again.
 
@@ -143,12 +152,23 @@ def new_warnings(
         before: The crew that lives.
         after: The crew that it is to be.
         operations: By what, where it is known.
+        parts: Those that other runs have from then on.
     """
     if not after.lives:
         return
     for each in operations:
-        if isinstance(each, Disconnect):
-            yield from _unheard_since(before, after, each)
+        match each:
+            case Disconnect():
+                yield from _unheard_since(before, after, each)
+            case RemoveChannel():
+                yield from _way_gone(before, after, each.name)
+            case AddAgent():
+                yield from _misspelt(before, each)
+            case _:
+                pass
+    for part in parts:
+        yield from _alone(part)
+    yield from _waiting(before, after)
     root = _root(before)
     if root is not None and _root(after) is None:
         say = f"{root!r} was the root: what people say to public gives nobody a turn any more"
@@ -173,6 +193,71 @@ def _unheard_since(
         say = f"{op.listener!r} hears {listed(said)} no more over {channel!r}, either"
         remedy = f"Connect them anew: crewlog graph connect RUN {said[0]} {op.listener}"
         yield Finding(("agents", op.listener), say, remedy, severity="warning")
+
+
+def _way_gone(before: CrewDefinition, after: CrewDefinition, channel: str) -> Iterator[Finding]:
+    """Who is heard no more by those who listened to a channel that goes."""
+    here = creatures_of(before)
+    listening = [n for n in here if channel in before.agents[n].listen]
+    for speaker in (n for n in here if channel in outlets(before.agents[n])):
+        lost = [n for n in listening if n != speaker and not _hears(after, n, speaker)]
+        if lost:
+            hear = "hears" if len(lost) == 1 else "hear"
+            say = f"{listed(map(repr, lost))} {hear} {speaker!r} no more: {channel!r} was the way"
+            remedy = f"Connect them anew: crewlog graph connect RUN {speaker} {lost[0]}"
+            yield Finding(("agents", speaker), say, remedy, severity="warning")
+
+
+def _hears(crew: CrewDefinition, listener: str, speaker: str) -> bool:
+    here = creatures_of(crew)
+    if listener not in here or speaker not in here:
+        return False
+    said = crew.agents[speaker]
+    return listener in said.wires or not {*outlets(said)}.isdisjoint(crew.agents[listener].listen)
+
+
+def _misspelt(before: CrewDefinition, op: AddAgent) -> Iterator[Finding]:
+    """Channels that come with an agent and are called much as one that there is."""
+    here = creatures_of(before)
+    known = {*before.channels, *(c for n in here for c in channels_named(before.agents[n]))}
+    for key in ("listen", "send", "wires"):
+        names = op.agent.get(key)
+        for i, name in enumerate(names if isinstance(names, list) else ()):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            channel = str(name).removeprefix(CHANNEL)  # pyright: ignore[reportUnknownArgumentType]
+            if channel in known or (key == "wires" and channel == name):
+                continue
+            near = suggestion(channel, known)
+            if near and not channel.startswith(near):  # `tasks-2` is meant beside `tasks`
+                say = f"the channel {channel!r} is a new one: {op.name!r} is the first to name it"
+                path: Path = ("agents", op.name, key, i)
+                yield Finding(path, say, f"Did you mean {near!r}?", severity="warning")
+
+
+def _alone(part: CrewDefinition) -> Iterator[Finding]:
+    """Who is a part by itself: nobody speaks to it, and nobody hears it."""
+    here = creatures_of(part)
+    if len(here) == 1:
+        (name,) = here
+        say = f"{name!r} is alone in a run of its own: nobody there speaks to it or hears it"
+        remedy = "Let it listen or send where others are, wire it, or say whom it stays beside."
+        yield Finding(("agents", name), say, remedy, severity="warning")
+
+
+def _waiting(before: CrewDefinition, after: CrewDefinition) -> Iterator[Finding]:
+    """Where what is said waits for somebody who was switched off."""
+    here = creatures_of(after)
+    awake = [after.agents[n] for n in here if after.agents[n].enabled]
+    for name in here:
+        agent, was = after.agents[name], before.agents.get(name)
+        if agent.enabled or was is None or not was.enabled:
+            continue
+        places = [c for c in agent.listen if not any(c in each.listen for each in awake)]
+        if _root(after) == name:
+            places.insert(0, PUBLIC)
+        if places:
+            say = f"what is said in {listed(places)} waits: only {name!r} has a turn for it"
+            remedy = f"It is switched off until crewlog graph start RUN {name}"
+            yield Finding(("agents", name), say, remedy, severity="warning")
 
 
 def _root(crew: CrewDefinition) -> str | None:

@@ -41,8 +41,14 @@ def _channels(crew: CrewDefinition, agents: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def lives(crew: CrewDefinition, name: str, path: Path) -> None:
+def lives(crew: CrewDefinition, name: str, path: Path, *, joins: bool = False) -> None:
     """Checks that an agent lives in the graph.
+
+    Args:
+        crew: The crew.
+        name: The agent.
+        path: Where the operation names it.
+        joins: Whether the operation could make its run and this one one.
 
     Raises:
         Refused: there is none of that name, or it is in another run.
@@ -50,7 +56,9 @@ def lives(crew: CrewDefinition, name: str, path: Path) -> None:
     known("agent", name, crew.agents, path)
     if crew.graph is not None and (home := crew.graph.away.get(name)) is not None:
         say = f"{name!r} lives in the run {home!r} since the graph was split"
-        remedy = f"Change it there: `--with {home}` connects or wires it with agents of this run."
+        remedy = f"Change it there: name the run {home}."
+        if joins:
+            remedy = f"`--with {home}` makes the two runs one. Or change it there: name that run."
         raise Refused(Finding(path, say, remedy))
 
 
@@ -177,11 +185,11 @@ def disconnect(crew: CrewDefinition, op: o.Disconnect) -> CrewDefinition:
 def wire(crew: CrewDefinition, op: o.Wire) -> CrewDefinition:
     """The crew in which an agent's final messages go to another agent, too, or to a channel."""
     _own(op.other)
-    lives(crew, op.name, ("name",))
+    lives(crew, op.name, ("name",), joins=True)
     if op.to.startswith(CHANNEL):
         known("channel", op.to.removeprefix(CHANNEL), _here(crew), ("to",))
     else:
-        lives(crew, op.to, ("to",))
+        lives(crew, op.to, ("to",), joins=True)
     if op.to == op.name:
         say = f"{op.name!r} cannot be wired to itself"
         raise Refused(Finding(("to",), say, "Name another agent, or a channel."))
@@ -219,8 +227,9 @@ def _two(crew: CrewDefinition, op: o.Connect | o.Disconnect, done: str) -> None:
     Raises:
         Refused: it does not.
     """
-    lives(crew, op.sender, ("sender",))
-    lives(crew, op.listener, ("listener",))
+    joins = op.op == "connect"
+    lives(crew, op.sender, ("sender",), joins=joins)
+    lives(crew, op.listener, ("listener",), joins=joins)
     if op.sender == op.listener:
         say = f"{op.sender!r} cannot be {done} itself"
         remedy = "Whoever sends does not get its own message: name two agents."

@@ -342,10 +342,10 @@ def as_one(
     # By the names and graphs that were said: once the two are one, any creature would do.
     here, there = world[home], world[other]
     if isinstance(edge, Connect):
-        _known(here, edge.sender)
-        _known(there, edge.listener)
+        _known(here, edge.sender, home)
+        _known(there, edge.listener, other)
     else:
-        _known(here, edge.name)
+        _known(here, edge.name, home)
         _known_end(there, edge.to, other)
     channels, renamed = _merged(stays, joins, world, taken, reserved)
     now = {(each.kind, each.was): each.now for each in renamed}
@@ -496,10 +496,10 @@ def _there(what: str, names: Iterable[str]) -> str:
     return f"There are the {what} {', '.join(known[:_NAMED])}{more}."
 
 
-def _known(graph: Topology, name: str) -> None:
+def _known(graph: Topology, name: str, id_: RunId) -> None:
     if name not in graph.creatures:
         raise TopologyRefused(
-            f"there is no creature {name!r} in the graph",
+            f"there is no creature {name!r} in the graph {id_!r}",
             remedy=did_you_mean(name, graph.creatures, _there("creatures", graph.creatures)),
         )
 
@@ -508,10 +508,10 @@ def _known_end(graph: Topology, to: str, id_: RunId) -> None:
     """Checks that a wire may lead there: to a channel only where somebody uses it."""
     name = to.removeprefix(CHANNEL)
     if name == to:
-        return _known(graph, to)
+        return _known(graph, to, id_)
     if name not in graph.channels:
         raise TopologyRefused(
-            f"there is no channel {name!r} in the graph",
+            f"there is no channel {name!r} in the graph {id_!r}",
             remedy=did_you_mean(name, graph.channels, _there("channels", graph.channels)),
         )
     if not any(name in _channels(each) for each in graph.creatures.values()):
