@@ -97,13 +97,11 @@ async def creatures_at_end(store: Store, then: CrewState, end: CrewState) -> lis
         then: The run, as it would go on.
         end: The same, as it ended.
     """
-    crew = await _crew(store, then)
-    if not crew.lives:
-        return []
-    ties = () if parted_from(end) else await store.ties([end.run])
-    if not parted_from(end) and not any(t.run == end.run and t.taken_in for t in ties):
-        return []
-    return [_left(end, name) for name in creatures_of(crew)]
+    if not parted_from(end):
+        ties = await store.ties([end.run])
+        if not any(each.run == end.run and each.taken_in for each in ties):
+            return []
+    return [_left(end, name) for name in creatures_of(await _crew(store, then))]
 
 
 async def _ended(run: RunId) -> tuple[str, ...]:
