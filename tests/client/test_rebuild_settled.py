@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from client.made_histories import give
 from crewlog.client import others as others_module
 from crewlog.client import rebuild as module
 from crewlog.client.extract import Ends, Extracted, join
 from crewlog.client.gateway import Gateway
 from crewlog.client.histories import Chain, Execution
 from crewlog.client.rebuild import Rebuild, RebuildReport
-from crewlog.errors import LivesElsewhere, RunNotFound, UsageError, WorkerMissing
+from crewlog.errors import LivesElsewhere, UsageError, WorkerMissing
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, CrewName, RunId, StepId, ToolName
 from crewlog.state import calls
@@ -91,21 +91,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-
-    class Histories:
-        def __init__(self, gateway: Gateway, run: RunId, tell: Any) -> None:
-            self._run = run
-
-        async def read(self, known: Collection[str] = ()) -> Chain:
-            if self._run not in made.chains:
-                raise RunNotFound("gone")
-            return made.chains[self._run]
-
-        async def ended_apart(self, chain: Chain) -> list[str]:
-            return []
-
-    monkeypatch.setattr(module, "Histories", Histories)
-    monkeypatch.setattr(others_module, "Histories", Histories)
+    give(monkeypatch, made.chains, module, others_module)
     return made
 
 

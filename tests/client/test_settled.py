@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 
+from client.made_histories import give
 from crewlog.client import others as module
 from crewlog.client.extract import Ends, Extracted, Place, Told, extract, join, pieces
 from crewlog.client.gateway import Gateway
@@ -25,7 +25,6 @@ from crewlog.client.settled import (
     taken_in,
     until,
 )
-from crewlog.errors import RunNotFound
 from crewlog.ids import RunId
 from crewlog.state import calls
 from crewlog.state.journal import Batch
@@ -211,17 +210,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-
-    class Histories:
-        def __init__(self, gateway: Gateway, run: RunId, tell: Any) -> None:
-            self._run = run
-
-        async def read(self, known: Collection[str] = ()) -> Chain:
-            if self._run not in made.chains:
-                raise RunNotFound("gone")
-            return made.chains[self._run]
-
-    monkeypatch.setattr(module, "Histories", Histories)
+    give(monkeypatch, made.chains, module)
     return made
 
 

@@ -553,3 +553,33 @@ def test_a_ring_in_which_nobody_gives_way_is_found_out() -> None:
         world.ask(world.runs[RunId(one)], RunId(other))
     world.settle(SETTLES)
     assert not world.merged
+
+
+def test_of_another_run_nothing_is_seen_but_what_the_merge_needs() -> None:
+    """It is in the history of whoever looks, who may have been told to look by anybody."""
+    secret = "between us"
+    mine = Joining(
+        op="theirs",
+        other=C,
+        stage="asked",
+        edge={"op": secret},
+        priority=(NOW, B),
+        position=3,
+        by=secret,
+    )
+    words = {
+        op: MergeOutcome(outcome=outcome, other=C, position=3, why=secret)
+        for op, outcome in (("first", "merged"), ("second", "failed"), ("third", "merged"))
+    }
+    own = MergeOutcome(outcome="failed", other=A, position=4, why="it is busy")
+    state = begun("b").model_copy(
+        update={"flags": {"key": secret}, "joining": mine, "merges": {**words, OP: own}}
+    )
+    seen = joining.glimpse(state, OP)
+    assert secret not in seen.model_dump_json()
+    assert (seen.merges, seen.position) == ({OP: own}, state.position)
+    assert seen.joining is not None
+    assert seen.joining.priority == mine.priority
+    # By what it became part of another one, it is led there.
+    gone = state.model_copy(update={"status": "merged", "joining": None})
+    assert {*joining.glimpse(gone, OP).merges} == {OP, "third"}

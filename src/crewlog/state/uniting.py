@@ -9,7 +9,7 @@
 What belongs to a creature comes with it: its visits, the position inside its turn, its logs, its
 outputs, what people ruled of it. Of what is said of the crew as a whole (flags, budgets, tags) the
 surviving run's word holds. What is used counts once where both have it from before a split: so
-usage and quotas are the larger of both.
+usage and quotas are the larger of both, where the fact does not say what counts (`Bounds`).
 """
 
 from __future__ import annotations
