@@ -13,7 +13,7 @@ import pytest
 
 from covers import covers
 from crewlog.cli.change_terms import GRAPH, in_terms_of
-from crewlog.cli.changes import agent_in, names_in
+from crewlog.cli.changes import Wanted, agent_in, names_in
 from crewlog.cli.changing import helped
 from crewlog.cli.main import run_cli
 from crewlog.cli.screen import Screen
@@ -152,6 +152,36 @@ def test_faults_name_the_argument(said: str, told: str) -> None:
     with pytest.raises(ChangeConflict) as caught, in_terms_of((GRAPH,)):
         raise ChangeConflict(f"no crew:\n{said}  it is wrong", remedy="Mend it.")
     assert caught.value.message == f"no crew:\n{told}  it is wrong"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("operations[0].agent.listen[0]", "--listen"),
+        ("operations[0].agent.send[0]", "--file an agent.yaml send[0]"),
+        ("operations[0].agent.listn", "--file an agent.yaml listn"),
+        ("operations[0].agent", "NAME"),
+        ("operations[0].like", "--like"),
+    ],
+)
+def test_faults_name_the_file_where_that_says_it(
+    said: str, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "an agent.yaml").write_text("prompt: Look.\nsend: [x]\nlistn: [y]\n")
+    monkeypatch.chdir(tmp_path)
+    places: list[str] = []
+
+    async def made(run: str, typed: Wanted, how: Any, **rest: Any) -> int:
+        del run, how, rest
+        places.extend(typed.places)
+        return 0
+
+    monkeypatch.setattr("crewlog.cli.changing.make_change", made)
+    typed = ("add", "pond", "late", "--listen", "c", "--file", "an agent.yaml")
+    assert run_cli(["graph", *typed]) == 0
+    with pytest.raises(ChangeConflict) as caught, in_terms_of(places):
+        raise ChangeConflict(f"{said}  it is wrong")
+    assert caught.value.message == f"{told}  it is wrong"
 
 
 def test_remedies_are_for_who_has_written_no_crew() -> None:
@@ -316,8 +346,14 @@ def test_who_says_something_is_told_who_hears_it(crewlog: Cli, pond: str) -> Non
     assert crewlog("graph", "stop-node", pond, "scout").code == 0
     waits = crewlog("message", pond, "Hello.", "--to", "channel:tasks")
     assert f"scout is switched off: it waits until crewlog graph start {pond} scout" in waits.out
+    assert crewlog("pause", pond).code == 0
+    paused = crewlog("message", pond, "Hello.")
+    assert f"! {pond} is paused: it waits until crewlog resume {pond}" in paused.out
+    assert crewlog("inject", pond, "Hello.", "--json").records[0]["paused"] is True
+    assert crewlog("resume", pond).code == 0
     assert crewlog("graph", "remove", pond, "keeper").code == 0
     nobody = crewlog("inject", pond, "Hello.")
+    assert "paused" not in nobody.out
     assert nobody.code == 0, nobody.err
     assert "! nobody has a turn for it: the graph has no root" in nobody.out
     assert "--to channel:tasks, --to private:scout" in nobody.out
@@ -413,6 +449,7 @@ def test_where_graphs_come_from_is_shown(crewlog: Cli, pond: str) -> None:
     assert f"  {pond}" in shown
     assert f"  └─ {part}" in shown
     assert f"late · parted from {pond}@" in shown
+    assert f"parted from {pond}@" in crewlog("show", part).out
     none = crewlog("lineage", "nowhere-at-all")
     assert (none.code, "the store knows no run" in none.err) == (4, True)
 
@@ -437,13 +474,13 @@ def test_a_run_goes_on_live_or_as_its_crew_is_written(
     assert "scout    tasks        –          channel:reports" in shown, "as a table"  # noqa: RUF001
     assert "live" not in shown, "nobody has changed it"
     assert crewlog("graph", "add", pond, "late", "--like", "scout", "--listen", "tasks").code == 0
-    goes_on("live", "goes on\n")
+    goes_on("live", "goes on.\n")
     assert members() == {"keeper", "late", "scout"}
     goes_on("recipe", "– late leaves: not in the recipe\n")  # noqa: RUF001
     assert members() == {"keeper", "scout"}
     crew = (project / "pond.yaml").read_text()
     (project / "pond.yaml").write_text(crew + "  new: {prompt: New., tools: [], listen: [tasks]}\n")
-    goes_on("pond.yaml", "goes on from its recipe\n")
+    goes_on("pond.yaml", "goes on from its recipe.\n")
     assert members() == {"keeper", "new", "scout"}
     kinds = [each["entry"]["kind"] for each in crewlog("log", pond, "--json").records]
     assert kinds.count("Reopened") == 3

@@ -92,7 +92,7 @@ def test_a_silent_event_is_shown_where_its_kind_is_asked_for(
     assert shown(capsys, Seen(Screen(), ["pond"], EventFilter()), event(HEARD)) == []
     seen = Seen(Screen(), ["pond"], EventFilter(kinds=["MessageHeard"]))
     (line,) = shown(capsys, seen, event(HEARD))
-    assert line == "00.0 » MessageHeard in channel:tasks from keeper, by scout"
+    assert line == "00.0 » channel:tasks from keeper, heard by scout"
     rested = EventFilter(kinds=["RunRested"])
     (line,) = shown(
         capsys, Seen(Screen(), ["pond"], rested), event({"kind": "RunRested", "due": 7})
@@ -113,7 +113,7 @@ def test_who_asks_for_a_channel_or_a_creature_sees_what_is_said_and_heard(
     seen = Seen(Screen(), ["pond"], EventFilter(**asked))
     assert shown(capsys, seen, event(sent), event(HEARD)) == [
         "00.0 » scout to channel:tasks: A find.",
-        "00.0 » MessageHeard in channel:tasks from keeper, by scout",
+        "00.0 » channel:tasks from keeper, heard by scout",
     ]
     assert shown(capsys, seen, event({"kind": "RunRested", "due": 7})) == []
 
@@ -158,7 +158,7 @@ def test_several_runs_are_watched_by_kind_creature_and_channel(crewlog: Cli, pro
     )  # fmt: skip
     terminal.expect("adds late")
     assert f"{one}" in terminal.text
-    assert "MessageHeard" in terminal.text
+    assert "heard by" in terminal.text
     for run in (one, two):
         assert crewlog("stop", run).code == 0
     assert terminal.end() == 0

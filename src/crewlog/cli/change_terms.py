@@ -91,7 +91,7 @@ def _typed(fault: Diagnostic, places: Sequence[str]) -> Diagnostic:
 
 def _told(text: str, places: Sequence[str]) -> str:
     text = _PLACE.sub(lambda found: _place(found, places), text)
-    if GRAPH in places:
+    if any(place.startswith(GRAPH) for place in places):
         for wire, typed in _IN_GRAPH.items():
             text = text.replace(wire, typed)
         return text
@@ -109,8 +109,8 @@ def _place(found: re.Match[str], places: Sequence[str]) -> str:
     if number >= len(places):
         return found[0]
     place = places[number]
-    if place == GRAPH:
-        return _argument(within)
+    if place.startswith(GRAPH):
+        return _argument(within, place)
     if not place.startswith("--"):
         return place + (f" {within[1:]}" if within else "")
     part, rest = _split(within)
@@ -129,13 +129,17 @@ def _place(found: re.Match[str], places: Sequence[str]) -> str:
     return f"{place} → {within[1:]}"  # what comes of it in the crew
 
 
-def _argument(within: str) -> str:
-    """What of `crewlog graph` said a part of an operation."""
+def _argument(within: str, place: str) -> str:
+    """What of `crewlog graph` said a part of an operation: an argument, an option, or its file."""
     part, rest = _split(within)
     if part == "agent" and rest:
         key, more = _split(rest)
+        typed, _, file = place.partition(" --file ")
+        option = _EDGES.get(key, f"--{key}")
         edge = key in ("prompt", "listen", "send", "wires", "parent", "beside")
-        return _EDGES.get(key, f"--{key}") if edge else f"--file {key}{more}".rstrip()
+        if option in typed.split() or (edge and not file):
+            return option
+        return " ".join(filter(None, ["--file", file, f"{key}{more}"]))
     if part == "agent":
         return ARGUMENTS["name"]  # it is about the agent as a whole
     if part in ARGUMENTS:

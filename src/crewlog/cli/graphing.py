@@ -134,7 +134,7 @@ def _change(name: str | None = None) -> Callable[[Callable[..., Any]], Callable[
             typed = {each.name: given.pop(each.name) for each in own}
             run, debug = given.pop("run"), given.pop("debug")
             how = {each: given.pop(each) for each in ("reason", "by")}
-            return _do(run, operation(**typed), how, debug=debug, **given)
+            return _do(run, operation(**typed), _place(typed), how, debug=debug, **given)
 
         run, *options = parameters(_options)
         takes(command, (run, *own, *options), operation.__doc__)
@@ -157,13 +157,23 @@ def _options(
     """What all commands have that change a graph."""
 
 
-def _do(run: str, operation: Operation, how: dict[str, Any], *, debug: bool, **rest: Any) -> int:
-    """Shows an operation on a run's graph and makes it, as `crewlog change` does."""
+def _place(typed: dict[str, Any]) -> str:
+    """Where an operation is typed: `crewlog graph`; with a file, the options beside it, and it."""
     from crewlog.cli.change_terms import GRAPH  # noqa: PLC0415
+
+    file = typed.get("file")
+    options = [f"--{key}" for key, value in typed.items() if value and key not in ("name", "file")]
+    return " ".join([GRAPH, *options, "--file", file]) if file else GRAPH
+
+
+def _do(
+    run: str, operation: Operation, place: str, how: dict[str, Any], *, debug: bool, **rest: Any
+) -> int:
+    """Shows an operation on a run's graph and makes it, as `crewlog change` does."""
     from crewlog.cli.changes import Wanted  # noqa: PLC0415
     from crewlog.cli.changing import make_change  # noqa: PLC0415
 
-    typed = Wanted(operations=(operation,), places=(GRAPH,))
+    typed = Wanted(operations=(operation,), places=(place,))
     return go(make_change(run, typed, how, **rest), debug=debug)
 
 

@@ -62,7 +62,7 @@ def show_layers(screen: Screen, recipe: Recipe, state: CrewState) -> None:
     if state.source is not None:
         at = state.source.checkpoint or state.source.position
         place = f"{plain(state.source.run)}@{at}"
-        rows.append([("forked from", "dim"), place, ""])
+        rows.append([("parted from" if state.source.split else "forked from", "dim"), place, ""])
     if state.definition and state.definition != (state.recipe or state.definition):
         text = f"definition {state.definition[:SHORT]} · graph v{state.graph_version}"
         rows.append([("live", "dim"), text, (_times(counted_mutations(state)), "dim")])

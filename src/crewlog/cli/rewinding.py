@@ -414,6 +414,6 @@ async def resumed(
         screen.document({"run": run_id, "command": "reopen", "from": from_ or "live", **more})
     else:
         how = " from its recipe" if from_ == "recipe" else ""
-        screen.line("  ", (plain(run_id), "bold"), f" had ended, and goes on{how}")
+        screen.line("  ", (plain(run_id), "bold"), f" had ended, and goes on{how}.")
         screen.line(("  Follow   ", "dim"), f"crewlog watch {run_id}")
     return exits.OK

@@ -338,7 +338,7 @@ async def _sent(
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.cli.told_breaks import asked_already, steps_before  # noqa: PLC0415
-    from crewlog.cli.told_hearers import hearing, tell_hearing  # noqa: PLC0415
+    from crewlog.cli.told_hearers import hearing, tell_hearing, tell_paused  # noqa: PLC0415
     from crewlog.errors import CommandRejected  # noqa: PLC0415
     from crewlog.state.called import called_there  # noqa: PLC0415
     from crewlog.wire import spoken  # noqa: PLC0415
@@ -374,6 +374,7 @@ async def _sent(
             )
         before = steps_before(node, state, outcome, already=already) if node else None
         heard = await hearing(run, log) if log and outcome is not None else None
+        paused = bool(log) and state is not None and state.status == "paused"
         if as_json:
             screen.document(
                 {
@@ -384,6 +385,7 @@ async def _sent(
                     "position": outcome.position if outcome else None,
                     **(before.to_json() if before else {}),
                     **(heard.to_json() if heard else {}),
+                    **({"paused": paused} if log else {}),
                     **(more or {}),
                 }
             )
@@ -402,6 +404,8 @@ async def _sent(
             )
             if heard:
                 tell_hearing(screen, run_id, heard)
+            if paused:
+                tell_paused(screen, run_id)
         else:
             screen.line(
                 "  ",

@@ -76,3 +76,9 @@ def tell_hearing(screen: Screen, run: str, found: Hearing) -> None:
         start = f"crewlog graph start {run} {plain(name)}"
         said = f"{plain(name)} is switched off: it waits until {start}"
         screen.wrapped(["  ", ("! ", "bold yellow")], said, indent=4)
+
+
+def tell_paused(screen: Screen, run: str) -> None:
+    """What whoever said something to a paused run should know: it waits, whoever hears it."""
+    said = f"{plain(run)} is paused: it waits until crewlog resume {run}"
+    screen.wrapped(["  ", ("! ", "bold yellow")], said, indent=4)

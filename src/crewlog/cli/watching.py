@@ -111,7 +111,7 @@ def _silent(entry: JournalEntry) -> tuple[str, str, str]:
     if isinstance(entry, MessageHeard):
         by = f" from {plain(entry.by)}" if entry.by else ""
         who = listed(map(plain, (*entry.to, *entry.also)))
-        return "", "»", f"{entry.kind}  in {plain(entry.log)}{by}, by {who}"
+        return "", "»", f"{plain(entry.log)}{by}, heard by {who}"
     if isinstance(entry, MessageAdded):
         said = entry.ref.inline.get("content", "") if entry.ref.inline else ""
         to = listed(map(plain, entry.ref.logs))
