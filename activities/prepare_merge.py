@@ -231,8 +231,7 @@ class MergePreparer:
             base=task.base,
             joins=task.other,
             position=state.position,
-            parted_from=parted_from(state),
-            alike=_bounds(base) == _bounds(joins),
+            together=await self._divided(task.run, base, state, joins),
             state=part_of(state),
             change=both.change,
             comes=both.comes,
@@ -243,6 +242,22 @@ class MergePreparer:
             what=f"{task.other} becomes part of it",
             widens=widening(base, after) if signed else None,
         )
+
+    async def _divided(
+        self, run: RunId, base: CrewDefinition, state: CrewState, joins: CrewDefinition
+    ) -> bool:
+        """Whether two runs have parts of what one run had: it is put together again then."""
+        bounds = _bounds(base)
+        if not any(bounds) or bounds != _bounds(joins):
+            return False
+        first = await self._first(run, await self._last(run))
+        return first == await self._first(state.run, state)
+
+    async def _first(self, run: RunId, state: CrewState | None) -> RunId:
+        """The run that one comes of by splits alone: itself, where it began otherwise."""
+        while state is not None and (before := parted_from(state)):
+            run, state = before, await self._last(before)
+        return run
 
     async def _behind(
         self, task: PrepareMerge, part: CrewState, names: NewNames

@@ -17,7 +17,10 @@ from crewlog.errors import StoreUnavailable, TopologyRefused
 from crewlog.graph.lower import lower
 from crewlog.graph.taking_in import take_in
 from crewlog.ids import RunId
+from crewlog.state import journal as j
 from crewlog.state.calls import PreparedMerge, PrepareMerge
+from crewlog.state.journal import Batch, entry_to_json
+from crewlog.state.model import CrewState
 from crewlog.store import InMemoryStore
 from crewlog.store.loading import load_state
 from crewlog.workflows.activity_options import PREPARING
@@ -120,6 +123,45 @@ async def test_a_crew_that_cannot_run_is_refused() -> None:
     made = await prepared(store, one)
     assert "none that can run" in made.refused
     assert "writers" in made.refused
+
+
+def after(run: RunId, source: RunId, *, split: bool) -> Batch:
+    """The journal of a run that goes on from another one: as a part of it, or as a copy."""
+    forked = j.Forked(
+        at=5,
+        run=run,
+        source=source,
+        to=2,
+        state=CrewState(run=run, position=2).to_json(),
+        split="cut" if split else "",
+    )
+    return Batch(first=3, entries=(entry_to_json(forked),))
+
+
+@pytest.mark.parametrize(
+    ("comes", "bounds", "together"),
+    [
+        ({TWO: (ONE, True)}, {}, True),  # it parted from the run that takes it in
+        ({ONE: (TWO, True)}, {}, True),
+        ({ONE: (RunId("p"), True), TWO: (RunId("p"), True)}, {}, True),
+        ({TWO: (RunId("q"), True), RunId("q"): (ONE, True)}, {}, True),  # a part of a part
+        ({TWO: (RunId("q"), True), RunId("q"): (ONE, False)}, {}, False),  # a copy has its own
+        ({TWO: (ONE, False)}, {}, False),
+        ({}, {}, False),  # strangers
+        ({TWO: (ONE, True)}, {"tokens": 9}, False),  # of another limit
+    ],
+)
+async def test_what_splits_divided_is_put_together(
+    comes: dict[RunId, tuple[RunId, bool]], bounds: dict[str, int], *, together: bool
+) -> None:
+    limits = {"limits": {"tokens": 8}}
+    crews = {ONE: crew("a", **limits), TWO: crew("b", **({"limits": bounds} if bounds else limits))}
+    store = InMemoryStore()
+    found = MergePreparer(store, Definitions(store))
+    for run, (source, split) in comes.items():
+        await store.append(run, after(run, source, split=split))
+    state = await found._last(TWO) or CrewState(run=TWO)
+    assert await found._divided(ONE, crews[ONE], state, crews[TWO]) is together
 
 
 ASKS = {"op": "connect", "sender": "a", "listener": "b", "channel": "x"}

@@ -22,7 +22,7 @@ from crewlog.state.called import called_there
 from crewlog.state.calls import PreparedMerge
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import GraphMerged, entry_from_json
-from crewlog.state.model import Lineage, LogHead, MergeOutcome, Usage
+from crewlog.state.model import LogHead, MergeOutcome, Usage
 from crewlog.state.trace import trace_of
 from crewlog.state.uniting import called, part_of
 from graph.simulation import (
@@ -243,29 +243,19 @@ async def test_what_people_ruled_holds_for_those_who_lived_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "alike", "left"),
-    [
-        ("", "", True, 300),  # strangers: the stricter of both
-        (OTHER, "", True, 1000),  # each what it had left
-        ("", RUN, True, 1000),
-        ("origin", "origin", True, 1000),
-        ("origin", "another", True, 300),
-        (OTHER, "", False, 300),  # what that one had left is of another limit
-    ],
+    ("together", "left"),
+    [(False, 300), (True, 1000)],  # the stricter of both; what both had left
 )
 async def test_what_both_had_left_is_put_together_of_those_who_had_parted(
-    mine: str, theirs: str, alike: bool, left: int
+    left: int, *, together: bool
 ) -> None:
     limits = {"limits": {"tokens": 1000}}
     crews = crew({"a": {"listen": ["x"]}}, **limits), crew({"b": {"listen": ["y"]}}, **limits)
     one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
-    source = Lineage(run=RunId(mine), position=1, split="c") if mine else None
-    one.engine.ledger.state = one.state.model_copy(
-        update={"allowed": {"tokens": -700.0}, "source": source}
-    )
+    one.engine.ledger.state = one.state.model_copy(update={"allowed": {"tokens": -700.0}})
     part = two.state.model_copy(update={"allowed": {"tokens": -300.0}})
     made = prepared(one, two, crews, op="connect", sender="a", listener="b").model_copy(
-        update={"state": part_of(part), "parted_from": RunId(theirs), "alike": alike}
+        update={"state": part_of(part), "together": together}
     )
     take_in(one.engine, made, op="m")
     assert 1000 + one.state.allowed["tokens"] == left
@@ -290,8 +280,7 @@ async def test_quotas_that_are_called_otherwise_count_all_the_same(kin: bool) ->
     made = made.model_copy(
         update={
             "state": part_of(part),
-            "parted_from": RUN if kin else RunId(""),
-            "alike": True,
+            "together": kin,
         }
     )
     take_in(one.engine, made, op="m")

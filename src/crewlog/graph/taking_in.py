@@ -24,7 +24,6 @@ from crewlog.state import journal as j
 from crewlog.state.bounds import Bounds
 from crewlog.state.calls import PreparedMerge
 from crewlog.state.model import CrewState, Interrupt
-from crewlog.state.parting import parted_from
 from crewlog.state.reduce import reduce
 from crewlog.state.uniting import Names, log_joins, questions, steps_that_come, union
 
@@ -130,12 +129,10 @@ def _bounds(
     names: Names,
 ) -> Bounds:
     """What both may use still, where that is not only what they used."""
-    here, there = parted_from(then), prepared.parted_from
-    kin = here == prepared.joins or there == then.run or (here != "" and here == there)
     if not is_bounded(plan) or not engine.patched(DIVIDES):
         return Bounds()
     both = then.model_copy(update=union(then, part, names))
-    if kin and prepared.alike:
+    if prepared.together:
         return together(plan, engine.plan, then, part, both, prepared.quotas)
     return stricter(then, part)
 

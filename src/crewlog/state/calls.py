@@ -649,11 +649,9 @@ class PreparedMerge(Model):
     """The run that joins."""
     position: int = 0
     """The position of its last state."""
-    parted_from: RunId = RunId("")
-    """The run that it parted from; empty where it began otherwise."""
-    alike: bool = False
-    """Whether both bound the same calls, tokens and costs by the same: what each has left can be
-    put together then."""
+    together: bool = False
+    """Whether what each has left of quotas and budgets is put together: both bound the same by the
+    same, and come of one run by splits alone, which have divided it."""
     state: dict[str, Json] = Field(default_factory=dict[str, Json])
     """What is taken over of that; see `crewlog.state.uniting`."""
     change: TopologyChange = TopologyChange()
