@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from temporalio import workflow
+from datetime import timedelta
+
+from temporalio import activity, workflow
+
+
+@activity.defn
+async def breathe() -> None:
+    """Takes a moment: by a local activity the time of a workflow goes on within its task."""
 
 
 @workflow.defn
@@ -20,6 +27,9 @@ class Early:
             await workflow.wait_condition(lambda: len(self._said) > seen)  # noqa: B023 - awaited here
             seen = len(self._said)
             workflow.upsert_memo({"seen": seen})
+            await workflow.execute_local_activity(
+                breathe, start_to_close_timeout=timedelta(seconds=5)
+            )
         return self._said
 
     @workflow.signal

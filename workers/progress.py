@@ -30,7 +30,9 @@ class Progress:
         self._length = 0
         """How long the history was at the last news."""
         self._time = 0
-        """When their task began, in nanoseconds since the epoch; of early ones, the one before."""
+        """What time it was for the workflow at the last news, in nanoseconds since the epoch: when
+        their task began, or when a local activity of it ended; of early ones, that of the task
+        before."""
         self._early = False
         """Whether they came before their task began."""
         self._taken = 0.0
@@ -42,10 +44,10 @@ class Progress:
         """Notes what was taken."""
         if not brings_news(act):
             return
+        now = act.timestamp.ToNanoseconds()
         if act.history_length != self._length:
-            began = act.timestamp.ToNanoseconds()
-            self._early = began == self._time
-            self._length, self._time = act.history_length, began
+            self._early = now == self._time
+        self._length, self._time = act.history_length, now
         self._taken = time.monotonic()
 
     def is_ahead(self, act: WorkflowActivation) -> bool:

@@ -17,7 +17,7 @@ from temporalio.worker import Replayer, Worker
 
 from crewlog.workers.host import WorkerHost
 from crewlog.workers.sandbox import sandbox
-from early import Early
+from early import Early, breathe
 from shared import LIMIT, Lab
 
 Handle = WorkflowHandle[Early, list[tuple[str, float]]]
@@ -34,6 +34,7 @@ async def worker(lab: Lab, **options: Any) -> AsyncIterator[Worker]:
         lab.client.temporal,
         task_queue=lab.client.task_queue,
         workflows=[Early],
+        activities=[breathe],
         workflow_runner=runner,
         **options,
     )

@@ -177,6 +177,14 @@ def test_news_whose_task_has_not_begun_were_given_for_a_query() -> None:
     assert not one.looked  # it is certain
 
 
+def test_the_time_of_a_local_activity_is_that_of_its_task() -> None:
+    one = Asked()
+    one.takes("signal_workflow", 7, 1)
+    one.takes("resolve_activity", 7, 2)
+    one.takes("fire_timer", 9, 2)
+    assert one.asked(9, 2) == 1
+
+
 @pytest.mark.parametrize("tasks_before", [0, 1])
 def test_an_instance_is_evicted_where_its_last_task_is_under_way(tasks_before: int) -> None:
     one = Asked(done=False)
