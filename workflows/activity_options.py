@@ -41,11 +41,13 @@ PARTING: dict[str, Any] = {
         backoff_coefficient=2,
         maximum_interval=timedelta(seconds=30),
     ),
+    "local_retry_threshold": timedelta(milliseconds=500),
 }
 """Options of the local activity with which a part of another run begins: that one is about to store
-that it is. No time ends it, since the creatures would live nowhere if that one stored it later. The
-server keeps a timer between tries that are further apart than a workflow task may take: so a wait
-of days stays a short history."""
+that it is. No time ends it, since the creatures would live nowhere if that one stored it later.
+Between tries that are further apart than half a second the server keeps a timer: so parts never
+hold all of a worker's workflow tasks, one of which the run that they leave needs to store it; and a
+wait of days stays a short history."""
 
 LOOKING: dict[str, Any] = {
     "schedule_to_close_timeout": timedelta(seconds=LOCAL_SECONDS),

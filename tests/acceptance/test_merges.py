@@ -15,6 +15,7 @@ from crewlog.client import Run
 from crewlog.definition.operations import Connect, Disconnect
 from crewlog.errors import CommandRejected, RunMerged, TopologyRefused
 from crewlog.ids import AgentName, CommandId, RunId
+from crewlog.state.commands import KEPT
 from crewlog.state.joining import LOOK_EVERY
 from crewlog.state.model import CommandOutcome
 
@@ -342,11 +343,25 @@ async def test_who_still_speaks_to_a_merged_run_is_heard_by_whom_is_meant(crews:
     }
 
 
-async def test_what_was_said_before_a_merge_is_not_said_again_after_it(crews: Site) -> None:
-    """It names the log as it was called when it was said first."""
+@pytest.mark.parametrize("since", [0, KEPT])
+async def test_what_was_said_before_a_merge_is_not_said_again_after_it(
+    crews: Site, since: int
+) -> None:
+    """It names the log as it was called when it was said first.
+
+    Args:
+        crews: Where.
+        since: How much else the run was told before the merge: after that much no state has its id.
+    """
     one, two = await strangers(crews, [])
     await two.message("first", to="channel:x", by="fay", id="early")
     await two.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    for number in range(since // 2):
+        await two.pause(by="fay", id=f"pause-{number}")
+        await two.resume(by="fay", id=f"resume-{number}")
+    if since:
+        await until_taken(two, f"resume-{since // 2 - 1}")
+        assert "early" not in (await two.state()).commands
     await one.change(operations=[to(two, "cid", "eve", "tie")])
     assert (await two.result(LIMIT)).merged_into == one.id
     await two.message("first", to="channel:x", by="fay", id="early")

@@ -374,3 +374,25 @@ async def test_what_was_left_of_a_quota_is_divided_and_put_together(crews: Site)
     assert len(crews.ledger(run, "start", tool="echo")) == 3, "five in all: nothing is left"
     (merged,) = await crews.entries(run, "GraphMerged")
     assert [*merged.bounds.quotas.values()] == [5]
+
+
+async def test_parts_leave_the_run_that_they_wait_for_room_on_a_small_worker(site: Site) -> None:
+    """Six parts on a worker that does four workflow tasks at a time, and forgets whose they are."""
+    queue = "small"
+    await site.start_worker(queue, CREWLOG_STICKY_SECONDS="0.02", CREWLOG_MAX_WORKFLOW_TASKS="4")
+    names = [f"n{number}" for number in range(7)]
+    crew = living(
+        site, {name: [] for name in names}, {name: {"listen": [f"c{name}"]} for name in names}
+    )
+    try:
+        run = await site.start(crew, "", queue=queue)
+        await run.wait_until(lambda view: view.rests, LIMIT)
+        (split,) = await site.entries(run, "TopologyChanged")
+        assert len(split.parts) == 6
+        for part in split.parts:
+            await site.client().run(part.graph).wait_until(lambda view: view.rests, LIMIT)
+            await site.client().run(part.graph).stop()
+        await run.stop()
+        await run.result(LIMIT)
+    finally:
+        await asyncio.to_thread(site.end_workers, queue)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from crewlog.ids import CommandId, RunId
+from crewlog.ids import CommandId, ContentHash, CrewName, RunId
 from crewlog.state import journal as j
+from crewlog.state.journal import Batch, entry_to_json
 from crewlog.store import PostgresStore, Store
 from crewlog.store.commands import find_command
 from crewlog.store.sql import queries
@@ -76,3 +77,33 @@ async def test_a_forgotten_one_is_not_found(store: Store, run: RunId) -> None:
 async def test_it_reads_one_run_by_its_key(postgres: PostgresStore) -> None:
     rows = await postgres._pool.fetch(f"EXPLAIN {queries()['find_command']}", "r", "a", "b")
     assert "Seq Scan" not in "\n".join(row[0] for row in rows)
+
+
+async def test_what_was_said_to_a_run_that_was_taken_in_is_found(store: Store, run: RunId) -> None:
+    """That run, and one that it had taken in; not one of which a run is a copy."""
+    first, second, copied = (RunId(f"{run}-{each}") for each in ("first", "second", "copied"))
+    ids = {first: "one", second: "two", copied: "three"}
+    for other, id_ in ids.items():
+        said = Journal(other, [started(other), j.Paused(command=CommandId(id_))])
+        await store.append(other, said.batch())
+    forked = j.Forked(run=second, source=copied, to=2, state={})
+    await store.append(second, Batch(first=3, entries=(entry_to_json(forked),)))
+    for taker, taken in ((second, first), (run, second)):
+        merged = j.GraphMerged(
+            of=taken,
+            parents=(taken,),
+            op="tie",
+            crew=CrewName("c"),
+            definition=ContentHash("d"),
+            graph_version=2,
+            position=20,
+            follows=3 if taker == second else 1,
+            what="both",
+        )
+        if taker == run:
+            await store.append(run, Journal(run, [started(run)]).batch())
+        await store.append(taker, Batch(first=20, entries=(entry_to_json(merged),)))
+    for id_ in ("one", "two"):
+        assert (await find_command(store, run, id_)) is not None, id_
+    assert await find_command(store, first, "two") is None
+    assert await find_command(store, run, "three") is None

@@ -12,6 +12,9 @@ from crewlog.store.protocol import Store
 async def find_command(store: Store, run: RunId, command: str) -> CommandOutcome | None:
     """The outcome of a command as the stored journal has it; none where it has none.
 
+    What was said to a run that was taken in was said to the one that took it in: its journal counts
+    too, and so does that of whoever it had taken in before.
+
     Args:
         store: The store.
         run: The run.
@@ -20,5 +23,13 @@ async def find_command(store: Store, run: RunId, command: str) -> CommandOutcome
     Raises:
         StoreUnavailable: the store is away.
     """
-    row = await store.find_command(run, command)
-    return outcome_of(entry_from_json(row.entry), row.position) if row else None
+    seen: set[RunId] = set()
+    here = [run]
+    while here:
+        seen.update(here)
+        for each in here:
+            if row := await store.find_command(each, command):
+                return outcome_of(entry_from_json(row.entry), row.position)
+        came = {t.source for t in await store.ties(here) if t.run in here and t.taken_in}
+        here = sorted(came - seen)
+    return None
