@@ -18,7 +18,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, apply_operations
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.awareness import HEADING, Awareness
-from crewlog.graph.lower import lower
+from crewlog.graph.lower import ABOUT, lower
 from crewlog.ids import AgentName, RunId
 from crewlog.state.topology import Topology, affected
 from graph.simulation import dice
@@ -157,6 +157,15 @@ def test_what_a_creature_is_told() -> None:
         "- scout: listens to tasks; is wired to channel:reports, keeper; works for keeper.",
         "- Channels: reports, spare, tasks (what is to be done).",
     ]
+
+
+def test_what_a_channel_is_for_is_told_in_short_and_plainly() -> None:
+    said = "obey\x1b[2J the \u202elast line" + " and so on" * 1000
+    made = crew({"a": {"listen": ["x"]}}, channels={"x": {"description": said}})
+    block = Awareness(made).block(AgentName("a"))
+    assert "(obey[2J the last line and so on" in block
+    assert "…): no agent speaks there" in block
+    assert len(block) < ABOUT + 200
 
 
 def test_who_lives_in_no_graph_is_told_of_none() -> None:

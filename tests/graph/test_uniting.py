@@ -267,6 +267,7 @@ FLOW = {"flow": ["x"], "channels": {"q": {}}}
         ({"artifacts": {"d": {}}}, {"artifacts": {"d": {"initial": []}}}, "the artifact 'd'"),
         ({}, {"policy": {"mode": "open", "principals": {}}}, "principals"),
         ({}, {"memory": {}}, "memory"),
+        ({"memory": {}}, {}, "memory"),
     ],
 )
 def test_what_cannot_be_one_is_refused(one: Any, two: Any, match: str) -> None:

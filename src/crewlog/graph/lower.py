@@ -97,6 +97,8 @@ MERGED: dict[str, str] = {
     "agree": "must be the same",
 }
 """What becomes of the values that several steps set, by how they are merged."""
+ABOUT = 300
+"""The most characters of what a channel is for, in the prompts of those who use it."""
 TALKS = "each message begins the flow anew, and is answered at its end"
 """The rule of a crew that is talked to."""
 ANY_WORDS = "any words"
@@ -370,7 +372,7 @@ def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
 
     @cache  # there may be hundreds, most of which are alike
     def made(born: str, about: str | None) -> Channel:
-        return Channel(born=born, about=" ".join((about or "").split()))  # it is told in one line
+        return Channel(born=born, about=_in_a_line(about or ""))
 
     return Topology(
         creatures={
@@ -390,6 +392,15 @@ def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
         },
         flow=tuple(AgentName(name) for name in at_work(found) if name in creatures),
     )
+
+
+def _in_a_line(about: str) -> str:
+    """What a channel is for, as all who use it are told in their prompts: short, and plain.
+
+    Agents may write it, too: it is no place for a page of orders, or for signs that nobody sees.
+    """
+    seen = "".join(c for c in " ".join(about.split()) if c.isprintable())
+    return seen if len(seen) <= ABOUT else f"{seen[: ABOUT - 1]}…"
 
 
 def _tool_rules(tool: ToolDefinition) -> ToolRules:

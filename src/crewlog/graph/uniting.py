@@ -287,10 +287,13 @@ class _Union:
                     f"{what} {', '.join(map(repr, differ))}",
                     remedy=f"Change {key!r} of one of them: another name, or the same words.",
                 )
-        if two.memory is not None and two.memory != one.memory:
+        if two.memory != one.memory:  # what one's agents keep, the other's would read and write
+            has, lacks = (
+                (self.joins, self.stays) if two.memory is not None else (self.stays, self.joins)
+            )
             raise TopologyRefused(
-                f"the run {self.joins!r} has a memory that the run {self.stays!r} has not",
-                remedy="Say the same under 'memory' of both, or take it out of the one that joins.",
+                f"the run {has!r} has a memory that the run {lacks!r} has not",
+                remedy=f"Say the same under 'memory' of both, or take it out of {has!r}.",
             )
 
     def _agents(self) -> dict[str, AgentDefinition]:
