@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crewlog.errors import ChangeConflict, CommandRejected
-from crewlog.ids import CommandId, RunId, merge_id
+from crewlog.ids import CommandId, ContentHash, RunId, merge_id
 from crewlog.state import joining
 from crewlog.state import journal as j
 from crewlog.state.joining import (
@@ -22,7 +22,7 @@ from crewlog.state.joining import (
     Move,
     next_move,
 )
-from crewlog.state.model import CrewState, Joining, MergeOutcome
+from crewlog.state.model import Changing, CrewState, Joining, MergeOutcome
 from crewlog.state.reduce import fold, reduce
 from crewlog.state.rewinding import forked, reopened, resumption, rewound
 from state.merging_world import SETTLES, Broken, NextMove, Run, World, explore, mess
@@ -583,3 +583,43 @@ def test_of_another_run_nothing_is_seen_but_what_the_merge_needs() -> None:
     # By what it became part of another one, it is led there.
     gone = state.model_copy(update={"status": "merged", "joining": None})
     assert {*joining.glimpse(gone, OP).merges} == {OP, "third"}
+
+
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [
+        ({"status": "stopping"}, {}),
+        ({}, {"status": "stopping"}),
+        ({}, {"status": "stopped"}),
+        ({"changing": Changing(command="c", graph_version=2, definition=ContentHash("d"))}, {}),
+    ],
+    ids=["it stops", "the other stops", "the other has ended", "it changes"],
+)
+def test_a_request_that_cannot_be_met_yet_or_any_more_is_passed_over(
+    own: dict[str, Any], other: dict[str, Any]
+) -> None:
+    asked, mine = asks(), begun("b")
+    assert go(mine, asked)[0].fact is j.MergeAccepted
+    assert go(mine.model_copy(update=own), asked.model_copy(update=other))[0] is None
+
+
+def test_a_request_to_a_third_run_is_not_taken_for_ones_own() -> None:
+    assert go(begun("c"), asks())[0] is None
+
+
+def test_whoever_took_nobody_in_and_ended_has_given_it_up() -> None:
+    """The server may say so later than the journal."""
+    other, own = agreed()
+    assert go(own, other)[0] is None
+    assert go(own, other.model_copy(update={"status": "stopped"}))[0].fact is j.MergeFailed
+
+
+def test_two_who_never_heard_of_each_other_are_in_no_round_together() -> None:
+    """Both have asked, for one merge by its id, and neither has learned of the other."""
+    other, own = (unaware(each) for each in agreed())
+    assert go(own, other)[0].does == "recall"
+
+
+def unaware(state: CrewState) -> CrewState:
+    assert state.joining is not None
+    return state.model_copy(update={"joining": state.joining.model_copy(update={"theirs": 0})})
