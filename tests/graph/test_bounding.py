@@ -175,3 +175,26 @@ def test_what_is_used_up_is_used_up_everywhere() -> None:
 )
 def test_a_rest_is_shared_by_weight(left: int, weights: list[int], shares: list[int]) -> None:
     assert shared(left, weights) == shares
+
+
+def test_who_is_away_has_no_share_of_a_second_split() -> None:
+    """The share of those who left went with them."""
+    assert PLAN.graph is not None
+    away = {name: "elsewhere" for name in NAMES[2:]}
+    plan = PLAN.model_copy(update={"graph": PLAN.graph.model_copy(update={"away": away})})
+    state = CrewState(run=RunId("r"), quotas={KEYS["dig"]: 7}, allowed={"tokens": -4000.0})
+    found = divided(plan, state, [[NAMES[1]]])  # ann stays, and bob leaves
+    assert [QUOTAS["dig"] - each.quotas[KEYS["dig"]] for each in found] == [5, 5]
+    assert [TOKENS + each.allowed["tokens"] for each in found] == [3000, 3000]
+
+
+@pytest.mark.parametrize("over", ["one", "both"])
+def test_what_is_used_up_takes_nothing_from_what_the_other_has_left(over: str) -> None:
+    """A limit may have been lowered meanwhile: then more was used than it allows."""
+    one = CrewState(run=RunId("r"), quotas={KEYS["dig"]: 30}, allowed={"tokens": -12_000.0})
+    two = one if over == "both" else CrewState(run=RunId("s"), quotas={KEYS["dig"]: 10})
+    two = two.model_copy(update={"run": RunId("s")})
+    both = one.model_copy(update=union(one, two, AS_THEY_ARE))
+    found = both.model_copy(update=together(PLAN, PLAN, one, two, both, {}).put(both))
+    left = (0, 0) if over == "both" else (7, TOKENS)
+    assert (calls_left(found, "dig"), tokens_left(found)) == left
