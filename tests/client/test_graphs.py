@@ -150,7 +150,7 @@ async def test_what_a_graph_does_is_told_as_of_a_run(lab: Lab) -> None:
     async def told(status: str) -> Sequence[Graph]:
         """The graphs, once `list` says that of the run."""
         async with asyncio.timeout(LIMIT):
-            while {e.run: e.status for e in await lab.client.list()} != {run.id: status}:  # noqa: ASYNC110
+            while (run.id, status) not in {(e.run, e.status) for e in await lab.client.list()}:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         return await lab.client.graphs()
 

@@ -39,7 +39,8 @@ def test_who_is_elsewhere_is_changed_there(operation: Operation, place: str) -> 
         apply_operations(CREW, [operation])
     (found,) = caught.value.diagnostics
     assert found.path[-1] == place
-    assert "--with pond.1" in found.remedy
+    assert "pond.1" in found.remedy
+    assert ("--with" in found.remedy) == (operation.op in ("connect", "wire"))
 
 
 def test_a_channel_of_the_other_graph_is_none_of_this_one() -> None:
