@@ -180,7 +180,7 @@ def test_a_rest_is_shared_by_weight(left: int, weights: list[int], shares: list[
 def test_who_is_away_has_no_share_of_a_second_split() -> None:
     """The share of those who left went with them."""
     assert PLAN.graph is not None
-    away = {name: "elsewhere" for name in NAMES[2:]}
+    away = dict.fromkeys(NAMES[2:], "elsewhere")
     plan = PLAN.model_copy(update={"graph": PLAN.graph.model_copy(update={"away": away})})
     state = CrewState(run=RunId("r"), quotas={KEYS["dig"]: 7}, allowed={"tokens": -4000.0})
     found = divided(plan, state, [[NAMES[1]]])  # ann stays, and bob leaves
