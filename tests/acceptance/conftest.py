@@ -6,12 +6,13 @@ two shared workers; without them it has servers of its own, and one.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
+from .evidence import evidence
 from .harness import SHARED, Site, WorkerProcess, make_site
 
 
@@ -43,3 +44,15 @@ async def crews(site: Site, shared_workers: list[WorkerProcess]) -> Site:
     for worker in shared_workers:
         assert worker.process.poll() is None, worker.said()[-2000:]
     return site
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that failed tells what its workers said, and where its runs stand."""
+    report = yield
+    site = getattr(item, "funcargs", {}).get("whole_site")
+    if report.failed and isinstance(site, Site):
+        report.sections += evidence(site)
+    return report
