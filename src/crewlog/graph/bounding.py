@@ -22,6 +22,9 @@ from crewlog.state.model import CrewState
 DIVIDES = "divides-what-is-left"
 """The patch of runs whose parts have a share each of what was left of quotas and budgets."""
 
+OWN_STEPS = "counts-its-own-steps"
+"""The patch of runs of whose limit of steps those of a run that they take in use nothing."""
+
 
 def is_bounded(plan: GraphPlan) -> bool:
     """Whether there is something to divide."""
@@ -109,6 +112,16 @@ def stricter(state: CrewState, part: CrewState) -> Bounds:
             for budget in dict.fromkeys(name for each in both for name in each)
         }
     )
+
+
+def counts_more(part: CrewState, state: CrewState) -> bool:
+    """Whether of the limit of steps, which holds for each run alone, a run has used more.
+
+    Args:
+        part: The run.
+        state: The one that takes it in.
+    """
+    return part.steps > state.steps or part.extensions > state.extensions
 
 
 def shared(left: float, weights: Sequence[int], *, whole: bool = True) -> list[float]:
