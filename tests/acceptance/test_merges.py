@@ -99,6 +99,35 @@ async def test_the_one_that_asks_may_be_the_one_that_joins(crews: Site) -> None:
     assert {*(await one.graph()).plan["nodes"]} == {"ann", "bob", "cid", "dan", "eve"}
 
 
+async def test_a_quota_of_the_day_is_not_renewed_by_another_crew(crews: Site) -> None:
+    calls_once = calls(("echo", {"text": "again"}))
+    script = {"dan": [calls_once, {"text": "1"}, calls_once, {"text": "2"}], "eve": []}
+    mine = crews.crew(script, rules=D, tools={"echo": tool("echo")}, graph={}) | {
+        "crew": f"bounded-{time.time_ns()}",
+        "rules": [{"tool": "echo", "quota": "1 per day"}],
+    }
+    one = await crews.start(living(crews, speaking("ann bob cid"), A), "")
+    two = await crews.start(mine, "")
+    await rested(one)
+    await rested(two)
+    await two.message("work", to="channel:x", by="fay")
+    await two.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    assert len(crews.ledger(two, "start", tool="echo")) == 1
+    await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie", by="fay")
+    merged = (await one.graph()).plan["topology"]
+    (x,) = [name for name in merged["channels"] if name.startswith("x-")]
+    before = (await one.state()).steps
+    await one.message("more", to=f"channel:{x}", by="fay")
+    await one.wait_until(lambda view: view.steps > before and view.rests, LIMIT)
+    assert crews.ledger(one, "start", tool="echo") == []
+    (refused,) = [
+        m["content"]
+        for m in [p for p in crews.prompted(one) if p["agent"] == "dan"][-1]["messages"]
+        if "at most 1 per day" in m["content"]
+    ]
+    assert refused.startswith("Refused")
+
+
 @covers("C103")
 async def test_turns_go_on_in_the_run_that_stays(crews: Site) -> None:
     one = await crews.start(living(crews, speaking("ann bob cid"), A), "")

@@ -53,6 +53,24 @@ async def test_what_the_store_counts_is_used_in_the_crews_time_zone() -> None:
     assert await used(store, *both) == [(1, 8), (0, 9)]
 
 
+async def test_of_one_name_in_two_crews_each_counts_its_own() -> None:
+    store = InMemoryStore()
+    for call, crew in (("c1", "t"), ("c2", "u"), ("c3", "u")):
+        counted = Reservation(quota=f"{crew}/day", span="2026-03-29", most=9)
+        await store.reserve(call, [counted], NOON)
+    asked = page(("day", "9 per day", "UTC"), ("day", "9 per day", "UTC"))
+    (cell,) = asked.cells
+    own, other = cell.quotas
+    both = (own, other.model_copy(update={"crew": "u"}))
+    asked = asked.model_copy(update={"cells": (cell.model_copy(update={"quotas": both}),)})
+
+    async def opened() -> Any:
+        return store
+
+    (told,) = (await with_quotas(opened, asked, NOON)).cells
+    assert [quota.used for quota in told.quotas] == [1, 2]
+
+
 async def test_what_cannot_be_told_is_left_open() -> None:
     class Away:
         async def counted(self, _: Any) -> Any:

@@ -126,6 +126,25 @@ async def test_people_are_told_of_a_quota_that_lets_nothing_through() -> None:
     assert tomorrow.used_up == ""
 
 
+async def test_a_quota_of_another_crew_counts_there() -> None:
+    day = {"tool": "act", "quota": "3 per day"}
+    first = {"crew": "first", "key": "k", "zone": "Asia/Tokyo"}
+    rules = [
+        {**day, "counted": first},
+        {**day, "quota": "2 per day", "counted": first},
+        {**day, "counted": {"crew": "second", "key": "k"}},
+        day,
+    ]
+    sim = await run(ruled(*rules), asks("act"))
+    found = sim.engine.quotas(AgentName("a"), "act")
+    assert [(q.crew, q.key, q.zone, q.quota) for q in found if q.key == "k"] == [
+        ("first", "k", "Asia/Tokyo", "2 per day"),
+        ("second", "k", "UTC", "3 per day"),
+    ]
+    (own,) = [q for q in found if q.key != "k"]
+    assert (own.crew, own.quota) == (sim.engine.plan.crew, "3 per day")
+
+
 @pytest.mark.parametrize("new", [True, False])
 @pytest.mark.parametrize("whom", ["a", "*"])
 async def test_why_people_ruled_is_told_to_who_is_refused_or_asked(whom: str, new: bool) -> None:

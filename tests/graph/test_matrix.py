@@ -133,20 +133,21 @@ async def test_what_the_store_says_of_a_day_is_left_and_refuses_where_nothing_is
     rules = [{"tool": "act", "quota": "9 per day"}, {"tool": "act", "do": "ask"}]
     sim = await begun(rules=rules)
     found = of(sim, "a", "act")
-    (key,) = {quota.key for quota in found.quotas}
-    assert found.quotas[0].zone == "UTC"
+    (quota,) = found.quotas
+    assert (quota.crew, quota.zone) == (sim.engine.plan.crew, "UTC")
     assert with_used(found, {}) == found
-    some = with_used(found, {key: 7, "other": 9})
+    other = quota.model_copy(update={"crew": "other"})
+    some = with_used(found, {quota: 7, other: 9})
     assert (some.outcome, some.quotas[0].used, some.quotas[0].left) == ("ask", 7, 2)
     assert decided(some) == ["rules[1]"]
     assert [look.says.endswith(": 2 left") for look in some.looks if look.rule == "rules[0]"] == [
         True
     ]
-    full = with_used(found, {key: 9})
+    full = with_used(found, {quota: 9})
     assert (full.outcome, full.rule, decided(full)) == ("deny", "rules[0]", ["rules[0]"])
     assert "9 per day over all runs" in full.reason
     never = of(await begun(rules=[*rules, {"tool": "act", "do": "never"}]), "a", "act")
-    assert with_used(never, {key: 9}).rule == never.rule == "rules[2]"
+    assert with_used(never, {never.quotas[0]: 9}).rule == never.rule == "rules[2]"
 
 
 async def test_an_agent_that_works_for_another_shows_that_ones_quotas() -> None:

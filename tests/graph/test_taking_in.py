@@ -134,6 +134,19 @@ async def test_what_waits_in_the_other_run_goes_on_here() -> None:
     assert not one.state.frontier
 
 
+@pytest.mark.parametrize(("patched", "steps", "extensions"), [(True, 1, 1), (False, 90, 2)])
+async def test_the_limit_of_steps_holds_for_each_run_alone(
+    patched: bool, steps: int, extensions: int
+) -> None:
+    crews = crew(PAIR, limits={"steps": 3}), crew(PAIR, limits={"steps": 50, "tokens": 900})
+    one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
+    one.engine.ledger.state = one.state.model_copy(update={"steps": 1, "extensions": 1})
+    two.engine.ledger.state = two.state.model_copy(update={"steps": 90, "extensions": 2})
+    one.engine.patched = lambda _: patched
+    take_in(one.engine, prepared(one, two, crews, **EDGE), op="m")
+    assert (one.state.steps, one.state.extensions) == (steps, extensions)
+
+
 async def test_it_does_not_go_back_beyond() -> None:
     one, _, made = await pair()
     position, then = one.state.position, one.state

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.definition.load import load_data
-from crewlog.definition.model import CrewDefinition
+from crewlog.definition.model import CrewDefinition, Rule
 from crewlog.definition.operations import AddAgent, Disconnect, apply_operations
 from crewlog.errors import TopologyRefused
 from crewlog.graph.lower import lower
@@ -145,6 +145,67 @@ def test_nobody_may_do_what_its_own_run_did_not_let_it() -> None:
     ((was, now),) = made.quotas.items()
     assert was in {each.key for each in lower(two).checks}
     assert now in {each.key for each in plan.checks}
+
+
+@pytest.mark.parametrize("name", ["t", "u"])
+def test_quotas_over_runs_are_counted_on(name: str) -> None:
+    tools: dict[str, Any] = {"t": {"run": "m:t"}}
+    every: dict[str, Any] = {"tool": "t", "quota": "3 per day"}
+    mine = {"tool": "t", "agents": ["group:g"], "quota": "2 per hour"}
+    theirs = {"tool": "t", "agents": ["x"], "quota": "4 per day"}
+    whole = {"tool": "t", "quota": "9 per run"}
+    one = crew(
+        {"a": {"listen": ["p"]}}, tools=tools, rules=[every, mine, whole], groups={"g": ["a"]}
+    )
+    two = load_data(
+        data_of(
+            {"x": {"listen": ["q"]}},
+            tools=tools,
+            rules=[every, theirs, whole],
+            groups={"g": ["x"]},
+            timezone="Asia/Tokyo",
+        )
+        | {"crew": name}
+    )
+    made = joined(one, two).definition
+    key = {each.quota: each.key for each in (*lower(one).checks, *lower(two).checks)}
+
+    def told(rule: Rule) -> tuple[Any, ...]:
+        counted = rule.counted
+        where = counted and (counted.crew, counted.key, counted.zone)
+        return rule.quota, rule.agents, where
+
+    assert [told(rule) for rule in made.rules] == [
+        ("3 per day", None, None),
+        ("2 per hour", ("group:g",), None),
+        ("9 per run", None, None),
+        ("3 per day", ("x",), (name, key["3 per day"], "Asia/Tokyo")),
+        ("4 per day", ("x",), (name, key["4 per day"], "Asia/Tokyo")),
+    ]
+    # And still, where they are one run with a third one.
+    last = crew({"z": {"listen": ["q"]}}, tools=tools)
+    again = united(
+        last,
+        made,
+        stays=RunId("three"),
+        joins=ONE,
+        edge={"op": "connect", "sender": "z", "listener": "x"},
+        asks=RunId("three"),
+    )
+    assert [told(rule) for rule in again.definition.rules] == [
+        ("3 per day", ("a", "x"), ("t", key["3 per day"], "UTC")),
+        ("2 per hour", ("group:g",), None),
+        ("9 per run", ("a", "x"), None),
+        *map(told, made.rules[3:]),
+    ]
+
+
+def test_a_quota_of_one_crew_and_zone_stays_where_it_is() -> None:
+    rules = [{"tool": "t", "quota": "3 per day"}]
+    tools = {"t": {"run": "m:t"}}
+    one = crew({"a": {"listen": ["p"]}}, tools=tools, rules=rules)
+    made = joined(one, crew({"x": {"listen": ["q"]}}, tools=tools, rules=rules))
+    assert made.definition.rules == one.rules
 
 
 def _may(table: Any, tool: str, name: str) -> bool:

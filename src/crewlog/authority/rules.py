@@ -9,7 +9,7 @@ from crewlog.content import hash_json
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.findings import listed
 from crewlog.definition.interrupting import approvals_of
-from crewlog.definition.model import EVERY_TOOL, ConditionText, CrewDefinition, Rule
+from crewlog.definition.model import EVERY_TOOL, ConditionText, Counted, CrewDefinition, Rule
 from crewlog.definition.quotas import Quota, quota_of
 from crewlog.definition.rule_checks import members
 from crewlog.model import Model
@@ -41,6 +41,8 @@ class CallRule(Model):
     calls it allows and wherever it stands."""
     reason: str = ""
     """Why, for people and the model."""
+    counted: Counted | None = None
+    """Where calls are counted, where that is not the run's own crew."""
 
     def covers(self, agent: str, tool: str) -> bool:
         """Whether it is about calls of a tool by an agent, whatever its condition."""
@@ -87,6 +89,7 @@ def _kept(place: int, rule: Rule, named: tuple[str, ...] | None) -> CallRule:
         quota=rule.quota or "",
         key=key,
         reason=_clause(rule.reason),
+        counted=rule.counted,
     )
 
 

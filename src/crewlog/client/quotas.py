@@ -30,16 +30,19 @@ async def with_quotas(
         at: The time, in milliseconds since the epoch; by default now.
     """
     at = int(time.time() * 1000) if at is None else at
-    quotas = [quota for cell in page.cells for quota in cell.quotas]
-    spans = {quota.key: span for quota in quotas if (span := _span(quota, at))}
-    if not spans:
+    wanted = {
+        quota: (quota_name(quota.crew or page.crew, quota.key), span)
+        for cell in page.cells
+        for quota in cell.quotas
+        if (span := _span(quota, at))
+    }
+    if not wanted:
         return page
-    wanted = {key: (quota_name(page.crew, key), span) for key, span in spans.items()}
     try:
         counted = await (await open_store()).counted(wanted.values())
     except StoreUnavailable:
         return page
-    used = {key: counted[each] for key, each in wanted.items()}
+    used = {quota: counted[each] for quota, each in wanted.items()}
     return page.model_copy(update={"cells": tuple(with_used(cell, used) for cell in page.cells)})
 
 

@@ -633,6 +633,17 @@ GROUP = "group:"
 """What stands before a group's name among a rule's agents."""
 
 
+class Counted(Model):
+    """The quota of another crew over its runs: there calls are counted on, since graphs merged."""
+
+    crew: Name
+    """The crew."""
+    key: str
+    """The quota's key in that crew."""
+    zone: str = "UTC"
+    """The time zone whose hours and days it counts."""
+
+
 class Rule(Model):
     """What holds for calls of some tools by some agents. The strictest rule that applies counts."""
 
@@ -650,6 +661,8 @@ class Rule(Model):
     `20 per hour`, `100 per day`. Hours and days count over all runs of the crew."""
     reason: str = ""
     """Why; people are told it, and the model whose call is refused."""
+    counted: Counted | None = None
+    """Where its calls are counted, once graphs have merged. The engine says it."""
 
     @property
     def tools(self) -> tuple[str, ...]:

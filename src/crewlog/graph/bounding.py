@@ -26,9 +26,11 @@ DIVIDES = "divides-what-is-left"
 DIVIDES_RAISES = "divides-what-is-left-by-the-new-limits"
 """The patch of runs that divide what is left by the limits of the change that parts them, and whose
 parts ask for their share where that is used up, and not for the whole limit each."""
-
 DIVIDED = ("tokens", "cost")
 """The budgets that are divided; time goes by for all parts alike."""
+
+OWN_STEPS = "counts-its-own-steps"
+"""The patch of runs of whose limit of steps those of a run that they take in use nothing."""
 
 
 def is_bounded(plan: GraphPlan) -> bool:
@@ -141,6 +143,16 @@ def share_of_limit(plan: GraphPlan, budget: str) -> float:
         return limit
     share = limit * living / len(plan.agents)
     return ceil(share) if budget == "tokens" else share
+
+
+def counts_more(part: CrewState, state: CrewState) -> bool:
+    """Whether of the limit of steps, which holds for each run alone, a run has used more.
+
+    Args:
+        part: The run.
+        state: The one that takes it in.
+    """
+    return part.steps > state.steps or part.extensions > state.extensions
 
 
 def shared(left: float, weights: Sequence[int], *, whole: bool = True) -> list[float]:

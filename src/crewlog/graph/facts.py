@@ -19,7 +19,7 @@ from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
 from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import Condition, holds
 from crewlog.definition.context import WHOLE
-from crewlog.definition.model import SEND_MESSAGE
+from crewlog.definition.model import SEND_MESSAGE, Counted
 from crewlog.definition.quotas import quota_of
 from crewlog.definition.times import due_in
 from crewlog.graph.artifacts import artifact_heads
@@ -29,6 +29,7 @@ from crewlog.ids import (
     PUBLIC,
     AgentName,
     ContentHash,
+    CrewName,
     FlagName,
     InterruptId,
     LogName,
@@ -437,24 +438,30 @@ class RunFacts:
         self, agent: AgentName, tool: str, step: StepId | None = None
     ) -> tuple[CallQuota, ...]:
         """The quotas over runs in which a call is to be counted before it begins."""
-        found: dict[str, CallRule] = {}
+        found: dict[Counted, CallRule] = {}
         for each in self._quotas(agent, tool, step):
             if each.quota.endswith(" run"):
                 continue
             # Two rules for the same calls are counted as one: the lesser of them holds for both.
-            known = found.setdefault(each.key, each)
+            where = self.counted(each)
+            known = found.setdefault(where, each)
             if quota_of(each.quota).most < quota_of(known.quota).most:
-                found[each.key] = each
+                found[where] = each
         return tuple(
             CallQuota(
-                key=key,
-                crew=self.plan.crew,
+                key=where.key,
+                crew=CrewName(where.crew),
                 quota=rule.quota,
-                zone=self.plan.timezone,
+                zone=where.zone,
                 rule=rule.told("is used up"),
             )
-            for key, rule in sorted(found.items())
+            for where, rule in sorted(found.items(), key=lambda each: (each[0].key, each[0].crew))
         )
+
+    def counted(self, rule: CallRule) -> Counted:
+        """Where the calls of a quota over runs are counted."""
+        own = Counted(crew=self.plan.crew, key=rule.key, zone=self.plan.timezone)
+        return rule.counted or own
 
     def ruled(self, agent: AgentName, tool: str, step: StepId | None = None) -> bool:
         """Whether people ruled of an agent and a tool while the run lived."""

@@ -66,6 +66,8 @@ class QuotaView(Model):
     """Its name within the crew."""
     zone: str = ""
     """Of hours and days: whose."""
+    crew: str = ""
+    """Of hours and days: the crew over whose runs they are counted, and which has the name."""
 
 
 class Look(Model):
@@ -205,7 +207,7 @@ def _quota(run: RunFacts, rule: CallRule) -> QuotaView:
     view = QuotaView(rule=rule.called, quota=rule.quota, key=rule.key)
     if rule.quota.endswith(" run"):
         return _used(view, run.state.quotas.get(rule.key, 0))
-    return view.model_copy(update={"zone": run.plan.timezone})
+    return view.model_copy(update=vars(run.counted(rule)))
 
 
 def _used(view: QuotaView, used: int) -> QuotaView:
@@ -213,15 +215,15 @@ def _used(view: QuotaView, used: int) -> QuotaView:
     return view.model_copy(update={"used": used, "left": left})
 
 
-def with_used(cell: Cell, used: Mapping[str, int]) -> Cell:
+def with_used(cell: Cell, used: Mapping[QuotaView, int]) -> Cell:
     """A cell with what is used of its quotas over runs: where one is used up, that refuses.
 
     Args:
         cell: The cell, as a run tells it.
-        used: How many calls are counted now, by the quotas' keys.
+        used: How many calls are counted now, by quota.
     """
-    quotas = tuple(_used(q, used[q.key]) if q.key in used else q for q in cell.quotas)
-    told = {quota.rule: quota for quota in quotas if quota.key in used}
+    quotas = tuple(_used(q, used[q]) if q in used else q for q in cell.quotas)
+    told = {now.rule: now for q, now in zip(cell.quotas, quotas, strict=True) if q in used}
     looks = tuple(
         look.model_copy(update={"says": f"{look.says}: {told[look.rule].left} left"})
         if look.rule in told and look.applies

@@ -13,7 +13,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from crewlog.errors import ChangeConflict, InternalError, TopologyRefused
-from crewlog.graph.bounding import DIVIDES, is_bounded, stricter, together
+from crewlog.graph.bounding import (
+    DIVIDES,
+    OWN_STEPS,
+    counts_more,
+    is_bounded,
+    stricter,
+    together,
+)
 from crewlog.graph.changing import check_fit, new_flags, withdrawn
 from crewlog.graph.engine import Engine
 from crewlog.graph.listening import graph_events
@@ -129,12 +136,17 @@ def _bounds(
     names: Names,
 ) -> Bounds:
     """What both may use still, where that is not only what they used."""
-    if not is_bounded(plan) or not engine.patched(DIVIDES):
-        return Bounds()
-    both = then.model_copy(update=union(then, part, names))
-    if prepared.together:
-        return together(plan, engine.plan, then, part, both, prepared.quotas)
-    return stricter(then, part)
+    found = Bounds()
+    if is_bounded(plan) and engine.patched(DIVIDES):
+        both = then.model_copy(update=union(then, part, names))
+        if prepared.together:
+            found = together(plan, engine.plan, then, part, both, prepared.quotas)
+        else:
+            found = stricter(then, part)
+    if counts_more(part, then) and engine.patched(OWN_STEPS):
+        own = {"steps": then.steps, "extensions": then.extensions}
+        found = found.model_copy(update=own)
+    return found
 
 
 def _events(old: GraphPlan, new: GraphPlan, prepared: PreparedMerge) -> Iterator[j.GraphEvent]:

@@ -28,6 +28,7 @@ from crewlog.definition.model import (
     GROUP,
     AgentDefinition,
     ChannelDefinition,
+    Counted,
     CrewDefinition,
     GraphPolicy,
     Rule,
@@ -258,7 +259,7 @@ class _Union:
     # -- the crew ----------------------------------------------------------------------------
 
     def crew(self) -> CrewDefinition:
-        one, two = self.one, self.two
+        one, two, rules = self.one, self.two, [*self._rules()]
         self._refuse()
         update: dict[str, Any] = {
             "agents": self._agents(),
@@ -267,13 +268,13 @@ class _Union:
             "groups": self._united_groups(),
             "permissions": self._permissions(),
             "approvals": self._approvals(),
-            "rules": tuple(self._rules()),
+            "rules": tuple(rule for rule, _ in rules),
             "merge": {**two.merge, **one.merge},
             **{key: {**getattr(two, key), **getattr(one, key)} for key in _SHARED},
         }
         # What only the surviving run had is written as it wrote it.
         changed = {key: value for key, value in update.items() if value != getattr(one, key)}
-        return one.model_copy(update=changed)
+        return _counting_on(one.model_copy(update=changed), [counted for _, counted in rules])
 
     def _refuse(self) -> None:
         """Refuses crews that say different things under one name."""
@@ -387,17 +388,18 @@ class _Union:
                 found[tool] = named
         return found
 
-    def _rules(self) -> Iterable[Rule]:
-        """The rules of both; what is said in both is said once."""
-        one, two = self.one.rules, self.two.rules
-        for rule in one:
-            if rule.agents is None or rule in two:
-                yield rule
+    def _rules(self) -> Iterable[tuple[Rule, Counted | None]]:
+        """The rules of both, with where their calls are counted; what both say is said once."""
+        one = [*zip(self.one.rules, _counted(self.one), strict=True)]
+        two = [*zip(self.two.rules, _counted(self.old), strict=True)]
+        for rule, counted in one:
+            if rule.agents is None or (rule, counted) in two:
+                yield rule, counted
             elif named := self._word(rule.agents, ()):
-                yield rule.model_copy(update={"agents": named})
-        for rule in two:
-            if rule not in one and (named := self._word((), rule.agents)):
-                yield rule.model_copy(update={"agents": named})
+                yield rule.model_copy(update={"agents": named}), counted
+        for rule, counted in two:
+            if (rule, counted) not in one and (named := self._word((), rule.agents)):
+                yield rule.model_copy(update={"agents": named}), counted
 
     # -- what it is called now ---------------------------------------------------------------
 
@@ -418,6 +420,30 @@ class _Union:
             if before.key and key not in ("", before.key):
                 found[before.key] = key
         return found
+
+
+def _counted(crew: CrewDefinition) -> list[Counted | None]:
+    """Where the calls of each rule of a crew are counted, if that is over runs."""
+    found: list[Counted | None] = [None] * len(crew.rules)
+    for each in rules_of(crew):
+        if each.limit is not None and each.limit.per != "run":
+            own = Counted(crew=crew.crew, key=each.key, zone=crew.timezone)
+            found[each.place] = each.counted or own
+    return found
+
+
+def _counting_on(crew: CrewDefinition, wanted: Sequence[Counted | None]) -> CrewDefinition:
+    """A crew whose quotas over runs are counted where they were.
+
+    With other agents, or in another crew, they would begin anew.
+    """
+    if _counted(crew) == wanted:
+        return crew
+    rules = [
+        rule if counted == now else rule.model_copy(update={"counted": counted})
+        for rule, counted, now in zip(crew.rules, wanted, _counted(crew), strict=True)
+    ]
+    return crew.model_copy(update={"rules": tuple(rules)})
 
 
 def _said(table: Mapping[str, Any]) -> dict[str, Json]:
