@@ -61,13 +61,12 @@ async def handed_over(
     """
     until = time.monotonic() + PATIENCE
     while True:
-        found, at = await _named(store, source, run, after)
+        found, after = await _named(store, source, run, after)
         if found is not None:
             return found
-        if at == after and time.monotonic() > until:
+        if time.monotonic() > until:
             break
-        await asyncio.sleep(QUIET if at == after else 0)
-        after = at
+        await asyncio.sleep(QUIET)
     ending = await ended(source)
     if ending is None:
         raise NotHandedOver(

@@ -60,6 +60,7 @@ async def look_at_run(task: LookAtRun, store: Store, ended: Ended) -> LookedAt:
         store: Where.
         ended: Tells whether it has ended, as the server knows.
     """
+    clock = Clock()
     state = await _last(store, task.other)
     gone = False
     if (state is None or not state.closed) and not task.sure:
@@ -75,7 +76,7 @@ async def look_at_run(task: LookAtRun, store: Store, ended: Ended) -> LookedAt:
         state=glimpse(state, task.op).to_json() if state is not None else None,
         gone=gone,
         recalled=task.recall,
-        at=Clock().now(),
+        at=clock.now(),
     )
 
 
@@ -93,16 +94,16 @@ async def _with_word(store: Store, state: CrewState, task: LookAtRun) -> CrewSta
     may have forgotten, all of the journal is searched.
     """
     word = state.merges.get(task.op)
-    known = word is not None and word.outcome == "merged"
-    if not known and not task.recall:
+    at = word.position if word is not None and word.outcome == "merged" else 0
+    if not at and not task.recall:
         return state
-    after, limit = (word.position - 1, 1) if known and word is not None else (0, PAGE)
+    after, limit = (at - 1, 1) if at else (0, PAGE)
     while rows := await store.read_journal(task.other, after, limit):
         for row in rows:
             entry = entry_from_json(row.entry)
             if isinstance(entry, j.GraphMerged) and entry.op == task.op:
                 return recall(state, task.op, row.position, entry.renamed)
-        if known:
+        if at:
             break
         after = rows[-1].position
     return state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 
 import pytest
@@ -64,6 +65,10 @@ async def stopped(run: RunId) -> Ending:
     return Ending(("e",))
 
 
+async def nobody(run: RunId) -> Ending:
+    raise AssertionError(f"nobody asks whether {run} has ended")
+
+
 async def test_it_begins_where_the_journal_names_it() -> None:
     store = await stored(unrelated(), named(RunId("another")), named(PART))
     found = await handed_over(store, never_ended, SOURCE, PART, AFTER)
@@ -79,6 +84,25 @@ async def test_it_waits_as_long_as_the_run_goes_on() -> None:
     assert waits.value.retryable
     await append(store, AFTER + 2, named(PART))
     assert (await handed_over(store, never_ended, SOURCE, PART, AFTER)).position == AFTER + 2
+
+
+async def test_it_looks_again_before_it_asks_whether_the_run_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is about to be stored is there soon: nobody is asked, and no try is lost for it."""
+    monkeypatch.setattr(handing_over, "PATIENCE", 5.0)
+    store = await stored()
+
+    async def storing() -> None:
+        for position, entry in enumerate((unrelated(), unrelated(), named(PART)), AFTER + 1):
+            for _ in range(3):
+                await asyncio.sleep(0)
+            await append(store, position, entry)
+
+    async with asyncio.TaskGroup() as together:
+        together.create_task(storing())
+        found = await handed_over(store, nobody, SOURCE, PART, AFTER)
+    assert found.position == AFTER + 3
 
 
 @pytest.mark.parametrize(

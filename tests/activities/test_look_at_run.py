@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from datetime import UTC, datetime
 
 import pytest
+from activity_kit import with_info
 from temporalio.testing import ActivityEnvironment
 from test_prepare_merge import ONE, TWO, crew, keep, prepared, stored
 
-from crewlog.activities.look_at_run import Ending, look_at_run, never_ended
+from crewlog.activities import look_at_run as looking
+from crewlog.activities.look_at_run import Ending, look_at_run, never_ended, over_by
 from crewlog.graph.taking_in import take_in
 from crewlog.ids import ContentHash, RunId
 from crewlog.state import journal as j
@@ -18,6 +21,7 @@ from crewlog.state.joining import KEPT
 from crewlog.state.model import CrewState
 from crewlog.state.topology import Renamed
 from crewlog.store import InMemoryStore
+from crewlog.store.protocol import JournalRow
 from graph.simulation import Simulation
 
 OP = "m"
@@ -29,9 +33,12 @@ async def looked(store: InMemoryStore, *, op: str = OP, recall: bool = False) ->
     one = await store.read_journal(ONE)
     task = LookAtRun(run=TWO, definition=one[0].entry["definition"], other=ONE, op=op)
     task = task.model_copy(update={"recall": recall})
-    found = await ActivityEnvironment().run(look_at_run, task, store, never_ended)
+    env = ActivityEnvironment()
+    with_info(env, started_time=datetime.fromtimestamp(1, UTC))
+    found = await env.run(look_at_run, task, store, never_ended)
     found = LookedAt.from_json(json.loads(json.dumps(found.to_json())))
     assert found.recalled == recall
+    assert found.at >= 1000, "who looked knows what time it was"
     return CrewState.from_json(found.state or {})
 
 
@@ -48,11 +55,91 @@ async def test_it_is_told_what_is_called_otherwise_however_long_ago_that_was(lat
         one.engine.record(j.MergeFailed, op=f"m{number}", other=RunId("three"), why="it is busy")
     await keep(store, one)
     assert (OP in one.state.merges) == (later < KEPT)
+    if later == KEPT:
+        assert OP not in (await looked(store)).merges, "the whole journal is read on request only"
     told = await looked(store, recall=later == KEPT)
     assert (told.merges[OP].position, told.merges[OP].renamed) == (at, CALLED)
     # Of a merge that failed, and of one that never was, nothing is told.
     assert all(not each.renamed for op, each in told.merges.items() if op != OP)
     assert "n" not in (await looked(store, op="n", recall=True)).merges
+
+
+class Counting(InMemoryStore):
+    """A store that knows which of its entries were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[tuple[int, int]] = []
+
+    async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
+        self.read.append((after, limit))
+        return await super().read_journal(run, after, limit)
+
+
+async def read_for(store: Counting, run: RunId, by: RunId, op: str) -> list[tuple[int, int]]:
+    """What is read of a run's journal for one that was in a merge, beyond that run's state."""
+    task = LookAtRun(run=by, definition=ContentHash("d"), other=run, op="unknown")
+    read: list[list[tuple[int, int]]] = []
+    for about in ("unknown", op):
+        store.read = []
+        looks = task.model_copy(update={"op": about})
+        await ActivityEnvironment().run(look_at_run, looks, store, never_ended)
+        read.append(store.read)
+    assert read[1][: len(read[0])] == read[0]
+    return read[1][len(read[0]) :]
+
+
+async def test_of_a_merge_that_its_state_tells_one_entry_is_read() -> None:
+    """A journal is long, and is looked at often."""
+    store = Counting()
+    one = await stored(store, ONE, crew("a"))
+    two = await stored(store, TWO, crew("b"))
+    take_in(one.engine, await prepared(store, one), op=OP)
+    at = one.state.position
+    one.engine.record(j.MergeFailed, op="n", other=RunId("three"), why="it is busy")
+    await keep(store, one)
+    assert await read_for(store, ONE, TWO, OP) == [(at - 1, 1)]
+    assert await read_for(store, ONE, TWO, "n") == []
+    # Of the one that joined, too: what it was called there, its journal does not say.
+    two.engine.record(j.MergedInto, op=OP, run=ONE, position=at)
+    await keep(store, two)
+    assert await read_for(store, TWO, ONE, OP) == [(two.state.position - 1, 1)]
+
+
+async def test_a_long_journal_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "PAGE", 2)
+    store = Counting()
+    one = await stored(store, ONE, crew("a"))
+    await stored(store, TWO, crew("b"))
+    take_in(one.engine, await prepared(store, one), op=OP)
+    at = one.state.position
+    for number in range(KEPT):
+        one.engine.record(j.MergeFailed, op=f"m{number}", other=RunId("three"), why="it is busy")
+    await keep(store, one)
+    assert at > 2
+    assert (await looked(store, recall=True)).merges[OP].position == at
+    assert "n" not in (await looked(store, op="n", recall=True)).merges
+
+
+@pytest.mark.parametrize("ending", [None, Ending(), Ending(("e",))], ids=["none", "never", "over"])
+async def test_of_a_run_that_stored_nothing_nothing_is_told(ending: Ending | None) -> None:
+    async def ended(run: RunId) -> Ending | None:
+        assert run == ONE
+        return ending
+
+    store = InMemoryStore()
+    task = LookAtRun(run=TWO, definition=ContentHash("d"), other=ONE, op=OP, sure=False)
+    found = await ActivityEnvironment().run(look_at_run, task, store, ended)
+    assert found.state is None
+    assert found.gone == (ending is not None)
+    # Of one that has ended by itself, the store knows all: the server is not asked.
+    one = await stored(store, TWO, crew("a"))
+    one.engine.record(j.RunStopped)
+    await keep(store, one)
+    task = task.model_copy(update={"run": ONE, "other": TWO})
+    assert not (await ActivityEnvironment().run(look_at_run, task, store, ended)).gone
+    over = over_by(ended)
+    assert await over(ONE) == (None if ending is None else ending.executions)
 
 
 class Shutting(InMemoryStore):

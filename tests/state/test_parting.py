@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
-from crewlog.ids import AgentName, CommandId, InterruptId, LogName, NodeName, RunId, StepId
+from crewlog.ids import (
+    AgentName,
+    CommandId,
+    ContentHash,
+    InterruptId,
+    LogName,
+    NodeName,
+    RunId,
+    StepId,
+)
 from crewlog.model import Json
 from crewlog.state.hashing import hash_json
 from crewlog.state.hearing import Heard
 from crewlog.state.model import (
+    Answered,
     Call,
+    Changing,
     CommandOutcome,
     CrewState,
     FrontierEntry,
     Interrupt,
+    Joining,
     LogHead,
+    MergeOutcome,
+    Rest,
+    ResumeInfo,
+    Routing,
+    StepError,
     Turn,
     Usage,
 )
@@ -126,3 +144,44 @@ def test_a_part_has_no_commands_of_the_run_that_it_leaves() -> None:
     state = state.model_copy(update={"commands": known, "older_commands": "AAAA"})
     goes = parted(state, RunId("r.1"), share)
     assert (goes.commands, goes.older_commands) == ({}, CrewState(run=goes.run).older_commands)
+
+
+DIVIDED = {"frontier", "parked", "interrupts", "visits", "messages"}
+"""What goes with those whose it is."""
+OLD: dict[str, Any] = {
+    "run": RunId("r"),
+    "graph_version": 3,
+    "execution": 4,
+    "status": "paused",
+    "changing": Changing(command="c", graph_version=4, definition=ContentHash("d")),
+    "parted": 8,
+    "execution_trace": LogHead(head=ContentHash("h"), length=40),
+    "execution_count": {NodeName("a"): 2},
+    "routing": Routing(done={NodeName("a"): 2}),
+    "resume_info": ResumeInfo(),
+    "break_before": (NodeName("a"),),
+    "commands": {"c": CommandOutcome(position=3)},
+    "older_commands": "AAAA",
+    "answered": {InterruptId("i9"): Answered(decision="approve")},
+    "errors": (StepError(step=StepId("a#1"), agent=AgentName("a"), error="it broke", position=9),),
+    "tags": {"good": 3},
+    "rest": Rest(),
+    "joining": Joining(
+        op="m", other=RunId("s"), stage="asked", priority=(1, RunId("s")), position=7
+    ),
+    "merges": {"n": MergeOutcome(outcome="merged", other=RunId("t"), position=5)},
+}
+"""What of the run that they leave is nothing to those who go."""
+
+
+def test_those_who_go_begin_anew_but_for_what_is_theirs_or_of_all() -> None:
+    state, share = world(1)
+    state = state.model_copy(update=OLD)
+    fresh = CrewState(run=RunId("r.1"))
+    goes = parted(state, fresh.run, share)
+    for name in CrewState.model_fields:
+        if name in OLD:
+            assert getattr(state, name) != getattr(fresh, name), name
+            assert getattr(goes, name) == getattr(fresh, name), name
+        elif name not in DIVIDED:
+            assert getattr(goes, name) == getattr(state, name), name
