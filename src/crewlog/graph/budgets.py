@@ -22,10 +22,13 @@ from crewlog.state.model import Call
 OPTIONS = ("go on", "stop")
 
 
+Budget = Literal["tokens", "cost", "wall", "price"]
+
+
 class Spent(NamedTuple):
     """A budget that is used up."""
 
-    budget: Literal["tokens", "cost", "wall", "price"]
+    budget: Budget
     question: str
     """What was used, for people, and what a yes allows."""
     more: float
@@ -36,9 +39,7 @@ class Spent(NamedTuple):
     """What was used, in a few words."""
 
 
-def _spent(
-    budget: Literal["tokens", "cost", "wall"], told: str, more: float, why: str = "its limit"
-) -> Spent:
+def _spent(budget: Budget, told: str, more: float, why: str = "its limit") -> Spent:
     said = {"tokens": f"{more:,}", "cost": f"${more:g}"}.get(budget) or duration_words(more)
     return Spent(budget, f"The run has {told}, {why}. Go on with {said} more?", more, told=told)
 
