@@ -156,9 +156,20 @@ def test_who_alone_may_call_a_tool_has_all_that_is_left() -> None:
 def test_what_is_used_up_is_used_up_everywhere() -> None:
     usage = {AgentName("ann"): Usage(input_tokens=TOKENS + 3)}
     state = CrewState(run=RunId("r"), quotas={KEYS["draw"]: 6}, usage=usage, allowed={"tokens": 1})
-    for bounds in divided(PLAN, state, [["bob"], ["cid"]]):  # type: ignore[list-item]
+    found = divided(PLAN, state, [["bob"], ["cid"]], debts=False)  # type: ignore[list-item]
+    for bounds in found:
         assert bounds.quotas[KEYS["draw"]] == 6
         assert bounds.allowed["tokens"] == 1
+
+
+def test_what_was_used_beyond_a_budget_is_divided() -> None:
+    """Who is allowed a share more has as much of that then as the run would have of the whole."""
+    usage = {AgentName("ann"): Usage(input_tokens=TOKENS + 12, cost=COST + 1)}
+    state = CrewState(run=RunId("r"), usage=usage)
+    found = divided(PLAN, state, [["bob"], ["cid"]])  # type: ignore[list-item]
+    lefts = [state.model_copy(update=bounds.put(state)) for bounds in found]
+    assert [tokens_left(each) for each in lefts] == [-8, -2, -2]
+    assert [cost_left(each) for each in lefts] == pytest.approx([-0.6, -0.2, -0.2])
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,43 @@ async def graph_parts(site: Site) -> tuple[Run, ...]:
     return run, part
 
 
+async def graph_parts_in_debt(site: Site) -> tuple[Run, ...]:
+    """Its budget is used up when it parts: each part asks for its share, and goes on with that."""
+    used = {"usage": {"input": 30, "output": 10}}
+    run = await _living(
+        site,
+        "graph-parts-in-debt",
+        {
+            "ann": [{"text": str(number), **used} for number in range(3)],
+            "bob": [],
+            "cid": [],
+        },
+        {
+            "ann": {"listen": ["x"], "send": ["bridge"]},
+            "bob": {"listen": ["bridge", "y"]},
+            "cid": {"listen": ["y"]},
+        },
+        limits={"tokens": 60},
+    )
+    await run.wait_until(lambda view: view.rests, LIMIT)
+    for number in (1, 2):
+        await run.message("work", to="channel:x", by="ana", id=f"m{number}")
+        await run.wait_until(lambda view, n=number: view.steps == n and view.rests, LIMIT)
+    await run.message("more", to="channel:x", by="ana", id="m3")
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    cut = Disconnect(sender="ann", listener="bob")
+    changed = await run.change(operations=[cut], by="ana", id="cut", wait=False)
+    await run.swapped(changed)
+    part = part_of(site, run, "cut", "ann")
+    await until_begun(part)
+    await part.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    [asked] = await part.interrupts()
+    await part.respond(asked.id, "go on", by="ana", id="r1")
+    await part.wait_until(lambda view: view.steps == 3 and view.rests, LIMIT)
+    await _stop(run, part)
+    return run, part
+
+
 async def graphs_join(site: Site) -> tuple[Run, ...]:
     """The smaller one joins once its call has landed, its turn goes on in the other one, and what
     is said to it meanwhile is handed on. Each fact is stored and told by itself."""
@@ -225,6 +262,7 @@ async def goes_on_from_its_recipe(site: Site) -> tuple[Run, ...]:
 
 DRIVES = (
     graph_parts,
+    graph_parts_in_debt,
     graphs_join,
     graphs_join_in_fewer_steps,
     graphs_ask_each_other,

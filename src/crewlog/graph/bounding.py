@@ -3,6 +3,7 @@
     divided(plan, state, shares)     by part, what counts there from here on; and here
     together(plan, state, part, …)   the same for the run that takes back who had left it
     stricter(state, part)            and for one that takes in a stranger
+    share_of_limit(plan, budget)     what one of several asks for, where it has used its share
 
 So nobody may do more in two runs than they could in one, and nothing is lost by going apart for a
 while. Quotas over runs are counted in the store, for all runs of a crew together.
@@ -11,7 +12,8 @@ while. Quotas over runs are counted in the store, for all runs of a crew togethe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import floor
+from math import ceil, floor
+from typing import NamedTuple
 
 from crewlog.authority.rules import CallRule
 from crewlog.graph.plan import GraphPlan
@@ -21,6 +23,11 @@ from crewlog.state.model import CrewState
 
 DIVIDES = "divides-what-is-left"
 """The patch of runs whose parts have a share each of what was left of quotas and budgets."""
+DIVIDES_RAISES = "divides-what-is-left-by-the-new-limits"
+"""The patch of runs that divide what is left by the limits of the change that parts them, and whose
+parts ask for their share where that is used up, and not for the whole limit each."""
+DIVIDED = ("tokens", "cost")
+"""The budgets that are divided; time goes by for all parts alike."""
 
 OWN_STEPS = "counts-its-own-steps"
 """The patch of runs of whose limit of steps those of a run that they take in use nothing."""
@@ -33,7 +40,11 @@ def is_bounded(plan: GraphPlan) -> bool:
 
 
 def divided(
-    plan: GraphPlan, state: CrewState, leaving: Sequence[Iterable[AgentName]]
+    plan: GraphPlan,
+    state: CrewState,
+    leaving: Sequence[Iterable[AgentName]],
+    *,
+    debts: bool = True,
 ) -> list[Bounds]:
     """What counts from here on: in the run first, then in each of its parts.
 
@@ -41,23 +52,27 @@ def divided(
     goes to the first of the largest.
 
     Args:
-        plan: The plan that all of them had together.
+        plan: The plan that says what may be used, and has the agents of all of them.
         state: The run, right before.
         leaving: Those who leave, by part.
+        debts: Whether what was used beyond a budget is divided, too: each part asks people for its
+            share then, and has that. Before `DIVIDES_RAISES` each had all of it.
     """
     away = plan.graph.away if plan.graph is not None else {}
     parts = [{*each} for each in leaving]
     gone = {*away, *(name for each in parts for name in each)}
     homes = [{name for name in plan.agents if name not in gone}, *parts]
     found = [Bounds() for _ in homes]
-    for key, rules in _quotas(plan).items():
-        most = min(rule.limit.most for rule in rules if rule.limit is not None)
+    for key, (most, rules) in _quotas(plan).items():
         weights = [sum(_may(plan, name, rules) for name in home) for home in homes]
         shares = shared(most - state.quotas.get(key, 0), weights)
         for bounds, calls in zip(found, shares, strict=True):
             bounds.quotas[key] = most - int(calls)
     for budget, left in _left(plan, state).items():
-        shares = shared(left, [len(home) for home in homes], whole=budget == "tokens")
+        weights, whole = [len(home) for home in homes], budget == "tokens"
+        shares = shared(left, weights, whole=whole)
+        if left < 0 and debts:
+            shares = [-debt for debt in shared(-left, weights, whole=whole)]
         for bounds, share in zip(found, shares, strict=True):
             bounds.allowed[budget] = state.allowed.get(budget, 0) - (left - share)
     return found
@@ -85,8 +100,7 @@ def together(
     keys = _quotas(own).keys()
     sides = ((keys, state.quotas), ({renamed.get(key, key) for key in keys}, theirs))
     found = Bounds()
-    for key, rules in _quotas(plan).items():
-        most = min(rule.limit.most for rule in rules if rule.limit is not None)
+    for key, (most, _) in _quotas(plan).items():
         calls = sum(max(0, most - used.get(key, 0)) for has, used in sides if key in has)
         found.quotas[key] = max(0, most - calls)
     lefts = [_left(plan, each) for each in (state, part)]
@@ -112,6 +126,23 @@ def stricter(state: CrewState, part: CrewState) -> Bounds:
             for budget in dict.fromkeys(name for each in both for name in each)
         }
     )
+
+
+def share_of_limit(plan: GraphPlan, budget: str) -> float:
+    """As much of a budget's limit as the agents that live in a run are of all that its crew has.
+
+    Who asks people for more asks for that: so all parts together ask for the limit once.
+
+    Args:
+        plan: The run's plan.
+        budget: `tokens` or `cost`.
+    """
+    limit, away = _limit(plan, budget), plan.graph.away if plan.graph is not None else {}
+    living = sum(name not in away for name in plan.agents)
+    if living == len(plan.agents):
+        return limit
+    share = limit * living / len(plan.agents)
+    return ceil(share) if budget == "tokens" else share
 
 
 def counts_more(part: CrewState, state: CrewState) -> bool:
@@ -145,12 +176,21 @@ def shared(left: float, weights: Sequence[int], *, whole: bool = True) -> list[f
     return list(found)
 
 
-def _quotas(plan: GraphPlan) -> dict[str, list[CallRule]]:
-    """The rules that count calls in a run, by their key."""
-    found: dict[str, list[CallRule]] = {}
+class _Quota(NamedTuple):
+    """What counts calls in a run."""
+
+    most: int
+    """The least of what its rules allow."""
+    rules: tuple[CallRule, ...]
+
+
+def _quotas(plan: GraphPlan) -> dict[str, _Quota]:
+    """The quotas per run, by their key."""
+    found: dict[str, _Quota] = {}
     for rule in plan.checks:
         if rule.limit is not None and rule.limit.per == "run":
-            found.setdefault(rule.key, []).append(rule)
+            most, rules = found.get(rule.key, (rule.limit.most, ()))
+            found[rule.key] = _Quota(min(most, rule.limit.most), (*rules, rule))
     return found
 
 
@@ -163,7 +203,7 @@ def _left(plan: GraphPlan, state: CrewState) -> dict[str, float]:
     """What is left of the budgets that there are."""
     return {
         budget: _limit(plan, budget) + state.allowed.get(budget, 0) - _used(state, budget)
-        for budget in ("tokens", "cost")
+        for budget in DIVIDED
         if (plan.limits.cost if budget == "cost" else plan.limits.tokens) is not None
     }
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple
 
 from crewlog.definition.times import duration_words
+from crewlog.graph.bounding import DIVIDED, DIVIDES_RAISES, share_of_limit
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.waits import Waits
 from crewlog.state.model import Call
@@ -21,21 +22,26 @@ from crewlog.state.model import Call
 OPTIONS = ("go on", "stop")
 
 
+Budget = Literal["tokens", "cost", "wall", "price"]
+
+
 class Spent(NamedTuple):
     """A budget that is used up."""
 
-    budget: Literal["tokens", "cost", "wall", "price"]
+    budget: Budget
     question: str
     """What was used, for people, and what a yes allows."""
     more: float
     """How much more is allowed where people let the run go on."""
     detail: str = ""
     """What else there is to know, as the remedy."""
+    told: str = ""
+    """What was used, in a few words."""
 
 
-def _spent(budget: Literal["tokens", "cost", "wall"], told: str, more: float, said: str) -> Spent:
-    question = f"The run has {told}, its limit. Go on with {said} more?"
-    return Spent(budget, question, more)
+def _spent(budget: Budget, told: str, more: float, why: str = "its limit") -> Spent:
+    said = {"tokens": f"{more:,}", "cost": f"${more:g}"}.get(budget) or duration_words(more)
+    return Spent(budget, f"The run has {told}, {why}. Go on with {said} more?", more, told=told)
 
 
 class Budgets:
@@ -66,6 +72,7 @@ class Budgets:
             if any(q.kind == "budget" and q.budget == spent.budget for q in known):
                 continue
             if any(uses(call, {spent.budget}) for call in wanted):
+                spent = self._shared(spent)
                 self._run.ask(
                     "budget",
                     spent.question,
@@ -78,6 +85,15 @@ class Budgets:
                 return True
         return False
 
+    def _shared(self, spent: Spent) -> Spent:
+        """The same of a part of a graph: it asks for its share, as the others do for theirs."""
+        if spent.budget not in DIVIDED:
+            return spent
+        share = share_of_limit(self._run.plan, spent.budget)
+        if share == spent.more or not self._run.patched(DIVIDES_RAISES):
+            return spent
+        return _spent(spent.budget, spent.told, share, "and its share of the limit is used up")
+
     def _spent(self) -> list[Spent]:
         limits, allowed = self._run.plan.limits, self._run.state.allowed
         found: list[Spent] = []
@@ -86,16 +102,16 @@ class Budgets:
             tokens = usage.input_tokens + usage.output_tokens
             if limits.tokens is not None and tokens >= limits.tokens + allowed.get("tokens", 0):
                 told = f"used {tokens:,} tokens"
-                found.append(_spent("tokens", told, limits.tokens, f"{limits.tokens:,}"))
+                found.append(_spent("tokens", told, limits.tokens))
             if limits.cost is not None and usage.cost >= limits.cost + allowed.get("cost", 0):
                 told = f"cost ${usage.cost:g}"
-                found.append(_spent("cost", told, limits.cost, f"${limits.cost:g}"))
+                found.append(_spent("cost", told, limits.cost))
             # No patch: only builds that ask this tell of a model that it has no price.
             if limits.cost is not None and usage.unpriced and not allowed.get("price"):
                 found.append(_unpriced(usage.unpriced))
         if limits.wall is not None and self._waits.wall_is_over():
-            lasts = duration_words(limits.wall)
-            found.append(_spent("wall", f"taken {lasts}", limits.wall, lasts))
+            told = f"taken {duration_words(limits.wall)}"
+            found.append(_spent("wall", told, limits.wall))
         return found
 
 

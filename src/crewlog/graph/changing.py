@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from crewlog.authority.widening import regained
 from crewlog.errors import ChangeConflict, CommandRejected, InternalError
-from crewlog.graph.bounding import DIVIDES, divided, is_bounded
+from crewlog.graph.bounding import DIVIDED, DIVIDES, DIVIDES_RAISES, divided, is_bounded
 from crewlog.graph.engine import Engine
 from crewlog.graph.listening import graph_events
 from crewlog.graph.plan import GraphPlan
@@ -206,8 +206,17 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
         if asked.step in gone and asked.id not in report.withdrawn
     ]
     bounds = [Bounds()] * (len(parts) + 1)
-    if parts and is_bounded(old) and engine.patched(DIVIDES):
-        bounds = divided(old, state, [p.share.creatures for p in parts])
+    leaving = [p.share.creatures for p in parts]
+    if parts and is_bounded(plan) and engine.patched(DIVIDES_RAISES):
+        bounds = divided(plan, state, leaving)
+        # Each part asks for its share then; and an answer to this would be for all of them.
+        facts += [
+            j.InterruptAnswered(at=engine.at, interrupt=asked.id, decision="withdrawn")
+            for asked in state.interrupts.values()
+            if asked.budget in DIVIDED
+        ]
+    elif parts and is_bounded(old) and engine.patched(DIVIDES):
+        bounds = divided(old, state, leaving, debts=False)
     facts.append(
         j.TopologyChanged(
             at=engine.at,
