@@ -17,12 +17,12 @@ from crewlog.graph.lower import lower
 from crewlog.graph.rewinding import roll_back
 from crewlog.graph.taking_in import take_in
 from crewlog.graph.uniting import united
-from crewlog.ids import AgentName, LogName, RunId
+from crewlog.ids import AgentName, InterruptId, LogName, RunId, StepId
 from crewlog.state.called import called_there
 from crewlog.state.calls import PreparedMerge
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import GraphMerged, entry_from_json
-from crewlog.state.model import LogHead, MergeOutcome, Usage
+from crewlog.state.model import Changing, Interrupt, LogHead, MergeOutcome, Usage
 from crewlog.state.trace import trace_of
 from crewlog.state.uniting import called, part_of
 from graph.simulation import (
@@ -406,3 +406,113 @@ async def test_what_is_still_said_to_the_other_run_is_heard_by_those_who_came(se
         heard = one.facts("MessageHeard")[-1]
         nodes = {*heard.get("to", ()), *heard.get("also", ())}
         assert {one.engine.plan.nodes[node].agent for node in nodes} == {*map(names.agent, meant)}
+
+
+async def test_the_fact_says_what_became_of_the_graphs_and_by_whom() -> None:
+    """Those who were here are told of their wires; those who come have not started by that."""
+    crews = (
+        crew({"a": {"listen": ["x"]}}, graph={"root": "a"}, flags={"f": 1}),
+        crew({"c": {"listen": ["y"]}}, flags={"g": 2, "h": 3}),
+    )
+    one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
+    part = two.state.model_copy(update={"flags": {"h": 4}})
+    made = prepared(one, two, crews, op="wire", name="a", to="c")
+    made = made.model_copy(update={"state": part_of(part)})
+    take_in(one.engine, made, op="m", by="ana", reason="more hands")
+    (fact,) = one.facts("GraphMerged")
+    assert (fact["at"], fact["op"], fact["by"]) == (one.engine.at, "m", "ana")
+    assert (fact["reason"], fact["what"]) == ("more hands", "other becomes part of it")
+    assert (fact["old_graph_ids"], fact["new_graph_ids"]) == ([OTHER, RUN], [RUN])
+    assert fact["events"] == [
+        {"event": "OUTPUT_WIRE_ADDED", "creature": "a", "to": "c"},
+        {"event": "CREATURE_SESSION_ATTACHED", "creature": "c", "to": OTHER},
+    ]
+    assert one.state.flags == {"f": 1, "g": 2, "h": 4}
+    assert one.state.coordination_rules == one.engine.plan.rules
+
+
+async def test_while_a_run_drains_for_a_change_no_merge_is_made() -> None:
+    one, _, made = await pair()
+    changing = Changing(command="c", graph_version=2, definition=one.state.definition)
+    one.engine.ledger.state = one.state.model_copy(update={"changing": changing})
+    with pytest.raises(ChangeConflict, match="changed while the merge"):
+        take_in(one.engine, made, op="m")
+
+
+async def test_questions_get_numbers_of_this_run_and_are_asked_as_it_asks() -> None:
+    one, two, made = await pair(asks)
+    asked = {
+        InterruptId(f"i{number}"): Interrupt(
+            id=InterruptId(f"i{number}"),
+            kind="step_failed",
+            question=step,
+            step=StepId(step),
+            due=7,
+            to=("eve",),
+            escalated=True,
+            position=3,
+        )
+        for number, step in ((4, "a#1"), (6, "b#1"))
+    }
+    part = two.state.model_copy(update={"interrupts": asked})
+    one.engine.ledger.state = one.state.model_copy(update={"asked": 2})
+    take_in(one.engine, made.model_copy(update={"state": part_of(part)}), op="m")
+    found = [
+        (q.id, q.step, q.question, q.due, q.to, q.escalated) for q in one.state.interrupts.values()
+    ]
+    assert found == [
+        ("i3", "a-2#1", "a#1", 0, (), False),
+        ("i4", "b-2#1", "b#1", 0, (), False),
+    ]
+    assert one.state.asked == 4
+    raised = one.facts("InterruptRaised")
+    assert [fact["at"] for fact in raised] == [one.engine.at] * 2
+    assert not any("position" in fact["interrupt"] for fact in raised)
+
+
+async def test_an_artifact_goes_on_as_the_side_has_it_that_changed_it() -> None:
+    one, two, made = await pair()
+    log, old = LogName("artifact:doc"), LogHead(head=hash_json("1"), length=1)
+    part = two.state.model_copy(update={"messages": {log: old}})
+    mine = LogHead(head=hash_json("2"), length=2)
+    one.engine.ledger.state = one.state.model_copy(
+        update={"messages": {**one.state.messages, log: mine}}
+    )
+    update = {"state": part_of(part), "behind": {log: old.head}}
+    take_in(one.engine, made.model_copy(update=update), op="m")
+    assert one.state.messages[log] == mine
+
+
+@pytest.mark.parametrize(
+    ("said", "ruled", "may"),
+    [
+        ((None, None), (None, None), None),
+        ((["a"], None), (None, None), ("a", "c", "d")),
+        ((None, ["c"]), (None, None), ("a", "b", "c")),
+        ((None, None), (["b"], None), ("b", "c", "d")),
+        ((None, None), (None, ["d"]), ("a", "b", "d")),
+        ((["a"], ["c"]), (["a", "b"], None), ("a", "b", "c")),
+        ((["a", "b"], ["c"]), (["a"], None), ("a", "c")),
+        ((["a"], ["c", "d"]), (None, ["d"]), ("a", "d")),
+    ],
+)
+async def test_who_may_call_a_tool_is_who_might_in_its_own_run(
+    said: tuple[Any, Any], ruled: tuple[Any, Any], may: tuple[str, ...] | None
+) -> None:
+    agents: tuple[dict[str, Any], ...] = (
+        {"a": {"send": ["x"]}, "b": {"listen": ["x"]}},
+        {"c": {"listen": ["y"]}, "d": {"send": ["y"]}},
+    )
+    tools = {"t": {"run": "m:t"}}
+    crews = tuple(
+        crew(made, tools=tools, **({"permissions": {"t": row}} if row is not None else {}))
+        for made, row in zip(agents, said, strict=True)
+    )
+    one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
+    for sim, row in zip((one, two), ruled, strict=True):
+        await sim.settle()
+        if row is not None:
+            await sim.command("set_permission", tool="t", agents=row)
+    made = prepared(one, two, (crews[0], crews[1]), op="connect", sender="a", listener="c")
+    take_in(one.engine, made, op="m")
+    assert one.state.tool_permissions.get("t") == may

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from crewlog.definition.context import Window
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition, Rule
 from crewlog.definition.operations import AddAgent, Disconnect, apply_operations
@@ -94,6 +95,9 @@ def test_strangers_of_one_recipe_are_told_apart() -> None:
     assert {name: each.born for name, each in both.channels.items()} == {"p-2": "two"}
     assert made.nodes == {"a": "a-2", "b": "b-2"}
     assert made.fresh == {"a-2", "b-2"}
+    assert (made.change.kind, made.change.renamed) == ("merge", made.renamed)
+    assert (made.change.old_graph_ids, made.change.new_graph_ids) == ((ONE, TWO), (ONE,))
+    assert made.change.affected_creatures == ("a", "a-2", "b-2")
     lower(both)
 
 
@@ -391,3 +395,244 @@ def test_who_left_comes_home_by_where_it_lived_and_not_by_its_name(
             ("group", "board", "board-2"),
         }
         assert both.groups == {"board": ("boss", "worker"), "board-2": ("spy", "worker-2")}
+
+
+TOOLS: dict[str, Any] = {name: {"run": f"m:{name}"} for name in ("t", "u")}
+
+
+def test_what_a_crew_says_of_an_agent_it_says_by_its_new_name() -> None:
+    one = crew({"a": {"listen": ["p"]}, "z": {}}, groups={"g": ["a"], "g-2": ["z"]})
+    two = crew(
+        {"a": {"listen": ["p"], "reads": ["public", "group:g"]}, "y": {"send": ["p"]}},
+        groups={"g": ["a"]},
+        tools=TOOLS,
+        permissions={"t": ["a"]},
+        approvals={"u": ["a"]},
+        merge={"a.text": "append", "f": "append"},
+        flags={"f": []},
+        logs={"p": {"readers": ["a"]}},
+        artifacts={"doc": {"readers": ["a"]}},
+    )
+    both = joined(one, two, op="wire", name="a", to="a").definition
+    assert both.permissions == {"t": ("a-2",), "u": ("a-2", "y")}
+    assert both.approvals == {"u": ("a-2",)}
+    assert {*both.merge} == {"a-2.text", "f"}
+    assert both.logs["p-2"].readers == ("a-2",)
+    assert both.artifacts["doc"].readers == ("a-2",)
+    assert both.groups == {"g": ("a",), "g-2": ("z",), "g-3": ("a-2",)}
+    assert both.agents["a-2"].reads == ("public", "group:g-3")
+
+
+def test_channels_that_agents_but_read_or_write_are_strangers_too() -> None:
+    agents = {
+        "x": {
+            "listen": ["q"],
+            "reads": ["public", "channel:q", "channel:news"],
+            "writes": ["public", "channel:said"],
+            "shares": ["channel:told"],
+        }
+    }
+    mine = {
+        "a": {
+            "listen": ["p"],
+            "reads": ["public", "channel:p", "channel:said", "channel:told"],
+            "writes": ["public", "channel:news", "channel:news-2"],
+        }
+    }
+    made = joined(crew(mine), crew(agents), op="wire", name="a", to="x")
+    x = made.definition.agents["x"]
+    assert x.reads == ("public", "channel:q", "channel:news-3")
+    assert (x.writes, x.shares) == (("public", "channel:said-2"), ("channel:told-2",))
+    assert {(each.kind, each.was, each.now) for each in made.renamed} == {
+        ("channel", "news", "news-3"),
+        ("channel", "said", "said-2"),
+        ("channel", "told", "told-2"),
+    }
+
+
+def test_a_log_of_a_channel_that_nobody_uses_is_no_other_ones() -> None:
+    logs = {"news": {"readers": ["x"]}}
+    two = crew({"x": {"listen": ["q"]}}, logs=logs)
+    one = crew({"a": {"listen": ["p"], "reads": ["public", "channel:p", "channel:news"]}})
+    made = joined(one, two, op="wire", name="a", to="x")
+    assert {name: each.readers for name, each in made.definition.logs.items()} == {"news-2": ("x",)}
+
+
+def test_names_that_either_run_has_are_taken() -> None:
+    away = {"graph": {"away": {"b-2": "third"}}}
+    one = crew({"a": {"listen": ["p"]}, "b": {}, "b-2": {}}, **away)
+    two = crew({"b": {"listen": ["q"]}})
+    assert joined(one, two, op="wire", name="a", to="b").comes == ("b-3",)
+    # So are they for who is in a third run.
+    one = crew({"a": {"listen": ["p"]}, "c": {}, "c-2": {}})
+    two = crew({"x": {"listen": ["q"]}, "c": {"prompt": "other"}}, graph={"away": {"c": "third"}})
+    policy = joined(one, two).definition.graph
+    assert policy is not None
+    assert policy.away == {"c-3": "third"}
+    two = crew(
+        {"x": {"listen": ["q"]}, "c": {"prompt": "other"}, "c-3": {}},
+        graph={"away": {"c": "third"}},
+    )
+    policy = joined(one, two).definition.graph
+    assert policy is not None
+    assert policy.away == {"c-4": "third"}
+
+
+def test_who_comes_keeps_what_it_says_itself() -> None:
+    one = crew({"a": {"listen": ["p"]}}, tools=TOOLS)
+    two = crew(
+        {
+            "x": {"listen": ["q"]},
+            "y": {"send": ["q"], "model": "openai:y", "window": 7, "tools": []},
+        },
+        model="openai:two",
+        window=5,
+    )
+    found = joined(one, two).definition.agents
+    assert (found["x"].model, found["x"].tools) == ("openai:two", ())
+    assert (found["y"].model, found["y"].tools) == ("openai:y", ())
+    assert (found["x"].window, found["y"].window) == (two.window, two.agents["y"].window)
+    plain = joined(crew({"a": {"listen": ["p"]}}, window=5), crew({"x": {"listen": ["q"]}}))
+    assert plain.definition.agents["x"].window == Window()
+
+
+def test_channels_are_for_what_their_own_run_says() -> None:
+    one = crew({"a": {"send": ["p"]}}, channels={"p": {"description": "mine"}, "n": {}})
+    two = crew({"x": {"listen": ["q", "r"]}}, channels={"q": {"description": "theirs"}})
+    found = joined(one, two, op="wire", name="a", to="x").definition.channels
+    assert {name: each.description for name, each in found.items() if each.description} == {
+        "p": "mine",
+        "q": "theirs",
+    }
+
+
+def test_who_had_moved_on_is_where_the_run_that_joins_knows_it() -> None:
+    away = {"x": TWO, "y": TWO, "z": TWO, "w": "4th"}
+    one = crew({"a": {"listen": ["p"]}, **{name: {} for name in away}}, graph={"away": away})
+    two = crew(
+        {"a": {}, "x": {"listen": ["q"]}, "y": {}, "w": {}},
+        graph={"away": {"a": ONE, "y": "third", "w": "5th"}},
+    )
+    policy = joined(one, two).definition.graph
+    assert policy is not None
+    assert policy.away == {"y": "third", "z": TWO, "w": "4th"}
+    # Where nobody of the one that joins is away, it knows of none.
+    alone = crew({"x": {"listen": ["q"]}})
+    policy = joined(one, alone).definition.graph
+    assert policy is not None
+    assert policy.away == {"y": TWO, "z": TWO, "w": "4th"}
+
+
+def test_what_another_run_knew_of_who_stays_is_old() -> None:
+    one = crew(
+        {"a": {"listen": ["p"], "prompt": "new"}, "x": {}},
+        graph={"root": "x", "away": {"x": TWO}},
+    )
+    two = crew(
+        {"a": {"prompt": "old"}, "x": {"listen": ["q"], "prompt": "now"}},
+        graph={"root": "x", "away": {"a": ONE}},
+    )
+    both = joined(one, two).definition
+    assert {name: each.prompt for name, each in both.agents.items()} == {"a": "new", "x": "now"}
+    assert not both.agents["x"].privileged, "it is the root here, which may do all the same"
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "both"),
+    [
+        ({}, {"t": ["x"]}, {"t": ("a", "b", "x")}),
+        ({"t": ["a"]}, {}, {"t": ("a", "x", "y")}),
+        ({"t": ["a"]}, {"t": ["y"]}, {"t": ("a", "y")}),
+        ({"send_message": ["a"]}, {}, {"send_message": ("a", "x", "y")}),
+        ({}, {"send_message": ["x"]}, {"send_message": ("a", "b", "x")}),
+        ({"mine": ["a"]}, {}, {"mine": ("a",)}),
+        ({}, {"theirs": ["x"]}, {"theirs": ("x",)}),
+        ({}, {}, {"theirs": ("x", "y")}),
+    ],
+)
+def test_who_may_call_a_tool_each_run_says_for_its_own(mine: Any, theirs: Any, both: Any) -> None:
+    shared = {"t": {"run": "m:t"}}
+    one = crew(
+        {"a": {"send": ["p"]}, "b": {"listen": ["p"]}},
+        tools={**shared, "mine": {"run": "m:n"}},
+        permissions=mine,
+    )
+    two = crew(
+        {"x": {"listen": ["q"]}, "y": {"send": ["q"]}},
+        tools={**shared, "theirs": {"run": "m:h"}},
+        permissions=theirs,
+    )
+    found = joined(one, two).definition.permissions
+    assert found == {"theirs": ("x", "y"), **both}
+
+
+def test_ways_of_combining_are_of_both() -> None:
+    one = crew({"a": {"listen": ["p"]}}, merge={"f": "append"}, flags={"f": []})
+    two = crew({"x": {"listen": ["q"]}}, merge={"g": "append"}, flags={"g": []})
+    assert joined(one, two).definition.merge == {**one.merge, **two.merge}
+    other = crew({"x": {"listen": ["q"]}}, merge={"f": "union"}, flags={"f": []})
+    with pytest.raises(TopologyRefused, match="different things by the way of combining 'f'"):
+        joined(one, other)
+
+
+def test_the_run_of_an_edge_is_one_of_the_two() -> None:
+    one, two = crew({"a": {"listen": ["p"]}}), crew({"x": {"listen": ["q"]}})
+    edge = {"op": "connect", "sender": "a", "listener": "x"}
+    with pytest.raises(TopologyRefused, match="are not those of the edge"):
+        united(one, two, stays=ONE, joins=TWO, edge=edge, asks=RunId("third"))
+
+
+def test_a_memory_is_one_only_where_it_says_the_same_of_the_same_agents() -> None:
+    """Else one's agents would read and write what the other's keep."""
+    kept = {"memory": {"write": {"public": ["a"]}}}
+    one = crew({"a": {"listen": ["p"]}}, **kept)
+    with pytest.raises(TopologyRefused, match="has a memory that the run 'one' has not"):
+        joined(one, crew({"a": {"listen": ["q"]}}, **kept), op="wire", name="a", to="a")
+    with pytest.raises(TopologyRefused, match="'one' has a memory that the run 'two' has not"):
+        joined(one, crew({"x": {"listen": ["q"]}}))
+    all_: dict[str, Any] = {"memory": {}}
+    made = joined(crew({"a": {"listen": ["p"]}}, **all_), crew({"x": {"listen": ["q"]}}, **all_))
+    assert made.definition.memory is not None
+
+
+def test_of_who_comes_home_the_run_in_which_it_lived_says_what_it_may() -> None:
+    more: dict[str, Any] = {"tools": TOOLS}
+    one = crew(
+        {"a": {"listen": ["p"]}, "x": {}},
+        graph={"away": {"x": TWO}},
+        permissions={"t": ["a", "x"]},
+        approvals={"u": ["a", "x"]},
+        groups={"g": ["a", "x"]},
+        **more,
+    )
+    two = crew(
+        {"x": {"listen": ["q"]}, "y": {"send": ["q"]}, "a": {}, "z": {}},
+        graph={"away": {"a": ONE, "z": "third"}},
+        permissions={"t": ["a", "y"]},
+        approvals={"u": ["y"]},
+        groups={"g": ["y", "z"]},
+        **more,
+    )
+    both = joined(one, two).definition
+    assert both.permissions == {"t": ("a", "y")}
+    assert both.approvals == {"u": ("a", "y")}
+    assert both.groups == {"g": ("a", "y", "z")}
+
+
+def test_who_knows_the_run_that_stays_means_the_same_as_it() -> None:
+    """Though that one has forgotten, as those who had left it are no more in its crew."""
+    one = crew(
+        {"a": {"listen": ["p"]}},
+        groups={"g": ["a"]},
+        channels={"p": {"description": "new"}, "n": {"description": "new"}},
+    )
+    two = crew(
+        {"a": {}, "x": {"listen": ["q"], "reads": ["public", "channel:q", "channel:p"]}},
+        groups={"g": ["a", "x"]},
+        channels={"n": {"description": "old"}},
+        graph={"away": {"a": ONE}},
+    )
+    made = joined(one, two, op="wire", name="a", to="x")
+    assert made.definition.groups == {"g": ("a", "x")}
+    assert made.definition.agents["x"].reads == ("public", "channel:q", "channel:p")
+    assert made.definition.channels["p"].description == "new"

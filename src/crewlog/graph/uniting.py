@@ -280,7 +280,7 @@ class _Union:
         """Refuses crews that say different things under one name."""
         one, two = self.one, self.two
         for key, what in (*_SHARED.items(), ("merge", "way of combining")):
-            mine, theirs = _said(getattr(one, key)), _said(getattr(two, key))
+            mine, theirs = getattr(one, key), getattr(two, key)
             differ = sorted(n for n in mine.keys() & theirs.keys() if mine[n] != theirs[n])
             if differ:
                 raise TopologyRefused(
@@ -319,7 +319,7 @@ class _Union:
         root = two.graph.root if two.graph is not None else None
         if root is not None and self.names.agent(root) == name and self.there.root != name:
             own["privileged"] = True
-        return agent.model_copy(update=own) if own else agent
+        return agent.model_copy(update=own)
 
     def _channels(self) -> dict[str, ChannelDefinition]:
         said = dict(self.one.channels)
@@ -369,9 +369,8 @@ class _Union:
         for tool in dict.fromkeys((*one.permissions, *two.permissions, *two.tools)):
             mine, theirs = one.permissions.get(tool), two.permissions.get(tool)
             if mine == theirs and (tool in one.callable_tools or not inherit):
-                if mine is not None:
-                    found[tool] = mine
-            elif tool not in one.callable_tools:
+                continue
+            if tool not in one.callable_tools:
                 if theirs is not None or inherit:
                     found[tool] = self._word((), theirs)
             elif tool in two.callable_tools:
@@ -444,10 +443,6 @@ def _counting_on(crew: CrewDefinition, wanted: Sequence[Counted | None]) -> Crew
         for rule, counted, now in zip(crew.rules, wanted, _counted(crew), strict=True)
     ]
     return crew.model_copy(update={"rules": tuple(rules)})
-
-
-def _said(table: Mapping[str, Any]) -> dict[str, Json]:
-    return {n: each.to_json() if hasattr(each, "to_json") else each for n, each in table.items()}
 
 
 def _by_kind(renamed: Iterable[Renamed], kind: str) -> dict[str, str]:
