@@ -139,6 +139,32 @@ async def test_who_lives_in_another_run_stays_there(crews: Site, how: str) -> No
 
 
 @covers("C118")
+async def test_nobody_comes_home_to_a_run_that_is_only_paused(crews: Site) -> None:
+    """It is refused, and nothing is changed; once the run has ended, she does."""
+    run, part = await changed(crews)
+    await stopped(part)
+    await run.pause()
+    await run.wait_until(lambda view: view.status == "paused", LIMIT)
+    way = await run.way_back()
+    assert (way.returns, way.home, way.stays) == (("ann", "cid"), ("ann",), {})
+    assert way.what.startswith("removes dan; adds cid; brings ann back; ")
+    assert "away" not in way.what
+    with pytest.raises(CommandRejected, match="ann left for a run of its own, which has") as no:
+        await run.resume(from_="recipe")
+    assert no.value.remedy.endswith(f"crewlog stop {run.id}")
+    assert await graph(run) == ({"bob", "dan"}, {"y"})
+    assert (await run.status()).status == "paused"
+    await stopped(run)
+    await run.resume(from_="recipe")
+    await rested(run)
+    assert (await graph(run))[0] == {"ann", "bob", "cid"}
+    await says(run, "five", "x", 1)
+    read = [p for p in crews.prompted(run) if p["agent"] == "ann"][-1]["messages"]
+    assert [m["content"] for m in read if m["type"] == "ai"] == ["ann-0"]
+    assert "; brings ann back" in (await run.state()).mutations[-1].what
+
+
+@covers("C118")
 @pytest.mark.parametrize("registered", [True, False])
 async def test_what_people_made_of_the_recipe_since_holds(crews: Site, registered: bool) -> None:
     crew = living(crews, speaking("ann bob cid eve", 9), EDGES)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.definition.difference import summary
+from crewlog.definition.load import load_data
 from definition.test_operations import FLUTTER, NOTES, add, after, edit_phase, remove
 from graph.crews import crew
 
@@ -15,6 +16,11 @@ def edit(name: str, **fields: Any) -> dict[str, Any]:
     return {"op": "edit_agent", "name": name, "set": fields}
 
 
+POND = {
+    "crew": "pond",
+    "model": "openai:x",
+    "agents": {name: {"prompt": "p", "listen": ["x"]} for name in ("ann", "bob", "cid")},
+}
 TOOLS = crew(["ui", "backend"], {"ui": {"tools": []}}, tools={"old": {"run": "m:f"}})
 MOCK = {"op": "add_tool", "name": "mock_generator", "tool": {"run": "m:f"}, "agents": ["ui"]}
 
@@ -67,3 +73,19 @@ def test_a_long_line_says_how_much_more_there_is() -> None:
     line = summary(base, changed)
     assert len(line) < 200
     assert line.endswith("; and 16 more")
+
+
+@pytest.mark.parametrize("graph", [None, {}, {"queue": 9}])
+def test_where_agents_live_is_told_in_words(graph: Any) -> None:
+    """Who comes back is named; who stays in another run, or went on from there, is no change."""
+
+    def where(**away: str) -> Any:
+        said = None if graph is None and not away else {**(graph or {}), "away": away}
+        return load_data({**POND, **({} if said is None else {"graph": said})})
+
+    assert summary(where(ann="r-1", bob="r-1"), where()) == "brings ann and bob back"
+    assert summary(where(ann="r-1", bob="r-1"), where(ann="r-2")) == "brings bob back"
+    assert summary(where(ann="r-1"), where(ann="r-2")) == "changes nothing"
+    left = {name: agent for name, agent in POND["agents"].items() if name != "ann"}
+    gone = load_data({**POND, "agents": left, **({} if graph is None else {"graph": graph})})
+    assert summary(where(ann="r-1"), gone) == "removes ann"

@@ -16,6 +16,7 @@ from crewlog.client import Client, RunSummary
 from crewlog.client.client import no_worker
 from crewlog.dev.processes import Guard, ProcessRecord
 from crewlog.dev.services import Services
+from crewlog.state.model import OPEN
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ async def tell_others(screen: Screen, client: Client, queue: str) -> None:
         )
 
 
-LIVE = ("running", "paused", "waiting", "stopping")
+LIVE = tuple(sorted(OPEN))
 """The statuses of runs that are under way."""
 _MOST = 200
 """Runs that are looked through."""

@@ -372,9 +372,13 @@ async def resumed(
     from crewlog.cli.changing import agreed  # noqa: PLC0415
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.cli.told_recipe import show_way_back, way_back_json  # noqa: PLC0415
+    from crewlog.cli.told_recipe import (  # noqa: PLC0415
+        show_way_back,
+        show_what_is_first,
+        way_back_json,
+    )
     from crewlog.client.gateway import STATUS_NAMES  # noqa: PLC0415
-    from crewlog.client.recipes import check_paused  # noqa: PLC0415
+    from crewlog.client.recipes import check_nobody_comes_home, check_paused  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     from_, recipe = start
@@ -388,6 +392,7 @@ async def resumed(
             way = await run.way_back(recipe)
             if not (ended or dry_run):
                 check_paused(run.id, way.status)
+                check_nobody_comes_home(run.id, way)
             more = way_back_json(way)
             show_way_back(screen, run_id, way)
             if way.leaves and screen.asks and not (yes or dry_run) and not agreed(screen, "Go on?"):
@@ -399,8 +404,8 @@ async def resumed(
                 screen.document({**told, **more})
             elif from_ != "recipe":
                 screen.line(f"  {plain(run_id)} would go on as it is: nobody leaves.")
-            elif not ended and way is not None and way.status != "paused":
-                screen.line(("  Pause it first   ", "dim"), f"crewlog pause {run_id}")
+            elif not ended and way is not None:
+                show_what_is_first(screen, run_id, way)
             return exits.OK
         if ended:
             client.task_queue = found.task_queue

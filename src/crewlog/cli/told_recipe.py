@@ -26,6 +26,23 @@ def show_way_back(screen: Screen, run: str, found: WayBack) -> None:
         screen.wrapped(["  ", *head], text, indent=4)
 
 
+def show_what_is_first(screen: Screen, run: str, found: WayBack) -> None:
+    """Tells what is to be done with an open run before it may go back to its recipe.
+
+    Args:
+        screen: Where to.
+        run: The run.
+        found: See `show_way_back`.
+    """
+    if found.home:
+        come = "comes" if len(found.home) == 1 else "come"
+        screen.line(("  Stop it first   ", "dim"), f"crewlog stop {plain(run)}")
+        told = f"{listed(map(plain, found.home))} {come} home only to a run that has ended"
+        screen.wrapped([("  · ", "dim")], told, indent=4)
+    elif found.status != "paused":
+        screen.line(("  Pause it first   ", "dim"), f"crewlog pause {plain(run)}")
+
+
 def _lines(run: str, found: WayBack) -> Iterator[tuple[list[Part], str]]:
     brought: dict[str, list[str]] = {}
     for each in found.leaves:
@@ -64,6 +81,7 @@ def way_back_json(found: WayBack) -> dict[str, Any]:
         "what": found.what,
         "leaves": [{"name": each.name, "came_with": each.came_with} for each in found.leaves],
         "returns": list(found.returns),
+        "home": list(found.home),
         "stays": dict(found.stays),
         "channels_gone": list(found.channels_gone),
         "channels_new": list(found.channels_new),

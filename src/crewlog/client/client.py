@@ -56,7 +56,7 @@ from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
 from crewlog.state.brief import brief, fenced
 from crewlog.state.given import Given
-from crewlog.state.model import CLOSED
+from crewlog.state.model import CLOSED, OPEN
 from crewlog.store.protocol import CrewRow, RegisteredRow, RunRow, Store
 from crewlog.wire import AskRun, RunResult, StartRun
 
@@ -674,7 +674,7 @@ class Client:
             raise await self.gateway.failed(error, RunId("")) from error
         rows = await self._rows(fetch)
         # Open in the store, and not among the server's: ended from outside, or not yet listed.
-        unsure = [row for row in rows if row.run not in found and row.status in _OPEN]
+        unsure = [row for row in rows if row.run not in found and row.status in OPEN]
         asked = await asyncio.gather(*map(self._now, unsure))
         told = {each.run: each for each in asked if each is not None}
         for row in rows:
@@ -802,7 +802,7 @@ class Client:
             return RunSummary(
                 row.run, row.crew, row.status, row.started, row.ended, self.url(row.run)
             )
-        agrees = (row.status in CLOSED) == (seen.status not in _OPEN)
+        agrees = (row.status in CLOSED) == (seen.status not in OPEN)
         # A row is as old as the last batch: for an open run, what it says itself is newer.
         better = agrees and seen.status in ("running", "completed")
         return RunSummary(
@@ -833,9 +833,6 @@ def _named_by(prompt: str) -> str:
     """What a run is called after: the prompt's heading."""
     first = next(line for line in prompt.splitlines() if line.strip())
     return (crew_name(first) if first.startswith("#") else "") or "crew"
-
-
-_OPEN = frozenset({"running", "paused", "waiting", "stopping"})
 
 
 def no_worker(queue: str) -> str:
@@ -873,9 +870,9 @@ def checked(run: str) -> RunId:
 
 def _visibility(statuses: Sequence[str]) -> str:
     query = f"WorkflowType = '{wire.WORKFLOW_TYPE}' AND ExecutionStatus != 'ContinuedAsNew'"
-    if statuses and all(status in _OPEN for status in statuses):
+    if statuses and all(status in OPEN for status in statuses):
         return f"{query} AND ExecutionStatus = 'Running'"
-    if statuses and not any(status in _OPEN for status in statuses):
+    if statuses and not any(status in OPEN for status in statuses):
         return f"{query} AND ExecutionStatus != 'Running'"
     return query
 

@@ -26,7 +26,7 @@ from crewlog.definition.findings import did_you_mean, listed
 from crewlog.errors import RunNotFound, TemporalUnavailable, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Model
-from crewlog.state.model import CLOSED
+from crewlog.state.model import CLOSED, OPEN
 from crewlog.store.memories import Forgotten
 from crewlog.store.protocol import GRACE, Deleted
 
@@ -37,8 +37,7 @@ _BATCH = 100
 """Runs whose rows are removed at a time."""
 _MOST = 100_000
 """Runs that are looked at."""
-_OPEN = frozenset({"running", "paused", "waiting", "stopping"})
-_ENDED = frozenset({*CLOSED, *STATUS_NAMES.values()}) - _OPEN
+_ENDED = frozenset({*CLOSED, *STATUS_NAMES.values()}) - OPEN
 """The statuses of runs that are over."""
 _UNSEEN = 60_000
 """Milliseconds in which a run that has begun is listed: what it has put, and its journal does not
@@ -81,7 +80,7 @@ def check_ended(statuses: Collection[str]) -> None:
         UsageError: they cannot.
     """
     for status in statuses:
-        if status in _OPEN:
+        if status in OPEN:
             raise UsageError(
                 f"a run that is {status} is under way, and only what ended is deleted by its age",
                 remedy=f"One that ended is {listed(sorted(_ENDED), 'or')}.",
@@ -141,7 +140,7 @@ class Deleting:
             for each in await self._client.list(limit=_MOST)
             if each.ended is not None
             and each.ended <= before
-            and each.status not in _OPEN
+            and each.status not in OPEN
             and (not statuses or each.status in statuses)
         ]
         starting = await beginnings.starting_forks(self._client, [each.run for each in found])

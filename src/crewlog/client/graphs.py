@@ -17,9 +17,9 @@ from crewlog.definition.creatures import creatures_of
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunNotFound
 from crewlog.ids import ContentHash, RunId
+from crewlog.state.model import OPEN
 from crewlog.store.protocol import RunRow, Store, Tie
 
-_OPEN = frozenset({"running", "paused", "waiting", "stopping"})
 LARGEST = 10_000
 """Runs of a family that are looked at."""
 
@@ -66,7 +66,7 @@ class Graph:
     @property
     def open(self) -> bool:
         """Whether it lives."""
-        return self.status in _OPEN
+        return self.status in OPEN
 
 
 Now = Callable[[Graph], Awaitable[Graph]]

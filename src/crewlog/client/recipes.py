@@ -13,6 +13,7 @@ from typing import NamedTuple
 from crewlog.client.catalog import definition_of
 from crewlog.definition.creatures import channels_named, creatures_of, elsewhere
 from crewlog.definition.difference import NOTHING, summary
+from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CommandRejected
 from crewlog.graph.lower import lower
@@ -104,11 +105,15 @@ class WayBack(NamedTuple):
 
     status: RunStatus
     """What the run is now: one that is open is paused before it goes back."""
+    definition: CrewDefinition
+    """The recipe. Of those whom the run has elsewhere it says nothing: it knows where."""
     what: str
     """In a line."""
     leaves: tuple[Leaver, ...]
     returns: tuple[AgentName, ...]
     """Agents of the recipe that the run does not have."""
+    home: tuple[AgentName, ...]
+    """Of these, those that had left for other runs, where they live no more."""
     stays: Mapping[AgentName, RunId]
     """Agents of the recipe that live in other runs, and stay there."""
     channels_gone: tuple[str, ...]
@@ -136,6 +141,25 @@ def check_paused(run: RunId, status: RunStatus) -> None:
         )
 
 
+def check_nobody_comes_home(run: RunId, way: WayBack) -> None:
+    """Checks that a run that has not ended may go back to its recipe, by who comes back with that.
+
+    What they had read and said comes with them, and only a run that begins anew takes that in.
+
+    Raises:
+        CommandRejected: some of them come home.
+    """
+    if way.home:
+        one = len(way.home) == 1
+        left = "a run of its own, which has ended" if one else "runs of their own, which have ended"
+        back = "it comes home, with all it read" if one else "they come home, with all they read"
+        raise CommandRejected(
+            f"{listed(way.home)} left for {left}: {back}, only where {run!r} has ended, too",
+            remedy=f"End it, and resume it the same way then: crewlog stop {run}",
+            place=f"run {run!r}",
+        )
+
+
 async def way_back(store: Store, state: CrewState, given: Written | None, over: Over) -> WayBack:
     """What going on from its recipe would make of a run; nothing is changed.
 
@@ -155,11 +179,17 @@ async def way_back(store: Store, state: CrewState, given: Written | None, over: 
     came = await _came_with(store, state.run) if gone else {}
     before, after = _channels(now), _channels(made)
     graph = lower(made).topology
+    away = now.graph.away if now.graph is not None else {}
+    said = made.graph.away if made.graph is not None else {}
+    said = {name: home for name, home in said.items() if name not in away}
+    policy = made.graph and made.graph.model_copy(update={"away": said})
     return WayBack(
         status=state.status,
+        definition=made.model_copy(update={"graph": policy}),
         what=summary(now, made),
         leaves=tuple(Leaver(name, came.get(name)) for name in gone),
         returns=tuple(AgentName(name) for name in there if name not in here),
+        home=tuple(AgentName(name) for name in there if name in away),
         stays={
             AgentName(name): RunId(home)
             for name, home in (made.graph.away if made.graph is not None else {}).items()

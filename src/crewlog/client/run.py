@@ -30,7 +30,13 @@ from crewlog.client.matrix import matrix_of
 from crewlog.client.past import state_at
 from crewlog.client.quotas import with_used_up
 from crewlog.client.rebuild import Rebuild, RebuildReport
-from crewlog.client.recipes import WayBack, Written, check_paused, recipe_for, way_back
+from crewlog.client.recipes import (
+    WayBack,
+    Written,
+    check_nobody_comes_home,
+    check_paused,
+    way_back,
+)
 from crewlog.client.reporting import report_on
 from crewlog.client.showing import with_shown
 from crewlog.client.talking import Talking
@@ -478,7 +484,8 @@ class Run(ByHand, Authority, Talking):
             id: The command's id.
 
         Raises:
-            CommandRejected: it is to go back to its recipe, and is not paused.
+            CommandRejected: it is to go back to its recipe, and is not paused; or somebody comes
+                home by that, which only a run does that has ended.
         """
         command = self._made(Command, by, id, reason=reason)
         if await self._is_closed():
@@ -514,11 +521,11 @@ class Run(ByHand, Authority, Talking):
         """Changes the crew back to its recipe."""
         state = await self.state()
         check_paused(self.id, state.status)  # else it had the recipe, and was not resumed
-        store = await self._client.store()
-        recipe = await recipe_for(store, state, given, self._has_ended)
-        if recipe is not None:
+        way = await way_back(await self._client.store(), state, given, self._has_ended)
+        check_nobody_comes_home(self.id, way)
+        if way.changes:
             # A paused run swaps its graph all the same: there is nothing to wait for.
-            data, why = recipe.to_json(), reason or "back to the recipe"
+            data, why = way.definition.to_json(), reason or "back to the recipe"
             await self.change(definition=data, by=by, reason=why)
 
     async def reopen(

@@ -6,6 +6,7 @@ signal, update and query takes and gives what. A test fails where the files are 
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from crewlog import wire
+from crewlog.errors import UsageError
 from crewlog.model import Json, Model
 from crewlog.state.journal import JournalEntry
 from crewlog.state.model import CrewState
@@ -123,8 +125,13 @@ def files() -> dict[str, str]:
 
 
 def write(directory: Path = DIRECTORY) -> None:
-    """Writes the files, and removes those of models that are no more."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Writes the files, and removes those of models that are no more.
+
+    Raises:
+        UsageError: it is no folder for schemas: nothing is written there, and nothing removed.
+    """
+    _check_folder(directory)
+    directory.mkdir(exist_ok=True)
     new = files()
     for old in directory.glob("*.json"):
         if old.name not in new:
@@ -133,5 +140,58 @@ def write(directory: Path = DIRECTORY) -> None:
         (directory / name).write_text(text, encoding="utf-8")
 
 
+def _check_folder(directory: Path) -> None:
+    """Checks that a folder has nothing but schemas, or may be made.
+
+    Raises:
+        UsageError: it is another one: what is in it would be removed.
+    """
+    remedy = "Name a folder that has nothing but schemas, or a new one in a folder that there is."
+    if not directory.exists():
+        if not directory.absolute().parent.is_dir():
+            raise UsageError(f"there is no folder in which '{directory}' could be", remedy=remedy)
+        return
+    if not directory.is_dir():
+        raise UsageError(f"'{directory}' is a file", remedy=remedy)
+    for each in sorted(directory.iterdir()):
+        if not _is_ours(each):
+            raise UsageError(f"'{directory}' has '{each.name}', which is no schema", remedy=remedy)
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether a file may be one that `write` made, now or when there was such a model."""
+    if file.suffix != ".json" or not file.is_file():
+        return False
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    if not isinstance(data, dict):
+        return False
+    return {*INDEX} <= {*data} if file.name == "index.json" else data.get("$schema") == DIALECT  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the files into the folder that is named, by default `docs/schemas`; the exit code.
+
+    Args:
+        arguments: What was typed.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m crewlog.client.schemas",
+        description="Writes the JSON Schemas of the wire contract.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "directory", nargs="?", type=Path, default=DIRECTORY, help=f"by default {DIRECTORY}"
+    )
+    try:
+        write(parser.parse_args(arguments).directory)
+    except UsageError as error:
+        sys.stderr.write(f"{error.message}\n{error.remedy}\n")
+        return 2
+    return 0
+
+
 if __name__ == "__main__":
-    write(Path(sys.argv[1]) if len(sys.argv) > 1 else DIRECTORY)
+    sys.exit(main(sys.argv[1:]))

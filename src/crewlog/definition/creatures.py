@@ -59,10 +59,8 @@ def where_they_are(crew: CrewDefinition, base: CrewDefinition | None) -> CrewDef
     given = crew.graph.away if crew.graph is not None else {}
     wrong = sorted(name for name, home in given.items() if away.get(name) != home)
     if wrong:
-        say = (
-            f"'graph.away' says that {wrong[0]!r} lives in {given[wrong[0]]!r}: where agents live "
-        )
-        say += "says the engine"
+        here = f"lives in {away[wrong[0]]!r}" if wrong[0] in away else "has left for no other run"
+        say = f"'graph.away' says that {wrong[0]!r} lives in {given[wrong[0]]!r}, and it {here}"
         remedy = (
             "Leave 'away' out. `crewlog graph disconnect` has agents leave for a run of theirs."
         )

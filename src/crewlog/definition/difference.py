@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from crewlog.definition.diff import Change, DefinitionDiff, diff
 from crewlog.definition.findings import listed
-from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.definition.model import AgentDefinition, CrewDefinition, GraphPolicy
 from crewlog.definition.phases import phases
 from crewlog.model import Json
 
@@ -32,7 +32,7 @@ _TEXTS = frozenset({"task", "ask", "with"})
 
 def summary(old: CrewDefinition, new: CrewDefinition) -> str:
     """What going from one definition to the other does, in a line."""
-    found = diff(old, new)
+    found = diff(*_without_places(old, new))
     said = list(dict.fromkeys(_sayings(found, old, new)))
     if not said:
         return NOTHING
@@ -45,12 +45,33 @@ def summary(old: CrewDefinition, new: CrewDefinition) -> str:
     return line
 
 
+def _without_places(old: CrewDefinition, new: CrewDefinition) -> tuple[CrewDefinition, ...]:
+    """Both without where agents live that are in other runs, which is told in other words."""
+    both = (old, new)
+    if not any(each.graph is not None and each.graph.away for each in both):
+        return both
+    left = (each.graph and each.graph.model_copy(update={"away": {}}) for each in both)
+    # A policy that says nothing else is as good as none.
+    return tuple(
+        each.model_copy(update={"graph": policy if policy != GraphPolicy() else None})
+        for each, policy in zip(both, left, strict=True)
+    )
+
+
+def _back(old: CrewDefinition, new: CrewDefinition) -> list[str]:
+    """Agents that lived in other runs, and live here."""
+    away, still = (each.graph.away if each.graph is not None else {} for each in (old, new))
+    return [name for name in away if name in new.agents and name not in still]
+
+
 def _sayings(found: DefinitionDiff, old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
     gone, came = found.names("agents", "removed"), found.names("agents", "added")
     if gone:
         yield f"removes {listed(gone)}"
     if came:
         yield f"adds {listed(came)}"
+    if back := _back(old, new):
+        yield f"brings {listed(back)} back"
     switched = [c for c in found.under("agents") if c.path[2:] == ("enabled",)]
     for say, on in (("disables", False), ("enables", True)):
         names = [change.path[1] for change in switched if change.new is on]

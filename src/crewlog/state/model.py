@@ -8,7 +8,7 @@ carries does not grow with what was said. `crewlog.state.reduce` is the only thi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -35,6 +35,8 @@ RunStatus = Literal[
 ]
 """`merged`: the run has ended, and what it was goes on in another run."""
 CLOSED: frozenset[RunStatus] = frozenset({"completed", "failed", "stopped", "merged"})
+OPEN: frozenset[RunStatus] = frozenset(get_args(RunStatus)) - CLOSED
+"""Of runs that go on."""
 
 
 class LogHead(Model):
