@@ -21,9 +21,9 @@ from crewlog.graph.engine import Order
 from crewlog.graph.grouping import group_command, may_regroup, told_change
 from crewlog.graph.lower import lower
 from crewlog.graph.swap import SwapReport
-from crewlog.ids import AgentName, NodeName, RunId, StepId
+from crewlog.ids import AgentName, ContentHash, NodeName, RunId, StepId
 from crewlog.state.calls import PreparedChange, SentMessage
-from crewlog.state.model import CrewState, FrontierEntry
+from crewlog.state.model import Changing, CommandOutcome, CrewState, FrontierEntry
 from crewlog.state.topology import TopologyChange
 from crewlog.wire import Change
 from crewlog.workflows import grouping
@@ -499,3 +499,32 @@ def report(
 )
 def test_an_agent_is_told_what_came_of_it(found: SwapReport, said: str) -> None:
     assert told_change("w", found) == said
+
+
+@pytest.mark.parametrize(
+    ("state", "ok", "said"),
+    [
+        (
+            {"commands": {group_command(StepId("root#1"), 2): CommandOutcome(position=1)}},
+            True,
+            "Done before.",
+        ),
+        (
+            {"changing": Changing(command="c", graph_version=2, definition=ContentHash("d"))},
+            False,
+            "Refused: the graph is being changed by somebody else. Try it again in a moment.",
+        ),
+    ],
+    ids=["done", "changing"],
+)
+async def test_a_call_of_what_was_done_or_cannot_be_done_now_is_answered(
+    state: dict[str, Any], ok: bool, said: str
+) -> None:
+    crew = crew_of(CREW)
+    sim = await begun(crew, Calls(("group_add_node", spawn(crew))))
+    await sim.finish("root#1")
+    made = sim.prepared(sim.flights["root#1", 2], (asked(spawn(crew)),))
+    sim.engine.ledger.state = sim.state.model_copy(update=state)
+    await grouping.apply(sim.engine, made)
+    assert answers(sim) == [(ok, said)]
+    assert not sim.facts("TopologyChanged")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
-from crewlog.errors import ChangeConflict
+from crewlog.errors import ChangeConflict, RunMerged
 from crewlog.graph import changing
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.rewinding import reopen, roll_back
@@ -15,11 +17,15 @@ from crewlog.ids import CommandId, RunId, StepId
 from crewlog.state import joining
 from crewlog.state import journal as j
 from crewlog.state.calls import Flushed, MergeHint, PreparedChange
-from crewlog.state.model import CrewState
+from crewlog.state.model import CrewState, MergeOutcome
+from crewlog.state.reduce import reduce
 from crewlog.state.rewinding import resumption
+from crewlog.state.topology import Renamed
 from crewlog.wire import Change
+from crewlog.workflows import merging as merging_runs
 from crewlog.workflows.changes import check
-from crewlog.workflows.merging import Merging
+from crewlog.workflows.inbox import Incoming
+from crewlog.workflows.merging import HINTS, Merging
 from graph.crews import plan_of
 from graph.simulation import RUN, Failure, Replies, Simulation, Witness, folded, says
 
@@ -146,3 +152,109 @@ async def test_a_hint_to_a_run_that_has_ended_is_answered_by_its_end_alone() -> 
     assert not merging.stirs, "the loop waits for what is under way, and would not come to rest"
     assert merging.waiting(sim.state) == (MergeHint(op="third/y", to=RunId("third")),)
     assert merging.waiting(sim.state) == ()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        "m",
+        ["m", "other"],
+        {},
+        {"op": "m"},
+        {"op": 1, "run": "other"},
+        {"op": "m", "run": 2},
+        {"op": "m", "run": ""},
+    ],
+)
+def test_what_is_no_hint_is_nothing(said: Any) -> None:
+    """Whoever reaches the server may signal a run."""
+    merging = Merging()
+    merging.hint(said)
+    assert not merging.stirs
+    assert merging.waiting(CrewState(run=RUN)) == ()
+
+
+def test_so_many_hints_are_kept_and_none_of_a_merge_that_has_ended() -> None:
+    merging = Merging()
+    for number in range(HINTS + 5):
+        merging.hint({"op": f"m{number}", "run": "other"})
+    assert merging.due(CrewState(run=RUN)) is None, "who is in no merge looks at nobody by itself"
+    ended = j.MergeFailed(at=1, op="m3", other=OTHER, why="no")
+    told = [hint.op for hint in merging.waiting(reduce(CrewState(run=RUN), ended))]
+    assert told == [f"m{number}" for number in range(HINTS) if number != 3]
+
+
+async def test_a_run_in_a_merge_looks_again() -> None:
+    sim = await at_work("survives")
+    mine = sim.state.joining
+    assert mine is not None
+    assert Merging().due(sim.state) == joining.looks_at(sim.state, mine.at)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
+    """What is signalled to other runs: which, by which signal, and what. One of them has ended."""
+    found: list[tuple[str, str, Any]] = []
+
+    def handle_of(run: str) -> Any:
+        async def signal(name: str, data: Any) -> None:
+            found.append((run, name, data))
+            if run == "gone":
+                raise ApplicationError("it has ended")
+
+        return SimpleNamespace(signal=signal)
+
+    monkeypatch.setattr(merging_runs.workflow, "get_external_workflow_handle", handle_of)
+    return found
+
+
+def merged(into: str) -> CrewState:
+    renamed = (Renamed(kind="channel", graph=RUN, was="x", now="x-2"),)
+    outcome = MergeOutcome(outcome="merged", other=RunId(into), position=9, renamed=renamed)
+    return CrewState(run=RUN, status="merged", merges={"m": outcome})
+
+
+@pytest.mark.parametrize("into", ["other", "gone"])
+async def test_what_is_said_to_a_merged_run_is_handed_on_by_the_names_of_there(
+    into: str, sent: list[tuple[str, str, Any]]
+) -> None:
+    for data in (
+        {"text": "1", "to": "channel:x"},
+        {"text": "2", "to": "channel:x", "was": "channel:w"},
+        {"text": "3", "to": "public"},
+        {"text": "4"},
+        {"text": "5", "to": 7},
+        "6",
+    ):
+        await merging_runs.forward(merged(into), Incoming("message", data))
+    assert sent == [
+        (into, "message", {"text": "1", "to": "channel:x-2", "was": "channel:x"}),
+        (into, "message", {"text": "2", "to": "channel:x-2", "was": "channel:w"}),
+        (into, "message", {"text": "3", "to": "public"}),
+        (into, "message", {"text": "4"}),
+        (into, "message", {"text": "5", "to": 7}),
+        (into, "message", "6"),
+    ]
+
+
+async def test_a_merged_run_hands_on_nothing_else_and_tells_where_to_ask(
+    sent: list[tuple[str, str, Any]],
+) -> None:
+    stop, asked = Incoming("stop", {}), Incoming("message", {"text": "1"}, asked=True)
+    for incoming in (stop, asked):
+        await merging_runs.forward(merged("other"), incoming)
+    assert not sent
+    assert (stop.done, stop.error) == (False, None)
+    assert asked.done
+    assert isinstance(asked.error, RunMerged)
+    assert asked.error.message == (
+        "the run 'sim' is part of 'other' by now; its channel 'x' is called 'x-2' there"
+    )
+    plain = merged("other").model_copy(
+        update={"merges": {"m": MergeOutcome(outcome="merged", other=OTHER, position=9)}}
+    )
+    asked = Incoming("stop", {}, asked=True)
+    await merging_runs.forward(plain, asked)
+    assert asked.error is not None
+    assert asked.error.message == "the run 'sim' is part of 'other' by now"

@@ -516,3 +516,33 @@ async def test_who_may_call_a_tool_is_who_might_in_its_own_run(
     made = prepared(one, two, (crews[0], crews[1]), op="connect", sender="a", listener="c")
     take_in(one.engine, made, op="m")
     assert one.state.tool_permissions.get("t") == may
+
+
+@pytest.mark.parametrize(
+    ("said", "has", "may"),
+    [
+        (({"t": None}, {}), (True, True), {"t": None}),
+        (({}, {}), (False, True), {"t": ("c", "d")}),
+        (({}, {"t": ["c"]}), (False, True), {"t": ("c",)}),
+        (({"t": ["a"]}, {}), (True, False), {"t": ("a",)}),
+        (({}, {}), (True, False), {}),
+    ],
+)
+async def test_nobody_gets_a_tool_that_only_the_other_run_has(
+    said: tuple[Any, Any], has: tuple[bool, bool], may: dict[str, Any]
+) -> None:
+    agents: tuple[dict[str, Any], ...] = (
+        {"a": {"send": ["x"]}, "b": {"listen": ["x"]}},
+        {"c": {"listen": ["y"]}, "d": {"send": ["y"]}},
+    )
+    crews = tuple(
+        crew(made, tools={"t": {"run": "m:t"}} if there else {}, permissions=rows)
+        for made, rows, there in zip(agents, said, has, strict=True)
+    )
+    one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
+    made = prepared(one, two, (crews[0], crews[1]), op="connect", sender="a", listener="c")
+    take_in(one.engine, made, op="m")
+    assert one.state.tool_permissions == may
+    if has == (True, False):
+        tools = {name: one.engine.plan.agents[AgentName(name)].tools for name in "cd"}
+        assert not any("t" in row for row in tools.values())
