@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import TypeAdapter
 from typing_extensions import override
 
 from covers import covers
+from crewlog.authority.permissions import Decision
 from crewlog.definition import group_tools
 from crewlog.definition.creature_checks import new_warnings
 from crewlog.definition.load import load_data
@@ -17,11 +18,13 @@ from crewlog.definition.model import GROUP_TOOLS, CrewDefinition
 from crewlog.definition.operations import AddChannel, Operation, apply_operations
 from crewlog.errors import CommandRejected, InvalidDefinition, UsageError
 from crewlog.graph.engine import Order
-from crewlog.graph.grouping import group_command, may_regroup
+from crewlog.graph.grouping import group_command, may_regroup, told_change
 from crewlog.graph.lower import lower
+from crewlog.graph.swap import SwapReport
 from crewlog.ids import AgentName, NodeName, RunId, StepId
 from crewlog.state.calls import PreparedChange, SentMessage
 from crewlog.state.model import CrewState, FrontierEntry
+from crewlog.state.topology import TopologyChange
 from crewlog.wire import Change
 from crewlog.workflows import grouping
 from crewlog.workflows.inbox import Incoming
@@ -375,3 +378,124 @@ def test_who_is_gone_changes_nothing_though_another_one_has_its_name() -> None:
         assert found.allowed == allowed
         elsewhere = may_regroup(run, StepId("root#2"), AgentName("root"), [AddChannel(name="more")])
         assert not elsewhere.allowed
+
+
+BROUGHT: dict[str, Any] = {
+    "prompt": "p",
+    "description": "d",
+    "model": "openai:y",
+    "tools": ["read", "unknown"],
+    "reads": ["public"],
+    "writes": ["public"],
+    "shares": [],
+    "writes_flags": [],
+    "listen": ["tasks"],
+    "send": ["reports"],
+    "wires": ["root"],
+    "parent": "root",
+}
+
+
+@pytest.mark.parametrize(
+    ("agent", "operation", "reason"),
+    [
+        ("root", {"op": "add_agent", "name": "w", "agent": BROUGHT}, ""),
+        (
+            "root",
+            {"op": "add_agent", "name": "w", "agent": {**BROUGHT, "parent": "scout"}},
+            "an agent that 'root' brings works for it, and may do no more",
+        ),
+        (
+            "root",
+            {"op": "add_agent", "name": "w", "agent": BROUGHT, "phase": {"phase": "p"}},
+            "the flow is not changed by agents",
+        ),
+        (
+            "root",
+            {"op": "add_agent", "name": "w", "agent": {**BROUGHT, "tools": ["act", "pay"]}},
+            "'root' has no act or pay that it could give",
+        ),
+        ("root", {"op": "remove_agent", "name": "scout"}, ""),
+        ("root", {"op": "enable_agent", "name": "far"}, "'far' lives in another graph"),
+        ("root", {"op": "disable_agent", "name": "nobody"}, ""),
+        ("root", {"op": "unwire", "name": "scout", "to": "nobody"}, ""),
+        ("root", {"op": "wire", "name": "scout", "to": "channel:far"}, ""),
+        ("root", {"op": "wire", "name": "far", "to": "scout"}, "'far' lives in another graph"),
+        (
+            "scout",
+            {"op": "add_channel", "name": "more"},
+            "'scout' is not privileged, and may not change the graph",
+        ),
+        (
+            "far",
+            {"op": "add_channel", "name": "more"},
+            "'far' does not live in the graph any more",
+        ),
+    ],
+)
+def test_what_an_agent_may_ask_for(agent: str, operation: dict[str, Any], reason: str) -> None:
+    """What names nobody is no matter of rights: why it cannot be, the crew itself tells."""
+    crew = crew_of(
+        {"root": {**ROOT, "tools": ["read"]}, "scout": {"listen": ["tasks"]}, "far": {}},
+        graph={"root": "root", "away": {"far": "r.1"}},
+        tools={name: {"run": "m:f"} for name in ("read", "act", "pay")},
+    )
+    step = StepId(f"{agent}#1")
+    entry = FrontierEntry(step=step, node=NodeName(agent), status="running")
+    state = CrewState(run=RunId("r"), frontier={step: entry})
+    run: Any = SimpleNamespace(plan=lower(crew), state=state)
+    operations = OPERATIONS.validate_python([operation])
+    found = may_regroup(run, step, AgentName(agent), operations)
+    said = reason or f"{agent!r} is privileged"
+    assert found == Decision(allowed=not reason, reason=said, rule="privileged")
+
+
+def test_where_no_graph_is_left_nobody_changes_it() -> None:
+    step = StepId("root#1")
+    entry = FrontierEntry(step=step, node=NodeName("root"), status="running")
+    state = CrewState(run=RunId("r"), frontier={step: entry})
+    flows = load_data(
+        {"crew": "t", "model": "openai:x", "agents": {"root": {"prompt": "p"}}, "flow": ["root"]}
+    )
+    run: Any = SimpleNamespace(plan=lower(flows), state=state)
+    found = may_regroup(run, step, AgentName("root"), [AddChannel(name="more")])
+    assert "does not live in the graph any more" in found.reason
+
+
+def report(
+    kind: Literal["split", "nothing"], affected: tuple[str, ...] = (), **more: Any
+) -> SwapReport:
+    change = TopologyChange(
+        kind=kind,
+        old_graph_ids=(RunId("r"),),
+        new_graph_ids=(RunId("r"), *((RunId("r.1"),) if kind == "split" else ())),
+        affected_creatures=tuple(map(AgentName, affected)),
+    )
+    return SwapReport(**{"graph_version": 2, "swap": False, "topology": change, **more})
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (report("nothing", ("a", "b")), "Done: w. The graph is v2 now. Affected: a, b."),
+        (report("nothing"), "Done: w. The graph is v2 now."),
+        (report("nothing", topology=None), "Done: w. The graph is v2 now."),
+        (
+            report("nothing", swap=True),
+            "Accepted: w. It holds once what runs now has ended. The graph is v2 then.",
+        ),
+        (
+            report("split", ("b",), swap=True),
+            (
+                "Accepted: w. It holds once what who leaves does has ended. The graph is v2 then. "
+                "Affected: b. The graph falls apart by that: r.1 goes on by itself."
+            ),
+        ),
+        (
+            report("nothing", warnings=("one\n    remedy",), notes=("2", "3", "4", "5", "6")),
+            "Done: w. The graph is v2 now. one. 2. 3. 4. 5.",
+        ),
+    ],
+)
+def test_an_agent_is_told_what_came_of_it(found: SwapReport, said: str) -> None:
+    assert told_change("w", found) == said

@@ -9,10 +9,10 @@ import pytest
 from crewlog.cli.told_hearers import hearing_in
 from crewlog.definition.load import load_data
 from crewlog.errors import CommandRejected
-from crewlog.graph.hearing import check_log, unheard
+from crewlog.graph.hearing import check_log, hearers, unheard
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import LogName
+from crewlog.ids import AgentName, LogName, StepId
 
 AGENTS: dict[str, Any] = {
     "keeper": {"listen": ["reports"], "send": ["tasks"]},
@@ -22,7 +22,8 @@ AGENTS: dict[str, Any] = {
 
 
 def plan(root: str | None = None, **more: Any) -> GraphPlan:
-    agents = {name: {"prompt": "p", **each} for name, each in AGENTS.items()}
+    said = more.pop("agents", AGENTS)
+    agents = {name: {"prompt": "p", **each} for name, each in said.items()}
     data = {"crew": "t", "model": "openai:x", "agents": agents, "graph": {"root": root}, **more}
     return lower(load_data(data))
 
@@ -59,6 +60,35 @@ def test_it_is_told_why_nobody_has(log: str, why: str) -> None:
     assert found.to_json()["warning"] == f"nobody has a turn for it: {why}"
 
 
+def test_nobody_hears_itself() -> None:
+    """What people say to public the root hears; what agents say there is there to be read."""
+    found = plan("keeper", agents={**AGENTS, "scout": {**AGENTS["scout"], "listen": ["reports"]}})
+    scout = AgentName("scout")
+    assert hearers(found, LogName("channel:reports")) == ("keeper", "scout")
+    assert hearers(found, LogName("channel:reports"), scout) == ("keeper",)
+    assert hearers(found, LogName("readers:keeper+scout"), scout) == ("keeper",)
+    assert hearers(found, LogName("public")) == ("keeper",)
+    assert hearers(found, LogName("public"), scout) == ()
+    assert hearers(plan(), LogName("public")) == ()
+
+
+def test_in_a_crew_that_has_but_a_flow_nobody_hears() -> None:
+    agents = {name: {} for name in AGENTS}
+    flows = plan(agents=agents, graph=None, flow=[*agents])
+    assert flows.topology is None
+    for log in ("public", "private:scout"):
+        assert hearers(flows, LogName(log)) == ()
+        assert unheard(flows, LogName(log)) == ("", ""), "they read it in their turns"
+        check_log(flows, log)
+
+
+def test_only_some_of_many_channels_are_named() -> None:
+    agents = {"keeper": {"listen": ["d", "b", "a", "c", "e"], "send": ["f"]}}
+    _, remedy = unheard(plan(agents=agents), LogName("channel:f"))
+    ways = "--to channel:a, --to channel:b, --to channel:c, --to private:keeper"
+    assert remedy == f"Say it where somebody listens: {ways}."
+
+
 def test_what_a_flow_reads_is_not_lost() -> None:
     assert unheard(plan(flow=["keeper"]), LogName("public")) == ("", "")
     assert unheard(plan(flow=["keeper"]), LogName("channel:asides"))[0] != ""
@@ -83,7 +113,67 @@ def test_a_log_that_nobody_reads_may_be_a_slip(log: str, meant: str) -> None:
     assert caught.value.remedy.startswith(f"Did you mean {meant!r}? Logs: channel:")
 
 
+def test_of_two_that_are_meant_the_channel_is_named() -> None:
+    with pytest.raises(CommandRejected) as caught:
+        check_log(plan(agents={"news": {"listen": ["news"]}}), "news")
+    assert caught.value.remedy.startswith("Did you mean 'channel:news'?")
+
+
 def test_a_log_that_is_like_no_other_is_no_slip() -> None:
     with pytest.raises(CommandRejected) as caught:
         check_log(plan(), "zzz")
     assert caught.value.remedy.startswith("Logs: ")
+
+
+SOME: dict[str, Any] = {
+    "keeper": {"listen": ["reports"], "reads": ["group:crew"]},
+    "scout": {"listen": ["tasks"]},
+    "mute": {"reads": []},
+    "gone": {"listen": ["far"]},
+}
+PARTED: dict[str, Any] = {
+    "agents": SOME,
+    "graph": {"away": {"gone": "r.1"}},
+    "groups": {"crew": ["keeper", "scout"]},
+}
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "public",
+        "channel:tasks",
+        "group:crew",
+        "private:mute",
+        "readers:keeper+scout",
+        "private:scout#2.1",
+    ],
+)
+def test_what_an_agent_reads_can_be_said_to_it(log: str) -> None:
+    check_log(plan(**PARTED), log, [StepId("scout#1"), StepId("scout#2.1")])
+
+
+def test_what_is_said_to_public_is_said_to_the_run() -> None:
+    check_log(plan(agents={"mute": {"reads": []}}), "public")
+
+
+@pytest.mark.parametrize(
+    ("log", "remedy"),
+    [
+        ("channel:far", "It is read in the run r.1. Logs: "),
+        ("private:gone", "It is read in the run r.1. Logs: "),
+        ("readers:mute+scout", "Logs: "),
+        ("readers:gone+scout", "Logs: "),
+        ("private:scout#1", "Did you mean 'private:scout#2.1'? Logs: "),
+    ],
+)
+def test_what_nobody_reads_here_is_refused(log: str, remedy: str) -> None:
+    with pytest.raises(
+        CommandRejected, match=f"nobody reads {log!r}".replace("+", r"\+")
+    ) as caught:
+        check_log(plan(**PARTED), log, [StepId("scout#1"), StepId("scout#2.1")])
+    logs = (
+        "channel:reports, channel:tasks, group:crew, private:keeper, private:mute, private:scout, "
+        "private:scout#2.1, public"
+    )
+    assert caught.value.remedy == f"{remedy}{logs}."

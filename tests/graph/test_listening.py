@@ -12,11 +12,16 @@ from crewlog.definition.operations import RemoveAgent, apply_operations
 from crewlog.definition.validate import warnings
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.engine import Order
+from crewlog.graph.listening import graph_events, heard_by, regrouped
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import RunId
+from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.calls import SentMessage
+from crewlog.state.hashing import hash_json
+from crewlog.state.hearing import Heard
+from crewlog.state.model import CrewState, FrontierEntry
+from crewlog.state.topology import Creature, Topology
 from graph.simulation import Outcome, Simulation, as_json, dice, final, folded, returns, says
 
 CHANNELS = ("red", "green", "blue")
@@ -327,3 +332,143 @@ async def test_rules_of_creatures_are_rules() -> None:
     sim = await busy(creatures(PAIR))
     report = await sim.change(creatures({**PAIR, "a": {"listen": ["x"], "max_calls": 3}}))
     assert (report.swap, report.at_once, report.graph_version) == (False, False, 1)
+
+
+async def test_where_as_many_wait_as_may_the_last_is_for_the_next_message_too() -> None:
+    """What is under way waits no more, and each agent has a queue of its own."""
+    plan = creatures({"a": {"listen": ["x"]}, "b": {"listen": ["x", "y"]}}, graph={"queue": 2})
+    sim = await Simulation.begin(plan, final)
+    for text in ("one", "two"):
+        await sim.command("message", text=text, to="channel:x", by="ana")
+    await sim.settle()
+    sim.launch()
+    for to in ("x", "y", "x"):
+        await sim.command("message", text=to, to=f"channel:{to}", by="ana")
+    heard_there = [(e.get("to", []), e.get("also", [])) for e in sim.facts("MessageHeard")]
+    assert heard_there == [
+        (["a", "b"], []),
+        (["a", "b"], []),
+        (["a", "b"], []),
+        ([], ["b"]),
+        ([], ["a", "b"]),
+    ]
+    assert {entry["by"] for entry in sim.facts("MessageHeard")} == {"ana"}
+
+
+async def test_who_is_away_hears_nothing_and_a_run_that_has_ended_neither() -> None:
+    plan = creatures({"a": {"listen": ["x"]}, "b": {"listen": ["x"]}}, graph={"away": {"b": "r.1"}})
+    sim = await Simulation.begin(plan, final)
+    await sim.command("message", text="one", to="channel:x")
+    (fact,) = sim.facts("MessageHeard")
+    assert fact["to"] == ["a"]
+    sim.engine.listening.said(LogName("private:b"), hash_json("two"), "ana")
+    sim.engine.listening.said(LogName("channel:none"), hash_json("three"), "ana")
+    assert len(sim.facts("MessageHeard")) == 1, "that nobody hears is no fact"
+    await sim.run()
+    sim.engine.record(j.RunCompleted)
+    sim.engine.listening.said(LogName("channel:x"), hash_json("four"), "ana")
+    assert len(sim.facts("MessageHeard")) == 1
+
+
+async def test_what_an_agent_sends_is_its_message() -> None:
+    sim = await Simulation.begin(creatures(PAIR), final)
+    sent = SentMessage(channel="x", text="hello")
+    fact = sim.engine.listening.message("m1", StepId("a#1"), AgentName("a"), sent)
+    body: dict[str, Any] = {"type": "ai", "content": "hello", "name": "a", "id": "m1"}
+    ref = j.MessageRef(body=hash_json(body), logs=(LogName("channel:x"),), inline=body)
+    assert fact == j.MessageAdded(at=sim.engine.at, ref=ref, by=AgentName("a"), step=StepId("a#1"))
+
+
+async def test_a_run_rests_until_it_is_idle_for_too_long_or_has_what_it_ends_by() -> None:
+    for graph, due in (({}, 0), ({"idle": 5}, 5000)):
+        sim = await Simulation.begin(creatures(PAIR, graph=graph), final)
+        await sim.run()
+        (fact,) = sim.facts("RunRested")
+        assert fact.get("due", 0) == (fact["at"] + due if due else 0)
+    agents = {**PAIR, "a": {"listen": ["x"], "writes_flags": ["f"]}}
+    plan = creatures(agents, graph={"ends_on": ["f"]}, flags={"f": False})
+
+    def sets(order: Order) -> Outcome:
+        if order.call.tool is not None:
+            return returns(flags={"f": True})
+        return says("", "set_flag") if order.call.call == 1 else says("")
+
+    sim = await Simulation.begin(plan, sets)
+    await sim.run()
+    assert sim.state.status == "running"
+    await sim.command("message", text="one", to="private:a")
+    await sim.run()
+    assert sim.state.status == "completed"
+
+
+def test_a_step_that_is_there_no_more_is_for_no_message() -> None:
+    message = Heard(log=LogName("channel:x"), body=hash_json("one"))
+    entry = FrontierEntry(step=StepId("a#1"), node=NodeName("a"), heard=message)
+    state = CrewState(run=RunId("r"), frontier={entry.step: entry})
+    assert heard_by(state, entry.step) == message
+    assert heard_by(state, StepId("a#2")) is None
+
+
+def test_what_becomes_of_creatures_and_wires_is_told_of_each() -> None:
+    old = creatures(
+        {
+            "a": {"wires": ["b", "channel:x"]},
+            "b": {"enabled": False},
+            "c": {"parent": "a"},
+            "d": {"wires": ["a"], "listen": ["x"]},
+        }
+    )
+    new = creatures(
+        {
+            "a": {"wires": ["channel:x", "c"], "parent": "b"},
+            "b": {},
+            "c": {},
+            "d": {"wires": ["a"], "listen": ["x"], "enabled": False},
+        }
+    )
+    assert [(e.event, e.creature, e.to) for e in graph_events(old, new)] == [
+        ("OUTPUT_WIRE_ADDED", "a", "c"),
+        ("OUTPUT_WIRE_REMOVED", "a", "b"),
+        ("PARENT_LINK_CHANGED", "a", "b"),
+        ("CREATURE_STARTED", "b", ""),
+        ("PARENT_LINK_CHANGED", "c", ""),
+        ("CREATURE_STOPPED", "d", ""),
+    ]
+    assert not [*graph_events(new, new)]
+
+
+def test_who_goes_on_in_another_run_has_not_stopped() -> None:
+    agents: dict[str, Any] = {
+        "a": {"listen": ["x"]}, "b": {"wires": ["d"]}, "c": {"wires": ["a"]}, "d": {}, "e": {},
+    }  # fmt: skip
+    old = creatures(agents)
+    left = {"a": {**agents["a"]}, **{n: {**agents[n], "wires": []} for n in ("b", "c", "d", "e")}}
+    new = creatures(left, graph={"away": {"b": "r.1", "c": "r.2", "d": "r.1"}})
+    left["b"]["wires"] = ["d"]
+    parts = {
+        RunId(run): Topology(
+            creatures={AgentName(n): Creature(wires=tuple(left[n]["wires"])) for n in names}
+        )
+        for run, names in (("r.2", "c"), ("r.1", "db"))
+    }
+    assert [(e.event, e.creature, e.to) for e in graph_events(old, new, parts)] == [
+        ("OUTPUT_WIRE_REMOVED", "c", "a"),
+        ("SESSION_FORKED", "b", "r.1"),
+        ("CREATURE_SESSION_ATTACHED", "b", "r.1"),
+        ("CREATURE_SESSION_ATTACHED", "d", "r.1"),
+        ("SESSION_FORKED", "c", "r.2"),
+        ("CREATURE_SESSION_ATTACHED", "c", "r.2"),
+    ]
+
+
+def test_a_graph_that_begins_or_ends_is_another_one() -> None:
+    run = RunId("r")
+    agents = {"a": {"listen": ["x"]}}
+    graph, none = creatures(agents), creatures({"a": {}}, flow=["a"])
+    assert none.topology is None
+    assert regrouped(graph, creatures(agents), run) is None
+    assert regrouped(none, none, run) is None
+    for old, new in ((none, graph), (graph, none)):
+        found = regrouped(old, new, run)
+        assert found is not None
+        assert found.affected_creatures == ("a",)

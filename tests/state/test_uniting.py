@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import TopologyRefused
 from crewlog.ids import AgentName, ContentHash, LogName, NodeName, RunId, StepId
+from crewlog.state.commands import KEPT, remember, seems_older
 from crewlog.state.hashing import hash_json, joined
+from crewlog.state.hearing import Heard
 from crewlog.state.journal import MessageAdded, MessageRef
 from crewlog.state.model import (
     Call,
@@ -17,14 +19,28 @@ from crewlog.state.model import (
     CrewState,
     FrontierEntry,
     LogHead,
+    Mapped,
     Output,
+    Part,
+    Rest,
     Routing,
     Turn,
     Usage,
 )
 from crewlog.state.parting import parted, staying
 from crewlog.state.reduce import reduce
-from crewlog.state.uniting import Names, log_joins, part_of, questions, steps_that_come, union
+from crewlog.state.topology import Renamed
+from crewlog.state.uniting import (
+    Names,
+    artifact_heads,
+    both_changed,
+    called,
+    log_joins,
+    part_of,
+    questions,
+    steps_that_come,
+    union,
+)
 from state.test_parting import world
 
 
@@ -185,6 +201,7 @@ def test_of_what_people_ruled_the_stricter_counts() -> None:
         "u": {"b": "deny"},
         "v": {"a": "allow"},
         "w": {"a": "ask", "z": "deny"},
+        "x": {"z": "deny"},
     }
     state, part = CrewState(run=RunId("r"), rulings=own), CrewState(run=RunId("o"), rulings=there)
     assert union(state, part, NAMES)["rulings"] == {
@@ -224,3 +241,164 @@ def test_people_are_asked_before_those_who_come_as_they_were() -> None:
     state = CrewState(run=RunId("r"), break_before=(NodeName("q"),))
     part = CrewState(run=RunId("o"), break_before=before)
     assert union(state, part, NAMES)["break_before"] == ("q", "a-2")
+
+
+def test_what_is_taken_over_is_not_what_that_run_did_as_one() -> None:
+    part = part_of(CrewState(run=RunId("o"), tags={"good": 3}, error="no", steps=4))
+    assert part == {"run": "o", "steps": 4}
+
+
+def test_the_heads_of_artifacts_are_those_of_no_other_log() -> None:
+    heads = {log: LogHead(head=ContentHash(log), length=1) for log in ("public", "artifact:doc")}
+    state = CrewState(run=RunId("r"), messages={LogName(log): h for log, h in heads.items()})
+    assert artifact_heads(state) == {"artifact:doc": "artifact:doc"}
+
+
+def test_new_names_are_of_their_kind() -> None:
+    kinds: tuple[Literal["creature", "channel", "group"], ...] = ("creature", "channel", "group")
+    renamed = [Renamed(kind=kind, graph=RunId("o"), was="n", now=kind) for kind in kinds]
+    names = NAMES._replace(called=called(renamed))
+    assert [names.log(LogName(f"{kind}:n")) for kind in ("private", "channel", "group")] == [
+        "private:creature",
+        "channel:channel",
+        "group:group",
+    ]
+    assert NAMES.step(StepId("z#1")) == "z#1", "of what does not come nothing is called otherwise"
+
+
+def test_logs_come_by_name_also_artifacts_that_only_the_other_run_has() -> None:
+    heads = {
+        LogName(log): LogHead(head=ContentHash(log), length=2) for log in ("public", "group:g")
+    }
+    doc = {LogName("artifact:doc"): LogHead(head=ContentHash("doc"), length=3)}
+    part = CrewState(run=RunId("o"), messages={**heads, **doc})
+    joins = log_joins(CrewState(run=RunId("r")), part, NAMES)
+    assert [(j.log, j.one, j.two, j.more) for j in joins] == [
+        ("artifact:doc", "", "doc", 3),
+        ("group:g-2", "", "group:g", 2),
+        ("public", "", "public", 2),
+    ]
+    refused = both_changed(RunId("r"), RunId("o"), ["a", "b"])
+    assert "both changed the artifacts 'a', 'b' since" in refused.message
+    assert "give the artifacts another name" in refused.remedy
+
+
+def test_what_the_surviving_run_says_of_all_holds_and_what_it_does_not_say_comes() -> None:
+    log = LogName("channel:p")
+    state = CrewState(
+        run=RunId("r"),
+        frontier={StepId("z#1"): FrontierEntry(step=StepId("z#1"), node=NodeName("z"))},
+        parked={StepId("z#2"): FrontierEntry(step=StepId("z#2"), node=NodeName("z"))},
+        flags={"f": ["ours"]},  # type: ignore[dict-item]
+        flag_places={"f": ((1, 0),)},  # type: ignore[dict-item]
+        shared_context={"k": "ours", "l": 1},
+        allowed={"cost": 1.0, "wall": 7.0},
+        formerly={LogName("channel:q"): (LogName("channel:o"),)},
+        agent_outputs={AgentName("q"): {"text": Output(position=1)}},
+        rest=Rest(due=5),
+    )
+    part = CrewState(
+        run=RunId("o"),
+        frontier={StepId("b#1"): FrontierEntry(step=StepId("b#1"), node=NodeName("b"))},
+        parked={StepId("b#2"): FrontierEntry(step=StepId("b#2"), node=NodeName("b"))},
+        flags={"f": ["theirs"], "h": [2]},  # type: ignore[dict-item]
+        flag_places={"f": ((2, 0),), "h": ((3, 0),)},  # type: ignore[dict-item]
+        shared_context={"k": "theirs", "m": 2},
+        allowed={"cost": 3.0, "tokens": 4.0},
+        messages={
+            log: LogHead(head=ContentHash("x")),
+            LogName("public"): LogHead(head=ContentHash("y")),
+        },
+        formerly={log: (LogName("channel:n"),)},
+        agent_outputs={
+            AgentName("q"): {"text": Output(position=2)},
+            AgentName("y"): {"text": Output(position=3)},
+        },
+    )
+    both = state.model_copy(update=union(state, part, NAMES))
+    assert [*both.frontier] == ["z#1", "b.inbox#1"], "who was here was first"
+    assert [*both.parked] == ["z#2", "b.inbox#2"]
+    assert both.flag_places == {"f": ((1, 0),), "h": ((3, 0),)}
+    assert both.shared_context == {"k": "ours", "l": 1, "m": 2}
+    assert both.allowed == {"cost": 3.0, "wall": 7.0, "tokens": 4.0}
+    assert both.formerly == {"channel:q": ("channel:o",), "channel:p-2": ("channel:p", "channel:n")}
+    assert {name: found["text"].position for name, found in both.agent_outputs.items()} == {
+        "q": 1,
+        "y": 3,
+    }
+    assert both.rest is None
+    still = part.model_copy(update={"frontier": {}})
+    alone = state.model_copy(update={"frontier": {}})
+    assert union(alone, still, NAMES)["rest"] == Rest(due=5)
+
+
+def test_what_either_run_was_told_is_known() -> None:
+    _, older = remember({}, "", "c0", CommandOutcome(position=1))
+    assert older == ""
+    many = {f"c{n}": CommandOutcome(position=n) for n in range(1, KEPT + 1)}
+    state, part = (
+        CrewState(run=RunId("r"), commands=dict(made[0]), older_commands=made[1])
+        for made in (
+            remember(many, "", "mine", CommandOutcome(position=200)),
+            remember(
+                {f"d{c}": o for c, o in many.items()}, "", "theirs", CommandOutcome(position=3)
+            ),
+        )
+    )
+    both = state.model_copy(update=union(state, part, NAMES))
+    assert len(both.commands) <= KEPT
+    for command in (*many, *(f"d{c}" for c in many), "mine", "theirs"):
+        assert command in both.commands or seems_older(both.older_commands, command), command
+    same = CrewState(run=RunId("o"), commands={"mine": CommandOutcome(position=9)})
+    found = union(state, same, NAMES)["commands"]
+    assert found["mine"].position == 200, "of one id the surviving run's word holds"
+
+
+@pytest.mark.parametrize("field", ["calls", "tool_calls", "input_tokens", "output_tokens", "cost"])
+@pytest.mark.parametrize(("ours", "theirs"), [(3, 8), (8, 3)])
+def test_what_each_agent_used_is_the_larger_of_both(field: str, ours: int, theirs: int) -> None:
+    state = CrewState(run=RunId("r"), usage={AgentName("b"): Usage(**{field: ours})})
+    part = CrewState(run=RunId("o"), usage={AgentName("b"): Usage(**{field: theirs})})
+    assert union(state, part, NAMES)["usage"] == {"b": Usage(**{field: 8})}
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("m", ""), ("", "m"), ("", "")])
+def test_what_had_no_price_in_either_run_had_none(ours: str, theirs: str) -> None:
+    state = CrewState(run=RunId("r"), usage={AgentName("b"): Usage(unpriced=ours)})
+    part = CrewState(run=RunId("o"), usage={AgentName("b"): Usage(unpriced=theirs)})
+    assert union(state, part, NAMES)["usage"][AgentName("b")].unpriced == (ours or theirs)
+
+
+def test_a_visit_comes_with_all_that_it_names() -> None:
+    held: dict[str, Any] = {"kind": "OutputSet", "step": "a#1", "logs": ["channel:p", "public"]}
+    turn = Turn(calls=(Call(call=2, tool="t", status="held", held=[held]),))
+    parts = (Part(value=1, place=(1, 0), logs=(LogName("channel:p"),)),)
+    mapped = Mapped(of=1, logs=(LogName("group:g"),), agents=(AgentName("a"),), parts=parts)
+    entry = FrontierEntry(
+        step=StepId("a#1"),
+        node=NodeName("a"),
+        turn=turn,
+        mapped=mapped,
+        heard=Heard(log=LogName("channel:p"), body=ContentHash("x")),
+        redirect=NodeName("b"),
+    )
+    (found,) = steps_that_come(
+        CrewState(run=RunId("o"), frontier={entry.step: entry}), NAMES
+    ).values()
+    assert found.turn is not None
+    assert found.turn.calls[0].held == [
+        {"kind": "OutputSet", "step": "a-2#5", "logs": ["channel:p-2", "public"]}
+    ]
+    assert found.mapped == Mapped(
+        of=1,
+        was=(StepId("a#1"),),
+        logs=(LogName("group:g-2"),),
+        agents=(AgentName("a-2"),),
+        parts=(Part(value=1, place=(1, 0), logs=(LogName("channel:p-2"),)),),
+    )
+    assert found.heard is not None
+    assert (found.heard.log, found.redirect) == ("channel:p-2", "b.inbox")
+    same = NAMES._replace(called=NewNames(), nodes={NodeName("a"): NodeName("a")}, first={})
+    assert [
+        *steps_that_come(CrewState(run=RunId("o"), frontier={entry.step: entry}), same).values()
+    ] == [entry]

@@ -187,9 +187,11 @@ class Paused:
         return await self._store.claim(*args, **more)
 
 
-async def paused(family: Family, ask: Callable[[Family], Awaitable[Any]]) -> tuple[Paused, Any]:
+async def paused(
+    family: Family, ask: Callable[[Family], Awaitable[Any]], kind: type[Paused] = Paused
+) -> tuple[Paused, Any]:
     """One side, which has read that the other one rests, and does nothing more for a while."""
-    store = Paused(family.store)
+    store = kind(family.store)
     slow: Any = replace(family, store=store)  # the same runs are open in both
     asked = asyncio.ensure_future(ask(slow))
     await asyncio.wait_for(store.there.wait(), 20)
@@ -236,6 +238,38 @@ async def test_who_has_read_and_waits_leaves_them_where_they_are(family: Family)
     assert made.home == {}
     await family.goes_home(made)
     assert await family.lives() == ON
+
+
+class PausedLater(Paused):
+    """A store in which whoever has claimed one waits right before the next."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._claims = 0
+
+    async def claim(self, *args: Any, **more: Any) -> str:
+        self._claims += 1
+        return await (self._store if self._claims == 1 else super()).claim(*args, **more)
+
+
+@pytest.mark.parametrize("slow", ["asks_home", "asks_on"])
+async def test_who_comes_between_two_claims_takes_nobody(family: Family, slow: str) -> None:
+    store, asked = await paused(family, lambda slowed: getattr(slowed, slow)(), PausedLater)
+    if slow == "asks_on":
+        assert (await family.asks_home()).home == {}
+    else:
+        with pytest.raises(ApplicationError, match="about to go back"):
+            await family.asks_on()
+        family.open.add(family.part)  # its workflow fails a moment later
+    store.go.set()
+    made = await asked
+    if slow == "asks_on":
+        await family.goes_on()
+        assert (await family.lives())[1] == {"cid", "dan"}
+    else:
+        assert set(made.home) == {"cid", "dan"}
+        await family.goes_home(made)
+        assert await family.lives() == HOME
 
 
 async def test_another_try_of_the_same_execution_finds_its_own_claims(family: Family) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from crewlog.authority.permissions import Decision
 from crewlog.definition import operations as o
-from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.findings import listed
 from crewlog.definition.group_tools import BROUGHT
 from crewlog.errors import CrewlogError
@@ -81,8 +80,7 @@ def _against(run: RunFacts, graph: Topology, agent: AgentName, operation: o.Oper
         case o.Connect() | o.Disconnect():
             named = (operation.sender, operation.listener)
         case o.Wire() | o.Unwire():
-            to = operation.to
-            named = (operation.name, *(() if to.startswith(CHANNEL) else (to,)))
+            named = (operation.name, operation.to)
         case o.AddChannel() | o.RemoveChannel():
             named = ()
         case _:

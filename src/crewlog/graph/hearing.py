@@ -52,7 +52,7 @@ def unheard(plan: GraphPlan, log: LogName) -> tuple[str, str]:
         Both empty where somebody has one, or a flow is there, whose agents read it.
     """
     topology = plan.topology
-    if plan.graph is None or topology is None:
+    if topology is None:
         return "", ""
     if any(plan.hearing_node(AgentName(name)) is not None for name in hearers(plan, log)):
         return "", ""

@@ -363,7 +363,7 @@ def _routing(mine: Routing, theirs: Routing, names: Names) -> Routing:
         if times := theirs.done.get(was, 0):
             before = done.get(now, 0)
             done[now] = before + times if now in names.first else max(before, times)
-    return mine if done == mine.done else mine.model_copy(update={"done": done})
+    return mine.model_copy(update={"done": done})
 
 
 # -- logs and values -------------------------------------------------------------------------

@@ -122,6 +122,9 @@ async def check_ours(
 ) -> None:
     """Claims the creatures of a run that has ended, for itself: it is about to be taken up.
 
+    Once one of them is not its own, it claims none of the others: it does not go on, and whoever
+    has that one may be about to claim them.
+
     Args:
         store: The store.
         creatures: Those of the run.
@@ -134,7 +137,7 @@ async def check_ours(
     gone: dict[Word, list[str]] = {}
     run = RunId("")
     for each in sorted(creatures, key=lambda each: each.name):
-        word, run = await goes_on(store, each, over, taker), each.run
+        word, run = await goes_on(store, each, over, None if gone else taker), each.run
         if word.say != "ours":
             gone.setdefault(word._replace(name=AgentName("")), []).append(each.name)
     for word, names in gone.items():

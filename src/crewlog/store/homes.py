@@ -47,8 +47,11 @@ async def homes_of(
     """
     live: dict[str, str] = {}
     back: dict[AgentName, CameHome] = {}
+    # A run that is about to go on does so with all of its creatures, or with none: were the rest
+    # taken from it, it would not, and these would live nowhere.
+    busy: set[RunId] = set()
     for name, home in sorted(away.items()):
-        found = await _lives_on(store, run, AgentName(name), RunId(home), over, taker)
+        found = await _lives_on(store, run, AgentName(name), RunId(home), over, taker, busy)
         if isinstance(found, CameHome):
             back[AgentName(name)] = found
         elif found is not None:
@@ -124,7 +127,13 @@ async def _crew(store: Store, state: CrewState) -> CrewDefinition:
 
 
 async def _lives_on(
-    store: Store, run: RunId, name: AgentName, home: RunId, over: Over, taker: Taker | None
+    store: Store,
+    run: RunId,
+    name: AgentName,
+    home: RunId,
+    over: Over,
+    taker: Taker | None,
+    busy: set[RunId],
 ) -> RunId | CameHome | None:
     """The run in which a creature lives that left one for another.
 
@@ -151,6 +160,8 @@ async def _lives_on(
                 seen.add((home, name))
                 home, name = on
                 continue
+            if home in busy:
+                return home
             closed = state.closed
             left = _left(state, name)
         if not closed:
@@ -165,6 +176,7 @@ async def _lives_on(
         if word.say == "ours":
             return left
         if word.say == "about to":
+            busy |= {word.run} & {home}
             return word.run
         if word.say == "went on":
             seen.add((home, name))
