@@ -29,7 +29,7 @@ from crewlog.authority.widening import widening
 from crewlog.definition.creature_checks import new_warnings
 from crewlog.definition.creatures import elsewhere, where_they_are
 from crewlog.definition.difference import NOTHING, summary
-from crewlog.definition.findings import Finding
+from crewlog.definition.findings import Finding, for_run
 from crewlog.definition.load import load_data, read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, apply_operations
@@ -150,7 +150,10 @@ class ChangePreparer:
             widens=widening(base, after) if signed else None,
             compared=ContentHash(compared or of),
             parts=parts,
-            warnings=tuple(map(_told, new_warnings(base, kept, _read(task.operations), gone))),
+            warnings=tuple(
+                for_run(_told(each), task.run)
+                for each in new_warnings(base, kept, _read(task.operations), gone)
+            ),
             **more,
         )
 

@@ -19,6 +19,7 @@ from crewlog.cli.main import run_cli
 from crewlog.cli.screen import Screen
 from crewlog.cli.told_graphs import graph_lines
 from crewlog.client import Client
+from crewlog.definition.findings import for_run
 from crewlog.errors import ChangeConflict, UsageError
 from crewlog.ids import AgentName, RunId
 from crewlog.state.topology import Renamed, TopologyChange
@@ -192,6 +193,25 @@ def test_remedies_are_for_who_has_written_no_crew() -> None:
         with pytest.raises(ChangeConflict) as caught, in_terms_of((GRAPH,)):
             raise ChangeConflict("no crew", remedy=wire)
         assert typed in caught.value.remedy
+        with pytest.raises(ChangeConflict) as caught, in_terms_of((GRAPH,), "pond-1"):
+            raise ChangeConflict("no crew", remedy=wire)
+        assert typed.replace("RUN", "pond-1") in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("To end a run, stop it: crewlog stop RUN", "To end a run, stop it: crewlog stop pond-1"),
+        (
+            "Connect them anew: crewlog graph connect RUN boss scout",
+            "Connect them anew: crewlog graph connect pond-1 boss scout",
+        ),
+        ("`crewlog graph start-node RUN a` or RUN", "`crewlog graph start-node pond-1 a` or RUN"),
+        ("`crewlog message RUNS x`", "`crewlog message RUNS x`"),
+    ],
+)
+def test_commands_that_are_to_be_typed_name_the_run(said: str, told: str) -> None:
+    assert for_run(said, "pond-1") == told
 
 
 # -- what is told --------------------------------------------------------------------------------
@@ -326,7 +346,7 @@ def test_what_cannot_be_is_refused_with_the_argument(crewlog: Cli, pond: str) ->
 def test_what_a_change_leads_to_unawares_is_told(crewlog: Cli, pond: str) -> None:
     said = (
         "! 'keeper' was the root: what people say to public gives nobody a turn any more",
-        "crewlog message RUN TEXT --to private:AGENT",
+        f"crewlog message {pond} TEXT --to private:AGENT",
         "! agent 'scout' is wired to 'reports', to which nobody listens",
     )
     for more in (("--dry-run",), ()):
@@ -369,7 +389,7 @@ def test_an_input_that_nobody_hears_is_told(crewlog: Cli, pond: str, project: Pa
     done = crewlog("run", "headless.yaml", "--id", run, "--input", "Find it.", "--detach")
     assert done.code == 0, done.err
     assert "nobody has a turn for the input: the graph has no root" in done.err
-    assert "crewlog message RUN TEXT --to channel:reports" in done.err
+    assert f"crewlog message {run} TEXT --to channel:reports" in done.err
     quiet = crewlog("run", "headless.yaml", "--id", f"{run}-2", "--detach")
     assert (quiet.code, "nobody has a turn" in quiet.err) == (0, False), quiet.err
 

@@ -150,7 +150,7 @@ async def test_rows_come_above_what_is_typed(place: Place) -> None:
     place.enter()
     screen = Screen()
     ordinary = place.mode
-    prompt = Prompt(screen, question())
+    prompt = Prompt(screen, question(), "r")
     assert place.mode == 0
     place.type("disk" + "\x7f")
     await place.until(lambda lines: lines[-1:] == [f"    {SIGN} dis"])
@@ -170,7 +170,7 @@ async def test_rows_come_above_what_is_typed(place: Place) -> None:
 async def test_a_line_wider_than_the_terminal_is_lifted_whole(place: Place) -> None:
     place.enter()
     screen = Screen()
-    prompt = Prompt(screen, question())
+    prompt = Prompt(screen, question(), "r")
     before = (await place.until(prompted))[:-2]
     words = "many,words," * 30
     place.type(words)
@@ -186,7 +186,7 @@ async def test_a_line_wider_than_the_terminal_is_lifted_whole(place: Place) -> N
 async def test_nobody_answers_after_ctrl_d(place: Place) -> None:
     place.enter()
     screen, ordinary = Screen(), place.mode
-    prompt = Prompt(screen, question())
+    prompt = Prompt(screen, question(), "r")
     await place.until(prompted)
     place.type("\x04")
     await place.until(lambda lines: SIGN not in "".join(lines))

@@ -179,14 +179,14 @@ def test_words_are_told_for_what_they_do() -> None:
 
 
 def test_people_are_told_a_command_and_no_hash(capsys: pytest.CaptureFixture[str]) -> None:
-    shows = "crewlog trace RUN --step a#1 --full shows all that is approved"
+    shows = "crewlog trace notes-1 --step a#1 --full shows all that is approved"
     for detail, told in (
         (detail_of({"x": 1}, "HASH", whole=True), ' "x": 1\n    }\n'),
         (detail_of({"x": "…"}, "HASH", whole=False), f"}}\n    Shortened: {shows}\n"),
         ("The message HASH has its arguments, and all of them are approved.", f"    {shows}\n"),
     ):
         call = asked(kind="tool_approval", step="a#1", detail=detail)
-        show_question(Screen(), question_of(call))
+        show_question(Screen(), question_of(call), "notes-1")
         out = capsys.readouterr().out
         assert told in out
         assert "HASH" not in out
@@ -206,7 +206,7 @@ async def test_who_may_not_answer_is_told_how_others_do_and_is_not_asked_again(c
     assert "crewlog answer shop i1 approve|edit|reject|stop --by carla" in capsys.readouterr().out
     assert await follower._questions() is None
     assert follower._prompt is None
-    show_question(Screen(), run.open[0])
+    show_question(Screen(), run.open[0], "notes-1")
     assert "asked of carla" in capsys.readouterr().out
 
 

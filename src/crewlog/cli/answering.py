@@ -188,7 +188,7 @@ def _how(run_id: str, question: InterruptView) -> str:
 async def _ask(screen: Screen, run_id: str, question: InterruptView) -> Heard:
     """What somebody types at the terminal; what might be a slip is asked back."""
     while True:
-        line = await _line(screen, question)
+        line = await _line(screen, question, run_id)
         try:
             return _checked(run_id, question, line)
         except UsageError as error:
@@ -196,8 +196,8 @@ async def _ask(screen: Screen, run_id: str, question: InterruptView) -> Heard:
             screen.paragraph(f"✗ {said}", style="red")
 
 
-async def _line(screen: Screen, question: InterruptView) -> str:
-    prompt = Prompt(screen, question)
+async def _line(screen: Screen, question: InterruptView, run_id: str) -> str:
+    prompt = Prompt(screen, question, run_id)
     try:
         while True:
             line = prompt.heard()

@@ -15,6 +15,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from crewlog.definition.findings import for_run
 from crewlog.errors import CommandRejected, Diagnostic, InvalidDefinition
 
 _PLACE = re.compile(r"^operations\[(\d+)\]((?:\.\w+|\[\d+\])*)(?=  |$)", re.MULTILINE)
@@ -56,11 +57,12 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
 
 
 @contextmanager
-def in_terms_of(places: Sequence[str]) -> Generator[None, None, None]:
+def in_terms_of(places: Sequence[str], run: str = "") -> Generator[None, None, None]:
     """Tells refusals of what is done within it in the terms of the command line.
 
     Args:
         places: Where each operation was typed.
+        run: The run that is changed.
 
     Raises:
         CommandRejected: what was raised, of the same kind.
@@ -69,27 +71,33 @@ def in_terms_of(places: Sequence[str]) -> Generator[None, None, None]:
     try:
         yield
     except CommandRejected as error:
-        message, remedy = (_told(text, places) for text in (error.message, error.remedy))
+        message, remedy = (_told(text, places, run) for text in (error.message, error.remedy))
         if (message, remedy) == (error.message, error.remedy):
             raise
         raise type(error)(message, remedy=remedy, place=error.place) from error
     except InvalidDefinition as error:
-        found = [_typed(each, places) for each in error.diagnostics]
+        found = [_typed(each, places, run) for each in error.diagnostics]
         if found == error.diagnostics:
             raise
         raise InvalidDefinition(found, more_may_follow=error.more_may_follow) from error
 
 
-def _typed(fault: Diagnostic, places: Sequence[str]) -> Diagnostic:
+def _typed(fault: Diagnostic, places: Sequence[str], run: str) -> Diagnostic:
     """A fault with the place where it was typed, if it is one of what was."""
-    place = _told(fault.place, places)
-    remedy = _told(fault.remedy, places)
+    place = _told(fault.place, places, run)
+    remedy = _told(fault.remedy, places, run)
     if place == fault.place:
         return replace(fault, remedy=remedy)
     return replace(fault, path=(), file=place, line=0, remedy=remedy)
 
 
-def _told(text: str, places: Sequence[str]) -> str:
+def _told(text: str, places: Sequence[str], run: str) -> str:
+    """A text in the terms of the command line, with the run's own id in what is to be typed."""
+    text = _in_terms(text, places)
+    return for_run(text, run) if run else text
+
+
+def _in_terms(text: str, places: Sequence[str]) -> str:
     text = _PLACE.sub(lambda found: _place(found, places), text)
     if any(place.startswith(GRAPH) for place in places):
         for wire, typed in _IN_GRAPH.items():

@@ -256,7 +256,7 @@ async def make_change(
             await mention_alone(screen, client, sight.queue)
         seen: Changed | None = None
         if command_id is None or command_id not in sight.state.commands:
-            with in_terms_of(typed.places):
+            with in_terms_of(typed.places, run.id):
                 seen = await _looked_at(run, sight, what, on_record=not dry_run)
             same = not seen.swap and seen.definition == sight.state.definition
             if same and not dry_run:
@@ -278,7 +278,7 @@ async def make_change(
                 what.update(expect=seen.definition)
         # One id, however often it is sent: whoever is told of it may send it again, too.
         identity = command_id or new_command_id()
-        with in_terms_of(typed.places):
+        with in_terms_of(typed.places, run.id):
             changed: Changed = await patiently(lambda: run.change(**what, wait=False, id=identity))
         more: dict[str, Any] = {}
         if wait:

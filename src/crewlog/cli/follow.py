@@ -411,7 +411,7 @@ class Follower:
         mine = [question for question in asked if question.id not in self._others]
         if mine and self._manner.ask:
             self._still()
-            self._prompt = Prompt(self.screen, mine[0])
+            self._prompt = Prompt(self.screen, mine[0], self.run.id)
             return None
         for question in asked:
             if question.id not in self._told:
@@ -438,7 +438,7 @@ class Follower:
             self.screen.record({"event": "interrupt", "run": self.run.id, **found})
             return
         self._still()
-        show_question(self.screen, question)
+        show_question(self.screen, question, self.run.id)
         self.screen.line("    ", *answer_line(self.run.id, question))
 
     async def _hear(self) -> None:

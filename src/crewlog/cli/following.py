@@ -89,7 +89,7 @@ async def start_and_follow(
         note = start.note or (scripted_note(definition) if definition else "")
         if note:
             screen.line(note)
-        tell_unheard(screen, definition, start.input)
+        tell_unheard(screen, definition, start)
         run = await client.start(
             start.crew, start.input, id=start.id, by=start.by, existing=start.existing
         )
@@ -131,14 +131,15 @@ async def definition_of_start(client: Client, crew: CrewDefinition | str) -> Cre
         return None
 
 
-def tell_unheard(screen: Screen, crew: CrewDefinition | None, input_: str) -> None:
+def tell_unheard(screen: Screen, crew: CrewDefinition | None, start: Start) -> None:
     """Warns that nobody has a turn for what a crew of creatures is started with."""
-    if crew is None or not crew.lives or not input_:
+    if crew is None or not crew.lives or not start.input:
         return
     why, remedy = unheard(lower(crew), PUBLIC)
     if why:
         screen.note(("! ", "bold yellow"), f"nobody has a turn for the input: {plain(why)}")
-        said = f"say it to the run: crewlog message RUN TEXT {remedy.partition(': ')[2]}"
+        to = remedy.partition(": ")[2]
+        said = f"say it to the run: crewlog message {start.id or 'RUN'} TEXT {to}"
         screen.note((f"    Name a root, graph: {{root: AGENT}}; or {plain(said)}", "dim"))
 
 
@@ -166,7 +167,7 @@ async def start_and_leave(screen: Screen, start: Start) -> int:
             # Who may not start it is left no worker.
             await check_before(client, start.crew, start.input, id=start.id, by=start.by)
             mention(screen, await background_worker(assignment))
-        tell_unheard(screen, await definition_of_start(client, start.crew), start.input)
+        tell_unheard(screen, await definition_of_start(client, start.crew), start)
         run = await client.start(
             start.crew, start.input, id=start.id, by=start.by, existing=start.existing
         )

@@ -34,8 +34,8 @@ _SOURCE = re.compile(r"\nof the message \S+\Z")
 _REST = re.compile(r"(\A|\nShortened: )[Tt]he message \S+ has [^\n]* approved\.\Z")
 
 
-def show_question(screen: Screen, question: InterruptView) -> None:
-    """The question and its detail."""
+def show_question(screen: Screen, question: InterruptView, run: str) -> None:
+    """The question of a run, and its detail."""
     screen.line("")
     text = shortly(question.question, question.detail)
     named = not question.step or question.step in text
@@ -47,7 +47,7 @@ def show_question(screen: Screen, question: InterruptView) -> None:
         screen.paragraph(f"because {because}", style="dim", indent=4)
     if question.used_up:
         screen.paragraph(question.used_up, style="yellow", indent=4)
-    detail = _told(question)
+    detail = _told(question, run)
     if detail and plain(detail) != plain(question.question):
         screen.paragraph(detail, style="dim", indent=4)
 
@@ -65,11 +65,11 @@ def whom(question: InterruptView | OpenQuestion) -> list[str]:
     return told
 
 
-def _told(question: InterruptView) -> str:
+def _told(question: InterruptView, run: str) -> str:
     """The detail for people: a command that shows all of it, where it has a message's hash."""
     if question.kind != "tool_approval":
         return question.detail
-    shows = f"crewlog trace RUN --step {question.step} --full shows all that is approved"
+    shows = f"crewlog trace {run} --step {question.step} --full shows all that is approved"
     told = _SOURCE.sub("", question.detail)
     return _REST.sub(lambda found: found[1] + shows, told)
 
@@ -130,7 +130,7 @@ class Prompt:
     them first; `draw` puts them back beneath it, with what was typed so far.
     """
 
-    def __init__(self, screen: Screen, question: InterruptView) -> None:
+    def __init__(self, screen: Screen, question: InterruptView, run: str) -> None:
         self.question = question
         self._screen = screen
         self._lines: list[str] = []
@@ -141,7 +141,7 @@ class Prompt:
         self._listens = True
         self._terminal = sys.stdin.fileno()
         self._keys = None if _in_background(self._terminal) else Keys(self._terminal)
-        show_question(screen, question)
+        show_question(screen, question, run)
         self.draw()
         screen.standing = self
         loop = asyncio.get_running_loop()

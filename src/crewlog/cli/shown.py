@@ -65,7 +65,7 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
     for stalled in sight.stalled:
         tell_stalled(screen, sight.run, stalled)
     for question in sight.questions:
-        show_question(screen, question)
+        show_question(screen, question, sight.run)
         screen.line("    ", *answer_line(sight.run, question))
     await _outputs(screen, client, sight)
     directory = assigned(sight.queue).directory if sight.queue else None

@@ -7,13 +7,14 @@ nobody works on, is read from the store: folding its journal gives the state.
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from crewlog.client import Client, Run
 from crewlog.client.events import OUTSIDE, outside
-from crewlog.client.gateway import STATUS_NAMES
+from crewlog.client.gateway import STATUS_NAMES, pauses
 from crewlog.client.places import place_of
 from crewlog.client.showing import with_shown
 from crewlog.client.stalled import Stalled, stalled
@@ -35,6 +36,8 @@ from crewlog.store.protocol import Store
 from crewlog.wire import InterruptView, JournalItem
 
 PAGE = 1000
+BEGINS_WITHIN = 10.0
+"""Seconds from a run's start in which it is waited for, where nothing of it is known yet."""
 
 
 @dataclass
@@ -99,13 +102,14 @@ async def see(client: Client, run_id: str) -> Sight:
         StoreUnavailable: only the store could tell, and it is away.
     """
     run = client.run(run_id)
-    status, ended, queue = "", None, ""
+    status, ended, queue, began = "", None, "", 0.0
     stalls: list[Stalled] = []
     missing: RunNotFound | None = None
     try:
         description = await client.gateway.describe(run.id)
         status = STATUS_NAMES.get(description.status, "") if description.status else ""
         queue = description.task_queue
+        began = description.start_time.timestamp()
         if description.close_time:
             ended = int(description.close_time.timestamp() * 1000)
         stalls = await stalled(client.gateway, run.id, description)
@@ -121,6 +125,8 @@ async def see(client: Client, run_id: str) -> Sight:
         sight = await _with_prompt(client, await _stored(client, run, status, ended, queue))
         return replace(sight, stalled=stalls)
     except (StoreIncomplete, RunNotFound, WorkerMissing):
+        if status == "running" and (begun := await _begun(client, run, queue, began)) is not None:
+            return replace(await _with_prompt(client, begun), stalled=stalls)
         if missing is not None:
             raise missing from None
         if status == "failed":
@@ -181,6 +187,24 @@ async def _with_prompt(client: Client, sight: Sight) -> Sight:
             text = sight.state.prompt.text
             sight.prompt = (await (await client.store()).get_bodies([text]))[text]
     return sight
+
+
+async def _begun(client: Client, run: Run, queue: str, began: float) -> Sight | None:
+    """A run that was started a moment ago, once its worker has come; none where that takes long.
+
+    Its worker may be starting yet: what is typed right behind `crewlog run --detach` is for that
+    run all the same.
+    """
+    deadline = time.monotonic() + began + BEGINS_WITHIN - time.time()
+    for pause in pauses(0.02, 0.5):
+        if time.monotonic() > deadline:
+            return None
+        await asyncio.sleep(pause)
+        with suppress(WorkerMissing):
+            return await _live(client, run, queue)
+        with suppress(StoreIncomplete, RunNotFound):
+            return await _stored(client, run, "running", None, queue)
+    raise AssertionError
 
 
 async def _failed_early(client: Client, run: Run) -> RunFailed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -11,6 +12,8 @@ from crewlog.errors import Diagnostic
 
 Path = tuple[str | int, ...]
 """A place in the data: `("agents", "checker", "tools", 0)`."""
+_RUN = re.compile(r"(?<=\bcrewlog )([a-z-]+(?: [a-z-]+)?) RUN\b")
+"""The run in a command that is to be typed, where a definition alone is looked at."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,16 @@ def did_you_mean(word: str, known: Iterable[str], else_say: str = "") -> str:
     """`Did you mean 'x'?`, or `else_say` where nothing is near."""
     near = suggestion(word, known)
     return f"Did you mean {near!r}?" if near else else_say
+
+
+def for_run(text: str, run: str) -> str:
+    """What is said of a run's definition, with its id in the commands that are to be typed.
+
+    Args:
+        text: What is said, of any run: `crewlog stop RUN`.
+        run: The run.
+    """
+    return _RUN.sub(lambda found: f"{found[1]} {run}", text)
 
 
 def listed(names: Iterable[str], last: str = "and") -> str:
