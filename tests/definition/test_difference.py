@@ -80,7 +80,7 @@ def test_a_long_line_says_how_much_more_there_is() -> None:
 def test_who_lives_in_another_run_is_not_removed() -> None:
     agents = {name: {"prompt": "p", "listen": ["x"], "send": ["x"]} for name in ("ann", "bob")}
     data = {"crew": "t", "model": "openai:x", "graph": {"root": "ann"}}
-    more = {name: agents["ann"] for name in ("cid", "dan")}
+    more = dict.fromkeys(("cid", "dan"), agents["ann"])
     old = load_data({**data, "agents": {**agents, **more}})
     assert old.graph is not None
     away = old.graph.model_copy(update={"away": {"dan": "elsewhere"}})

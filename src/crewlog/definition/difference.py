@@ -74,12 +74,18 @@ def _away(crew: CrewDefinition) -> Mapping[str, str]:
     return crew.graph.away if crew.graph is not None else {}
 
 
+def _gone(names: tuple[str, ...], old: CrewDefinition) -> Iterator[str]:
+    """Agents that the crew has no more; those in other runs go on there."""
+    away = _away(old)
+    if removed := [name for name in names if name not in away]:
+        yield f"removes {listed(removed)}"
+    if left := [name for name in names if name in away]:
+        yield f"leaves {listed(left)} where {'it lives' if len(left) == 1 else 'they live'}"
+
+
 def _sayings(found: DefinitionDiff, old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
     gone, came = found.names("agents", "removed"), found.names("agents", "added")
-    if leaves := [name for name in gone if name not in _away(old)]:
-        yield f"removes {listed(leaves)}"
-    if stay := [name for name in gone if name in _away(old)]:  # in other runs, where they go on
-        yield f"leaves {listed(stay)} where {'it lives' if len(stay) == 1 else 'they live'}"
+    yield from _gone(gone, old)
     if came:
         yield f"adds {listed(came)}"
     if back := _back(old, new):
