@@ -94,7 +94,7 @@ def as_counted(crew: CrewDefinition, base: CrewDefinition | None) -> CrewDefinit
         InvalidDefinition: it says itself where it is counted, and otherwise than it was.
     """
     before = base.rules if base is not None else ()
-    known = {rule.counted for rule in before}
+    known = [rule.counted for rule in before]
     for number, rule in enumerate(crew.rules):
         if rule.counted is not None and rule.counted not in known:
             say = f"'counted' of rules[{number}] names a quota in which its calls do not count"
