@@ -29,6 +29,7 @@ from crewlog.state.model import (
     FrontierEntry,
     Interrupt,
     Joining,
+    Lineage,
     LogHead,
     MergeOutcome,
     Rest,
@@ -38,7 +39,7 @@ from crewlog.state.model import (
     Turn,
     Usage,
 )
-from crewlog.state.parting import Share, parted, staying
+from crewlog.state.parting import Share, parted, parted_from, staying
 
 NAMES = tuple(map(AgentName, ("a", "b", "c", "d")))
 
@@ -102,6 +103,8 @@ def test_what_goes_and_what_stays_is_all_there_was(seed: int) -> None:
     state, share = world(seed)
     goes = parted(state, RunId("r.1"), share)
     stays = state.model_copy(update=staying(state, share))
+    assert goes.visits == dict.fromkeys(share.nodes, 5)
+    assert stays.visits == state.visits, "who comes back goes on with its numbers"
     for part in ("frontier", "parked", "interrupts"):
         one, other, both = (getattr(each, part) for each in (goes, stays, state))
         assert not one.keys() & other.keys(), part
@@ -185,3 +188,16 @@ def test_those_who_go_begin_anew_but_for_what_is_theirs_or_of_all() -> None:
             assert getattr(goes, name) == getattr(fresh, name), name
         elif name not in DIVIDED:
             assert getattr(goes, name) == getattr(state, name), name
+
+
+@pytest.mark.parametrize(
+    ("source", "run"),
+    [
+        (None, ""),
+        (Lineage(run=RunId("q"), position=3), ""),
+        (Lineage(run=RunId("q"), position=3, split="c"), "q"),
+    ],
+    ids=["began", "forked", "parted"],
+)
+def test_a_run_parted_from_another_one_only_by_a_split(source: Lineage | None, run: str) -> None:
+    assert parted_from(CrewState(run=RunId("r"), source=source)) == run

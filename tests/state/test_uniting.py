@@ -8,7 +8,15 @@ import pytest
 
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import TopologyRefused
-from crewlog.ids import AgentName, ContentHash, LogName, NodeName, RunId, StepId
+from crewlog.ids import (
+    AgentName,
+    ContentHash,
+    InterruptId,
+    LogName,
+    NodeName,
+    RunId,
+    StepId,
+)
 from crewlog.state.commands import KEPT, remember, seems_older
 from crewlog.state.hashing import hash_json, joined
 from crewlog.state.hearing import Heard
@@ -18,6 +26,7 @@ from crewlog.state.model import (
     CommandOutcome,
     CrewState,
     FrontierEntry,
+    Interrupt,
     LogHead,
     Mapped,
     Output,
@@ -199,7 +208,7 @@ def test_of_what_people_ruled_the_stricter_counts() -> None:
     there: dict[str, Any] = {
         "t": {"b": "allow"},
         "u": {"b": "deny"},
-        "v": {"a": "allow"},
+        "v": {"a": "allow", "b": "deny"},
         "w": {"a": "ask", "z": "deny"},
         "x": {"z": "deny"},
     }
@@ -207,7 +216,7 @@ def test_of_what_people_ruled_the_stricter_counts() -> None:
     assert union(state, part, NAMES)["rulings"] == {
         "t": {"b": "deny"},
         "u": {"b": "deny"},
-        "v": {"*": "ask"},
+        "v": {"*": "ask", "b": "deny"},
         "w": {"a-2": "ask"},
     }
 
@@ -289,11 +298,11 @@ def test_what_the_surviving_run_says_of_all_holds_and_what_it_does_not_say_comes
         run=RunId("r"),
         frontier={StepId("z#1"): FrontierEntry(step=StepId("z#1"), node=NodeName("z"))},
         parked={StepId("z#2"): FrontierEntry(step=StepId("z#2"), node=NodeName("z"))},
-        flags={"f": ["ours"]},  # type: ignore[dict-item]
+        flags={"f": ["ours"], "i": []},  # type: ignore[dict-item]
         flag_places={"f": ((1, 0),)},  # type: ignore[dict-item]
         shared_context={"k": "ours", "l": 1},
         allowed={"cost": 1.0, "wall": 7.0},
-        formerly={LogName("channel:q"): (LogName("channel:o"),)},
+        formerly={LogName("channel:p-2"): (LogName("channel:o"),)},
         agent_outputs={AgentName("q"): {"text": Output(position=1)}},
         rest=Rest(due=5),
     )
@@ -302,7 +311,7 @@ def test_what_the_surviving_run_says_of_all_holds_and_what_it_does_not_say_comes
         frontier={StepId("b#1"): FrontierEntry(step=StepId("b#1"), node=NodeName("b"))},
         parked={StepId("b#2"): FrontierEntry(step=StepId("b#2"), node=NodeName("b"))},
         flags={"f": ["theirs"], "h": [2]},  # type: ignore[dict-item]
-        flag_places={"f": ((2, 0),), "h": ((3, 0),)},  # type: ignore[dict-item]
+        flag_places={"f": ((2, 0),), "h": ((3, 0),), "i": ((4, 0),)},  # type: ignore[dict-item]
         shared_context={"k": "theirs", "m": 2},
         allowed={"cost": 3.0, "tokens": 4.0},
         messages={
@@ -321,7 +330,7 @@ def test_what_the_surviving_run_says_of_all_holds_and_what_it_does_not_say_comes
     assert both.flag_places == {"f": ((1, 0),), "h": ((3, 0),)}
     assert both.shared_context == {"k": "ours", "l": 1, "m": 2}
     assert both.allowed == {"cost": 3.0, "wall": 7.0, "tokens": 4.0}
-    assert both.formerly == {"channel:q": ("channel:o",), "channel:p-2": ("channel:p", "channel:n")}
+    assert both.formerly == {"channel:p-2": ("channel:o", "channel:p", "channel:n")}
     assert {name: found["text"].position for name, found in both.agent_outputs.items()} == {
         "q": 1,
         "y": 3,
@@ -373,7 +382,10 @@ def test_a_visit_comes_with_all_that_it_names() -> None:
     held: dict[str, Any] = {"kind": "OutputSet", "step": "a#1", "logs": ["channel:p", "public"]}
     turn = Turn(calls=(Call(call=2, tool="t", status="held", held=[held]),))
     parts = (Part(value=1, place=(1, 0), logs=(LogName("channel:p"),)),)
-    mapped = Mapped(of=1, logs=(LogName("group:g"),), agents=(AgentName("a"),), parts=parts)
+    was = (StepId("a#0"),)
+    mapped = Mapped(
+        of=1, was=was, logs=(LogName("group:g"),), agents=(AgentName("a"),), parts=parts
+    )
     entry = FrontierEntry(
         step=StepId("a#1"),
         node=NodeName("a"),
@@ -391,7 +403,7 @@ def test_a_visit_comes_with_all_that_it_names() -> None:
     ]
     assert found.mapped == Mapped(
         of=1,
-        was=(StepId("a#1"),),
+        was=(StepId("a#0"), StepId("a#1")),
         logs=(LogName("group:g-2"),),
         agents=(AgentName("a-2"),),
         parts=(Part(value=1, place=(1, 0), logs=(LogName("channel:p-2"),)),),
@@ -402,3 +414,45 @@ def test_a_visit_comes_with_all_that_it_names() -> None:
     assert [
         *steps_that_come(CrewState(run=RunId("o"), frontier={entry.step: entry}), same).values()
     ] == [entry]
+
+
+def test_what_was_asked_about_steps_that_come_is_asked_about_them() -> None:
+    steps = {"i1": "a#1", "i2": "z#1", "i3": "b#2.1", "i4": None}
+    asked = {
+        InterruptId(id_): Interrupt(
+            id=InterruptId(id_), kind="ask", question="?", step=StepId(step) if step else None
+        )
+        for id_, step in steps.items()
+    }
+    found = questions(CrewState(run=RunId("o"), interrupts=asked), NAMES)
+    assert [(each.id, each.step) for each in found] == [("i1", "a-2#5"), ("i3", "b.inbox#2.1")]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(3, 8), (8, 3), (0, 8)])
+def test_how_often_one_was_done_that_both_know_is_the_larger(ours: int, theirs: int) -> None:
+    node = NodeName("b.inbox")
+    mine = Routing(done={node: ours} if ours else {})
+    there = Routing(done={NodeName("b"): theirs, NodeName("z"): 9})
+    state, part = CrewState(run=RunId("r"), routing=mine), CrewState(run=RunId("o"), routing=there)
+    assert union(state, part, NAMES)["routing"].done == {node: 8}
+    none = CrewState(run=RunId("o"))
+    assert union(state, none, NAMES)["routing"] == mine
+
+
+def test_of_who_comes_what_it_set_last_is_what_it_set_there() -> None:
+    log, agent = LogName("channel:p"), AgentName("b")
+    parts = (Part(value=1, place=(1, 0), logs=(log,)), Part(value=2, place=(2, 0)))
+    state = CrewState(run=RunId("r"), agent_outputs={agent: {"text": Output(position=1)}})
+    there = {agent: {"notes": Output(position=2, parts=parts)}}
+    part = CrewState(run=RunId("o"), agent_outputs=there)
+    (output,) = union(state, part, NAMES)["agent_outputs"][agent].values()
+    assert output.position == 2
+    assert [each.logs for each in output.parts] == [("channel:p-2",), ()]
+
+
+def test_an_artifact_that_was_made_shorter_is_no_longer_for_it() -> None:
+    log = LogName("artifact:doc")
+    mine = CrewState(run=RunId("r"), messages={log: LogHead(head=ContentHash("1"), length=5)})
+    part = CrewState(run=RunId("o"), messages={log: LogHead(head=ContentHash("2"), length=3)})
+    (join,) = log_joins(mine, part, NAMES, {log: ContentHash("1")})
+    assert (join.one, join.two, join.more) == ("", "2", 0)

@@ -74,7 +74,7 @@ def share_of(crew: CrewDefinition, graph: Topology) -> Share:
     creatures = tuple(sorted(graph.creatures))
     nodes = {name: node for node, name in nodes_in(crew).items()}
     for name in creatures:
-        if nodes[name] != name:  # a part has no phases: there, each hears at a node of its own name
+        if nodes[name] != str(name):  # where there are no phases, each hears at one of its own name
             raise TopologyRefused(
                 f"{name!r} would leave for a run of its own, and a phase of the flow has its name",
                 remedy="Give the phase another name first: phase: NAME",
