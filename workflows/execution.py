@@ -785,7 +785,11 @@ class Execution:
         begun = await asyncio.gather(
             *(begin_part(engine.state, part.graph, meant.by, self.queue) for part in engine.parts)
         )
-        error = next(filter(None, begun), "") or changing.part(engine)
+        error = next(filter(None, begun), "")
+        if not error and (failed := changing.part(engine)) is not None:
+            told = "the graph could not be parted: the run goes on as it was"
+            workflow.logger.error(told, exc_info=failed)
+            error = f"{type(failed).__name__}: {failed}"[:2000]
         if error:
             self._keep_graph(error)
             return

@@ -47,7 +47,7 @@ from crewlog.state.journal import Forked, GraphMerged, JournalEntry, entry_from_
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
 from crewlog.store import PostgresStore, Store, open_store
-from crewlog.wire import RunResult
+from crewlog.wire import InterruptView, RunResult
 
 T = TypeVar("T")
 
@@ -63,16 +63,50 @@ SHARED = "shared"
 _NUMBERS = itertools.count(1)
 
 
-async def until(condition: Callable[[], T], what: str, limit: float = LIMIT) -> T:
-    """Waits until a condition holds, and returns what it gave."""
-    deadline = time.monotonic() + limit
+TRIES = {"first": 0.05, "longest": 1, "attempts": 20}
+"""How often a call is made before people are asked: a machine that stands still for some seconds
+uses up those that there are by default, where a heartbeat is missed after one."""
+PATIENT = {"heartbeat": 5, "retry": TRIES}
+"""Of agents, where the machine may be busy and workers are killed: that one was is noticed."""
+ASKS_EACH = 1.0
+"""Seconds between two looks at what a run asks people."""
+
+
+async def until(
+    condition: Callable[[], T], what: str, limit: float = LIMIT, *, of: Run | None = None
+) -> T:
+    """Waits until a condition holds, and returns what it gave.
+
+    Args:
+        condition: What is waited for.
+        what: It, in words.
+        limit: Seconds that it may take.
+        of: The run that has to do it; none: no run, or one that may ask people meanwhile.
+
+    Raises:
+        AssertionError: the run asks people something, and does nothing before it has an answer.
+        TimeoutError: it did not come in time.
+    """
+    deadline, look = time.monotonic() + limit, time.monotonic() + ASKS_EACH
     while True:
         found = condition()
         if found:
             return found
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise TimeoutError(f"{what} did not come within {limit:g} s")
+        if of is not None and now > look:
+            await _asks_nobody(of, what)
+            look = time.monotonic() + ASKS_EACH
         await asyncio.sleep(0.02)
+
+
+async def _asks_nobody(run: Run, what: str) -> None:
+    asked: Sequence[InterruptView] = ()
+    with suppress(CrewlogError):  # its worker is away, or busy: it asks later, if it does
+        asked = await run.interrupts()
+    told = "; ".join(f"{each.kind}: {each.question} {each.detail}" for each in asked)
+    assert not asked, f"{what} does not come, since {run.id} asks people. {told}"
 
 
 @dataclass
@@ -238,7 +272,7 @@ class Site:
                 name: {
                     "prompt": f"You are {name}.",
                     "heartbeat": 1,
-                    "retry": {"first": 0.05},
+                    "retry": TRIES,
                     **((rules or {}).get(name, {})),
                 }
                 for name in agents
@@ -475,7 +509,7 @@ def tool(function: str, retry: str | None = None, **more: Any) -> dict[str, Any]
     return {
         "run": f"deeds:{function}",
         "heartbeat": 1,
-        "policy": {"first": 0.05},
+        "policy": TRIES,
         **({"retry": retry} if retry else {"effects": "read"}),
         **more,
     }

@@ -38,15 +38,13 @@ from crewlog.state.topology import Topology
 from crewlog.store.projection import in_order
 
 from .accounts import Accounts, RunAccount
-from .harness import Site
+from .harness import PATIENT, Site
 from .test_creatures import sends
 
 WITHIN = timedelta(minutes=15)
 """The execution timeout of a scenario's runs: several kills are survived in it."""
 REST_LIMIT = 120.0
 """Seconds for a scenario to come to rest: a worker that was killed is missed for some of them."""
-PATIENT = {"heartbeat": 5, "retry": {"first": 0.05, "attempts": 20}}
-"""Of agents: the machine may be busy, and workers are killed."""
 STAGES = ("MergeAsked", "MergeAccepted", "MergeOffered", "GraphMerged", "MergedInto", "MergeFailed")
 ENDS = ("GraphMerged", "MergedInto", "MergeFailed")
 

@@ -60,7 +60,8 @@ async def test_what_takes_too_long_is_made_again_as_an_ordinary_activity(crews: 
 async def test_what_fails_in_a_way_that_may_pass_is_made_again(crews: Site) -> None:
     """An ordinary activity tries as often as its policy says; the model is told in the end."""
     asked = [calls(("raises", {"kind": "connection"}))]
-    run, _ = await crews.finish(crew_of(crews, asked, placed="local"))
+    policy = {"attempts": 4, "first": 0.05}
+    run, _ = await crews.finish(crew_of(crews, asked, placed="local", policy=policy))
     tries = len(crews.ledger(run, "start"))
     assert tries == 1 + 4
     assert "the oven is cold" in crews.prompted(run)[-1]["messages"][-1]["content"]

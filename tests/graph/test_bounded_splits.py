@@ -67,7 +67,7 @@ def apart(sim: Simulation, crew: CrewDefinition, *operations: Operation) -> Crew
     prepared = PreparedChange(plan=lower(crews[RUN]).to_json(), parts=parts)
     report, plan = changing.consider(sim.engine, prepared)
     changing.accept(sim.engine, plan, report, by="eve", command=command, parts=parts)
-    assert changing.part(sim.engine) == ""
+    assert changing.part(sim.engine) is None
     return crews[RUN]
 
 
@@ -187,6 +187,37 @@ async def test_who_is_added_alone_has_a_share_of_a_quota() -> None:
     [fact] = sim.facts("TopologyChanged")
     assert [*fact["bounds"]["quotas"].values()] == [2]
     assert [*fact["parts"][0]["share"]["bounds"]["quotas"].values()] == [6]
+
+
+@pytest.mark.parametrize("rules", [[], [{"tool": "dig", "quota": "8 per day"}]])
+async def test_who_is_added_alone_as_the_quota_goes_has_a_share_of_what_was_used(
+    rules: list[dict[str, Any]],
+) -> None:
+    """It may come back, and counts on then: no part has more by that than it would have had."""
+    crew = pond(rules=[{"tool": "dig", "quota": "8 per run"}])
+    sim = await Simulation.begin(lower(crew), says_all())
+    await sim.run()
+    agent = {"prompt": "p", "listen": ["alone"], "tools": ["dig"]}
+    apart(sim, crew, EditCrew(set={"rules": rules}), AddAgent(name="eve", agent=agent))
+    [fact] = sim.facts("TopologyChanged")
+    assert [*fact["bounds"]["quotas"].values()] == [2]
+    assert [*fact["parts"][0]["share"]["bounds"]["quotas"].values()] == [6]
+
+
+async def test_what_a_split_fails_of_is_there_for_who_reads_a_log() -> None:
+    crew = pond(rules=[{"tool": "dig", "quota": "8 per run"}])
+    sim = await Simulation.begin(lower(crew), says_all())
+    bug = KeyError("eve")
+
+    def fails(_: str) -> bool:
+        raise bug
+
+    sim.engine.patched = fails
+    with pytest.raises(AssertionError) as caught:
+        apart(sim, crew, APART)
+    assert "KeyError('eve')" in str(caught.value)
+    assert bug.__traceback__ is not None
+    assert sim.facts("TopologyChanged") == [], "the run goes on as it was"
 
 
 async def test_an_execution_that_asked_for_all_of_it_does_so_when_it_is_replayed() -> None:

@@ -48,8 +48,28 @@ def creature_findings(definition: CrewDefinition, found: list[Phase]) -> Iterato
         if name in taken and f"{name}{INBOX}" in taken:
             say = f"a phase cannot be called {name + INBOX!r}: there {name!r} hears"
             yield Finding(("agents", name), say, "Choose another name for the phase.")
+    yield from _phases_of_others(definition, found)
     yield from _channels(definition)
     yield from _lonely(definition, found)
+
+
+def _phases_of_others(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
+    """Phases that have the name of an agent which none of them is for.
+
+    It hears at a node of its own name, but where a phase has that: an agent that leaves for a run
+    without the flow, and comes home, would hear at another node each time. One that works in the
+    flow stays with it.
+    """
+    working = at_work(found)
+    for phase in found:
+        if phase.name in definition.agents and phase.name not in working:
+            path = (*phase.path, "phase") if phase.item.phase is not None else phase.path
+            say = (
+                f"the phase {phase.name!r} has the name of an agent that is in no phase, and that "
+                "hears at a node of its own name"
+            )
+            remedy = "Give the phase another name: phase: NAME"
+            yield Finding(path, say, remedy, anew=True)
 
 
 def _agent(definition: CrewDefinition, name: str, path: Path, says: str) -> Iterator[Finding]:

@@ -216,7 +216,10 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
             if asked.budget in DIVIDED
         ]
     elif parts and is_bounded(old) and engine.patched(DIVIDES):
-        bounds = divided(old, state, leaving, debts=False)
+        known = old
+        if engine.patched(DIVIDES_RAISES):  # before, who comes by this change was looked for there
+            known = old.model_copy(update={"agents": {**plan.agents, **old.agents}})
+        bounds = divided(known, state, leaving, debts=False)
     facts.append(
         j.TopologyChanged(
             at=engine.at,
@@ -260,11 +263,12 @@ def _is_of(node: NodeName, parts: Sequence[PreparedPart]) -> bool:
     return any(node in part.share.nodes for part in parts)
 
 
-def part(engine: Engine) -> str:
+def part(engine: Engine) -> Exception | None:
     """Parts the graph, once nothing of those who leave is under way; the runs that they are began.
 
     Returns:
-        Why it could not be: the run goes on as it was, once that is recorded. Empty where it was.
+        Why it could not be, which is a bug of ours: the run goes on as it was, once that is
+        recorded. None where it was parted.
     """
     changing, plan = engine.state.changing, engine.pending
     if changing is None or plan is None:
@@ -274,9 +278,9 @@ def part(engine: Engine) -> str:
         _regroup(engine, plan, report, what=changing.what, by=changing.by, reason="", command=None)
     # As of a swap: whatever it is, it would fail the workflow's task for ever.
     except Exception as error:  # noqa: BLE001
-        return f"{type(error).__name__}: {error}"[:2000]
+        return error
     engine.pending, engine.parts = None, ()
-    return ""
+    return None
 
 
 def wider(engine: Engine, plan: GraphPlan, report: SwapReport) -> Iterator[str]:
