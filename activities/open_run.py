@@ -9,6 +9,7 @@ from crewlog.activities.executions import Executions, taken
 from crewlog.activities.once import use_start
 from crewlog.activities.registries import registry_of
 from crewlog.content import hash_json
+from crewlog.definition.counting import as_counted
 from crewlog.definition.creatures import where_they_are
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.load import load_data, read_data
@@ -45,7 +46,8 @@ async def open_run(
         registry = await registry_of(store, task.registry, task.model)
         read_data(given, offered_form(registry))
     definition, plan = await lowered(given, store, definitions)
-    where_they_are(await definitions.get(hash_json(definition)), None)
+    crew = await definitions.get(hash_json(definition))
+    as_counted(where_they_are(crew, None), None)
     if task.use is not None:
         policy = GraphPlan.from_json(plan).policy
         let_in = await use_start(task.use, policy, task.run, store)

@@ -26,6 +26,7 @@ from crewlog.activities.reading import ask, read_without
 from crewlog.activities.registries import registry_of
 from crewlog.activities.writing import execution_at_work
 from crewlog.authority.widening import widening
+from crewlog.definition.counting import as_counted
 from crewlog.definition.creature_checks import new_warnings
 from crewlog.definition.creatures import elsewhere, where_they_are
 from crewlog.definition.difference import NOTHING, summary
@@ -78,14 +79,14 @@ class ChangePreparer:
         if task.prompt:
             return await self._of_prompt(task, base, effect)
         if task.operations:
-            made = where_they_are(apply_operations(base, _read(task.operations)), base)
+            made = _said_of(apply_operations(base, _read(task.operations)), base)
             return await self._made(made, base, task, of=task.base)
         if task.recipe:
             return await self._recipe(task, base)
         if task.definition is None:
             raise UsageError("the change names neither a prompt, nor a definition, nor operations")
         data = await crew_data(task.definition, self.store)
-        made = where_they_are(load_data(data), base)
+        made = _said_of(load_data(data), base)
         return await self._made(made, base, task, compared=task.base)
 
     async def _recipe(self, task: PrepareChange, base: CrewDefinition) -> PreparedChange:
@@ -96,7 +97,7 @@ class ChangePreparer:
             data = await crew_data(task.definition, self.store)
             definition, _ = await lowered(data, self.store, self.definitions)
             crew = CrewDefinition.from_json(definition)
-            where_they_are(crew, force)
+            _said_of(crew, force)
         away = force.graph.away if force.graph is not None else {}
         away = {name: home for name, home in away.items() if name in crew.agents}
         found = await self._homes(task, away)
@@ -231,8 +232,13 @@ class ChangePreparer:
         data = named.to_json()
         read_data(data, offered_form(registry))
         remarks = tuple(map(remark_of, found.remarks))
-        made = where_they_are(load_data(data), base)
+        made = _said_of(load_data(data), base)
         return await self._made(made, base, task, of=task.base, remarks=remarks, **told)
+
+
+def _said_of(crew: CrewDefinition, base: CrewDefinition) -> CrewDefinition:
+    """A crew as people change it, in which what the engine says stands."""
+    return as_counted(where_they_are(crew, base), base)
 
 
 def _told(warning: Finding) -> str:
