@@ -31,10 +31,10 @@ from crewlog.definition.creature_checks import new_warnings
 from crewlog.definition.creatures import elsewhere, where_they_are
 from crewlog.definition.difference import NOTHING, summary
 from crewlog.definition.findings import Finding, for_run
-from crewlog.definition.load import load_data, read_data
+from crewlog.definition.load import load_data, load_stored, read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, apply_operations
-from crewlog.definition.validate import check
+from crewlog.definition.validate import standing
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
 from crewlog.faults import fault_of
 from crewlog.graph import parting
@@ -102,7 +102,7 @@ class ChangePreparer:
         away = {name: home for name, home in away.items() if name in crew.agents}
         found = await self._homes(task, away)
         homes = found.live
-        made = load_data(elsewhere(crew, homes).to_json())
+        made = load_stored(elsewhere(crew, homes).to_json())
         back = await self._made(made, force, task, compared=task.against, home=found.back)
         what = "goes back to the definition that it was started with"
         if back.what != NOTHING:
@@ -168,13 +168,16 @@ class ChangePreparer:
         if len(graphs) == 1:
             return crew, ()
         crews = parting.definitions(crew, graphs, task.run)
+        shares = {
+            id_: parting.share_of(crew, each) for id_, each in graphs.items() if id_ != task.run
+        }
         parts: list[PreparedPart] = []
         for id_, graph in graphs.items():
-            if faults := check(crews[id_]):
-                raise InvalidDefinition(faults)
+            if faults := [each for each in standing(crews[id_]) if each.severity == "error"]:
+                raise InvalidDefinition([each.diagnostic() for each in faults])
             if id_ == task.run:
                 continue
-            made, share = crews[id_].to_json(), parting.share_of(crew, graph)
+            made, share = crews[id_].to_json(), shares[id_]
             await self.store.put_definition(made)
             parts.append(PreparedPart(graph=id_, definition=made, topology=graph, share=share))
         return crews[task.run], tuple(parts)

@@ -25,6 +25,7 @@ from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.context import Window
 from crewlog.definition.counting import bare, counting_at, places_of
 from crewlog.definition.creatures import creatures_of
+from crewlog.definition.expand import expand
 from crewlog.definition.model import (
     GROUP,
     AgentDefinition,
@@ -35,6 +36,7 @@ from crewlog.definition.model import (
     Rule,
 )
 from crewlog.definition.operations import Connect, Wire
+from crewlog.definition.phases import phases
 from crewlog.definition.regrouping import channels_of, connect, wire
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import TopologyRefused
@@ -74,8 +76,8 @@ class United(NamedTuple):
     nodes: dict[NodeName, NodeName]
     """Where those hear that come: the nodes that they have now, by those that they had."""
     fresh: frozenset[NodeName]
-    """Those nodes of now whose agents were not in the surviving run before: what their visits are
-    called there, they do not know."""
+    """Those nodes of now whose agents were not in the surviving run before, or have another one
+    there: what their visits are called there, they do not know."""
     quotas: dict[str, str]
     """The keys of quotas that are called otherwise now, by those that they had."""
 
@@ -124,10 +126,13 @@ def united(
     away = one.graph.away if one.graph is not None else {}
     homes = {joins, *family}
     strangers = {n for n in creatures_of(two) if n in away and away[n] not in homes}
+    # A phase keeps its name: an agent of that name would hear elsewhere than it did.
+    held = _phases(one)
+    strangers |= {n for n in creatures_of(two) if n in held and n not in away}
     channels = _channels(one), _channels(two)
     # Strangers have not the names of those who left the surviving run, and nobody is called anew as
     # who is away, in either run.
-    named = {*one.agents, *two.agents}.union(*channels)
+    named = {*one.agents, *two.agents, *held}.union(*channels)
     told = as_one(_edge(edge), asks, world, stays, taken=strangers, reserved=named)
     channels[1].difference_update(world[joins].channels)
     made = _Union(one, two, stays, joins, told, homes, channels)
@@ -141,7 +146,9 @@ def united(
         comes=tuple(map(AgentName, sorted(made.lives))),
         nodes=nodes,
         fresh=frozenset(
-            nodes[node] for node, was in nodes_in(two).items() if made.names.agent(was) not in away
+            nodes[node]
+            for node, was in nodes_in(two).items()
+            if made.names.agent(was) not in away or nodes[node] != node
         ),
         quotas=made.quotas(crew),
     )
@@ -197,8 +204,9 @@ class _Union:
             self.there.away.values()
         )
         absent = self._absent(policy.away)
-        apart = [n for n in absent if n in one.agents]
-        agents |= new_names(apart, {*one.agents, *two.agents, *agents.values()})
+        held = _phases(one)
+        apart = [n for n in absent if n in one.agents or n in held]
+        agents |= new_names(apart, {*one.agents, *two.agents, *held, *agents.values()})
         if not self.kin:
             channels |= new_names(logs[1], {*logs[0], *told.channels})
         groups = {} if self.kin else self._groups(two, NewNames(agents, channels))
@@ -435,6 +443,11 @@ class _Union:
 
 def _by_kind(renamed: Iterable[Renamed], kind: str) -> dict[str, str]:
     return {each.was: each.now for each in renamed if each.kind == kind}
+
+
+def _phases(crew: CrewDefinition) -> frozenset[str]:
+    """The names of the phases of a crew's flow, with those of its builders."""
+    return frozenset(phase.name for phase in phases(expand(crew).definition))
 
 
 def _channels(crew: CrewDefinition) -> set[str]:
