@@ -16,7 +16,14 @@ from crewlog.definition.ending_checks import ending_findings
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed, suggestion
 from crewlog.definition.model import GROUP_TOOLS, SEND_MESSAGE, AgentDefinition, CrewDefinition
-from crewlog.definition.operations import AddAgent, Disconnect, Operation, RemoveChannel
+from crewlog.definition.operations import (
+    AddAgent,
+    AddChannel,
+    Connect,
+    Disconnect,
+    Operation,
+    RemoveChannel,
+)
 from crewlog.definition.phases import Phase, at_work, phases
 
 _AGENTS = "Agents are under 'agents:'."
@@ -182,7 +189,7 @@ def new_warnings(
                 yield from _unheard_since(before, after, each)
             case RemoveChannel():
                 yield from _way_gone(before, after, each.name)
-            case AddAgent():
+            case AddAgent() | AddChannel() | Connect():
                 yield from _misspelt(before, each)
             case _:
                 pass
@@ -236,21 +243,33 @@ def _hears(crew: CrewDefinition, listener: str, speaker: str) -> bool:
     return listener in said.wires or not {*outlets(said)}.isdisjoint(crew.agents[listener].listen)
 
 
-def _misspelt(before: CrewDefinition, op: AddAgent) -> Iterator[Finding]:
-    """Channels that come with an agent and are called much as one that there is."""
+def _misspelt(before: CrewDefinition, op: AddAgent | AddChannel | Connect) -> Iterator[Finding]:
+    """Channels that come with an operation and are called much as one that there is."""
     here = creatures_of(before)
     known = {*before.channels, *(c for n in here for c in channels_named(before.agents[n]))}
-    for key in ("listen", "send", "wires"):
-        names = op.agent.get(key)
-        for i, name in enumerate(names if isinstance(names, list) else ()):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            channel = str(name).removeprefix(CHANNEL)  # pyright: ignore[reportUnknownArgumentType]
-            if channel in known or (key == "wires" and channel == name):
-                continue
-            near = suggestion(channel, known)
-            if near and not channel.startswith(near):  # `tasks-2` is meant beside `tasks`
-                say = f"the channel {channel!r} is a new one: {op.name!r} is the first to name it"
-                path: Path = ("agents", op.name, key, i)
-                yield Finding(path, say, f"Did you mean {near!r}?", severity="warning")
+    by = f": {op.name!r} is the first to name it" if isinstance(op, AddAgent) else ""
+    for path, channel in _channels_of(op):
+        near = suggestion(channel, known) if channel not in known else ""
+        if near and not channel.startswith(near):  # `tasks-2` is meant beside `tasks`
+            say = f"the channel {channel!r} is a new one{by}"
+            yield Finding(path, say, f"Did you mean {near!r}?", severity="warning")
+
+
+def _channels_of(op: AddAgent | AddChannel | Connect) -> Iterator[tuple[Path, str]]:
+    """The channels that an operation names, and what of a crew does so then."""
+    match op:
+        case AddChannel():
+            yield ("channels", op.name), op.name
+        case Connect():
+            if op.channel is not None:
+                yield ("agents", op.sender, "send"), op.channel
+        case AddAgent():
+            for key in ("listen", "send", "wires"):
+                names = op.agent.get(key)
+                for i, name in enumerate(names if isinstance(names, list) else ()):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+                    channel = str(name).removeprefix(CHANNEL)  # pyright: ignore[reportUnknownArgumentType]
+                    if key != "wires" or channel != name:
+                        yield ("agents", op.name, key, i), channel
 
 
 def _alone(part: CrewDefinition) -> Iterator[Finding]:
