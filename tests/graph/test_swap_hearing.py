@@ -103,3 +103,13 @@ async def test_a_phase_that_goes_takes_no_turn_where_its_agent_hears() -> None:
     await sim.command("message", text="now", to="channel:x")
     await sim.run()
     assert sorted(sim.ran()) == ["ann#1", "bob#1", "scout#2"]
+
+
+async def test_a_phase_that_goes_in_mid_turn_gives_its_agent_no_turn_for_nothing() -> None:
+    script = Replies({"scout#1": [says("wait", "set_flag")]})
+    sim = await Simulation.begin(plan("ann", "scout", "bob"), script)
+    await sim.finish("ann#1", "scout#1")
+    report = await sim.change(plan("ann", "bob"))
+    assert fates(report) == {"scout#1": "leaves", "bob#1": "starts"}
+    await sim.run()
+    assert sorted(sim.ran()) == ["ann#1", "bob#1", "scout#1"]
