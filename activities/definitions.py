@@ -42,6 +42,8 @@ class Definitions:
         self._forms: Recent[tuple[ContentHash, AgentName], Form] = Recent(most)
         self.checked: Recent[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = Recent(most)
         """Definitions that runs were started with, as they came, checked and lowered."""
+        self.ran: Recent[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = Recent(most)
+        """The same of runs that there were, which may have what no new one may."""
 
     async def get(self, hash_: ContentHash) -> CrewDefinition:
         """The definition of that hash, without builders and patterns.

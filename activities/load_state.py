@@ -11,7 +11,7 @@ from crewlog.activities.executions import Executions
 from crewlog.activities.handing_over import handed_over
 from crewlog.activities.look_at_run import Ended, over_by
 from crewlog.activities.once import use_start
-from crewlog.activities.open_run import Probe, lowered
+from crewlog.activities.open_run import Probe, lowered_again
 from crewlog.activities.writing import append, execution_at_work
 from crewlog.authority.guards import names_in
 from crewlog.authority.widening import freed, regained, widening
@@ -83,7 +83,7 @@ async def load_state(
             remedy="Start it anew, with its prompt.",
         )
     given = await store.get_definition(then.definition)
-    definition, plan = await lowered(given, store, definitions)
+    definition, plan = await lowered_again(given, store, definitions)
     plan, older = await _with_left(plan, then, store, definitions)
     # Where nothing is known of its last one, the policy of then decides, and not nobody.
     force = await _in_force(task, store) or CrewDefinition.from_json(definition)
@@ -134,7 +134,7 @@ async def _load_part(
     await store.expect_fork(task.run, run, Clock().now())
     before = await state_at(store, task.run, position - 1)
     after = reduce(before, entry.model_copy(update={"parts": ()}))
-    definition, plan = await lowered(
+    definition, plan = await lowered_again(
         await store.get_definition(part.definition), store, definitions
     )
     policy = CrewDefinition.from_json(definition).policy
@@ -260,7 +260,7 @@ async def _left(
         visit = visit_of(step)
         if entry.definition and visit not in found:
             older[entry.definition] = given = await store.get_definition(entry.definition)
-            _, plan = await lowered(given, store, definitions)
+            _, plan = await lowered_again(given, store, definitions)
             if (left := left_step(GraphPlan.from_json(plan), entry.node)) is not None:
                 found[visit] = left
     return found, tuple(older.values())

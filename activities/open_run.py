@@ -9,9 +9,10 @@ from crewlog.activities.executions import Executions, taken
 from crewlog.activities.once import use_start
 from crewlog.activities.registries import registry_of
 from crewlog.content import hash_json
+from crewlog.definition.counting import as_counted
 from crewlog.definition.creatures import where_they_are
 from crewlog.definition.findings import did_you_mean
-from crewlog.definition.load import load_data, read_data
+from crewlog.definition.load import load_data, load_stored, read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import Diagnostic, InvalidDefinition
 from crewlog.graph.lower import lower_checked
@@ -45,7 +46,8 @@ async def open_run(
         registry = await registry_of(store, task.registry, task.model)
         read_data(given, offered_form(registry))
     definition, plan = await lowered(given, store, definitions)
-    where_they_are(await definitions.get(hash_json(definition)), None)
+    crew = await definitions.get(hash_json(definition))
+    as_counted(where_they_are(crew, None), None)
     if task.use is not None:
         policy = GraphPlan.from_json(plan).policy
         let_in = await use_start(task.use, policy, task.run, store)
@@ -84,19 +86,33 @@ async def lowered(
     return data, plan
 
 
+async def lowered_again(
+    given: dict[str, Json], store: Store, definitions: Definitions
+) -> tuple[dict[str, Json], dict[str, Json]]:
+    """As `lowered`, of a definition that ran: what is asked of new ones only is not asked of it."""
+    name = hash_json(given)
+    known = definitions.checked.get(name) or definitions.ran.get(name)
+    if known is None:
+        made = load_stored(given)
+        known = definitions.ran.put(name, (made, lower_checked(made).to_json()))
+    definition, plan = known
+    data = definition.to_json()
+    definitions.put(await store.put_definition(data), definition)
+    return data, plan
+
+
 async def lowered_crew(
     crew: CrewDefinition, store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
-    """As `lowered`, of a crew in which `check` has found no fault: it is not asked again."""
+    """As `lowered_again`, of a crew that was checked: nothing is asked again."""
     data = crew.to_json()
     address = await store.put_definition(data)
-    checked = definitions.checked.get(address)
-    if checked is None:
+    known = definitions.checked.get(address) or definitions.ran.get(address)
+    if known is None:
         read = CrewDefinition.from_json(data)  # as every worker will
-        plan = lower_checked(read, address).to_json()
-        checked = definitions.checked.put(address, (read, plan))
-    definitions.put(address, checked[0])
-    return data, checked[1]
+        known = definitions.ran.put(address, (read, lower_checked(read, address).to_json()))
+    definitions.put(address, known[0])
+    return data, known[1]
 
 
 async def crew_data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:

@@ -26,14 +26,15 @@ from crewlog.activities.reading import ask, read_without
 from crewlog.activities.registries import registry_of
 from crewlog.activities.writing import execution_at_work
 from crewlog.authority.widening import widening
+from crewlog.definition.counting import as_counted
 from crewlog.definition.creature_checks import new_warnings
 from crewlog.definition.creatures import elsewhere, where_they_are
 from crewlog.definition.difference import NOTHING, summary
 from crewlog.definition.findings import Finding, for_run
-from crewlog.definition.load import load_data, read_data
+from crewlog.definition.load import load_data, load_stored, read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, apply_operations
-from crewlog.definition.validate import check
+from crewlog.definition.validate import standing
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
 from crewlog.faults import fault_of
 from crewlog.graph import parting
@@ -78,14 +79,14 @@ class ChangePreparer:
         if task.prompt:
             return await self._of_prompt(task, base, effect)
         if task.operations:
-            made = where_they_are(apply_operations(base, _read(task.operations)), base)
+            made = _said_of(apply_operations(base, _read(task.operations)), base)
             return await self._made(made, base, task, of=task.base)
         if task.recipe:
             return await self._recipe(task, base)
         if task.definition is None:
             raise UsageError("the change names neither a prompt, nor a definition, nor operations")
         data = await crew_data(task.definition, self.store)
-        made = where_they_are(load_data(data), base)
+        made = _said_of(load_data(data), base)
         return await self._made(made, base, task, compared=task.base)
 
     async def _recipe(self, task: PrepareChange, base: CrewDefinition) -> PreparedChange:
@@ -96,12 +97,12 @@ class ChangePreparer:
             data = await crew_data(task.definition, self.store)
             definition, _ = await lowered(data, self.store, self.definitions)
             crew = CrewDefinition.from_json(definition)
-            where_they_are(crew, force)
+            _said_of(crew, force)
         away = force.graph.away if force.graph is not None else {}
         away = {name: home for name, home in away.items() if name in crew.agents}
         found = await self._homes(task, away)
         homes = found.live
-        made = load_data(elsewhere(crew, homes).to_json())
+        made = load_stored(elsewhere(crew, homes).to_json())
         back = await self._made(made, force, task, compared=task.against, home=found.back)
         what = "goes back to the definition that it was started with"
         if back.what != NOTHING:
@@ -167,13 +168,16 @@ class ChangePreparer:
         if len(graphs) == 1:
             return crew, ()
         crews = parting.definitions(crew, graphs, task.run)
+        shares = {
+            id_: parting.share_of(crew, each) for id_, each in graphs.items() if id_ != task.run
+        }
         parts: list[PreparedPart] = []
         for id_, graph in graphs.items():
-            if faults := check(crews[id_]):
-                raise InvalidDefinition(faults)
+            if faults := [each for each in standing(crews[id_]) if each.severity == "error"]:
+                raise InvalidDefinition([each.diagnostic() for each in faults])
             if id_ == task.run:
                 continue
-            made, share = crews[id_].to_json(), parting.share_of(crew, graph)
+            made, share = crews[id_].to_json(), shares[id_]
             await self.store.put_definition(made)
             parts.append(PreparedPart(graph=id_, definition=made, topology=graph, share=share))
         return crews[task.run], tuple(parts)
@@ -231,8 +235,13 @@ class ChangePreparer:
         data = named.to_json()
         read_data(data, offered_form(registry))
         remarks = tuple(map(remark_of, found.remarks))
-        made = where_they_are(load_data(data), base)
+        made = _said_of(load_data(data), base)
         return await self._made(made, base, task, of=task.base, remarks=remarks, **told)
+
+
+def _said_of(crew: CrewDefinition, base: CrewDefinition) -> CrewDefinition:
+    """A crew as people change it, in which what the engine says stands."""
+    return as_counted(where_they_are(crew, base), base)
 
 
 def _told(warning: Finding) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.open_run import lowered
+from crewlog.authority.rules import rules_of
 from crewlog.authority.widening import widening
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
@@ -311,7 +312,7 @@ def _scripts(crew: CrewDefinition) -> set[str]:
 
 def _bounds(crew: CrewDefinition) -> tuple[Any, ...]:
     """What a crew may use."""
-    quotas = [rule for rule in crew.rules if rule.quota is not None]
+    quotas = sorted((rule.key, rule.quota) for rule in rules_of(crew) if rule.quota)
     return crew.limits.tokens, crew.limits.cost, quotas
 
 

@@ -99,6 +99,22 @@ async def test_each_part_of_a_graph_is_a_crew_that_can_run(prepare, store):
     assert stays.away == {"writer": part.graph}
 
 
+async def test_nobody_leaves_whose_name_a_phase_has(prepare):
+    """Crews that ran before such phases were refused have them still."""
+    flow = [{"agent": "writer", "phase": "backend"}]
+    wired = {"backend": {"wires": ["writer"]}}
+    data = crew(flow=[], graph={}).to_json()
+    agents = {name: {**each, **wired.get(name, {})} for name, each in data["agents"].items()}
+    old = CrewDefinition.from_json({**data, "agents": agents, "flow": flow})
+    other = {"op": "edit_agent", "name": "writer", "set": {"prompt": "q"}}
+    assert (await prepare(old, operations=(other,), command="other")).parts == ()
+    cut = {"op": "unwire", "name": "backend", "to": "writer"}
+    with pytest.raises(ApplicationError, match="'backend' would leave") as refused:
+        await prepare(old, operations=(cut,), command="cut")
+    assert refused.value.type == "TopologyRefused"
+    assert refused.value.non_retryable
+
+
 async def test_all_faults_are_told(prepare):
     operations = (
         {"op": "remove_agent", "name": "backand"},

@@ -125,6 +125,20 @@ async def test_a_crew_that_cannot_run_is_refused() -> None:
     assert "writers" in made.refused
 
 
+async def test_nobody_comes_home_whose_name_a_phase_has() -> None:
+    """Crews that ran before such phases were refused have them still."""
+    store = InMemoryStore()
+    data = crew("a").to_json()
+    data["agents"]["b"] = {"prompt": "p"}
+    more = {"flow": [{"agent": "a", "phase": "b"}], "graph": {"away": {"b": TWO}}}
+    one = await stored(store, ONE, CrewDefinition.from_json({**data, **more}))
+    await stored(store, TWO, crew("b"))
+    made = await prepared(store, one)
+    assert "none that can run: the phase 'b' has the name" in made.refused
+    with pytest.raises(TopologyRefused, match="the phase 'b' has the name"):
+        take_in(one.engine, made, op="m")
+
+
 def after(run: RunId, source: RunId, *, split: bool) -> Batch:
     """The journal of a run that goes on from another one: as a part of it, or as a copy."""
     forked = j.Forked(

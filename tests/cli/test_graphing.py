@@ -13,7 +13,7 @@ import pytest
 
 from covers import covers
 from crewlog.cli.change_terms import GRAPH, in_terms_of
-from crewlog.cli.changes import Wanted, agent_in, names_in
+from crewlog.cli.changes import Wanted, agent_in, names_in, prompt_in
 from crewlog.cli.changing import helped
 from crewlog.cli.main import run_cli
 from crewlog.cli.screen import Screen
@@ -117,6 +117,9 @@ def test_a_word_that_is_no_command_is_told(capsys: pytest.CaptureFixture[str]) -
     assert "A name is a letter" in err
     assert run_cli(["graph", "connect", "pond", "a", "b", "--channel", "a!"]) == 2
     assert "--channel  'a!' cannot be the name of a channel" in capsys.readouterr().err
+    for prompt, said in (("none.md", "there is no file 'none.md'"), (" ", "the prompt is empty")):
+        assert run_cli(["graph", "add", "pond", "new", "--prompt", prompt]) == 2
+        assert f"graph add --prompt  {said}" in capsys.readouterr().err
 
 
 def test_an_agent_may_be_in_a_file(tmp_path: Path) -> None:
@@ -132,6 +135,7 @@ def test_an_agent_may_be_in_a_file(tmp_path: Path) -> None:
     assert told.value.place == "crewlog graph add --file"
     with pytest.raises(UsageError, match="there is no file"):
         agent_in(str(tmp_path / "b.yaml"), "x")
+    assert prompt_in(str(tmp_path / "a.md"), "x") == "# Look\n"
     assert names_in(["a,b", "b", " c "]) == ["a", "b", "c"]
     assert names_in(None) == []
 
@@ -300,8 +304,8 @@ def test_a_live_graph_is_changed_from_the_command_line(crewlog: Cli, pond: str) 
         (("unwire", pond, "late", "keeper"), "late is wired no more to keeper"),
         (("disconnect", pond, "keeper", "late", "--channel", "side"), "keeper sends no more"),
         (("channel", pond, "side", "--remove"), "removes the channel side"),
-        (("stop-node", pond, "late"), "disables late"),
-        (("start", pond, "late"), "enables late"),
+        (("stop-node", pond, "late"), "late is switched off in"),
+        (("start", pond, "late"), "late is switched on in"),
         (("remove", pond, "late"), "removes late"),
     ):
         done = crewlog("graph", *line)
@@ -433,8 +437,13 @@ def test_two_runs_are_made_one(crewlog: Cli, pond: str, project: Path) -> None:
     stopped = crewlog("graph", "stop-node", pond, "keeper")  # there, that is another one
     assert stopped.code != 0
     assert f"'keeper' of '{pond}' is called 'keeper-2'" in " ".join(stopped.err.split())
+    off = crewlog("graph", "stop-node", pond, "keeper-2")
+    assert f"✓ keeper-2 is switched off in {lake}" in off.out, off.err
     assert f"merged into {lake}" in " ".join(crewlog("show", pond).out.split())
+    assert f"■ {pond} is merged into {lake}" in crewlog("graph", pond).out
+    assert "■" not in crewlog("graph", lake).out
     assert crewlog("stop", lake).code == 0
+    assert f"■ {lake} has ended (stopped)" in crewlog("graph", lake).out
     told = crewlog("watch", pond, "--kind", "TOPOLOGY_CHANGED:merge,MergedInto", "--json").records
     kinds = [(each["run"], each["entry"]["kind"]) for each in told if each["event"] == "journal"]
     assert sorted(kinds) == [(lake, "GraphMerged"), (pond, "MergedInto")]

@@ -111,6 +111,40 @@ async def test_a_run_that_is_deleted_is_told_where_others_come_from_it(past: Pas
     assert (found[RunId("pond")].status, found[RunId("pond.1")].source) == ("deleted", "pond")
 
 
+async def test_a_deleted_run_that_took_a_part_of_its_own_in_did_not_begin_from_it(
+    past: Past, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for at, name in ((11, "z.A"), (12, "z.B")):
+        if at == 11:
+            await past.start("z", POND, 10)
+        await past.part(name, "z", POND, at, "cut")
+    await past.add("z", j.LogsJoined(parents=(RunId("z.A"),), at=13))
+    await past.store.delete([RunId("z")], 1)
+    for deleted in ((), (RunId("z.A"),)):
+        await past.store.delete(deleted, 1)
+        family = await family_of(past.store, RunId("z.B"))
+        found = {each.run: each for each in family}
+        root = found[RunId("z")]
+        assert (root.began, root.source) == ("alone", None)
+        assert [each.run for each in root.took_in] == ["z.A"]
+        assert found[RunId("z.A")].source == "z"
+        show_tree(Screen(), family)
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split()[0] for line in lines] == ["z", "├─", "└─"]
+
+
+def test_a_tree_tells_all_even_of_runs_that_seem_to_have_begun_from_each_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one, two, three = (RunId(name) for name in ("one", "two", "three"))
+    found = [Graph(one, source=two), Graph(two, source=one), Graph(three, source=two)]
+    show_tree(Screen(), found)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("deleted")[0].rstrip() for line in lines] == [
+        "  one", "  └─ two", "     └─ three",
+    ]  # fmt: skip
+
+
 def test_a_tree_has_parts_under_their_source(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,20 @@ def test_a_long_line_says_how_much_more_there_is() -> None:
     line = summary(base, changed)
     assert len(line) < 200
     assert line.endswith("; and 16 more")
+    whole = summary(base, changed, longest=None)
+    assert all(f"edits {name} (prompt)" in whole for name in base.agents)
+
+
+def test_who_lives_in_another_run_is_not_removed() -> None:
+    agents = {name: {"prompt": "p", "listen": ["x"], "send": ["x"]} for name in ("ann", "bob")}
+    data = {"crew": "t", "model": "openai:x", "graph": {"root": "ann"}}
+    more = dict.fromkeys(("cid", "dan"), agents["ann"])
+    old = load_data({**data, "agents": {**agents, **more}})
+    assert old.graph is not None
+    away = old.graph.model_copy(update={"away": {"dan": "elsewhere"}})
+    old = old.model_copy(update={"graph": away})
+    told = summary(old, load_data({**data, "agents": agents}))
+    assert told == "removes cid; leaves dan where it lives"
 
 
 @pytest.mark.parametrize("graph", [None, {}, {"queue": 9}])
@@ -88,4 +102,4 @@ def test_where_agents_live_is_told_in_words(graph: Any) -> None:
     assert summary(where(ann="r-1"), where(ann="r-2")) == "changes nothing"
     left = {name: agent for name, agent in POND["agents"].items() if name != "ann"}
     gone = load_data({**POND, "agents": left, **({} if graph is None else {"graph": graph})})
-    assert summary(where(ann="r-1"), gone) == "removes ann"
+    assert summary(where(ann="r-1"), gone) == "leaves ann where it lives"

@@ -181,6 +181,21 @@ def test_who_lives_in_another_run_hears_and_sets_nothing_here() -> None:
             "Did you mean 'reports'?",
         ),
         (
+            {"op": "add_channel", "name": "report"},
+            "the channel 'report' is a new one",
+            "Did you mean 'reports'?",
+        ),
+        (
+            {"op": "add_channel", "name": "Tasks"},
+            "the channel 'Tasks' is a new one",
+            "Did you mean 'tasks'?",
+        ),
+        (
+            {"op": "connect", "sender": "keeper", "listener": "scout", "channel": "task"},
+            "the channel 'task' is a new one",
+            "Did you mean 'tasks'?",
+        ),
+        (
             {"op": "remove_channel", "name": "reports"},
             "'keeper' hears 'scout' no more: 'reports' was the way",
             "crewlog graph connect RUN scout keeper",
@@ -212,6 +227,7 @@ def test_what_an_operation_leads_to_unawares(
         # Beside `tasks` that is a name of its own; and others hear the rest, or are told by a wire.
         {"op": "add_agent", "name": "n", "agent": {"prompt": "p", "listen": ["tasks-2", "tasks"]}},
         {"op": "add_agent", "name": "n", "agent": {"prompt": "p", "listen": ["more"]}},
+        {"op": "add_channel", "name": "tasks-2"},
         {"op": "remove_channel", "name": "more"},
         {"op": "disable_agent", "name": "second"},
         {"op": "edit_agent", "name": "spare", "set": {"prompt": "q"}},

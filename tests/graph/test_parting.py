@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewlog.definition.load import load_data
+import pytest
+
+from crewlog.definition.load import load_data, load_stored
 from crewlog.definition.operations import RemoveChannel, apply_operations
+from crewlog.errors import TopologyRefused
 from crewlog.graph.lower import lower
 from crewlog.graph.parting import definitions, share_of
 from crewlog.ids import AgentName, RunId
@@ -77,3 +80,17 @@ def test_the_flow_stays_with_the_run() -> None:
     ]
     for each in found.values():
         lower(load_data(each.to_json()))
+
+
+def test_nobody_leaves_who_would_hear_at_another_node() -> None:
+    """Its steps would be of a node that its part does not have."""
+    agents = {"ann": {"prompt": "p"}, "scout": {"prompt": "p", "listen": ["x"]}}
+    flow = [{"agent": "ann", "phase": "scout"}]
+    crew = load_stored({"crew": "t", "model": "openai:x", "agents": agents, "flow": flow})
+    plan = lower(crew)
+    assert plan.topology is not None
+    (goes,) = (each for id_, each in parts_of(RUN, plan.topology, "c").items() if id_ != RUN)
+    assert [*goes.creatures] == ["scout"]
+    with pytest.raises(TopologyRefused, match="'scout' would leave") as refused:
+        share_of(crew, goes)
+    assert "another name" in refused.value.remedy

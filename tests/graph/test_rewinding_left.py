@@ -12,16 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities.crew import CrewActivities
 from crewlog.client.extract import Place, Told, extract
+from crewlog.definition.model import CrewDefinition
 from crewlog.graph.engine import Engine
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.rewinding import fork, reopen, roll_back
 from crewlog.ids import RunId
-from crewlog.state.calls import LOAD_STATE, LoadedState, LoadState
+from crewlog.state.calls import (
+    LOAD_STATE,
+    LoadedState,
+    LoadState,
+    OpenRun,
+    PrepareChange,
+)
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.ledger import Ledger
@@ -106,3 +114,29 @@ def begun(how: str, plan: GraphPlan, then: CrewState) -> Engine:
     engine = Engine(lower(LESS), Ledger(then))
     roll_back(engine, then.position, then, plan, **who)
     return engine
+
+
+OLD: dict[str, Any] = {
+    "crew": "t",
+    "model": "openai:x",
+    "agents": {"ann": {"prompt": "p"}, "scout": {"prompt": "p", "listen": ["x"]}},
+    "flow": [{"agent": "ann", "phase": "scout"}],
+}
+"""A crew that no new run may have: a phase has the name of an agent that hears elsewhere."""
+
+
+async def test_a_run_goes_on_with_a_crew_that_no_new_run_may_have(tmp_path: Path) -> None:
+    sim = await (await Simulation.begin(lower(CrewDefinition.from_json(OLD)), final)).run()
+    store = InMemoryStore()
+    address = await store.put_definition(OLD)
+    await store.append(RUN, Batch(first=1, entries=tuple(sim.journal)))
+    activities = CrewActivities(store, workspace=tmp_path)
+    local = ActivityEnvironment()
+    local.info = replace(local.info, is_local=True)
+    loaded = await local.run(activities.load_state, LoadState(run=RUN, reopen=True))
+    assert GraphPlan.from_json(loaded.plan) == sim.engine.plan
+    recipe = PrepareChange(run=RUN, base=address, recipe=True)
+    made = await ActivityEnvironment().run(activities.prepare_change, recipe)
+    assert made.definition == OLD
+    with pytest.raises(ApplicationError, match="the phase 'scout' has the name"):
+        await local.run(activities.open_run, OpenRun(run=RunId("new"), crew=OLD))

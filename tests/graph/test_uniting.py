@@ -57,6 +57,42 @@ def test_nobody_is_called_anew_as_who_is_away() -> None:
     assert made.definition.agents["b-2"].listen == ("p-2",)
 
 
+def test_nobody_comes_under_the_name_of_a_phase() -> None:
+    """It would hear at another node than it did, beside that phase."""
+    flow = [{"agent": "a", "phase": "scout"}, {"agent": "a", "phase": "poet"}, "scout-2"]
+    one = crew({"a": {"listen": ["p"]}, "scout-2": {}}, flow=flow)
+    two = crew({"scout": {"listen": ["q"]}, "poet": {}, "a": {}}, graph={"away": {"poet": "third"}})
+    made = joined(one, two, op="wire", name="a", to="scout")
+    assert {each.was: each.now for each in made.renamed if each.kind == "creature"} == {
+        "a": "a-2",
+        "poet": "poet-2",
+        "scout": "scout-3",
+    }
+    assert made.definition.agents["a"].wires == ("scout-3",)
+    assert made.definition.graph is not None
+    assert made.definition.graph.away == {"poet-2": "third"}
+    assert made.nodes == {"a": "a-2", "scout": "scout-3"}
+    lower(made.definition)
+
+
+def test_a_phase_of_a_builder_keeps_its_name_too() -> None:
+    hub = {"use": "hub", "with": {"router": "router", "agents": ["a"]}}
+    one = crew({"router": {}, "a": {"listen": ["p"]}}, flow=[hub])
+    made = joined(one, crew({"hub": {"listen": ["q"]}}), op="wire", name="a", to="hub")
+    assert made.nodes == {"hub": "hub-2"}
+
+
+def test_who_comes_home_to_another_node_has_visits_of_its_own() -> None:
+    """Of two steps of one name, one would be lost."""
+    one = crew({"a": {"listen": ["p"]}, "b": {}}, flow=["a", "b"], graph={"away": {"b": TWO}})
+    two = crew({"a": {}, "b": {"listen": ["p"]}}, graph={"away": {"a": ONE}})
+    made = joined(one, two, op="connect", sender="a", listener="b")
+    assert made.nodes == {"b": "b.inbox"}
+    assert made.fresh == {"b.inbox"}
+    kin = crew({"a": {"listen": ["p"]}, "b": {}}, graph={"away": {"b": TWO}})
+    assert joined(kin, two, op="connect", sender="a", listener="b").fresh == frozenset()
+
+
 def test_strangers_of_one_recipe_are_told_apart() -> None:
     agents: dict[str, Any] = {
         "a": {

@@ -180,3 +180,24 @@ async def test_what_a_fork_goes_on_from_is_known_when_that_is_gone(store: Store)
     assert await store.lineage(middle) == {first}
     await store.delete([last, side], 1)  # nothing goes on from them any more
     assert await store.lineage(middle) == set()
+
+
+async def test_how_a_deleted_run_went_on_from_another_is_known(store: Store) -> None:
+    """It began from the one, and took in its own part, which it seems to have begun from, too."""
+    first, run, part, last = (RunId(f"kin-{name}") for name in ("a", "b", "c", "d"))
+    await store.append(first, Journal(first, [started(first)]).batch(1, 1))
+    for each, source in ((run, first), (part, run), (last, run)):
+        forked = j.Forked(run=each, source=source, to=1, state=state(source), at=1)
+        await store.append(each, Batch(first=2, entries=(j.entry_to_json(forked),)))
+    joined = j.LogsJoined(parents=(part,), at=2)
+    await store.append(run, Batch(first=3, entries=(j.entry_to_json(joined),)))
+    wanted = {(run, first, False), (run, part, True), (part, run, False), (last, run, False)}
+
+    async def told() -> set[tuple[RunId, RunId, bool]]:
+        return {(each.run, each.source, each.taken_in) for each in await store.ties([run, part])}
+
+    assert await told() == wanted
+    await store.delete([run], 1)
+    assert await told() == wanted
+    await store.delete([part], 1)
+    assert await told() == wanted

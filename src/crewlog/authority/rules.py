@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from crewlog.content import hash_json
 from crewlog.definition.conditions import render_condition
+from crewlog.definition.counting import quota_key
 from crewlog.definition.findings import listed
 from crewlog.definition.interrupting import approvals_of
 from crewlog.definition.model import EVERY_TOOL, ConditionText, Counted, CrewDefinition, Rule
@@ -16,8 +16,6 @@ from crewlog.model import Model
 
 EVERY_CREW_HAS = frozenset({"set_flag", "set_output"})
 """Tools that `"*"` does not mean: what they may set is said by the agent itself."""
-KEY = 12
-"""Characters of a quota's key."""
 
 # Kept short: this is data that every execution carries.
 
@@ -70,16 +68,14 @@ def rules_of(definition: CrewDefinition) -> Iterator[CallRule]:
     for place, rule in enumerate(definition.rules):
         named = members(definition, rule.agents)
         if named != ():
-            yield _kept(place, rule, named)
+            yield _kept(place, rule, named, quota_key(definition, rule))
 
 
-def _kept(place: int, rule: Rule, named: tuple[str, ...] | None) -> CallRule:
+def _kept(place: int, rule: Rule, named: tuple[str, ...] | None, key: str) -> CallRule:
     tools = () if rule.tool == EVERY_TOOL else tuple(dict.fromkeys(rule.tools))
-    key = ""
-    if rule.quota is not None:
-        when = "" if rule.if_ is None else render_condition(rule.if_)
-        agents = None if named is None else sorted(named)
-        key = hash_json([sorted(tools), agents, when, quota_of(rule.quota).per])[:KEY]
+    counted = rule.counted
+    if counted is not None and rule.quota is not None and quota_of(rule.quota).per == "run":
+        key, counted = counted.key, None
     return CallRule(
         place=place,
         tools=tools,
@@ -89,7 +85,7 @@ def _kept(place: int, rule: Rule, named: tuple[str, ...] | None) -> CallRule:
         quota=rule.quota or "",
         key=key,
         reason=_clause(rule.reason),
-        counted=rule.counted,
+        counted=counted,
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from crewlog.cli.pictures import show_picture
 from crewlog.cli.screen import Part, Screen, plain
 from crewlog.cli.told_graphs import tell_graphs
 from crewlog.definition.findings import listed
+from crewlog.definition.operations import DisableAgent, EnableAgent, Operation
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
 
@@ -144,15 +145,30 @@ def _pictures(screen: Screen, sight: Sight, plan: GraphPlan, report: SwapReport 
     screen.line("")
 
 
-def tell_change(screen: Screen, run: str, changed: Changed, *, waited: bool) -> None:
-    """How a change ended."""
+def tell_change(
+    screen: Screen,
+    run: str,
+    changed: Changed,
+    *,
+    waited: bool,
+    operations: Sequence[Operation] = (),
+) -> None:
+    """How a change ended.
+
+    Args:
+        screen: Where to.
+        run: The run that was changed.
+        changed: What came of it.
+        waited: Whether it was waited for.
+        operations: What was to be changed, where that is known.
+    """
     what = f": {plain(changed.detail)}" if changed.detail else ""
     at_once = changed.report is not None and changed.report.at_once
     if changed.merge:
         then = "is one graph with another run now" if waited else "asks another run to be one graph"
         say = f"{plain(run)} {then}{what}"
     elif not changed.swap and not at_once:
-        say = f"{plain(run)} goes by other rules from now on{what}"
+        say = _switched(run, operations) or f"{plain(run)} goes by other rules from now on{what}"
     elif at_once:
         was, now = changed.graph_version - 1, changed.graph_version
         say = f"{plain(run)} has graph v{now}, before v{was}{what}"
@@ -162,3 +178,14 @@ def tell_change(screen: Screen, run: str, changed: Changed, *, waited: bool) -> 
         when = "as soon as what is under way has ended"
         say = f"{plain(run)} gets graph v{changed.graph_version} {when}{what}"
     screen.line("  ", ("✓ ", "green"), say, (f" (position {changed.position})", "dim"))
+
+
+def _switched(run: str, operations: Sequence[Operation]) -> str:
+    """That agents are switched on or off, where no more than that was to be changed."""
+    said: list[str] = []
+    for kind, how in ((DisableAgent, "off"), (EnableAgent, "on")):
+        names = [plain(each.name) for each in operations if isinstance(each, kind)]
+        if names:
+            said.append(f"{listed(names)} {'is' if len(names) == 1 else 'are'} switched {how}")
+    alone = all(isinstance(each, DisableAgent | EnableAgent) for each in operations)
+    return f"{' and '.join(said)} in {plain(run)}" if said and alone else ""

@@ -203,6 +203,27 @@ def agent_in(path: str, place: str) -> dict[str, Json]:
     )
 
 
+def prompt_in(typed: str, place: str) -> str:
+    """An agent's prompt as it is typed: a text, or the file that holds it.
+
+    Args:
+        typed: Either.
+        place: The option that has it.
+
+    Raises:
+        UsageError: there is no such file, or nothing is said.
+    """
+    if means_file(typed):
+        otherwise = f"Without a file: {_EXAMPLES['--prompt']}"
+        check_there(typed, place, otherwise)
+        return text_of(typed, "prompt's file")
+    if not typed.strip():
+        raise UsageError(
+            "the prompt is empty", remedy=f"For example: {_EXAMPLES['--prompt']}", place=place
+        )
+    return typed
+
+
 def names_in(typed: Iterable[str] | None) -> list[Json]:
     """Names that were typed one by one or with commas between them, each once."""
     return [*dict.fromkeys(_names(typed or ()))]

@@ -260,9 +260,9 @@ async def make_change(
                 seen = await _looked_at(run, sight, what, on_record=not dry_run)
             same = not seen.swap and seen.definition == sight.state.definition
             if same and not dry_run:
-                return _unchanged(screen, run_id, seen)
+                return _unchanged(screen, run.id, seen)
             if dry_run and as_json:
-                screen.document({"event": "dry_run", "run": run_id, **seen.model_dump(mode="json")})
+                screen.document({"event": "dry_run", "run": run.id, **seen.model_dump(mode="json")})
             elif dry_run or (screen.asks and not yes):
                 show_change(screen, sight, seen)
             if dry_run:
@@ -285,10 +285,10 @@ async def make_change(
             more = await _come_about(screen, client, run, changed, sight.queue)
         if as_json:
             document = {**changed.model_dump(mode="json", exclude={"plan"}), **more}
-            screen.document({"event": "changed", "run": run_id, "waited": wait, **document})
+            screen.document({"event": "changed", "run": run.id, "waited": wait, **document})
         else:
-            tell_change(screen, run_id, changed, waited=wait)
-            tell_graphs(screen, run_id, changed, seen, sight.plan)
+            tell_change(screen, run.id, changed, waited=wait, operations=typed.operations)
+            tell_graphs(screen, run.id, changed, seen, sight.plan)
             tell_warnings(screen, changed.report, shown=screen.asks and not yes)
             await _questions(screen, run)
         return exits.OK

@@ -54,7 +54,7 @@ async def draw_graph(target: str, *, mermaid: bool, version: int | None, as_json
     from crewlog.graph.plan import GraphPlan  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
-    number, url, statuses = 1, None, {}
+    number, url, statuses, over = 1, None, {}, ""
     plan: GraphPlan | None
     if is_file(target):
         from crewlog.graph.lower import lower  # noqa: PLC0415
@@ -76,6 +76,7 @@ async def draw_graph(target: str, *, mermaid: bool, version: int | None, as_json
             if version is None:
                 sight: Sight = await see(client, target)
                 plan, number, statuses = sight.plan, sight.state.graph_version, sight.statuses
+                over = _over(sight)
             else:
                 from crewlog.cli.sight import statuses_of  # noqa: PLC0415
                 from crewlog.cli.versions import version_of  # noqa: PLC0415
@@ -103,9 +104,24 @@ async def draw_graph(target: str, *, mermaid: bool, version: int | None, as_json
     elif mermaid:
         write(text.rstrip("\n"))
     else:
+        if over:
+            screen.line(("■ ", "yellow"), over)
+            screen.line("")
         show_picture(screen, plan, statuses)
         if plan.topology is not None and any(not node.hears for node in plan.nodes.values()):
             screen.line("")
             show_creatures(screen, plan, statuses)
         show_channels(screen, plan)
     return exits.OK
+
+
+def _over(sight: Sight) -> str:
+    """How a run has ended; nothing of one that goes on."""
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+
+    if not sight.over:
+        return ""
+    run = plain(sight.run)
+    if into := sight.state.merged_into:
+        return f"{run} is merged into {plain(into)}: nobody lives here any more"
+    return f"{run} has ended ({sight.status}): this is its graph as it was at last"

@@ -186,7 +186,9 @@ def add(
     file: Annotated[
         str | None, _some("--file", "FILE", "The agent as YAML, or its prompt (.md, .txt).")
     ] = None,
-    prompt: Annotated[str | None, _some("--prompt", "TEXT", "Its prompt.")] = None,
+    prompt: Annotated[
+        str | None, _some("--prompt", "TEXT", "Its prompt, or the file of it.")
+    ] = None,
     listen: Annotated[
         list[str] | None, _some("--listen", "CHANNEL", "It has a turn for what is said there.")
     ] = None,
@@ -202,11 +204,11 @@ def add(
     ] = None,
 ) -> Any:
     """Let an agent come to a live graph; channels that it names and that are not there are made."""
-    from crewlog.cli.changes import agent_in, names_in  # noqa: PLC0415
+    from crewlog.cli.changes import agent_in, names_in, prompt_in  # noqa: PLC0415
     from crewlog.definition.operations import AddAgent  # noqa: PLC0415
 
     edges: dict[str, Json] = {
-        "prompt": prompt,
+        "prompt": None if prompt is None else prompt_in(prompt, "crewlog graph add --prompt"),
         "listen": names_in(listen),
         "send": names_in(send),
         "wires": names_in(wire),

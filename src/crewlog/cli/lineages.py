@@ -106,23 +106,31 @@ def _said(each: Graph) -> Iterator[str]:
 
 
 def _rows(found: Sequence[Graph]) -> Iterator[tuple[str, Graph]]:
-    """Each graph with the branches before it, a source before what began from it."""
+    """Each graph once, with the branches before it, a source before what began from it.
+
+    Of deleted runs it may not be known whether one began from another, or took it in: of those that
+    seem to have begun from each other, the first counts as the source of the others.
+    """
     there = {each.run for each in found}
     below: dict[RunId, list[Graph]] = {}
     for each in found:
         if each.source is not None and each.source in there:
             below.setdefault(each.source, []).append(each)
-    for each in found:
-        if each.source is None or each.source not in there:
+    told: set[RunId] = set()
+    roots = [each for each in found if each.source is None or each.source not in there]
+    for each in (*roots, *found):
+        if each.run not in told:
+            told.add(each.run)
             yield "", each
-            yield from _below(each, below, "")
+            yield from _below(each, below, "", told)
 
 
 def _below(
-    graph: Graph, below: Mapping[RunId, list[Graph]], before: str
+    graph: Graph, below: Mapping[RunId, list[Graph]], before: str, told: set[RunId]
 ) -> Iterator[tuple[str, Graph]]:
-    parts = below.get(graph.run, [])
+    parts = [each for each in below.get(graph.run, []) if each.run not in told]
+    told.update(each.run for each in parts)
     for number, each in enumerate(parts, 1):
         last = number == len(parts)
         yield f"{before}{'└─ ' if last else '├─ '}", each
-        yield from _below(each, below, before + ("   " if last else "│  "))
+        yield from _below(each, below, before + ("   " if last else "│  "), told)

@@ -186,7 +186,7 @@ async def way_back(store: Store, state: CrewState, given: Written | None, over: 
     return WayBack(
         status=state.status,
         definition=made.model_copy(update={"graph": policy}),
-        what=summary(now, made),
+        what=summary(now, made, longest=None),
         leaves=tuple(Leaver(name, came.get(name)) for name in gone),
         returns=tuple(AgentName(name) for name in there if name not in here),
         home=tuple(AgentName(name) for name in there if name in away),

@@ -84,7 +84,7 @@ def applied(definition: CrewDefinition, operations: Sequence[o.Operation]) -> Cr
             faults += [replace(each, path=("operations", i, *each.path)) for each in own]
             failed.append(str(getattr(operation, "name", "")))
             states.append(states[-1])
-    wrong = findings(states[-1])
+    wrong = _wrong(states[0], states[-1])
     left = [each for each in wrong if not _names(each, failed)]
     more = more or len(left) < len(wrong)
     faults += _blamed(left, states, operations)
@@ -92,6 +92,15 @@ def applied(definition: CrewDefinition, operations: Sequence[o.Operation]) -> Cr
         faults.sort(key=lambda each: [p for p in each.path if isinstance(p, int)][:1])
         raise InvalidDefinition([each.diagnostic() for each in faults], more_may_follow=more)
     return states[-1]
+
+
+def _wrong(before: CrewDefinition, after: CrewDefinition) -> list[Finding]:
+    """What is wrong after some operations; what only new crews must not have, where it is new."""
+    found = findings(after)
+    if all(not each.anew for each in found):
+        return found
+    known = {each.message for each in findings(before) if each.anew}
+    return [each for each in found if not (each.anew and each.message in known)]
 
 
 def edited(definition: CrewDefinition, operation: o.Operation) -> CrewDefinition:

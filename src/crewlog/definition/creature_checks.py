@@ -16,7 +16,14 @@ from crewlog.definition.ending_checks import ending_findings
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed, suggestion
 from crewlog.definition.model import GROUP_TOOLS, SEND_MESSAGE, AgentDefinition, CrewDefinition
-from crewlog.definition.operations import AddAgent, Disconnect, Operation, RemoveChannel
+from crewlog.definition.operations import (
+    AddAgent,
+    AddChannel,
+    Connect,
+    Disconnect,
+    Operation,
+    RemoveChannel,
+)
 from crewlog.definition.phases import Phase, at_work, phases
 
 _AGENTS = "Agents are under 'agents:'."
@@ -41,8 +48,28 @@ def creature_findings(definition: CrewDefinition, found: list[Phase]) -> Iterato
         if name in taken and f"{name}{INBOX}" in taken:
             say = f"a phase cannot be called {name + INBOX!r}: there {name!r} hears"
             yield Finding(("agents", name), say, "Choose another name for the phase.")
+    yield from _phases_of_others(definition, found)
     yield from _channels(definition)
     yield from _lonely(definition, found)
+
+
+def _phases_of_others(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
+    """Phases that have the name of an agent which none of them is for.
+
+    It hears at a node of its own name, but where a phase has that: an agent that leaves for a run
+    without the flow, and comes home, would hear at another node each time. One that works in the
+    flow stays with it.
+    """
+    working = at_work(found)
+    for phase in found:
+        if phase.name in definition.agents and phase.name not in working:
+            path = (*phase.path, "phase") if phase.item.phase is not None else phase.path
+            say = (
+                f"the phase {phase.name!r} has the name of an agent that is in no phase, and that "
+                "hears at a node of its own name"
+            )
+            remedy = "Give the phase another name: phase: NAME"
+            yield Finding(path, say, remedy, anew=True)
 
 
 def _agent(definition: CrewDefinition, name: str, path: Path, says: str) -> Iterator[Finding]:
@@ -162,7 +189,7 @@ def new_warnings(
                 yield from _unheard_since(before, after, each)
             case RemoveChannel():
                 yield from _way_gone(before, after, each.name)
-            case AddAgent():
+            case AddAgent() | AddChannel() | Connect():
                 yield from _misspelt(before, each)
             case _:
                 pass
@@ -216,21 +243,33 @@ def _hears(crew: CrewDefinition, listener: str, speaker: str) -> bool:
     return listener in said.wires or not {*outlets(said)}.isdisjoint(crew.agents[listener].listen)
 
 
-def _misspelt(before: CrewDefinition, op: AddAgent) -> Iterator[Finding]:
-    """Channels that come with an agent and are called much as one that there is."""
+def _misspelt(before: CrewDefinition, op: AddAgent | AddChannel | Connect) -> Iterator[Finding]:
+    """Channels that come with an operation and are called much as one that there is."""
     here = creatures_of(before)
     known = {*before.channels, *(c for n in here for c in channels_named(before.agents[n]))}
-    for key in ("listen", "send", "wires"):
-        names = op.agent.get(key)
-        for i, name in enumerate(names if isinstance(names, list) else ()):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            channel = str(name).removeprefix(CHANNEL)  # pyright: ignore[reportUnknownArgumentType]
-            if channel in known or (key == "wires" and channel == name):
-                continue
-            near = suggestion(channel, known)
-            if near and not channel.startswith(near):  # `tasks-2` is meant beside `tasks`
-                say = f"the channel {channel!r} is a new one: {op.name!r} is the first to name it"
-                path: Path = ("agents", op.name, key, i)
-                yield Finding(path, say, f"Did you mean {near!r}?", severity="warning")
+    by = f": {op.name!r} is the first to name it" if isinstance(op, AddAgent) else ""
+    for path, channel in _channels_of(op):
+        near = suggestion(channel, known) if channel not in known else ""
+        if near and not channel.startswith(near):  # `tasks-2` is meant beside `tasks`
+            say = f"the channel {channel!r} is a new one{by}"
+            yield Finding(path, say, f"Did you mean {near!r}?", severity="warning")
+
+
+def _channels_of(op: AddAgent | AddChannel | Connect) -> Iterator[tuple[Path, str]]:
+    """The channels that an operation names, and what of a crew does so then."""
+    match op:
+        case AddChannel():
+            yield ("channels", op.name), op.name
+        case Connect():
+            if op.channel is not None:
+                yield ("agents", op.sender, "send"), op.channel
+        case AddAgent():
+            for key in ("listen", "send", "wires"):
+                names = op.agent.get(key)
+                for i, name in enumerate(names if isinstance(names, list) else ()):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+                    channel = str(name).removeprefix(CHANNEL)  # pyright: ignore[reportUnknownArgumentType]
+                    if key != "wires" or channel != name:
+                        yield ("agents", op.name, key, i), channel
 
 
 def _alone(part: CrewDefinition) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ left out: who reads that `backend` goes need not read that nobody waits for it a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from crewlog.definition.diff import Change, DefinitionDiff, diff
 from crewlog.definition.findings import listed
@@ -17,7 +17,7 @@ from crewlog.definition.phases import phases
 from crewlog.model import Json
 
 LONGEST = 160
-"""Characters of a line; what does not fit is counted."""
+"""Characters of a line, where it is one of many."""
 NOTHING = "changes nothing"
 EDGE_WORDS = {
     "send": ("{name} sends to {to}", "{name} sends no more to {to}"),
@@ -30,8 +30,14 @@ _TEXTS = frozenset({"task", "ask", "with"})
 """What of a phase takes more than a line to say."""
 
 
-def summary(old: CrewDefinition, new: CrewDefinition) -> str:
-    """What going from one definition to the other does, in a line."""
+def summary(old: CrewDefinition, new: CrewDefinition, longest: int | None = LONGEST) -> str:
+    """What going from one definition to the other does, in a line.
+
+    Args:
+        old: The one.
+        new: The other.
+        longest: Characters of the line; what does not fit is counted. None: all is told.
+    """
     found = diff(*_without_places(old, new))
     said = list(dict.fromkeys(_sayings(found, old, new)))
     if not said:
@@ -39,7 +45,7 @@ def summary(old: CrewDefinition, new: CrewDefinition) -> str:
     line = said[0]
     for i, more in enumerate(said[1:], 1):
         left = len(said) - i
-        if len(line) + len(more) > LONGEST:
+        if longest is not None and len(line) + len(more) > longest:
             return f"{line}; and {left} more"
         line = f"{line}; {more}"
     return line
@@ -60,14 +66,26 @@ def _without_places(old: CrewDefinition, new: CrewDefinition) -> tuple[CrewDefin
 
 def _back(old: CrewDefinition, new: CrewDefinition) -> list[str]:
     """Agents that lived in other runs, and live here."""
-    away, still = (each.graph.away if each.graph is not None else {} for each in (old, new))
-    return [name for name in away if name in new.agents and name not in still]
+    return [name for name in _away(old) if name in new.agents and name not in _away(new)]
+
+
+def _away(crew: CrewDefinition) -> Mapping[str, str]:
+    """Agents that live in other runs, with these."""
+    return crew.graph.away if crew.graph is not None else {}
+
+
+def _gone(names: tuple[str, ...], old: CrewDefinition) -> Iterator[str]:
+    """Agents that the crew has no more; those in other runs go on there."""
+    away = _away(old)
+    if removed := [name for name in names if name not in away]:
+        yield f"removes {listed(removed)}"
+    if left := [name for name in names if name in away]:
+        yield f"leaves {listed(left)} where {'it lives' if len(left) == 1 else 'they live'}"
 
 
 def _sayings(found: DefinitionDiff, old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
     gone, came = found.names("agents", "removed"), found.names("agents", "added")
-    if gone:
-        yield f"removes {listed(gone)}"
+    yield from _gone(gone, old)
     if came:
         yield f"adds {listed(came)}"
     if back := _back(old, new):

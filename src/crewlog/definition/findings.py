@@ -37,6 +37,8 @@ class Finding:
     """Another place that it is as much about: it is told at the later one, with both lines."""
     quiet: bool = False
     """Whether the text there is not shown: a log of a build is no place for a secret."""
+    anew: bool = False
+    """Whether it is held against what is handed in only: what was stored and ran goes on."""
     hides: bool = False
     """Whether it kept checks from being made: once it is mended others may be found."""
 

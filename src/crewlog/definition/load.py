@@ -28,12 +28,14 @@ from crewlog.definition.text import (
     Span,
     read_document,
 )
-from crewlog.definition.validate import all_findings
+from crewlog.definition.validate import all_findings, standing
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
 from crewlog.model import Json, Model
 
 CREW = Form(CrewDefinition, "crew", CREWS_BEGIN, all_findings, own={"flow": flow_faults})
 """A crew's file."""
+_STORED = Form(CrewDefinition, "crew", CREWS_BEGIN, standing, own={"flow": flow_faults})
+"""A crew that ran."""
 
 _M = TypeVar("_M", bound=Model)
 _SECTION = re.compile(r"under '(\w+):'")
@@ -80,6 +82,15 @@ def load_data(data: Json) -> CrewDefinition:
         InvalidDefinition: with every fault found.
     """
     return read_data(data, CREW)
+
+
+def load_stored(data: Json) -> CrewDefinition:
+    """The definition of a run that there was: as `load_data`, but for what is asked of new ones.
+
+    Raises:
+        InvalidDefinition: with every fault found.
+    """
+    return read_data(data, _STORED)
 
 
 def read_data(data: Json, form: Form[_M]) -> _M:

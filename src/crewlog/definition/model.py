@@ -634,7 +634,7 @@ GROUP = "group:"
 
 
 class Counted(Model):
-    """The quota of another crew over its runs: there calls are counted on, since graphs merged."""
+    """A quota as it was called before: there calls are counted on."""
 
     crew: Name
     """The crew."""
@@ -662,7 +662,8 @@ class Rule(Model):
     reason: str = ""
     """Why; people are told it, and the model whose call is refused."""
     counted: Counted | None = None
-    """Where its calls are counted, once graphs have merged. The engine says it."""
+    """Where its calls are counted, since it is for other agents or in another crew. The engine says
+    it."""
 
     @property
     def tools(self) -> tuple[str, ...]:

@@ -74,6 +74,11 @@ def findings(definition: CrewDefinition) -> list[Finding]:
     return [each for each in all_findings(definition) if each.severity == "error"]
 
 
+def standing(definition: CrewDefinition) -> list[Finding]:
+    """Errors and warnings of what ran before: what is asked of new ones only is left out."""
+    return [each for each in all_findings(definition) if not each.anew]
+
+
 def warnings(definition: CrewDefinition) -> list[Diagnostic]:
     """What its author may not have meant, though the crew runs; places are paths in the data."""
     found = [*all_findings(definition), *price_findings(definition)]

@@ -55,7 +55,7 @@ from crewlog.definition.parent_checks import ancestors
 from crewlog.definition.phases import Phase, at_work, phases
 from crewlog.definition.reading import Form
 from crewlog.definition.times import duration_words, time_words
-from crewlog.definition.validate import check
+from crewlog.definition.validate import standing
 from crewlog.errors import InternalError, InvalidDefinition
 from crewlog.graph.plan import (
     ASK_HUMAN,
@@ -109,11 +109,11 @@ def lower(definition: CrewDefinition) -> GraphPlan:
     """The plan of a definition.
 
     Raises:
-        InvalidDefinition: where `check` finds a fault.
+        InvalidDefinition: where there is a fault, but for those that only new ones must not have.
     """
-    faults = check(definition)
+    faults = [each for each in standing(definition) if each.severity == "error"]
     if faults:
-        raise InvalidDefinition(faults)
+        raise InvalidDefinition([each.diagnostic() for each in faults])
     return lower_checked(definition)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crewlog.definition.model import ChannelDefinition, CrewDefinition, GraphPolicy
+from crewlog.errors import TopologyRefused
 from crewlog.graph.lower import nodes_in
 from crewlog.ids import AgentName, RunId
 from crewlog.state.parting import Share
@@ -66,9 +67,18 @@ def share_of(crew: CrewDefinition, graph: Topology) -> Share:
     Args:
         crew: The crew of which all live in it.
         graph: The part.
+
+    Raises:
+        TopologyRefused: one of them would hear at another node there, since a phase has its name.
     """
     creatures = tuple(sorted(graph.creatures))
     nodes = {name: node for node, name in nodes_in(crew).items()}
+    for name in creatures:
+        if nodes[name] != str(name):  # where there are no phases, each hears at one of its own name
+            raise TopologyRefused(
+                f"{name!r} would leave for a run of its own, and a phase of the flow has its name",
+                remedy="Give the phase another name first: phase: NAME",
+            )
     return Share(
         creatures=creatures,
         nodes=tuple(nodes[name] for name in creatures),

@@ -23,7 +23,9 @@ from pydantic import TypeAdapter
 from crewlog.authority.rules import rules_of
 from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.context import Window
+from crewlog.definition.counting import bare, counting_at, places_of
 from crewlog.definition.creatures import creatures_of
+from crewlog.definition.expand import expand
 from crewlog.definition.model import (
     GROUP,
     AgentDefinition,
@@ -34,6 +36,7 @@ from crewlog.definition.model import (
     Rule,
 )
 from crewlog.definition.operations import Connect, Wire
+from crewlog.definition.phases import phases
 from crewlog.definition.regrouping import channels_of, connect, wire
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import TopologyRefused
@@ -73,8 +76,8 @@ class United(NamedTuple):
     nodes: dict[NodeName, NodeName]
     """Where those hear that come: the nodes that they have now, by those that they had."""
     fresh: frozenset[NodeName]
-    """Those nodes of now whose agents were not in the surviving run before: what their visits are
-    called there, they do not know."""
+    """Those nodes of now whose agents were not in the surviving run before, or have another one
+    there: what their visits are called there, they do not know."""
     quotas: dict[str, str]
     """The keys of quotas that are called otherwise now, by those that they had."""
 
@@ -123,10 +126,13 @@ def united(
     away = one.graph.away if one.graph is not None else {}
     homes = {joins, *family}
     strangers = {n for n in creatures_of(two) if n in away and away[n] not in homes}
+    # A phase keeps its name: an agent of that name would hear elsewhere than it did.
+    held = _phases(one)
+    strangers |= {n for n in creatures_of(two) if n in held and n not in away}
     channels = _channels(one), _channels(two)
     # Strangers have not the names of those who left the surviving run, and nobody is called anew as
     # who is away, in either run.
-    named = {*one.agents, *two.agents}.union(*channels)
+    named = {*one.agents, *two.agents, *held}.union(*channels)
     told = as_one(_edge(edge), asks, world, stays, taken=strangers, reserved=named)
     channels[1].difference_update(world[joins].channels)
     made = _Union(one, two, stays, joins, told, homes, channels)
@@ -140,7 +146,9 @@ def united(
         comes=tuple(map(AgentName, sorted(made.lives))),
         nodes=nodes,
         fresh=frozenset(
-            nodes[node] for node, was in nodes_in(two).items() if made.names.agent(was) not in away
+            nodes[node]
+            for node, was in nodes_in(two).items()
+            if made.names.agent(was) not in away or nodes[node] != node
         ),
         quotas=made.quotas(crew),
     )
@@ -158,6 +166,16 @@ def _edge(said: Mapping[str, Json]) -> Connect | Wire:
 def _connected(crew: CrewDefinition, edge: Connect | Wire) -> CrewDefinition:
     """The crew with the edge; that it can be there, the topology has said."""
     return connect(crew, edge) if isinstance(edge, Connect) else wire(crew, edge)
+
+
+class _Ruled(NamedTuple):
+    """A rule of the crew that two are."""
+
+    rule: Rule
+    counted: Counted | None
+    """Where its calls are counted; none: where they are by its name."""
+    came: str = ""
+    """The key that its quota had in the run that joins."""
 
 
 class _Union:
@@ -186,8 +204,9 @@ class _Union:
             self.there.away.values()
         )
         absent = self._absent(policy.away)
-        apart = [n for n in absent if n in one.agents]
-        agents |= new_names(apart, {*one.agents, *two.agents, *agents.values()})
+        held = _phases(one)
+        apart = [n for n in absent if n in one.agents or n in held]
+        agents |= new_names(apart, {*one.agents, *two.agents, *held, *agents.values()})
         if not self.kin:
             channels |= new_names(logs[1], {*logs[0], *told.channels})
         groups = {} if self.kin else self._groups(two, NewNames(agents, channels))
@@ -198,6 +217,7 @@ class _Union:
         self.away = {self.names.agent(name): home for name, home in absent.items()}
         """Those who are still elsewhere, and whom the surviving run does not know."""
         self.renamed = (*told.renamed, *self._told(told.renamed))
+        self.rules = tuple(self._rules())
 
     def _absent(self, away: Mapping[str, str]) -> dict[str, str]:
         """Agents that are in a third run, and that the surviving run does not have.
@@ -259,7 +279,7 @@ class _Union:
     # -- the crew ----------------------------------------------------------------------------
 
     def crew(self) -> CrewDefinition:
-        one, two, rules = self.one, self.two, [*self._rules()]
+        one, two = self.one, self.two
         self._refuse()
         update: dict[str, Any] = {
             "agents": self._agents(),
@@ -268,13 +288,13 @@ class _Union:
             "groups": self._united_groups(),
             "permissions": self._permissions(),
             "approvals": self._approvals(),
-            "rules": tuple(rule for rule, _ in rules),
+            "rules": tuple(each.rule for each in self.rules),
             "merge": {**two.merge, **one.merge},
             **{key: {**getattr(two, key), **getattr(one, key)} for key in _SHARED},
         }
         # What only the surviving run had is written as it wrote it.
         changed = {key: value for key, value in update.items() if value != getattr(one, key)}
-        return _counting_on(one.model_copy(update=changed), [counted for _, counted in rules])
+        return counting_at(one.model_copy(update=changed), [each.counted for each in self.rules])
 
     def _refuse(self) -> None:
         """Refuses crews that say different things under one name."""
@@ -387,18 +407,25 @@ class _Union:
                 found[tool] = named
         return found
 
-    def _rules(self) -> Iterable[tuple[Rule, Counted | None]]:
-        """The rules of both, with where their calls are counted; what both say is said once."""
-        one = [*zip(self.one.rules, _counted(self.one), strict=True)]
-        two = [*zip(self.two.rules, _counted(self.old), strict=True)]
-        for rule, counted in one:
-            if rule.agents is None or (rule, counted) in two:
-                yield rule, counted
+    def _rules(self) -> Iterable[_Ruled]:
+        """The rules of both; what both say is said once."""
+        one = [*zip(map(bare, self.one.rules), places_of(self.one), strict=True)]
+        two: list[_Ruled] = []
+        for said, was in zip(self.two.rules, places_of(self.old), strict=True):
+            rule, place = bare(said), was
+            if not self.kin and rule.quota is not None and rule.quota.endswith(" run"):
+                # What strangers count in their run is another quota, whatever its name is.
+                place = next((where for mine, where in one if mine == rule), None)
+            two.append(_Ruled(rule, place, was.key if was is not None else ""))
+        for rule, place in one:
+            came = next((each.came for each in two if each[:2] == (rule, place)), None)
+            if rule.agents is None or came is not None:
+                yield _Ruled(rule, place, came or "")
             elif named := self._word(rule.agents, ()):
-                yield rule.model_copy(update={"agents": named}), counted
-        for rule, counted in two:
-            if (rule, counted) not in one and (named := self._word((), rule.agents)):
-                yield rule.model_copy(update={"agents": named}), counted
+                yield _Ruled(rule.model_copy(update={"agents": named}), place)
+        for each in two:
+            if each[:2] not in one and (named := self._word((), each.rule.agents)):
+                yield each._replace(rule=each.rule.model_copy(update={"agents": named}))
 
     # -- what it is called now ---------------------------------------------------------------
 
@@ -409,44 +436,18 @@ class _Union:
 
     def quotas(self, crew: CrewDefinition) -> dict[str, str]:
         """The keys of quotas that are others for those who come."""
-        now = [(crew.rules[each.place], each.key) for each in rules_of(crew)]
-        found: dict[str, str] = {}
-        for before in rules_of(self.old):
-            rule = self.two.rules[before.place]
-            if rule not in self.one.rules:
-                rule = rule.model_copy(update={"agents": self._word((), rule.agents)})
-            key = next((key for each, key in now if each == rule), "")
-            if before.key and key not in ("", before.key):
-                found[before.key] = key
-        return found
-
-
-def _counted(crew: CrewDefinition) -> list[Counted | None]:
-    """Where the calls of each rule of a crew are counted, if that is over runs."""
-    found: list[Counted | None] = [None] * len(crew.rules)
-    for each in rules_of(crew):
-        if each.limit is not None and each.limit.per != "run":
-            own = Counted(crew=crew.crew, key=each.key, zone=crew.timezone)
-            found[each.place] = each.counted or own
-    return found
-
-
-def _counting_on(crew: CrewDefinition, wanted: Sequence[Counted | None]) -> CrewDefinition:
-    """A crew whose quotas over runs are counted where they were.
-
-    With other agents, or in another crew, they would begin anew.
-    """
-    if _counted(crew) == wanted:
-        return crew
-    rules = [
-        rule if counted == now else rule.model_copy(update={"counted": counted})
-        for rule, counted, now in zip(crew.rules, wanted, _counted(crew), strict=True)
-    ]
-    return crew.model_copy(update={"rules": tuple(rules)})
+        now = {each.place: each.key for each in rules_of(crew)}
+        pairs = ((each.came, now.get(n, "")) for n, each in enumerate(self.rules))
+        return {came: key for came, key in pairs if came and key not in ("", came)}
 
 
 def _by_kind(renamed: Iterable[Renamed], kind: str) -> dict[str, str]:
     return {each.was: each.now for each in renamed if each.kind == kind}
+
+
+def _phases(crew: CrewDefinition) -> frozenset[str]:
+    """The names of the phases of a crew's flow, with those of its builders."""
+    return frozenset(phase.name for phase in phases(expand(crew).definition))
 
 
 def _channels(crew: CrewDefinition) -> set[str]:

@@ -170,7 +170,7 @@ class InMemoryStore:
         """Links of deleted runs that are kept for their kin."""
         self._sources: set[RunId] = set()
         """Runs that others go on from, or did."""
-        self._lineage: set[tuple[RunId, RunId]] = set()
+        self._lineage: dict[tuple[RunId, RunId], bool] = {}
         """What deleted runs went on from, as long as a run that goes on from them is left."""
         self._shut: set[tuple[RunId, str]] = set()
         """Executions whose run has another history."""
@@ -340,6 +340,8 @@ class InMemoryStore:
         }
         if batch.entries:
             self._runs.setdefault(run, _Run()).add(rows)
+        for part, at in rows.parted:
+            self._forked.setdefault((run, part), at)
         for facts in rows.links:
             self._links.setdefault(facts.link.head, facts)
         for hash_, text in texts.items():
@@ -353,7 +355,7 @@ class InMemoryStore:
 
     async def lineage(self, run: RunId) -> set[RunId]:
         """See `Store`."""
-        return _line([run], self._lineage | self._forks(self._runs)) - {run}
+        return _line([run], {**self._lineage, **self._forks(self._runs)}) - {run}
 
     async def ties(self, runs: Collection[RunId]) -> list[Tie]:
         """See `Store`."""
@@ -367,7 +369,11 @@ class InMemoryStore:
                 for parent, at, *_ in rows.parents
             )
         there = {(each.run, each.source) for each in known}
-        known += (Tie(run=run, source=source) for run, source in self._lineage - there)
+        known += (
+            Tie(run=run, source=source, taken_in=taken_in)
+            for (run, source), taken_in in self._lineage.items()
+            if (run, source) not in there
+        )
         asked = set(runs)
         found = [each for each in known if not asked.isdisjoint((each.run, each.source))]
         return sorted(found, key=lambda each: (each.run, each.position, each.source))
@@ -546,7 +552,7 @@ class InMemoryStore:
 
     async def forget(self, run: RunId, after: int = 0) -> None:
         """See `Store`."""
-        self._lineage |= self._forks([run])
+        self._lineage = {**self._forks([run]), **self._lineage}
         old = self._runs.pop(run, _Run())
         kept = {at: row for at, row in sorted(old.journal.items()) if at <= after}
         snapshots = {at: text for at, text in old.snapshots.items() if at <= after}
@@ -588,7 +594,7 @@ class InMemoryStore:
         links = {head: self._links[head].link for head in self._orphans}
         entries, named = 0, set[ContentHash]()
         self._sources |= {source for rows in self._runs.values() for source in rows.sources}
-        self._lineage |= self._forks(runs)
+        self._lineage = {**self._forks(runs), **self._lineage}
         self._admitted = {each for each in self._admitted if each[0] not in runs}
         for run in runs:
             gone = self._runs.pop(run, _Run())
@@ -603,8 +609,8 @@ class InMemoryStore:
                 for key in [key for key in calls if _claimed_by(f"{key}/1", run)]:
                     calls[f"{key}@{uuid4()}"] = calls.pop(key)
         self._sources &= self._runs.keys()
-        needed = _line(self._runs, self._lineage | self._forks(self._runs))
-        self._lineage = {both for both in self._lineage if both[0] in needed}
+        needed = _line(self._runs, {**self._lineage, **self._forks(self._runs)})
+        self._lineage = {both: how for both, how in self._lineage.items() if both[0] in needed}
         self._orphans = self._held(links)
         for head in links.keys() - self._orphans:
             if head in self._links:
@@ -613,10 +619,14 @@ class InMemoryStore:
             self._doomed.setdefault(hash_, at)
         return self._sweep(at - grace, entries)
 
-    def _forks(self, runs: Iterable[RunId]) -> set[tuple[RunId, RunId]]:
-        """Those of some runs that go on from others, each with these."""
-        found = [run for run in runs if run in self._runs]
-        return {(run, source) for run in found for source in self._runs[run].sources}
+    def _forks(self, runs: Iterable[RunId]) -> dict[tuple[RunId, RunId], bool]:
+        """Those of some runs that go on from others, each with these, and whether it took it in."""
+        found = {run: self._runs[run] for run in runs if run in self._runs}
+        return {
+            (run, source): rows.facts is None or rows.facts.source != source
+            for run, rows in found.items()
+            for source in rows.sources
+        }
 
     def _held(self, links: Mapping[ContentHash, LogLink]) -> set[ContentHash]:
         """Those of some links that runs have, whose kin is deleted."""

@@ -32,9 +32,12 @@ tag_rows AS (DELETE FROM crewlog.tags WHERE run = ANY($1)),
 ruling_rows AS (DELETE FROM crewlog.rulings WHERE run = ANY($1)),
 snapshot_rows AS (DELETE FROM crewlog.snapshots WHERE run = ANY($1)),
 lineage_rows AS (
-    INSERT INTO crewlog.lineage (run, source)
-    SELECT run, source FROM crewlog.runs WHERE run = ANY($1) AND source IS NOT NULL
-    UNION SELECT run, parent FROM crewlog.parents WHERE run = ANY($1) ON CONFLICT DO NOTHING
+    INSERT INTO crewlog.lineage (run, source, taken_in)
+    SELECT run, source, bool_and(taken_in) FROM (
+        SELECT run, source, false AS taken_in FROM crewlog.runs WHERE source IS NOT NULL
+        UNION ALL SELECT run, parent, true FROM crewlog.parents
+    ) AS known
+    WHERE run = ANY($1) GROUP BY run, source ON CONFLICT DO NOTHING
 ),
 parent_rows AS (DELETE FROM crewlog.parents WHERE run = ANY($1)),
 execution_rows AS (DELETE FROM crewlog.executions WHERE run = ANY($1)),

@@ -25,9 +25,12 @@ interrupt_rows AS (DELETE FROM crewlog.interrupts WHERE run = $1),
 tag_rows AS (DELETE FROM crewlog.tags WHERE run = $1),
 ruling_rows AS (DELETE FROM crewlog.rulings WHERE run = $1 AND position > $2),
 lineage_rows AS (
-    INSERT INTO crewlog.lineage (run, source)
-    SELECT run, source FROM crewlog.runs WHERE run = $1 AND source IS NOT NULL
-    UNION SELECT run, parent FROM crewlog.parents WHERE run = $1 ON CONFLICT DO NOTHING
+    INSERT INTO crewlog.lineage (run, source, taken_in)
+    SELECT run, source, bool_and(taken_in) FROM (
+        SELECT run, source, false AS taken_in FROM crewlog.runs WHERE source IS NOT NULL
+        UNION ALL SELECT run, parent, true FROM crewlog.parents
+    ) AS known
+    WHERE run = $1 GROUP BY run, source ON CONFLICT DO NOTHING
 ),
 parent_rows AS (DELETE FROM crewlog.parents WHERE run = $1 AND position > $2),
 run_rows AS (DELETE FROM crewlog.runs WHERE run = $1)

@@ -57,7 +57,7 @@ WITH known AS (
     WHERE run = ANY($1) OR parent = ANY($1)
 )
 SELECT * FROM known
-UNION ALL SELECT run, source, 0, false FROM crewlog.lineage
+UNION ALL SELECT run, source, 0, taken_in FROM crewlog.lineage
 WHERE (run = ANY($1) OR source = ANY($1))
   AND NOT EXISTS (
       SELECT FROM known WHERE known.run = lineage.run AND known.source = lineage.source
