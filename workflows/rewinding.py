@@ -163,7 +163,7 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
         )
     if prepared is not None:
         wanted = GraphPlan.from_json(prepared.plan)
-        report = plan_swap(engine.plan, wanted, engine.state)
+        report = plan_swap(engine.plan, wanted, engine.state, apart=False)
         changing.accept(engine, wanted, report, what=prepared.what, by=start.by)
     return engine, loaded
 

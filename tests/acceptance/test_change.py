@@ -13,7 +13,7 @@ import pytest
 
 from covers import covers
 from crewlog.client import Run
-from crewlog.definition.operations import AddAgent, AddTool, EditAgent, RemoveAgent
+from crewlog.definition.operations import AddAgent, AddTool, EditAgent, EditCrew, RemoveAgent
 from crewlog.errors import ChangeConflict, CommandConflict, CommandRejected
 
 from .harness import LIMIT, Site, calls, tool, until
@@ -459,3 +459,29 @@ async def test_a_prompt_that_a_model_reads_costs_the_compiler(crews: Site) -> No
     assert (await run.state()).usage["compiler"].calls > 1
     crews.open_gate(run, "g")
     assert await outputs(run) == {"a": "A", "b": "B"}
+
+
+async def test_who_hears_is_no_phase_of_its_name_once_it_has_heard(crews: Site) -> None:
+    """Its turns would be those of the phase, which would never run; what waits is heard."""
+    crew = crews.crew(
+        {
+            "a": [calls(("gate", {"name": "g"})), {"text": "A"}],
+            "b": [{"text": str(number)} for number in range(4)],
+        },
+        rules={"a": {"send": ["x"]}, "b": {"listen": ["x"]}},
+        tools={"gate": tool("gate")},
+        flow=["a"],
+        graph={"idle": "300ms"},
+    )
+    run = await at_gate(crews, crew)
+    for number in range(2):
+        await run.message(str(number), to="channel:x")
+    with pytest.raises(CommandRejected, match="'b' cannot be a phase from now on") as refused:
+        await run.change(operations=[EditCrew(set={"flow": ["a", "b"]})])
+    assert "Give the phase another name" in str(refused.value)
+    named = EditCrew(set={"flow": ["a", {"agent": "b", "phase": "last"}]})
+    await run.change(operations=[named], wait=False)
+    crews.open_gate(run, "g")
+    assert (await run.result(LIMIT)).status == "completed"
+    ended = sorted(entry.step for entry in await crews.entries(run, "StepCompleted"))
+    assert ended == ["a#1", "b#1", "b#2", "last#1"]

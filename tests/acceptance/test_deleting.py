@@ -9,12 +9,17 @@ import pytest
 
 from covers import covers
 from crewlog.client import Run, beginnings
+from crewlog.definition.operations import Disconnect
 from crewlog.errors import RunNotFound, StoreIncomplete, UsageError
-from crewlog.ids import PUBLIC
+from crewlog.ids import PUBLIC, AgentName, RunId
 from crewlog.state.reduce import fold
+from crewlog.state.topology import part_id
 from crewlog.store.loading import EVERY, load_state
+from store.waiting import held
 
 from .harness import LIMIT, RUN_LIMIT, Site, assert_equal
+from .test_creatures import living, rested
+from .test_splits import EDGES, until_begun
 
 
 def talk(site: Site, **more: Any) -> dict[str, Any]:
@@ -148,3 +153,51 @@ async def test_a_source_stays_while_nobody_begins_its_fork(
     await fork.terminate()
     await crews.client().delete(run.id)
     await gone(crews, run)
+
+
+async def test_a_source_stays_until_its_parts_have_begun(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What those who left take with them is its own until then, and would be lost with it."""
+    monkeypatch.setattr(beginnings, "BEGUN_WITHIN", 0.1)
+    queue = "parted"
+    worker = await site.start_worker(queue)
+    says = {name: [{"text": f"{name} heard"}] * 3 for name in ("ann", "bob", "cid")}
+    run = await site.start(living(site, says, EDGES), "", queue=queue)
+    await rested(run)
+    await run.message("precious", to="channel:x", by="dot")
+    await site.spoken(run, "ann")
+    part = site.client(queue).run(part_id(RunId(run.id), "cut", AgentName("ann")))
+    # A part claims who is its own when it begins, and waits here for that.
+    async with held(site.endpoints.database_url, "LOCK TABLE crewlog.claims IN EXCLUSIVE MODE"):
+        cut = Disconnect(sender="ann", listener="bob")
+        await run.change(operations=[cut], id="cut", wait=False)
+        await until_true(lambda: parted(site, run))
+        worker.kill()
+    assert await site.store.get_run(RunId(part.id)) is None, "it has not begun"
+    with pytest.raises(UsageError, match=f"'{part.id}' is about to go on from it") as caught:
+        await site.client(queue).delete(run.id, force=True)
+    assert f"`crewlog delete {part.id} --force`" in caught.value.remedy
+    await run.terminate()
+    with pytest.raises(UsageError, match="about to go on from it"):
+        await site.client(queue).delete(run.id)
+    assert await site.journal(run), "nothing was removed"
+    await site.start_worker(queue)
+    site.runs.append(part)
+    await until_begun(part)
+    await until_true(lambda: site.store.get_run(RunId(part.id)))
+    await site.client(queue).delete(run.id)
+    await gone(site, run)
+    await part.message("and then?", to="channel:x", by="dot")
+    await until_true(lambda: heard(site, part, "and then?"))
+    assert "precious" in str(site.prompted(part)[-1]["messages"]), "what was said before is there"
+    await site.settle()
+    site.end_workers(queue)
+
+
+async def parted(site: Site, run: Run) -> bool:
+    return bool(await site.entries(run, "TopologyChanged"))
+
+
+async def heard(site: Site, run: Run, text: str) -> bool:
+    return any(text in str(prompt["messages"]) for prompt in site.prompted(run))

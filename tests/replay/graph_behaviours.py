@@ -9,7 +9,7 @@ from typing import Any
 from acceptance.harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
 from acceptance.test_splits import part_of, until_begun
 from crewlog.client import Run
-from crewlog.definition.operations import Connect, Disconnect
+from crewlog.definition.operations import Connect, Disconnect, EditCrew
 from crewlog.errors import CommandRejected
 from crewlog.ids import AgentName, RunId
 from crewlog.workflows.changes import PIECES
@@ -260,6 +260,34 @@ async def goes_on_from_its_recipe(site: Site) -> tuple[Run, ...]:
     return run, again
 
 
+async def hears_apart_from_phases(site: Site) -> tuple[Run, ...]:
+    """Who has heard is made a phase of its name, which is refused; then of another one."""
+    run = await _living(
+        site,
+        "hears-apart-from-phases",
+        {
+            "ann": [calls(("gate", {"name": "g"})), {"text": "1"}],
+            "bob": [{"text": "2"}, {"text": "3"}],
+        },
+        {"ann": {"send": ["x"]}, "bob": {"listen": ["x"]}},
+        tools={"gate": tool("gate")},
+        flow=["ann"],
+    )
+    await until(lambda: site.ledger(run, "start"), "the gate")
+    await run.message("here", to="channel:x", by="ana", id="m1")
+    await run.wait_until(lambda view: view.steps == 2 and len(view.frontier) == 1, LIMIT)
+    with suppress(CommandRejected):
+        own = EditCrew(set={"flow": ["ann", "bob"]})
+        await run.change(operations=[own], by="ana", id="c1", wait=False)
+    other = EditCrew(set={"flow": ["ann", {"agent": "bob", "phase": "last"}]})
+    changed = await run.change(operations=[other], by="ana", id="c2", wait=False)
+    site.open_gate(run, "g")
+    await run.swapped(changed)
+    await run.wait_until(lambda view: view.steps == 3 and view.rests, LIMIT)
+    await _stop(run)
+    return (run,)
+
+
 DRIVES = (
     graph_parts,
     graph_parts_in_debt,
@@ -270,4 +298,5 @@ DRIVES = (
     graph_is_asked_while_it_joins,
     begins_in_pieces,
     goes_on_from_its_recipe,
+    hears_apart_from_phases,
 )

@@ -106,7 +106,7 @@ async def test_plans_do_not_read_whole_tables(dsn: str) -> None:
         *[[] for _ in range(29)],
         *[None] * 14,
         "execution",
-        *[[] for _ in range(5)],
+        *[[] for _ in range(7)],
     )
     plan = "\n".join(row[0] for row in append)
     assert "Seq Scan" not in plan

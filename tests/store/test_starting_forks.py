@@ -7,7 +7,9 @@ import asyncio
 import pytest
 
 from crewlog.errors import StoreIncomplete, UsageError
-from crewlog.ids import PUBLIC, RunId
+from crewlog.ids import PUBLIC, ContentHash, CrewName, RunId
+from crewlog.state.journal import Batch, PartedGraph, TopologyChanged, entry_to_json
+from crewlog.state.parting import Share
 from crewlog.store import PostgresStore, Store
 from store.test_deleting import NOW, begun, fork_of, said, talk
 from store.waiting import held
@@ -56,6 +58,45 @@ async def test_a_note_goes_with_its_runs_and_when_it_is_void(store: Store, run: 
     assert await store.get_run(run) is None
     await talk(store, run)
     assert await store.starting_forks([run]) == []
+
+
+async def test_a_source_stays_until_its_parts_have_begun(store: Store, run: RunId) -> None:
+    part = RunId(f"{run}-part")
+    journal = await talk(store, run, f"{run} one")
+    await store.append(run, parted_into(part, 3))
+    assert [(s.source, s.fork, s.at) for s in await store.starting_forks([run])] == [
+        (run, part, NOW)
+    ]
+    await store.append(run, parted_into(part, 3))  # it comes again
+    with pytest.raises(UsageError, match="still needed"):
+        await store.delete([run], NOW, grace=0)
+    assert await store.read_journal(run), "nothing was removed"
+    await begun(store, fork_of(journal, part, base=2), 2)
+    await store.delete([run], NOW, grace=0)
+    assert await store.read_journal(run) == []
+
+
+async def test_a_part_is_noted_by_the_first_batch_of_a_run(store: Store, run: RunId) -> None:
+    part = RunId(f"{run}-part")
+    await store.append(run, parted_into(part, 1))
+    assert [s.fork for s in await store.starting_forks([run])] == [part]
+
+
+def parted_into(part: RunId, position: int) -> Batch:
+    """A batch with the entry that names a part."""
+    change = TopologyChanged(
+        at=NOW,
+        change="split",
+        graph_version=2,
+        crew=CrewName("t"),
+        definition=ContentHash("d"),
+        parts=(
+            PartedGraph(
+                graph=part, definition=ContentHash("p"), share=Share(creatures=(), nodes=())
+            ),
+        ),
+    )
+    return Batch(first=position, entries=(entry_to_json(change),))
 
 
 async def test_a_run_whose_id_is_taken_over_goes_all_the_same(store: Store, run: RunId) -> None:

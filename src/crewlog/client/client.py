@@ -614,7 +614,7 @@ class Client:
 
         Raises:
             RunNotFound: neither the server nor the store knows it.
-            UsageError: it is under way.
+            UsageError: it is under way; or a fork of it, or a part of its graph, is about to begin.
             TemporalUnavailable: the server is away.
             StoreUnavailable: the store is away. Deleted again, the rest goes.
         """

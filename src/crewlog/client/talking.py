@@ -16,10 +16,17 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
-from crewlog.client.gateway import REFUSALS, Gateway
-from crewlog.errors import CommandRejected, NotInTime, RunBusy, UsageError, WorkerMissing
+from crewlog.client.gateway import REFUSALS, Gateway, pauses
+from crewlog.errors import (
+    CommandRejected,
+    NotInTime,
+    RunBusy,
+    StoreIncomplete,
+    UsageError,
+    WorkerMissing,
+)
 from crewlog.graph.talks import ended_unanswered
-from crewlog.ids import CommandId, RunId
+from crewlog.ids import CommandId, ContentHash, RunId
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.messages import message_from_json
@@ -28,6 +35,10 @@ from crewlog.store.protocol import Store
 from crewlog.wire import AskRun, Command, ConversationView, MessageCommand, Reply, RunResult
 
 C = TypeVar("C", bound=Command)
+
+
+STORED_WITHIN = 10.0
+"""Seconds within which what a run tells is stored, where the store is there."""
 
 
 class Talking(ABC):
@@ -183,15 +194,31 @@ class Talking(ABC):
         return _result_of(await self.state(), reply)
 
     async def whole(self, reply: Reply) -> Reply:
-        """An answer with its words, which may be in the store only."""
+        """An answer with its words, which may be in the store only.
+
+        Those that no model said are stored right after a run has told of them: it is waited for.
+
+        Raises:
+            StoreIncomplete: the store does not get them.
+        """
         if reply.text or reply.response is None:
             return reply
-        store = await self.open_store()
-        body = (await store.get_bodies([reply.response]))[reply.response]
+        body = await self._stored(reply.response)
         if not isinstance(body, dict):
             return reply
         said = message_from_json(cast("dict[str, Json]", body))
         return reply.model_copy(update={"text": str(said.text)})
+
+    async def _stored(self, body: ContentHash) -> Json:
+        store, until = await self.open_store(), time.monotonic() + STORED_WITHIN
+        for pause in pauses(0.02, 0.5):
+            try:
+                return (await store.get_bodies([body]))[body]
+            except StoreIncomplete:
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(pause)
+        raise AssertionError
 
 
 def _result_of(state: CrewState, reply: Reply) -> RunResult:

@@ -23,6 +23,8 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap import (
     StepFate,
     SwapReport,
+    check_hearing,
+    mixes,
     permissions_after,
     plan_swap,
     same_flow,
@@ -38,6 +40,9 @@ from crewlog.state.joining import check_alone
 from crewlog.state.model import Changing, CrewState
 from crewlog.state.reduce import reduce
 from crewlog.state.topology import Topology, TopologyChange, change_of
+
+HEARS_APART = "hears-apart-from-phases"
+"""The patch of executions that tell a phase from a node of its name where its agent hears."""
 
 
 def consider(
@@ -60,6 +65,7 @@ def consider(
     Raises:
         ChangeConflict: where the run is another one than the change was made for, or is about to
             be one with another run.
+        CommandRejected: turns or phases would be lost by it.
     """
     state = engine.state
     if state.changing is not None:
@@ -88,7 +94,27 @@ def consider(
         )
     if prepared.parts:
         return _falls_apart(engine, plan, prepared.parts, abandon=abandon), plan
-    return plan_swap(engine.plan, plan, state, abandon=abandon), plan
+    return planned(engine, plan, abandon=abandon), plan
+
+
+def planned(
+    engine: Engine, plan: GraphPlan, *, abandon: bool = False, again: bool = False
+) -> SwapReport:
+    """What another plan does to a run.
+
+    Args:
+        engine: The run.
+        plan: The plan that it is to have.
+        abandon: Whether steps in mid-turn whose nodes go are cut off.
+        again: Whether it goes back to its recipe.
+
+    Raises:
+        CommandRejected: turns or phases would be lost by it.
+    """
+    apart = mixes(engine.plan, plan) and engine.patched(HEARS_APART)
+    if apart:
+        check_hearing(engine.plan, plan, engine.state, again=again)
+    return plan_swap(engine.plan, plan, engine.state, abandon=abandon, apart=apart)
 
 
 def _falls_apart(
@@ -97,7 +123,7 @@ def _falls_apart(
     """What a change does to a run whose graph falls apart by it.
 
     Raises:
-        CommandRejected: the flow is another one, too.
+        CommandRejected: the flow is another one, too, or turns would be lost.
     """
     old, state = engine.plan, engine.state
     gone = {node for part in parts for node in part.share.nodes if node in old.nodes}
@@ -109,7 +135,7 @@ def _falls_apart(
             "the change is one of the flow, and the graph falls apart by it",
             remedy="Send two changes: first the one of the flow, then what parts the graph.",
         )
-    report = plan_swap(old, whole, state, abandon=abandon)
+    report = planned(engine, whole, abandon=abandon)
     graphs = {state.run: plan.topology or Topology(), **{p.graph: p.topology for p in parts}}
     to = {node: part.graph for part in parts for node in part.share.nodes}
     return report.model_copy(
@@ -314,6 +340,11 @@ def swap(engine: Engine) -> Swapped:
         return Swapped(engine)
     try:
         after, facts = _swapped(engine, changing)
+    except CommandRejected as error:  # for something that has come since it was accepted
+        engine.pending = None
+        told = f"{error.message}. {error.remedy}"
+        engine.record(j.SwapFailed, graph_version=changing.graph_version, error=told[:2000])
+        return Swapped(engine)
     # Whatever it is, it would fail the workflow's task for ever: the run goes on as it was.
     except Exception as error:  # noqa: BLE001
         error_text = f"{type(error).__name__}: {error}"
@@ -330,7 +361,7 @@ def _swapped(engine: Engine, changing: Changing) -> tuple[Engine, list[j.Journal
     old, new, state = engine.plan, engine.pending, engine.state
     if new is None:
         raise InternalError("the plan of the accepted change is not there")
-    report = plan_swap(old, new, state, abandon=changing.abandon)
+    report = planned(engine, new, abandon=changing.abandon, again=not changing.command)
     facts = list(_facts(engine, new, report, changing))
     then = state
     for fact in facts:

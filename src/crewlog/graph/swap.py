@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
 from crewlog.definition.conditions import render_condition
+from crewlog.errors import CommandRejected
 from crewlog.graph.blocked import Blocked, blocked
 from crewlog.graph.listening import regrouped
 from crewlog.graph.loops import forward_ways
@@ -92,7 +93,12 @@ class SwapReport(Model):
 
 
 def plan_swap(
-    old: GraphPlan, new: GraphPlan, state: CrewState, *, abandon: bool = False
+    old: GraphPlan,
+    new: GraphPlan,
+    state: CrewState,
+    *,
+    abandon: bool = False,
+    apart: bool = True,
 ) -> SwapReport:
     """What going on with `new` instead of `old` does to a run in `state`.
 
@@ -101,6 +107,8 @@ def plan_swap(
         new: The plan that it is to have.
         state: Where it is.
         abandon: Whether steps in mid-turn whose nodes are gone are cut off.
+        apart: Whether a phase and a node where its agent hears are two things, though they have one
+            name.
     """
     if same_graph(old, new):
         return SwapReport(
@@ -112,12 +120,12 @@ def plan_swap(
             notes=tuple(rule_notes(old, new)),
         )
     if same_flow(old, new):
-        report = _Swap(old, new, state, abandon=abandon).report()
+        report = _Swap(old, new, state, abandon=abandon, apart=apart).report()
         update = {"swap": False, "at_once": True, "topology": regrouped(old, new, state.run)}
         return report.model_copy(update=update)
     if state.resting:  # between two turns nothing is under way, and the next one begins anew
         state = state.model_copy(update={"routing": Routing()})
-    return _Swap(old, new, state, abandon=abandon).report()
+    return _Swap(old, new, state, abandon=abandon, apart=apart).report()
 
 
 def same_graph(old: GraphPlan, new: GraphPlan) -> bool:
@@ -134,14 +142,66 @@ def same_flow(old: GraphPlan, new: GraphPlan) -> bool:
     return flow(old) == flow(new)
 
 
-def is_same(old: PlanNode | None, new: PlanNode | None) -> bool:
+def is_same(old: PlanNode | None, new: PlanNode | None, *, apart: bool = True) -> bool:
     """Whether two nodes of one name are the same thing: what runs there is the same.
 
     Items may name more agents than before; where one of them is gone, an item may be its.
+
+    Args:
+        old: The one.
+        new: The other.
+        apart: See `plan_swap`.
     """
     if old is None or new is None or not {*old.among} <= {*new.among}:
         return False
+    if apart and old.hears != new.hears:
+        return False
     return (old.kind, old.agent, old.by) == (new.kind, new.agent, new.by)
+
+
+def mixes(old: GraphPlan, new: GraphPlan) -> bool:
+    """Whether a name is that of a phase in one plan, and of a node where an agent hears in another.
+
+    Nodes of visits that are kept aside count as those of the old one.
+    """
+    before = [*old.nodes.items(), *((node_of(step), left.node) for step, left in old.left.items())]
+    return any(name in new.nodes and node.hears != new.nodes[name].hears for name, node in before)
+
+
+def check_hearing(old: GraphPlan, new: GraphPlan, state: CrewState, *, again: bool = False) -> None:
+    """Checks that no turn is lost, and no phase, where an agent hears at another node.
+
+    Its turns have the names of the node where it heard: they are not of the new one. And a phase
+    whose name such turns have had would count as done.
+
+    Args:
+        old: The plan that the run has.
+        new: The plan that it is to have.
+        state: Where it is.
+        again: Whether it goes back to what it began with, whose phases have had their names.
+
+    Raises:
+        CommandRejected: one would be.
+    """
+    for name, node in old.nodes.items():
+        if not node.hears or node.agent is None:
+            continue
+        then = new.nodes.get(name)
+        if then is not None and not then.hears and state.visits.get(name) and not again:
+            raise CommandRejected(
+                f"{name!r} cannot be a phase from now on: it is where {node.agent!r} hears, and "
+                "has had turns for that",
+                remedy="Give the phase another name: phase: NAME",
+            )
+        to = new.hearing_node(node.agent)
+        steps = sum(e.node == name and not e.leaving for e in state.frontier.values())
+        if to not in (None, name) and steps:
+            several = "s" * (steps > 1)
+            raise CommandRejected(
+                f"{node.agent!r} would hear at {to!r} and no more at {name!r}, where it has "
+                f"{steps} turn{several} waiting or under way",
+                remedy="Send the change once it has heard all; or give the phase another name.",
+            )
 
 
 def with_left(
@@ -211,12 +271,15 @@ def permissions_after(
 class _Swap:
     """The making of a report."""
 
-    def __init__(self, old: GraphPlan, new: GraphPlan, state: CrewState, *, abandon: bool) -> None:
+    def __init__(
+        self, old: GraphPlan, new: GraphPlan, state: CrewState, *, abandon: bool, apart: bool
+    ) -> None:
+        self._apart = apart and mixes(old, new)
         self._old = old
         self._new = new
         self._state = state
         self._abandon = abandon
-        self._kept = frozenset(n for n in new.nodes if is_same(old.nodes.get(n), new.nodes[n]))
+        self._kept = frozenset(n for n in new.nodes if self._is_same(old.nodes.get(n), n))
         self._fates: dict[StepId, StepFate] = {}
         self._leave: list[StepId] = []
         self._park: list[StepId] = []
@@ -227,7 +290,11 @@ class _Swap:
         displaced: dict[NodeName, int] = {}
         for entry in (state.frontier[s] for s in (*self._leave, *self._park)):
             displaced[entry.node] = displaced.get(entry.node, 0) + (not has_begun(entry, state))
-        self._joins = Rejoin(old, new, state, kept=self._kept, frontier=stays, displaced=displaced)
+        flow = new
+        if self._apart:  # nothing joins where agents hear: what was a phase there is gone
+            nodes = {name: node for name, node in new.nodes.items() if not node.hears}
+            flow = new.model_copy(update={"nodes": nodes})
+        self._joins = Rejoin(old, flow, state, kept=self._kept, frontier=stays, displaced=displaced)
         if state.resting:
             self._joins.reached.clear()
         for step in self._joins.retracted:
@@ -314,7 +381,10 @@ class _Swap:
 
     def _returns(self, visit: StepId, entry: FrontierEntry) -> bool:
         left = self._old.left.get(visit)
-        return left is not None and is_same(left.node, self._new.nodes.get(entry.node))
+        return left is not None and self._is_same(left.node, entry.node)
+
+    def _is_same(self, old: PlanNode | None, name: NodeName) -> bool:
+        return is_same(old, self._new.nodes.get(name), apart=self._apart)
 
     def _reached(self) -> Iterator[Reached]:
         for name in self._joins.reached:

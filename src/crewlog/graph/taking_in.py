@@ -21,11 +21,11 @@ from crewlog.graph.bounding import (
     stricter,
     together,
 )
-from crewlog.graph.changing import check_fit, new_flags, withdrawn
+from crewlog.graph.changing import check_fit, new_flags, planned, withdrawn
 from crewlog.graph.engine import Engine
 from crewlog.graph.listening import graph_events
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.swap import SwapReport, plan_swap, same_flow, with_left
+from crewlog.graph.swap import SwapReport, same_flow, with_left
 from crewlog.ids import AgentName, InterruptId, ToolName
 from crewlog.state import journal as j
 from crewlog.state.bounds import Bounds
@@ -63,7 +63,7 @@ def take_in(
         )
     if not same_flow(old, plan):
         raise InternalError("a merge would change the flow of the run that stays")
-    report = plan_swap(old, plan, state)
+    report = planned(engine, plan)
     facts: list[j.JournalEntry] = [*withdrawn(engine, report, by)]
     then = state
     for fact in facts:

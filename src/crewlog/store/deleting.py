@@ -8,7 +8,7 @@ A run's rows go at once. What it shares by content goes when it is certain that 
   and say the same at the same positions, make the same links. Those that are kept for kin are
   orphans: they go when the last run does that has them.
 - A fork that has been asked for, and whose journal does not name its heads yet, is noted: until it
-  has begun, its source is not deleted.
+  has begun, its source is not deleted. A part of a graph is noted by the entry that names it.
 - A body or a definition that the run named is doomed, if nothing that is left names it. It is
   removed after a grace: an activity may have put the same content for a run of its own, whose
   journal does not name it yet. Putting it again lifts the doom. The grace is short where no run

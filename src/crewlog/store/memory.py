@@ -340,6 +340,8 @@ class InMemoryStore:
         }
         if batch.entries:
             self._runs.setdefault(run, _Run()).add(rows)
+        for part, at in rows.parted:
+            self._forked.setdefault((run, part), at)
         for facts in rows.links:
             self._links.setdefault(facts.link.head, facts)
         for hash_, text in texts.items():

@@ -706,6 +706,8 @@ class PostgresStore:
             [pack(parent) for parent, _, _ in rows.parents],
             [position for _, position, _ in rows.parents],
             [left_out for _, _, left_out in rows.parents],
+            [pack(part) for part, _ in rows.parted],
+            [at for _, at in rows.parted],
         ]
 
     def _run_args(self, run: str, state: RunFacts | None) -> list[object]:

@@ -206,6 +206,8 @@ class Rows:
     """Where it says who may call what."""
     parents: tuple[tuple[RunId, int, int], ...] = ()
     """Runs whose logs came in, each with the position, and how many are left out before that."""
+    parted: tuple[tuple[RunId, int], ...] = ()
+    """Runs that are about to begin as parts of it, each with the time at which it parted."""
 
 
 _RULINGS = (j.PermissionSet, j.RulingSet, j.RulesChanged, j.TopologyChanged, j.GraphMerged)
@@ -228,6 +230,7 @@ class _Collector:
     parents: dict[tuple[RunId, int, int], None] = field(
         default_factory=dict[tuple[RunId, int, int], None]
     )
+    parted: dict[RunId, int] = field(default_factory=dict[RunId, int])
 
     def run(self, facts: RunFacts) -> None:
         self.state = facts if self.state is None else self.state.merge(facts)
@@ -258,11 +261,13 @@ class _Collector:
             tags=tuple(self.tags.values()),
             rulings=tuple(self.rulings),
             parents=tuple(self.parents),
+            parted=tuple(sorted(self.parted.items())),
         )
 
     def add(self, position: int, entry: j.JournalEntry) -> None:
         self.bodies |= inline_bodies(entry)
         self.parents |= dict.fromkeys(_parents(position, entry))
+        self.parted |= _parted(entry)
         status = _status_after(entry)
         if status is not None:
             self.run(_run_facts(position, entry, status))
@@ -304,6 +309,12 @@ def _parents(position: int, entry: j.JournalEntry) -> Iterator[tuple[RunId, int,
     left_out = position - entry.follows - 1 if isinstance(entry, j.GraphMerged) else 0
     for run in entry.brought_by:
         yield run, position, left_out
+
+
+def _parted(entry: j.JournalEntry) -> dict[RunId, int]:
+    """The runs that an entry names as parts, and when."""
+    parts = entry.parts if isinstance(entry, j.TopologyChanged) else ()
+    return {part.graph: entry.at for part in parts}
 
 
 def inline_bodies(entry: j.JournalEntry) -> dict[ContentHash, Json]:

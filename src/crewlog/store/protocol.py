@@ -398,7 +398,8 @@ class Store(Protocol):
     ) -> int:
         """Stores a batch, what it projects to, and `bodies`, in one transaction and one round trip.
 
-        Batches may come again, overlap, and come in another order than their positions. Returns the
+        Runs that it names as parts of its graph are noted, as by `expect_fork`. Batches may come
+        again, overlap, and come in another order than their positions. Returns the
         last position at which the run's stored journal says who may call what, as `last_ruling`;
         what the batch itself says of that need not be among it.
 

@@ -99,6 +99,13 @@ parent_rows AS (
     ORDER BY new.parent, new.position
     ON CONFLICT DO NOTHING
 ),
+part_rows AS (
+    -- As `expect_fork` notes one: a run is not deleted before its parts have taken what is theirs.
+    INSERT INTO crewlog.forks (source, fork, at)
+    SELECT $1, new.* FROM unnest($51::text[], $52::bigint[]) AS new (fork, at)
+    ORDER BY new.fork
+    ON CONFLICT DO NOTHING
+),
 run_rows AS (
 -- `RunFacts.merge`: how it began whenever that comes; the rest as the highest position says.
 INSERT INTO crewlog.runs AS stored (

@@ -1,0 +1,105 @@
+"""Another graph under a run whose agents hear: a phase and a node of its name are two things."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewlog.errors import CommandRejected
+from crewlog.graph import changing
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import CommandId
+from crewlog.state.calls import PreparedChange
+from graph.simulation import Replies, Simulation, says
+from graph.test_listening import creatures
+from graph.test_swap import fates, statuses
+
+AGENTS: dict[str, Any] = {"ann": {}, "scout": {"listen": ["x"]}, "bob": {}}
+
+
+def plan(*flow: Any) -> GraphPlan:
+    return creatures(AGENTS, flow=[*flow])
+
+
+async def begun(flow: GraphPlan, messages: int, *ended: str) -> Simulation:
+    """A run whose first phase works, in which scout hears so many messages."""
+    sim = await Simulation.begin(flow, Replies({"ann#1": [says("wait", "set_flag")]}))
+    await sim.settle()
+    for number in range(messages):
+        await sim.command("message", text=str(number), to="channel:x")
+    await sim.settle()
+    sim.launch()
+    await sim.finish(*ended)
+    return sim
+
+
+async def test_who_has_heard_nothing_may_be_a_phase_of_its_name() -> None:
+    sim = await begun(plan("ann"), 0)
+    await sim.change(plan("ann", "scout", "bob"))
+    await sim.command("message", text="now", to="channel:x")
+    await sim.run()
+    assert sorted(sim.ran()) == ["ann#1", "bob#1", "scout#1", "scout.inbox#1"]
+
+
+@pytest.mark.parametrize("ended", [(), ("scout#1",)])
+async def test_who_has_heard_may_be_none_whose_phase_would_count_as_done(ended: Any) -> None:
+    sim = await begun(plan("ann"), 1, *ended)
+    with pytest.raises(CommandRejected, match="'scout' cannot be a phase from now on") as refused:
+        await sim.change(plan("ann", "scout", "bob"))
+    assert refused.value.remedy == "Give the phase another name: phase: NAME"
+    assert sim.state.changing is None
+    await sim.change(plan("ann", {"agent": "scout", "phase": "search"}, "bob"))
+    await sim.run()
+    assert sorted(sim.ran()) == ["ann#1", "bob#1", "scout#1", "search#1"]
+
+
+async def test_what_is_said_before_the_swap_keeps_it_from_being() -> None:
+    sim = await begun(plan("ann"), 0)
+    prepared = PreparedChange(plan=plan("ann", "scout").to_json())
+    report, made = changing.consider(sim.engine, prepared)
+    changing.accept(sim.engine, made, report, what="more", command=CommandId("c1"))
+    await sim.command("message", text="meanwhile", to="channel:x")
+    swapped = changing.swap(sim.engine)
+    assert swapped.engine is sim.engine
+    assert swapped.error is None, "it is nothing for who reads the log of a worker"
+    (failed,) = sim.facts("SwapFailed")
+    assert failed["error"] == (
+        "'scout' cannot be a phase from now on: it is where 'scout' hears, and has had turns for "
+        "that. Give the phase another name: phase: NAME"
+    )
+    await sim.run()
+    assert sorted(sim.ran()) == ["ann#1", "scout#1"]
+
+
+async def test_who_still_has_to_hear_stays_where_it_hears() -> None:
+    """Its phase goes out of the flow: from then on it hears at another node."""
+    sim = await begun(plan("ann", "scout", "bob"), 2)
+    with pytest.raises(
+        CommandRejected, match=r"no more at 'scout\.inbox', where it has 2 turns"
+    ) as no:
+        await sim.change(plan("ann", "bob"))
+    assert no.value.remedy.startswith("Send the change once it has heard all")
+    await sim.finish("scout.inbox#1")
+    sim.launch()
+    await sim.settle()
+    sim.launch()
+    await sim.finish("scout.inbox#2")
+    await sim.change(plan("ann", "bob"))
+    await sim.command("message", text="more", to="channel:x")
+    await sim.run()
+    assert sorted(sim.ran()) == ["ann#1", "bob#1", "scout#1", "scout.inbox#1", "scout.inbox#2"]
+    assert not sim.state.parked
+
+
+async def test_a_phase_that_goes_takes_no_turn_where_its_agent_hears() -> None:
+    sim = await Simulation.begin(plan("ann", "scout", "bob"))
+    await sim.settle()
+    sim.launch()
+    await sim.drain()
+    assert statuses(sim) == {"scout#1": "ready"}
+    report = await sim.change(plan("ann", "bob"))
+    assert fates(report)["scout#1"] == "parked"
+    await sim.command("message", text="now", to="channel:x")
+    await sim.run()
+    assert sorted(sim.ran()) == ["ann#1", "bob#1", "scout#2"]
