@@ -13,7 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.draw import Flowchart, mermaid
     from crewlog.graph.engine import Engine
     from crewlog.graph.facts import RunFacts
-    from crewlog.graph.matrix import cells, tools_in
+    from crewlog.graph.matrix import agents_in, away_in, cells, tools_in
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import AgentName, NodeName, StepId, node_of
     from crewlog.model import Json
@@ -279,7 +279,8 @@ def permissions_page(engine: Engine | Drafting, asked: PermissionsQuery) -> Perm
         crew=state.crew or plan.crew,
         graph_version=state.graph_version,
         position=state.position,
-        agents=tuple(plan.agents),
+        agents=agents_in(plan),
+        away=away_in(plan),
         tools=tools_in(plan),
         cells=found,
         total=total,

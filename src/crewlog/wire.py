@@ -685,7 +685,9 @@ class PermissionsPage(Model):
     position: int = 0
     """The journal position."""
     agents: tuple[AgentName, ...] = ()
-    """All agents of the crew."""
+    """All agents of the crew that live in the run."""
+    away: dict[AgentName, RunId] = Field(default_factory=dict[AgentName, RunId])
+    """Those that live in other runs since its graph was split, with these."""
     tools: tuple[ToolName, ...] = ()
     """All tools that agents of the crew may have."""
     cells: tuple[Cell, ...] = ()

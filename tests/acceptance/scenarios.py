@@ -13,12 +13,15 @@ not. So what must be so is told from the journals, and never from what was asked
 from __future__ import annotations
 
 import asyncio
+import builtins
 import itertools
 import random
+import re
 from collections import Counter
 from datetime import timedelta
 from typing import Any
 
+from crewlog import errors
 from crewlog.activities.views import Hydrator
 from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.operations import (
@@ -30,7 +33,7 @@ from crewlog.definition.operations import (
     Unwire,
     Wire,
 )
-from crewlog.errors import CrewlogError, WorkerMissing
+from crewlog.errors import CrewlogError, InternalError, WorkerMissing
 from crewlog.graph.lower import lower
 from crewlog.ids import PUBLIC, AgentName, RunId, private_log
 from crewlog.state.calls import View
@@ -38,15 +41,35 @@ from crewlog.state.topology import Topology
 from crewlog.store.projection import in_order
 
 from .accounts import Accounts, RunAccount
-from .harness import PATIENT, Site
+from .harness import PATIENT, Site, tool
 from .test_creatures import sends
 
 WITHIN = timedelta(minutes=15)
 """The execution timeout of a scenario's runs: several kills are survived in it."""
 REST_LIMIT = 120.0
 """Seconds for a scenario to come to rest: a worker that was killed is missed for some of them."""
+NAMESAKES = 0.5
+"""How many runs have a creature that is called as one of another run: it is called anew where both
+are one graph."""
+QUOTAS = 0.5
+"""How many runs may call a tool so often, and no more."""
 STAGES = ("MergeAsked", "MergeAccepted", "MergeOffered", "GraphMerged", "MergedInto", "MergeFailed")
 ENDS = ("GraphMerged", "MergedInto", "MergeFailed")
+
+
+_CLASS = re.compile(r"\b([A-Z]\w*)(?=[:(])")
+
+
+def bug_in(text: str) -> str:
+    """The class of an error that was nobody's intention, as a text names it; empty where none."""
+    for name in _CLASS.findall(text):
+        ours = getattr(errors, name, None)
+        known = isinstance(ours, type) and ours is not InternalError
+        error = getattr(builtins, name, None)
+        raised = isinstance(error, type) and issubclass(error, BaseException)
+        if not known and (raised or name.endswith(("Error", "Exception"))):
+            return str(name)
+    return ""
 
 
 def _stage(entry: Any) -> str:
@@ -70,10 +93,14 @@ class Scenario:
         self.said: dict[str, str] = {}
         """What people said, by command."""
         self.outcomes: Counter[str] = Counter()
+        self.bugs: list[str] = []
+        """What people were told of changes, where it names a bug."""
         self.over = False
         self._names = (f"s{seed}-{n:02}" for n in itertools.count())
         self._channels = (f"s{seed}-ch{n}" for n in itertools.count())
         self._commands = (f"s{seed}-{n}" for n in itertools.count())
+        self._given: list[str] = []
+        """The names of creatures that runs began with."""
         self._runs: list[RunId] = []
         self._model = ""
 
@@ -82,13 +109,21 @@ class Scenario:
     async def begin(self) -> None:
         """Starts runs: each one graph, with channels, wires and parents."""
         for number in range(self.dice.randint(2, 4)):
-            names = [next(self._names) for _ in range(self.dice.randint(1, 4))]
+            names = self._fresh_names()
             crew = self._crew(names, shared=self.dice.random() < 0.5)
             run = await self.site.start(
                 crew, "", queue=self.queue, id=f"scenario-{self.seed}-{number}", within=WITHIN
             )
             self._runs.append(RunId(run.id))
         await self._quiet(REST_LIMIT)
+
+    def _fresh_names(self) -> list[str]:
+        """Names of a run's creatures, in order; some of them are those of another run's, too."""
+        names = [next(self._names) for _ in range(self.dice.randint(1, 4))]
+        if self._given and self.dice.random() < NAMESAKES:
+            names[0] = self.dice.choice(self._given)
+        self._given += names
+        return sorted(names)
 
     def _crew(self, names: list[str], *, shared: bool) -> dict[str, Any]:
         """A crew in which each but the first one has a way to one before it.
@@ -116,6 +151,10 @@ class Scenario:
         # Those who come later say something, too.
         self._model = crew["model"] = self.site.script({**says, "*": self._says({})})
         crew["graph"] = {"queue": 2} if self.dice.random() < 0.3 else {}
+        if self.dice.random() < QUOTAS:  # what is left of it is divided, and put together again
+            crew["tools"] = {"echo": tool("echo")}
+            most = self.dice.choice((20, 30))
+            crew["rules"] = [{"tool": "echo", "quota": f"{most} per run"}]
         return crew
 
     def _says(self, edges: dict[str, Any]) -> list[dict[str, Any]]:
@@ -226,6 +265,8 @@ class Scenario:
                         await asyncio.sleep(0.2)
         except (CrewlogError, TimeoutError) as error:
             self.outcomes[f"{operation.op}: {type(error).__name__}"] += 1
+            if type(error) is InternalError or bug_in(str(error)):
+                self.bugs.append(f"{run}: {operation}: {error!r}")
         else:
             self.outcomes[operation.op] += 1
 
@@ -309,6 +350,7 @@ class Scenario:
         accounts.check_turns()
         accounts.check_creatures()
         accounts.check_lineage()
+        self._check_refusals()
         self._check_said()
         for account in accounts.graphs:
             await self._check_logs(account)
@@ -317,6 +359,15 @@ class Scenario:
             end = await self.site.client(self.queue).run(run).successor()
             assert (end.id == run) == (not ended)
             assert not accounts.runs[RunId(end.id)].kinds("MergedInto")
+
+    def _check_refusals(self) -> None:
+        """What was not done was refused: nothing stumbled over a bug, and went on as it was."""
+        told = {"SwapFailed": "error", "MergeFailed": "why", "CommandRejected": "reason"}
+        for account in self.accounts.runs.values():
+            for position, entry in account.placed(*told):
+                why = getattr(entry, told[entry.kind])
+                assert not bug_in(why), f"{(account.run, position)}: {entry.kind}: {why}"
+        assert not self.bugs
 
     def _check_said(self) -> None:
         """Whatever people said was said in one run, or refused in one, and heard there."""

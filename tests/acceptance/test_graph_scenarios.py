@@ -21,7 +21,7 @@ import pytest
 from temporalio.service import RPCError
 
 from .harness import Site
-from .scenarios import Scenario
+from .scenarios import Scenario, bug_in
 
 QUEUE = "scenarios"
 KEEP = os.environ.get("CREWLOG_KEEP", "")
@@ -100,13 +100,37 @@ async def test_nothing_is_lost_and_nothing_comes_twice(own_worker: Site, seeds: 
         sum(len(account.kinds(kind)) for play in plays for account in play.accounts.runs.values())
         for kind in ("GraphMerged", "Forked")
     ]
+    renamed = sum(
+        bool(entry.renamed)
+        for play in plays
+        for account in play.accounts.runs.values()
+        for entry in account.kinds("GraphMerged")
+    )
     assert gaps, "no worker was killed where it matters"
+    assert renamed, "nobody had a name in common"
     assert min(happened) >= len(plays) // 4, "too little happened to tell"
 
 
 @pytest.mark.skipif(COUNT < ALL, reason="fewer scenarios do not meet all")
 def test_a_worker_was_killed_between_every_two_messages() -> None:
     assert {*GAPS} <= {*MET}
+
+
+@pytest.mark.parametrize(
+    ("text", "bug"),
+    [
+        ("KeyError: 'ann'", "KeyError"),
+        ("the crew of both could not be made: AttributeError: no 'x'", "AttributeError"),
+        ("InternalError: the swap would lose a#1", "InternalError"),
+        ("IndexError('tuple index out of range')", "IndexError"),
+        ("the crew of both could not be made: ValidationError: 1 error", "ValidationError"),
+        ("ChangeConflict: another change is under way: v2", ""),
+        ("TopologyRefused: the runs are not commanded by the same principals", ""),
+        ("there is a run s-ann already: send the change again, with a new id", ""),
+    ],
+)
+def test_a_bug_is_told_from_what_is_refused(text: str, bug: str) -> None:
+    assert bug_in(text) == bug
 
 
 async def one(play: Scenario) -> str:

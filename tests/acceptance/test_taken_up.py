@@ -72,7 +72,7 @@ async def test_a_stopped_run_is_called_stopped(crews: Site) -> None:
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     await run.stop()
     await run.result(LIMIT)
-    with pytest.raises(CommandRejected, match=r"ended \(stopped\): 'inject' has no effect"):
+    with pytest.raises(CommandRejected, match=r"ended \(stopped\): this message has no effect"):
         await run.message("too late")
     with pytest.raises(CommandRejected, match=r"ended \(stopped\): 'edit' has no effect") as caught:
         await run.edit_state({"shared.x": 1})

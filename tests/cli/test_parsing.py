@@ -94,6 +94,7 @@ def test_every_command_is_documented_and_has_json(capsys: pytest.CaptureFixture[
     ("argv", "message", "hint"),
     [
         (["rnu"], "no such command 'rnu'", "Did you mean 'run'?"),
+        (["unwire"], "no such command 'unwire'", "Did you mean `crewlog graph unwire`?"),
         (["ps", "--jsn"], "no such option: --jsn", "Did you mean '--json'?"),
         (["rollback", "music"], "'music' names no checkpoint", "`crewlog checkpoints music`"),
         (["fork", "m@3", "--edit", "x=1"], "'x=1' edits 'x', which is nothing", "agent.writer"),

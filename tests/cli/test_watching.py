@@ -11,11 +11,13 @@ import pytest
 from covers import covers
 from crewlog.cli.main import run_cli
 from crewlog.cli.screen import Screen
-from crewlog.cli.watching import Seen, asked_for
+from crewlog.cli.watching import Seen, asked_for, unknown_names
 from crewlog.client import Event, EventFilter
+from crewlog.definition.load import load_definition
 from crewlog.errors import RunFailed, UsageError
 from crewlog.ids import RunId
-from crewlog.state.journal import entry_from_json
+from crewlog.state.journal import Batch, entry_from_json
+from crewlog.store import InMemoryStore
 
 from .conftest import Cli
 from .terminal import Terminal
@@ -139,6 +141,40 @@ def test_a_run_that_is_lost_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert seen.failed == {"pond", "lake"}
 
 
+def test_a_run_that_is_stopped_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = Seen(Screen(), ["pond"], EventFilter(creatures=["scout"]))
+    seen.take(event({"kind": "RunStopped", "because": "enough"}), passes=False)
+    seen.end(RunId("pond"), None)
+    assert (capsys.readouterr().out.strip(), seen.stopped) == ("stopped", {"pond"})
+    going = Seen(Screen(), ["pond"], EventFilter(creatures=["scout"]))
+    going.take(event({"kind": "RunStopped", "because": "enough"}), passes=False)
+    going.take(event({"kind": "RunRested", "due": 7}), passes=False)
+    going.end(RunId("pond"), None)
+    assert going.stopped == set()
+
+
+async def test_what_is_called_like_nothing_in_the_runs_is_told() -> None:
+    store = InMemoryStore()
+    crew = load_definition(POND)
+    began = {"kind": "RunStarted", "run": "pond", "crew": "pond", "at": 1}
+    definition = await store.put_definition(crew.to_json())
+    batch = Batch(first=1, heads={}, entries=({**began, "definition": definition},))
+    await store.append(RunId("pond"), batch)
+
+    async def told(**wanted: list[str]) -> list[str]:
+        return await unknown_names(store, ["pond"], EventFilter(**wanted))
+
+    assert await told(creatures=["scot"]) == [
+        "nobody is called 'scot' in 'pond' now. Did you mean 'scout'? It is waited for."
+    ]
+    assert await told(channels=["taks"], graphs=["pand"]) == [
+        "no channel is called 'taks' in 'pond' now. Did you mean 'tasks'? It is waited for.",
+        "there is no run 'pand' now. Did you mean 'pond'? It is waited for.",
+    ]
+    assert await told(creatures=["scout"], channels=["channel:tasks"], graphs=["pond"]) == []
+    assert await unknown_names(store, ["lake"], EventFilter(creatures=["scot"])) == []
+
+
 # -- on the server -------------------------------------------------------------------------------
 
 
@@ -211,6 +247,7 @@ def test_a_watch_goes_on_in_the_runs_that_come_of_one(crewlog: Cli, project: Pat
     terminal.expect("thinking")
     for each in (run, f"{run}.{part}"):
         assert crewlog("stop", each).code == 0
-    assert terminal.end() == 0
+    assert terminal.end() == 6
+    assert "stopped" in terminal.text
     only = crewlog("watch", run, "--graph", run, "--json").records
     assert {each["run"] for each in only} == {run}

@@ -9,10 +9,11 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 
 from crewlog.client.matrix import matrix_of
-from crewlog.errors import StoreIncomplete, WorkerMissing
-from crewlog.ids import RunId
+from crewlog.client.run import Run
+from crewlog.errors import StoreIncomplete, UsageError, WorkerMissing
+from crewlog.ids import AgentName, RunId
 from crewlog.store.memory import InMemoryStore
-from crewlog.wire import PermissionsQuery
+from crewlog.wire import PermissionsPage, PermissionsQuery
 
 RUN = RunId("r1")
 
@@ -52,3 +53,20 @@ async def test_a_run_that_was_stored_misses_its_journal() -> None:
 
     with pytest.raises(StoreIncomplete, match="rows of the run 'r1' are missing"):
         await asked(Emptied())
+
+
+async def test_who_lives_in_another_run_is_looked_for_there() -> None:
+    page = PermissionsPage(run=RUN, agents=(AgentName("a"),), away={AgentName("b"): RunId("r1.X")})
+
+    class Parted(Run):
+        async def _matrix(self, asked: PermissionsQuery) -> PermissionsPage:
+            return page
+
+    client: Any = SimpleNamespace(gateway=None, store=None)
+    run = Parted(client, RUN)
+    with pytest.raises(UsageError, match=r"'b' lives in 'r1.X' since the graph was split") as told:
+        await run.why("b", "dig")
+    assert told.value.remedy == "Name that run: r1.X"
+    with pytest.raises(UsageError, match="there is no agent 'c'") as told:
+        await run.why("c", "dig")
+    assert told.value.remedy == "Agents: a."

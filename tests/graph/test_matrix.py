@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from crewlog.graph.matrix import Cell, cell, cells, facts_of, tools_in, with_used
+from crewlog.definition.model import GraphPolicy
+from crewlog.graph.matrix import (
+    Cell,
+    agents_in,
+    away_in,
+    cell,
+    cells,
+    facts_of,
+    tools_in,
+    with_used,
+)
 from crewlog.ids import AgentName, ToolName
 from graph.crews import plan_of
 from graph.simulation import RandomScript, Replies, Simulation, dice, random_plan, says
@@ -25,6 +35,17 @@ def of(sim: Simulation, agent: str, tool: str) -> Cell:
 
 def decided(found: Cell) -> list[str]:
     return [look.rule for look in found.looks if look.decides]
+
+
+async def test_who_lives_in_another_run_has_no_cell_here() -> None:
+    sim = await begun()
+    policy = GraphPolicy(away={"b": "elsewhere"})
+    plan = sim.engine.plan.model_copy(update={"graph": policy})
+    assert (agents_in(plan), away_in(plan)) == (("a",), {"b": "elsewhere"})
+    found, total = cells(facts_of(plan, sim.state))
+    assert {each.agent for each in found} == {"a"}
+    assert total == len(found) == 3
+    assert cells(facts_of(plan, sim.state), ["b"]) == ((), 0)
 
 
 async def test_every_cell_with_its_reason() -> None:

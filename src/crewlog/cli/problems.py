@@ -88,6 +88,8 @@ def _usage(error: Any) -> Described:
     message = _said(error).strip().rstrip(".")
     message = re.sub(r"\s*\(Possible options?: .*\)$", "", message)
     message, _, hint = message.partition(" Did you mean ")
+    if command == "crewlog" and (of_graph := _graph_command(message)):
+        hint = f"`crewlog graph {of_graph}`?"
     possible = [str(each) for each in getattr(error, "possibilities", None) or ()]
     if possible and not hint:
         hint = " or ".join(f"'{each}'" for each in possible[:3]) + "?"
@@ -100,6 +102,15 @@ def _usage(error: Any) -> Described:
         "remedy": f"Did you mean {hint} {see}" if hint else see,
         "exit_code": exits.USAGE,
     }
+
+
+def _graph_command(message: str) -> str:
+    """The command of `crewlog graph` that was typed without it."""
+    from crewlog.cli.graphing import graph  # noqa: PLC0415
+
+    typed = re.search(r"o such command ['\"]([\w-]+)['\"]", message)
+    names = {each.name for each in graph.registered_commands}
+    return typed[1] if typed and typed[1] in names else ""
 
 
 def _said(error: Any) -> str:

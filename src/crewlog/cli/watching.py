@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 from crewlog.cli import exits
 from crewlog.cli.changes import names_in
+from crewlog.cli.ending import WORDS
 from crewlog.cli.screen import PALETTE, Screen, plain
 from crewlog.cli.services import connected
 from crewlog.cli.shown import facts_in_words
 from crewlog.cli.timeline import WHOLE, Row, Timeline
 from crewlog.client.filters import EventFilter
 from crewlog.client.watching import Watch, events_there
-from crewlog.definition.findings import listed
-from crewlog.errors import UsageError
+from crewlog.definition.creatures import channels_named
+from crewlog.definition.findings import did_you_mean, listed
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import CrewlogError, UsageError
+from crewlog.ids import RunId
 from crewlog.state.brief import shortened
 from crewlog.state.journal import (
     JournalEntry,
     MessageAdded,
     MessageHeard,
     RunFailed,
+    RunStopped,
     entry_to_json,
 )
 
@@ -29,8 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from crewlog.client import Event
-    from crewlog.errors import CrewlogError
-    from crewlog.ids import RunId
+    from crewlog.store.protocol import Store
 
 _WIDEST = 24
 """Columns of a run's id at most, at a terminal."""
@@ -95,6 +99,9 @@ async def watch_many(
     screen = Screen(as_json=as_json)
     seen = Seen(screen, runs, chosen)
     async with connected(screen, both=True) as client:
+        with suppress(CrewlogError):  # it is no more than a hint: a store that is away has none
+            for line in await unknown_names(await client.store(), runs, chosen):
+                screen.note(("! ", "yellow"), plain(line))
 
         def events(run: RunId, position: int) -> AsyncGenerator[Event]:
             return events_there(client, run, position)
@@ -103,7 +110,44 @@ async def watch_many(
         async with aclosing(watch()) as found:
             async for event, passes in found:
                 seen.take(event, passes=passes)
-    return exits.FAILED if seen.failed else exits.OK
+    if seen.failed:
+        return exits.FAILED
+    return exits.STOPPED if len(runs) == 1 and runs[0] in seen.stopped else exits.OK
+
+
+async def unknown_names(store: Store, runs: Sequence[str], chosen: EventFilter) -> list[str]:
+    """What is waited for that none of the runs has by now: a slip would be silent for ever.
+
+    Args:
+        store: The store.
+        runs: The runs.
+        chosen: Which of their events are wanted.
+    """
+    creatures, channels, there = set[str](), set[str](), set(runs)
+    for run in runs:
+        there.update(await store.lineage(RunId(run)))
+        there |= {name for tie in await store.ties([RunId(run)]) for name in (tie.run, tie.source)}
+        if (row := await store.get_run(RunId(run))) is None or not row.definition:
+            return []  # it is beginning, or was never there: that is told
+        crew = CrewDefinition.from_json(await store.get_definition(row.definition))
+        creatures |= {*crew.agents}
+        channels |= {*crew.channels, *(c for a in crew.agents.values() for c in channels_named(a))}
+    graphs = [each for each in chosen.graphs if each not in there]
+    graphs = [each for each in graphs if await store.get_run(RunId(each)) is None]
+    where = listed(map(repr, runs), "or")
+    found = [
+        *_slips(chosen.creatures, creatures, lambda name: f"nobody is called {name} in {where}"),
+        *_slips(chosen.channels, channels, lambda name: f"no channel is called {name} in {where}"),
+        *_slips(graphs, there, lambda name: f"there is no run {name}"),
+    ]
+    return [f"{each} It is waited for." for each in found]
+
+
+def _slips(typed: Iterable[str], known: Iterable[str], say: Callable[[str], str]) -> Iterator[str]:
+    known = [*known]
+    for name in sorted(typed):
+        if name not in known:
+            yield f"{say(repr(name))} now. {did_you_mean(name, known)}".rstrip()
 
 
 def _silent(entry: JournalEntry) -> tuple[str, str, str]:
@@ -126,8 +170,11 @@ class Seen:
     def __init__(self, screen: Screen, runs: Sequence[str], chosen: EventFilter) -> None:
         self.failed: set[str] = set()
         """Runs that failed."""
+        self.stopped: set[str] = set()
+        """Runs that people stopped."""
         self._screen = screen
         self._chosen = chosen
+        self._last_entry: dict[str, JournalEntry] = {}
         self._lines: dict[str, Timeline] = {}
         self._order = [*runs]
         self._nodes = Timeline()
@@ -139,6 +186,7 @@ class Seen:
     def take(self, event: Event, *, passes: bool) -> None:
         """Tells of an event where it is chosen; the others are what it is understood by."""
         self._began = self._began or event.at
+        self._last_entry[event.run] = event.entry
         if isinstance(event.entry, RunFailed):
             self.failed.add(event.run)
         if self._screen.as_json:
@@ -174,11 +222,16 @@ class Seen:
         """Tells that a run has ended, where nothing of it says so."""
         if error is not None:
             self.failed.add(run)
+        stopped = isinstance(self._last_entry.get(run), RunStopped)
+        if stopped:
+            self.stopped.add(run)
         if self._screen.as_json:
             told = {} if error is None else {"error": error.message}
             self._screen.record({"event": "ended", "run": run, **told})
         elif error is not None:
             self._screen.line(*self._head(run), ("✗ ", "red"), plain(error.message), crop=True)
+        elif stopped:
+            self._screen.line(*self._head(run), WORDS["stopped"], crop=True)
 
     def _show(self, run: RunId, row: Row) -> None:
         self._nodes.color(row.node)  # that its column is wide enough

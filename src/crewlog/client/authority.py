@@ -10,7 +10,7 @@ from crewlog.client.events import event_of
 from crewlog.definition.findings import did_you_mean
 from crewlog.errors import UsageError
 from crewlog.graph.matrix import Cell
-from crewlog.ids import RunId
+from crewlog.ids import AgentName, RunId
 from crewlog.model import Json
 from crewlog.state.audit import Audit
 from crewlog.state.audit_records import AuditFilter, AuditKind, AuditRecord
@@ -85,6 +85,12 @@ class Authority(ABC):
     ) -> None:
         for kind, named, known in (("agent", agents, page.agents), ("tool", tools, page.tools)):
             for name in named:
+                if kind == "agent" and (home := page.away.get(AgentName(name))) is not None:
+                    raise UsageError(
+                        f"{name!r} lives in {home!r} since the graph was split",
+                        remedy=f"Name that run: {home}",
+                        place=f"run {self.id!r}",
+                    )
                 if name not in known:
                     say = f"{kind.capitalize()}s: {', '.join(known) or 'none'}."
                     raise UsageError(

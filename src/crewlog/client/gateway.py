@@ -606,8 +606,11 @@ _TO_GO_BACK = (
 
 
 def _called(name: str) -> str:
-    """A command for who typed it: `this ruling`, whatever verb that had, or its own name."""
-    called = wire.noun(name)
+    """A command for who typed it: `this ruling`, whatever verb that had, or its own name.
+
+    A message is sent by `message` and by `inject`.
+    """
+    called = "message" if name == "message" else wire.noun(name)
     return repr(called) if called == wire.spoken(name) else f"this {called}"
 
 

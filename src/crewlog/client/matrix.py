@@ -8,7 +8,7 @@ from crewlog.client.quotas import with_quotas
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import RunNotFound, StoreIncomplete, WorkerMissing
 from crewlog.graph.lower import lower
-from crewlog.graph.matrix import cells, facts_of, tools_in
+from crewlog.graph.matrix import agents_in, away_in, cells, facts_of, tools_in
 from crewlog.ids import RunId
 from crewlog.store.loading import load_state
 from crewlog.wire import PermissionsPage, PermissionsQuery
@@ -81,5 +81,6 @@ async def _stored(open_store: OpenStore, run: RunId, asked: PermissionsQuery) ->
         limit=asked.limit,
         looks=asked.looks,
     )
-    told = {"agents": tuple(plan.agents), "tools": tools_in(plan), "cells": found, "total": total}
-    return page.model_copy(update=told)
+    told = {"tools": tools_in(plan), "cells": found, "total": total}
+    who = {"agents": agents_in(plan), "away": away_in(plan)}
+    return page.model_copy(update={**who, **told})

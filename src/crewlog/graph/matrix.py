@@ -23,7 +23,7 @@ from crewlog.definition.quotas import quota_of
 from crewlog.graph.approvals import because
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import AgentName, ToolName
+from crewlog.ids import AgentName, RunId, ToolName
 from crewlog.model import Model
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Mutation
@@ -120,6 +120,18 @@ def tools_in(plan: GraphPlan) -> tuple[ToolName, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def agents_in(plan: GraphPlan) -> tuple[AgentName, ...]:
+    """The agents that live in the run: what others may call, the runs say where they live."""
+    away = plan.graph.away if plan.graph is not None else {}
+    return tuple(name for name in plan.agents if name not in away)
+
+
+def away_in(plan: GraphPlan) -> dict[AgentName, RunId]:
+    """The agents that live in other runs, with these."""
+    away = plan.graph.away if plan.graph is not None else {}
+    return {AgentName(name): RunId(run) for name, run in away.items() if name in plan.agents}
+
+
 def cells(
     run: RunFacts,
     agents: Sequence[str] = (),
@@ -133,13 +145,13 @@ def cells(
 
     Args:
         run: The run.
-        agents: The rows; none: all of them. Names that the crew does not have are left out.
+        agents: The rows; none: all of them. Names of nobody who lives in the run are left out.
         tools: The columns, likewise.
         after: Cells to pass over.
         limit: At most so many.
         looks: Whether each has the rules that were looked at.
     """
-    rows = [name for name in run.plan.agents if not agents or name in agents]
+    rows = [name for name in agents_in(run.plan) if not agents or name in agents]
     columns = [name for name in tools_in(run.plan) if not tools or name in tools]
     total = len(rows) * len(columns)
     places = range(min(after, total), min(after + limit, total))
