@@ -37,6 +37,7 @@ from crewlog.errors import CrewlogError, InternalError, WorkerMissing
 from crewlog.graph.lower import lower
 from crewlog.ids import PUBLIC, AgentName, RunId, private_log
 from crewlog.state.calls import View
+from crewlog.state.joining import ASK_LIMIT, OFFER_LIMIT
 from crewlog.state.topology import Topology
 from crewlog.store.projection import in_order
 
@@ -48,6 +49,9 @@ WITHIN = timedelta(minutes=15)
 """The execution timeout of a scenario's runs: several kills are survived in it."""
 REST_LIMIT = 120.0
 """Seconds for a scenario to come to rest: a worker that was killed is missed for some of them."""
+ANSWER_LIMIT = (ASK_LIMIT + OFFER_LIMIT) / 1000 + 30
+"""Seconds within which a change is answered, whatever is killed: those of a merge, and some for a
+machine that is busy."""
 NAMESAKES = 0.5
 """How many runs have a creature that is called as one of another run: it is called anew where both
 are one graph."""
@@ -256,7 +260,7 @@ class Scenario:
         for each, name in told.items():  # so that turns are under way, and wait, as they part
             await its.message(self.said[each], to=f"private:{name}", by="fay", id=each)
         try:
-            async with asyncio.timeout(REST_LIMIT):
+            async with asyncio.timeout(ANSWER_LIMIT):
                 while True:
                     try:
                         await its.change(operations=[operation], id=command, by="fay")
@@ -265,7 +269,7 @@ class Scenario:
                         await asyncio.sleep(0.2)
         except (CrewlogError, TimeoutError) as error:
             self.outcomes[f"{operation.op}: {type(error).__name__}"] += 1
-            if type(error) is InternalError or bug_in(str(error)):
+            if isinstance(error, InternalError | TimeoutError) or bug_in(str(error)):
                 self.bugs.append(f"{run}: {operation}: {error!r}")
         else:
             self.outcomes[operation.op] += 1

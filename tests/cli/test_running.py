@@ -326,10 +326,11 @@ def test_a_queue_belongs_to_one_directory_and_doctor_sees_its_worker(
     assert elsewhere.code == 2
     assert "has a worker of another directory already" in elsewhere.err
     found = crewlog("doctor", "--json").records[0]["checks"]
-    checks = {each["name"]: each["status"] for each in found}
-    assert checks["Temporal server"] == "ok"
-    assert checks["Workers"] == "ok"
-    assert checks["Background worker"] == "ok"
+    checks = [(each["name"], each["status"]) for each in found]
+    assert ("Temporal server", "ok") in checks
+    assert ("Workers", "ok") in checks
+    # Other tests' workers, in other directories, may have ended.
+    assert ("Background worker", "ok") in checks
 
 
 def test_a_reader_that_goes_away_is_no_failure(crewlog: Cli) -> None:
