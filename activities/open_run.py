@@ -80,10 +80,7 @@ async def lowered(
     if checked is None:
         made = load_data(given)
         checked = definitions.checked.put(name, (made, lower_checked(made).to_json()))
-    definition, plan = checked
-    data = definition.to_json()
-    definitions.put(await store.put_definition(data), definition)
-    return data, plan
+    return await _stored(checked, store, definitions)
 
 
 async def lowered_again(
@@ -95,10 +92,7 @@ async def lowered_again(
     if known is None:
         made = load_stored(given)
         known = definitions.ran.put(name, (made, lower_checked(made).to_json()))
-    definition, plan = known
-    data = definition.to_json()
-    definitions.put(await store.put_definition(data), definition)
-    return data, plan
+    return await _stored(known, store, definitions)
 
 
 async def lowered_crew(
@@ -113,6 +107,15 @@ async def lowered_crew(
         known = definitions.ran.put(address, (read, lower_checked(read, address).to_json()))
     definitions.put(address, known[0])
     return data, known[1]
+
+
+async def _stored(
+    made: tuple[CrewDefinition, dict[str, Json]], store: Store, definitions: Definitions
+) -> tuple[dict[str, Json], dict[str, Json]]:
+    definition, plan = made
+    data = definition.to_json()
+    definitions.put(await store.put_definition(data), definition)
+    return data, plan
 
 
 async def crew_data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:

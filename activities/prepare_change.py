@@ -98,8 +98,7 @@ class ChangePreparer:
             definition, _ = await lowered(data, self.store, self.definitions)
             crew = CrewDefinition.from_json(definition)
             _said_of(crew, force)
-        away = force.graph.away if force.graph is not None else {}
-        away = {name: home for name, home in away.items() if name in crew.agents}
+        away = {name: home for name, home in force.away.items() if name in crew.agents}
         found = await self._homes(task, away)
         homes = found.live
         made = load_stored(elsewhere(crew, homes).to_json())

@@ -10,7 +10,7 @@ from crewlog.definition.counting import quota_key
 from crewlog.definition.findings import listed
 from crewlog.definition.interrupting import approvals_of
 from crewlog.definition.model import EVERY_TOOL, ConditionText, Counted, CrewDefinition, Rule
-from crewlog.definition.quotas import Quota, quota_of
+from crewlog.definition.quotas import Quota, is_per_run, quota_of
 from crewlog.definition.rule_checks import members
 from crewlog.model import Model
 
@@ -74,7 +74,7 @@ def rules_of(definition: CrewDefinition) -> Iterator[CallRule]:
 def _kept(place: int, rule: Rule, named: tuple[str, ...] | None, key: str) -> CallRule:
     tools = () if rule.tool == EVERY_TOOL else tuple(dict.fromkeys(rule.tools))
     counted = rule.counted
-    if counted is not None and rule.quota is not None and quota_of(rule.quota).per == "run":
+    if counted is not None and rule.quota is not None and is_per_run(rule.quota):
         key, counted = counted.key, None
     return CallRule(
         place=place,

@@ -72,10 +72,9 @@ def show_channels(screen: Screen, plan: GraphPlan) -> None:
     if uses:
         screen.line("")
         _table(screen, ("channel", "from", "to"), [_channel(each) for each in uses])
-    away = plan.graph.away if plan.graph is not None else {}
-    if away:
+    if plan.away:
         screen.line("")
-    for name, home in sorted(away.items()):
+    for name, home in sorted(plan.away.items()):
         screen.line("  ", (f"{plain(name)} lives in {plain(home)}", "dim"))
 
 
@@ -185,8 +184,7 @@ def creatures_json(plan: GraphPlan, statuses: Mapping[NodeName, str]) -> dict[st
         for name, own in sorted(graph.creatures.items())
     ]
     channels = [{k: _plain(v) for k, v in u._asdict().items()} for u in channel_uses(graph)]
-    away = dict(plan.graph.away) if plan.graph is not None else {}
-    return {"creatures": creatures, "channels": channels, "away": away}
+    return {"creatures": creatures, "channels": channels, "away": dict(plan.away)}
 
 
 def _plain(value: str | tuple[str, ...]) -> str | list[str]:

@@ -87,8 +87,7 @@ async def recipe_for(
         return None
     data = found.definition if found is not None else await store.get_definition(recipe)
     force = CrewDefinition.from_json(await store.get_definition(state.definition))
-    away = force.graph.away if force.graph is not None else {}
-    homes = await homes_of(store, state.run, away, over)
+    homes = await homes_of(store, state.run, force.away, over)
     return elsewhere(CrewDefinition.from_json(data), homes.live)
 
 
@@ -179,9 +178,7 @@ async def way_back(store: Store, state: CrewState, given: Written | None, over: 
     came = await _came_with(store, state.run) if gone else {}
     before, after = _channels(now), _channels(made)
     graph = lower(made).topology
-    away = now.graph.away if now.graph is not None else {}
-    said = made.graph.away if made.graph is not None else {}
-    said = {name: home for name, home in said.items() if name not in away}
+    said = {name: home for name, home in made.away.items() if name not in now.away}
     policy = made.graph and made.graph.model_copy(update={"away": said})
     return WayBack(
         status=state.status,
@@ -189,11 +186,8 @@ async def way_back(store: Store, state: CrewState, given: Written | None, over: 
         what=summary(now, made, longest=None),
         leaves=tuple(Leaver(name, came.get(name)) for name in gone),
         returns=tuple(AgentName(name) for name in there if name not in here),
-        home=tuple(AgentName(name) for name in there if name in away),
-        stays={
-            AgentName(name): RunId(home)
-            for name, home in (made.graph.away if made.graph is not None else {}).items()
-        },
+        home=tuple(AgentName(name) for name in there if name in now.away),
+        stays={AgentName(name): RunId(home) for name, home in made.away.items()},
         channels_gone=tuple(name for name in before if name not in after),
         channels_new=tuple(name for name in after if name not in before),
         pieces=len(components(graph)) if graph is not None else 1,

@@ -559,10 +559,9 @@ def _edit_phase(crew: CrewDefinition, op: o.EditPhase) -> CrewDefinition:
 def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
     name = op.name
     lives(crew, name, ("name",))
-    away = crew.graph.away if crew.graph is not None else {}
-    if not {*crew.agents} - {name, *away}:
+    if not {*crew.agents} - {name, *crew.away}:
         say = f"{name!r} is the only agent of the crew"
-        if away:
+        if crew.away:
             say = f"{name!r} is the last agent that lives in this run: the others are in others"
         remedy = "Add another one first, or stop the run: crewlog stop RUN."
         raise Refused(Finding(("name",), say, remedy))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from crewlog.content import hash_json
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.model import EVERY_TOOL, Counted, CrewDefinition, Rule
-from crewlog.definition.quotas import quota_of
+from crewlog.definition.quotas import is_per_run, quota_of
 from crewlog.definition.rule_checks import members
 from crewlog.errors import Diagnostic, InvalidDefinition
 
@@ -68,7 +68,7 @@ def _is_own(crew: CrewDefinition, rule: Rule, place: Counted | None) -> bool:
     if own is None or place is None or rule.quota is None:
         return True
     # Within a run there are no other crews.
-    return own == place or (quota_of(rule.quota).per == "run" and own.key == place.key)
+    return own == place or (is_per_run(rule.quota) and own.key == place.key)
 
 
 def bare(rule: Rule) -> Rule:

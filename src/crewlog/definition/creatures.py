@@ -22,8 +22,7 @@ INBOX = ".inbox"
 
 def creatures_of(definition: CrewDefinition) -> tuple[str, ...]:
     """The agents that live in the crew's graph: all of them, but those that are in other runs."""
-    away = definition.graph.away if definition.graph is not None else {}
-    return tuple(name for name in definition.agents if name not in away)
+    return tuple(name for name in definition.agents if name not in definition.away)
 
 
 def elsewhere(crew: CrewDefinition, homes: Mapping[str, str]) -> CrewDefinition:
@@ -55,8 +54,8 @@ def where_they_are(crew: CrewDefinition, base: CrewDefinition | None) -> CrewDef
     Raises:
         InvalidDefinition: it says otherwise where agents live.
     """
-    away = base.graph.away if base is not None and base.graph is not None else {}
-    given = crew.graph.away if crew.graph is not None else {}
+    away: Mapping[str, str] = base.away if base is not None else {}
+    given = crew.away
     wrong = sorted(name for name, home in given.items() if away.get(name) != home)
     if wrong:
         here = f"lives in {away[wrong[0]]!r}" if wrong[0] in away else "has left for no other run"

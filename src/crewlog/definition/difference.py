@@ -8,7 +8,7 @@ left out: who reads that `backend` goes need not read that nobody waits for it a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from crewlog.definition.diff import Change, DefinitionDiff, diff
 from crewlog.definition.findings import listed
@@ -54,7 +54,7 @@ def summary(old: CrewDefinition, new: CrewDefinition, longest: int | None = LONG
 def _without_places(old: CrewDefinition, new: CrewDefinition) -> tuple[CrewDefinition, ...]:
     """Both without where agents live that are in other runs, which is told in other words."""
     both = (old, new)
-    if not any(each.graph is not None and each.graph.away for each in both):
+    if not any(each.away for each in both):
         return both
     left = (each.graph and each.graph.model_copy(update={"away": {}}) for each in both)
     # A policy that says nothing else is as good as none.
@@ -66,17 +66,12 @@ def _without_places(old: CrewDefinition, new: CrewDefinition) -> tuple[CrewDefin
 
 def _back(old: CrewDefinition, new: CrewDefinition) -> list[str]:
     """Agents that lived in other runs, and live here."""
-    return [name for name in _away(old) if name in new.agents and name not in _away(new)]
-
-
-def _away(crew: CrewDefinition) -> Mapping[str, str]:
-    """Agents that live in other runs, with these."""
-    return crew.graph.away if crew.graph is not None else {}
+    return [name for name in old.away if name in new.agents and name not in new.away]
 
 
 def _gone(names: tuple[str, ...], old: CrewDefinition) -> Iterator[str]:
     """Agents that the crew has no more; those in other runs go on there."""
-    away = _away(old)
+    away = old.away
     if removed := [name for name in names if name not in away]:
         yield f"removes {listed(removed)}"
     if left := [name for name in names if name in away]:

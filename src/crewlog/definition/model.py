@@ -1002,11 +1002,16 @@ class CrewDefinition(Model):
         groups = GROUP_TOOLS if any(map(self.is_privileged, self.agents)) else ()
         return (*self.tools, *memory, *(SCRATCH_TOOLS if scratch else ()), *sends, *groups)
 
+    @property
+    def away(self) -> Mapping[str, str]:
+        """Agents that live in other runs, with these."""
+        return self.graph.away if self.graph is not None else {}
+
     def is_privileged(self, agent: str) -> bool:
         """Whether an agent has the group tools: it lives in the graph, and may change it."""
-        graph = self.graph or GraphPolicy()
-        own = self.agents[agent].privileged or agent == graph.root
-        return own and agent not in graph.away
+        root = self.graph.root if self.graph is not None else None
+        own = self.agents[agent].privileged or agent == root
+        return own and agent not in self.away
 
     @property
     def every_artifact(self) -> dict[str, ArtifactDefinition]:

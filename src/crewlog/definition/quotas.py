@@ -42,6 +42,11 @@ def quota_of(text: str) -> Quota:
     return Quota(int(most), cast("Per", per))
 
 
+def is_per_run(text: str) -> bool:
+    """Whether a quota in its one spelling is counted in each run alone."""
+    return quota_of(text).per == "run"
+
+
 def window_of(per: Per, at: int, zone: tzinfo) -> str:
     """The hour or the day that a time is in: `2026-03-29` or `2026-03-29T02+01:00`.
 

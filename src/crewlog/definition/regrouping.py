@@ -54,7 +54,7 @@ def lives(crew: CrewDefinition, name: str, path: Path, *, joins: bool = False) -
         Refused: there is none of that name, or it is in another run.
     """
     known("agent", name, crew.agents, path)
-    if crew.graph is not None and (home := crew.graph.away.get(name)) is not None:
+    if (home := crew.away.get(name)) is not None:
         say = f"{name!r} lives in the run {home!r} since the graph was split"
         remedy = f"Change it there: name the run {home}."
         if joins:

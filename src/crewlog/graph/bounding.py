@@ -58,9 +58,8 @@ def divided(
         debts: Whether what was used beyond a budget is divided, too: each part asks people for its
             share then, and has that. Before `DIVIDES_RAISES` each had all of it.
     """
-    away = plan.graph.away if plan.graph is not None else {}
     parts = [{*each} for each in leaving]
-    gone = {*away, *(name for each in parts for name in each)}
+    gone = {*plan.away, *(name for each in parts for name in each)}
     homes = [{name for name in plan.agents if name not in gone}, *parts]
     found = [Bounds() for _ in homes]
     for key, (most, rules) in _quotas(plan).items():
@@ -137,8 +136,8 @@ def share_of_limit(plan: GraphPlan, budget: str) -> float:
         plan: The run's plan.
         budget: `tokens` or `cost`.
     """
-    limit, away = _limit(plan, budget), plan.graph.away if plan.graph is not None else {}
-    living = sum(name not in away for name in plan.agents)
+    limit = _limit(plan, budget)
+    living = sum(name not in plan.away for name in plan.agents)
     if living == len(plan.agents):
         return limit
     share = limit * living / len(plan.agents)

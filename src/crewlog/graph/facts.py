@@ -20,7 +20,7 @@ from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import Condition, holds
 from crewlog.definition.context import WHOLE
 from crewlog.definition.model import SEND_MESSAGE, Counted
-from crewlog.definition.quotas import quota_of
+from crewlog.definition.quotas import is_per_run, quota_of
 from crewlog.definition.times import due_in
 from crewlog.graph.artifacts import artifact_heads
 from crewlog.graph.plan import AgentRules, GraphPlan
@@ -432,7 +432,7 @@ class RunFacts:
     ) -> tuple[str, ...]:
         """The quotas per run that a call is counted in now, by their keys."""
         found = self._quotas(agent, tool, step)
-        return tuple(dict.fromkeys(r.key for r in found if r.quota.endswith(" run")))
+        return tuple(dict.fromkeys(r.key for r in found if is_per_run(r.quota)))
 
     def quotas(
         self, agent: AgentName, tool: str, step: StepId | None = None
@@ -440,7 +440,7 @@ class RunFacts:
         """The quotas over runs in which a call is to be counted before it begins."""
         found: dict[Counted, CallRule] = {}
         for each in self._quotas(agent, tool, step):
-            if each.quota.endswith(" run"):
+            if is_per_run(each.quota):
                 continue
             # Two rules for the same calls are counted as one: the lesser of them holds for both.
             where = self.counted(each)

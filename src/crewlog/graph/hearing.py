@@ -82,16 +82,17 @@ def check_log(plan: GraphPlan, log: str, steps: Iterable[StepId] = ()) -> None:
     """
     readable = {"public"}
     elsewhere: dict[str, str] = {}
-    away = plan.graph.away if plan.graph is not None else {}
     for agent, rules in plan.agents.items():
         own = {*rules.reads, f"private:{agent}"}
-        if agent in away:
-            elsewhere |= dict.fromkeys(own, away[agent])
+        if agent in plan.away:
+            elsewhere |= dict.fromkeys(own, plan.away[agent])
         else:
             readable |= own
     readable |= {item_log(step) for step in steps if item_of(step)}
     named = named_readers(log)
-    reading = {agent for agent, rules in plan.agents.items() if rules.reads and agent not in away}
+    reading = {
+        agent for agent, rules in plan.agents.items() if rules.reads and agent not in plan.away
+    }
     if log not in readable and not (named and reading.issuperset(named)):
         there = f"It is read in the run {elsewhere[log]}. " if log in elsewhere else ""
         meant = _meant(log, readable) if not there else ""

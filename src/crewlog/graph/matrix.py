@@ -19,7 +19,7 @@ from crewlog.authority.permissions import (
 )
 from crewlog.authority.rules import CallRule, rule_words
 from crewlog.definition.findings import listed
-from crewlog.definition.quotas import quota_of
+from crewlog.definition.quotas import is_per_run, quota_of
 from crewlog.graph.approvals import because
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import GraphPlan
@@ -122,14 +122,12 @@ def tools_in(plan: GraphPlan) -> tuple[ToolName, ...]:
 
 def agents_in(plan: GraphPlan) -> tuple[AgentName, ...]:
     """The agents that live in the run: what others may call, the runs say where they live."""
-    away = plan.graph.away if plan.graph is not None else {}
-    return tuple(name for name in plan.agents if name not in away)
+    return tuple(name for name in plan.agents if name not in plan.away)
 
 
 def away_in(plan: GraphPlan) -> dict[AgentName, RunId]:
     """The agents that live in other runs, with these."""
-    away = plan.graph.away if plan.graph is not None else {}
-    return {AgentName(name): RunId(run) for name, run in away.items() if name in plan.agents}
+    return {AgentName(name): RunId(run) for name, run in plan.away.items() if name in plan.agents}
 
 
 def cells(
@@ -217,7 +215,7 @@ def _quotas(run: RunFacts, agent: str, tool: str) -> list[CallRule]:
 
 def _quota(run: RunFacts, rule: CallRule) -> QuotaView:
     view = QuotaView(rule=rule.called, quota=rule.quota, key=rule.key)
-    if rule.quota.endswith(" run"):
+    if is_per_run(rule.quota):
         return _used(view, run.state.quotas.get(rule.key, 0))
     return view.model_copy(update=vars(run.counted(rule)))
 

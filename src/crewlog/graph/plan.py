@@ -7,6 +7,7 @@ of them. There are no other edges but those of decisions and answers (`Route`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -325,6 +326,11 @@ class GraphPlan(Model):
     """Who may command; none: whoever reaches the server."""
     left: dict[StepId, LeftStep] = Field(default_factory=dict[StepId, LeftStep])
     """Visits that outlive their nodes: those that end their turns, and those kept aside."""
+
+    @property
+    def away(self) -> Mapping[str, str]:
+        """Agents that live in other runs, with these."""
+        return self.graph.away if self.graph is not None else {}
 
     def hearing_node(self, agent: AgentName) -> NodeName | None:
         """Where an agent hears; none where it does not live in the graph."""

@@ -37,6 +37,7 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.operations import Connect, Wire
 from crewlog.definition.phases import phases
+from crewlog.definition.quotas import is_per_run
 from crewlog.definition.regrouping import channels_of, connect, wire
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import TopologyRefused
@@ -123,12 +124,12 @@ def united(
             f"the run {joins!r} has a flow, which only its own run can go on with",
             remedy="Wait until it is over, or have the two talk over people.",
         )
-    away = one.graph.away if one.graph is not None else {}
     homes = {joins, *family}
-    strangers = {n for n in creatures_of(two) if n in away and away[n] not in homes}
+    comes = creatures_of(two)
+    strangers = {n for n in comes if n in one.away and one.away[n] not in homes}
     # A phase keeps its name: an agent of that name would hear elsewhere than it did.
     held = _phases(one)
-    strangers |= {n for n in creatures_of(two) if n in held and n not in away}
+    strangers |= {n for n in comes if n in held and n not in one.away}
     channels = _channels(one), _channels(two)
     # Strangers have not the names of those who left the surviving run, and nobody is called anew as
     # who is away, in either run.
@@ -148,7 +149,7 @@ def united(
         fresh=frozenset(
             nodes[node]
             for node, was in nodes_in(two).items()
-            if made.names.agent(was) not in away or nodes[node] != node
+            if made.names.agent(was) not in one.away or nodes[node] != node
         ),
         quotas=made.quotas(crew),
     )
@@ -413,7 +414,7 @@ class _Union:
         two: list[_Ruled] = []
         for said, was in zip(self.two.rules, places_of(self.old), strict=True):
             rule, place = bare(said), was
-            if not self.kin and rule.quota is not None and rule.quota.endswith(" run"):
+            if not self.kin and rule.quota is not None and is_per_run(rule.quota):
                 # What strangers count in their run is another quota, whatever its name is.
                 place = next((where for mine, where in one if mine == rule), None)
             two.append(_Ruled(rule, place, was.key if was is not None else ""))

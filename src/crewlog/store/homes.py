@@ -189,9 +189,8 @@ def _went_on(
     state: CrewState, crew: CrewDefinition, name: AgentName
 ) -> tuple[RunId, AgentName] | None:
     """Where a creature went on from a run, and its name there; none where it did not."""
-    away = crew.graph.away if crew.graph is not None else {}
-    if name in away:
-        return RunId(away[name]), name
+    if name in crew.away:
+        return RunId(crew.away[name]), name
     if state.merged_into is None:
         return None
     called = {each.was: each.now for each in state.renamed_there if each.kind == "creature"}
@@ -216,7 +215,7 @@ async def logs_left(store: Store, run: RunId, then: CrewState) -> dict[LogName, 
         StoreIncomplete: the store lacks a part of its journal.
     """
     crew = CrewDefinition.from_json(await store.get_definition(then.definition))
-    if crew.graph is None or not crew.graph.away:
+    if not crew.away:
         return {}
     found: dict[LogName, LogHead] = {}
     after = 0
