@@ -8,6 +8,7 @@ import pytest
 
 from crewlog.errors import CommandRejected
 from crewlog.graph import changing
+from crewlog.graph.changing import GIVES_BACK
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import CommandId
 from crewlog.state.calls import PreparedChange
@@ -113,3 +114,60 @@ async def test_a_phase_that_goes_in_mid_turn_gives_its_agent_no_turn_for_nothing
     assert fates(report) == {"scout#1": "leaves", "bob#1": "starts"}
     await sim.run()
     assert sorted(sim.ran()) == ["ann#1", "bob#1", "scout#1"]
+
+
+SCOUT: dict[str, Any] = {"ann": {"listen": ["y"]}, "scout": {"listen": ["x"]}}
+
+
+async def comes_back(
+    flow: dict[str, Any], ended: int, stopped: bool, messages: int, patched: bool = True
+) -> tuple[Simulation, dict[str, str]]:
+    """Scout is removed while turns of it wait, and is added again; and what became of its steps.
+
+    The first message is what it is at work for, where it is not stopped.
+    """
+    crew = creatures(SCOUT, **flow)
+    sim = await Simulation.begin(crew, Replies({"ann#1": [says("wait", "set_flag")]}))
+    sim.engine.patched = lambda patch: patched or patch != GIVES_BACK
+    await sim.settle()
+    for number in range(1, ended + 1):
+        await sim.command("message", text=f"heard {number}", to="channel:x")
+        await sim.settle()
+        sim.launch()
+        await sim.finish(f"scout#{number}")
+    if stopped:
+        still = {**SCOUT["scout"], "enabled": False}
+        await sim.change(creatures({**SCOUT, "scout": still}, **flow))
+    for number in range(messages):
+        await sim.command("message", text=f"waits {number}", to="channel:x")
+    await sim.settle()
+    gone = await sim.change(creatures({"ann": SCOUT["ann"]}, **flow))
+    assert [*fates(gone).values()].count("parked") == messages - (not stopped)
+    back = await sim.change(crew)
+    return sim, {step: fate for step, fate in fates(back).items() if step.startswith("scout")}
+
+
+@pytest.mark.parametrize("flow", [{}, {"flow": ["ann"]}])
+@pytest.mark.parametrize("ended", [0, 1])
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("messages", [1, 2, 4])
+async def test_who_comes_back_has_each_turn_again_that_waited_for_it_once(
+    flow: dict[str, Any], ended: int, stopped: bool, messages: int
+) -> None:
+    sim, back = await comes_back(flow, ended, stopped, messages)
+    last = ended + messages
+    assert back == {f"scout#{n}": "returns" for n in range(ended + 1, last + 1)}
+    said = [entry["body"] for entry in sim.facts("MessageHeard") if "scout" in entry["to"]]
+    found = {step: e.heard.body for step, e in sim.state.frontier.items() if e.heard is not None}
+    assert found == {f"scout#{n}": said[n - 1] for n in range(ended + 1, last + 1)}
+    await sim.command("message", text="more", to="channel:x")
+    await sim.run()
+    ran = [step for step in sim.ran() if step.startswith("scout")]
+    assert ran == [f"scout#{n}" for n in range(1, last + 2)], "each once, and in their order"
+
+
+async def test_an_execution_that_took_turns_from_who_came_back_replays_so() -> None:
+    sim, back = await comes_back({}, 0, False, 3, patched=False)
+    assert back == {"scout#1": "returns", "scout#2": "retracted", "scout#3": "retracted"}
+    await sim.run()
+    assert sim.ran() == ["scout#1"]

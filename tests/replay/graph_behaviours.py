@@ -9,7 +9,7 @@ from typing import Any
 from acceptance.harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
 from acceptance.test_splits import part_of, until_begun
 from crewlog.client import Run
-from crewlog.definition.operations import Connect, Disconnect, EditCrew
+from crewlog.definition.operations import AddAgent, Connect, Disconnect, EditCrew, RemoveAgent
 from crewlog.errors import CommandRejected
 from crewlog.ids import AgentName, RunId
 from crewlog.workflows.changes import PIECES
@@ -288,6 +288,33 @@ async def hears_apart_from_phases(site: Site) -> tuple[Run, ...]:
     return (run,)
 
 
+async def has_again_what_waited(site: Site) -> tuple[Run, ...]:
+    """Who is removed in mid-turn, with two turns waiting, comes back: each of them once."""
+    own: dict[str, Any] = {
+        "ann": [],
+        "bob": [calls(("gate", {"name": "g"})), {"text": "1"}, {"text": "2"}, {"text": "3"}],
+    }
+    edges = {"ann": {"send": ["x"], "listen": ["y"]}, "bob": {"listen": ["x"]}}
+    name, tools = "has-again-what-waited", {"gate": tool("gate")}
+    crew = site.crew(own, rules=edges, graph={}, tools=tools)
+    run = await site.start(crew, "", id=name)
+    await run.wait_until(lambda view: view.rests, LIMIT)
+    await run.message("1", to="channel:x", by="ana", id="m1")
+    await until(lambda: site.ledger(run, "start"), "the gate")
+    for number in (2, 3):
+        await run.message(str(number), to="channel:x", by="ana", id=f"m{number}")
+    bob = crew["agents"]["bob"]
+    for id_, change in (
+        ("go", RemoveAgent(name="bob")),
+        ("back", AddAgent(name="bob", agent=bob)),
+    ):
+        await run.change(operations=[change], by="ana", id=id_)
+    site.open_gate(run, "g")
+    await run.wait_until(lambda view: view.steps == 3 and view.rests, LIMIT)
+    await _stop(run)
+    return (run,)
+
+
 DRIVES = (
     graph_parts,
     graph_parts_in_debt,
@@ -299,4 +326,5 @@ DRIVES = (
     begins_in_pieces,
     goes_on_from_its_recipe,
     hears_apart_from_phases,
+    has_again_what_waited,
 )

@@ -24,6 +24,7 @@ from crewlog.graph.swap import (
     StepFate,
     SwapReport,
     check_hearing,
+    hears_again,
     mixes,
     permissions_after,
     plan_swap,
@@ -43,6 +44,8 @@ from crewlog.state.topology import Topology, TopologyChange, change_of
 
 HEARS_APART = "hears-apart-from-phases"
 """The patch of executions that tell a phase from a node of its name where its agent hears."""
+GIVES_BACK = "gives-back-what-was-heard"
+"""The patch of executions in which who comes back has all turns again that waited for it."""
 
 
 def consider(
@@ -114,7 +117,8 @@ def planned(
     apart = mixes(engine.plan, plan) and engine.patched(HEARS_APART)
     if apart:
         check_hearing(engine.plan, plan, engine.state, again=again)
-    return plan_swap(engine.plan, plan, engine.state, abandon=abandon, apart=apart)
+    back = hears_again(engine.plan, plan, engine.state) and engine.patched(GIVES_BACK)
+    return plan_swap(engine.plan, plan, engine.state, abandon=abandon, apart=apart, gives_back=back)
 
 
 def _falls_apart(

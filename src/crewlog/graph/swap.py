@@ -99,6 +99,7 @@ def plan_swap(
     *,
     abandon: bool = False,
     apart: bool = True,
+    gives_back: bool = True,
 ) -> SwapReport:
     """What going on with `new` instead of `old` does to a run in `state`.
 
@@ -109,6 +110,8 @@ def plan_swap(
         abandon: Whether steps in mid-turn whose nodes are gone are cut off.
         apart: Whether a phase and a node where its agent hears are two things, though they have one
             name.
+        gives_back: Whether who comes back where it hears has all turns again that waited there;
+            else some are taken from it, like visits whose join would have to be met once more.
     """
     if same_graph(old, new):
         return SwapReport(
@@ -119,13 +122,14 @@ def plan_swap(
             blocked=blocked(old, new, state, {**state.frontier}, forward_ways(new), state.routing),
             notes=tuple(rule_notes(old, new)),
         )
+    how = {"abandon": abandon, "apart": apart, "gives_back": gives_back}
     if same_flow(old, new):
-        report = _Swap(old, new, state, abandon=abandon, apart=apart).report()
+        report = _Swap(old, new, state, **how).report()
         update = {"swap": False, "at_once": True, "topology": regrouped(old, new, state.run)}
         return report.model_copy(update=update)
     if state.resting:  # between two turns nothing is under way, and the next one begins anew
         state = state.model_copy(update={"routing": Routing()})
-    return _Swap(old, new, state, abandon=abandon, apart=apart).report()
+    return _Swap(old, new, state, **how).report()
 
 
 def same_graph(old: GraphPlan, new: GraphPlan) -> bool:
@@ -166,6 +170,19 @@ def mixes(old: GraphPlan, new: GraphPlan) -> bool:
     """
     before = [*old.nodes.items(), *((node_of(step), left.node) for step, left in old.left.items())]
     return any(name in new.nodes and node.hears != new.nodes[name].hears for name, node in before)
+
+
+def hears_again(old: GraphPlan, new: GraphPlan, state: CrewState) -> bool:
+    """Whether who was gone hears again where turns of it were kept aside, or go on to their end.
+
+    Args:
+        old: The plan that the run has.
+        new: The plan that it is to have.
+        state: Where it is.
+    """
+    here = {*state.parked, *(step for step, entry in state.frontier.items() if entry.leaving)}
+    names = {node_of(step) for step in here if step in old.left and old.left[step].node.hears}
+    return any(name in new.nodes and new.nodes[name].hears for name in names)
 
 
 def check_hearing(old: GraphPlan, new: GraphPlan, state: CrewState, *, again: bool = False) -> None:
@@ -272,7 +289,14 @@ class _Swap:
     """The making of a report."""
 
     def __init__(
-        self, old: GraphPlan, new: GraphPlan, state: CrewState, *, abandon: bool, apart: bool
+        self,
+        old: GraphPlan,
+        new: GraphPlan,
+        state: CrewState,
+        *,
+        abandon: bool,
+        apart: bool,
+        gives_back: bool,
     ) -> None:
         self._apart = apart and mixes(old, new)
         self._old = old
@@ -291,7 +315,8 @@ class _Swap:
         for entry in (state.frontier[s] for s in (*self._leave, *self._park)):
             displaced[entry.node] = displaced.get(entry.node, 0) + (not has_begun(entry, state))
         flow = new
-        if self._apart:  # nothing joins where agents hear: what was a phase there is gone
+        # Nothing joins where agents hear: a visit is for a message, and what was a phase is gone.
+        if self._apart or gives_back:
             nodes = {name: node for name, node in new.nodes.items() if not node.hears}
             flow = new.model_copy(update={"nodes": nodes})
         self._joins = Rejoin(old, flow, state, kept=self._kept, frontier=stays, displaced=displaced)
