@@ -23,7 +23,7 @@ BUILT_IN_RULES = ToolRules(effects="read", repeat="safe", timeout=30)
 LOCAL_SECONDS = 2.0
 """What a tool that is placed `local` may take. Until it ended, no signal reaches its run."""
 
-LOCAL: dict[str, Any] = {
+_AGAIN: dict[str, Any] = {
     "start_to_close_timeout": timedelta(seconds=30),
     # A store that is away comes back; until then the run stands still and loses nothing.
     "retry_policy": RetryPolicy(
@@ -32,7 +32,14 @@ LOCAL: dict[str, Any] = {
         maximum_interval=timedelta(seconds=5),
     ),
 }
-"""Options of the local activity that reads a run's crew."""
+
+LOCAL: dict[str, Any] = {**_AGAIN, "local_retry_threshold": timedelta(milliseconds=500)}
+"""Options of the local activities that read a run's crew, and what it needs to go on.
+
+Between tries that are further apart than half a second the server keeps a timer: who waits for a
+store that is away holds no workflow task of its worker, and a worker that is to end does not wait
+for it.
+"""
 
 PARTING: dict[str, Any] = {
     **LOCAL,
@@ -41,13 +48,11 @@ PARTING: dict[str, Any] = {
         backoff_coefficient=2,
         maximum_interval=timedelta(seconds=30),
     ),
-    "local_retry_threshold": timedelta(milliseconds=500),
 }
 """Options of the local activity with which a part of another run begins: that one is about to store
 that it is. No time ends it, since the creatures would live nowhere if that one stored it later.
-Between tries that are further apart than half a second the server keeps a timer: so parts never
-hold all of a worker's workflow tasks, one of which the run that they leave needs to store it; and a
-wait of days stays a short history."""
+Parts hold none of a worker's workflow tasks, one of which the run that they leave needs to store
+it; and a wait of days stays a short history."""
 
 LOOKING: dict[str, Any] = {
     "schedule_to_close_timeout": timedelta(seconds=LOCAL_SECONDS),
@@ -56,7 +61,7 @@ LOOKING: dict[str, Any] = {
 """Options of a local activity that only reads, or leaves behind what nobody knows of: one try, and
 a short one, since no query is answered meanwhile. See `crewlog.workflows.locally`."""
 
-STORING: dict[str, Any] = {**LOCAL, "heartbeat_timeout": timedelta(seconds=3)}
+STORING: dict[str, Any] = {**_AGAIN, "heartbeat_timeout": timedelta(seconds=3)}
 """Options of the activities that store what no other activity has stored.
 
 Never local ones: a local activity runs before the task that scheduled it is in the history. Where

@@ -15,7 +15,7 @@ from temporalio.client import WorkflowHandle
 from temporalio.worker import Replayer, Worker
 
 from beside import HELD, Beside
-from crewlog.client import gateway
+from crewlog.client import Run, gateway
 from crewlog.errors import StoreUnavailable, WorkerMissing
 from crewlog.store import Store
 from crewlog.testing import scripted
@@ -92,28 +92,69 @@ async def test_a_run_that_was_asked_beside_a_local_activity_replays(
 class Leaving:
     """A store that is away until it is back."""
 
-    def __init__(self, inner: Store) -> None:
+    def __init__(self, inner: Store, *, silent: bool) -> None:
+        """Takes a store.
+
+        Args:
+            inner: The store.
+            silent: Whether there is no answer at all; else that it is away.
+        """
         self._inner = inner
-        self.back = False
+        self._silent = silent
+        self._asked = 0
+        self.asked_often = asyncio.Event()
+        """So often that the next time is far off."""
+        self.back = asyncio.Event()
 
     def __getattr__(self, name: str) -> Any:
-        async def away(*_: object, **__: object) -> None:
-            raise StoreUnavailable("nobody answers", place="the store")
+        async def away(*given: object, **more: object) -> object:
+            self._asked += 1
+            if self._asked == 4:
+                self.asked_often.set()
+            if not self._silent:
+                raise StoreUnavailable("nobody answers", place="the store")
+            await self.back.wait()
+            return await getattr(self._inner, name)(*given, **more)
 
-        return getattr(self._inner, name) if self.back else away
+        return getattr(self._inner, name) if self.back.is_set() else away
 
 
+@pytest.mark.parametrize(
+    ("silent", "told"),
+    [
+        pytest.param(True, "waits for what its worker reads from the store", id="silent"),
+        pytest.param(False, "has not read its crew yet", id="away"),
+    ],
+)
 async def test_a_run_whose_store_is_away_says_what_it_waits_for(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, silent: bool, told: str
 ) -> None:
     monkeypatch.setattr(gateway, "ANSWER_LIMIT", 1.0)
     monkeypatch.setattr(gateway, "BUSY_LIMIT", 6.0)
-    model = scripted({"agents": {"a": [{"text": "A"}]}})
-    run = await lab.start({"crew": "x", "model": model, "agents": {"a": {"prompt": "Say A."}}})
-    store = Leaving(lab.store)
+    run = await begun(lab)
+    store = Leaving(lab.store, silent=silent)
     lab.store = cast("Store", store)
     async with lab.worker():
-        with pytest.raises(WorkerMissing, match="waits for what its worker reads from the store"):
+        with pytest.raises(WorkerMissing, match=told) as caught:
             await run.state()
-        store.back = True
+        assert "it may not reach its store" in caught.value.remedy
+        store.back.set()
         assert (await run.result(LIMIT)).status == "completed"
+
+
+async def test_a_worker_whose_store_is_away_ends_without_it(lab: Lab) -> None:
+    run = await begun(lab)
+    there, store = lab.store, Leaving(lab.store, silent=False)
+    lab.store = cast("Store", store)
+    async with asyncio.timeout(LIMIT):
+        async with lab.worker():
+            await asyncio.wait_for(store.asked_often.wait(), LIMIT)
+    lab.store = there
+    async with lab.worker():
+        assert (await run.result(LIMIT)).status == "completed"
+
+
+async def begun(lab: Lab) -> Run:
+    """A run of one agent, that no worker has taken yet."""
+    model = scripted({"agents": {"a": [{"text": "A"}]}})
+    return await lab.start({"crew": "x", "model": model, "agents": {"a": {"prompt": "Say A."}}})
