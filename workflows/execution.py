@@ -422,7 +422,9 @@ class Execution:
                 self._kept.append(incoming)
                 continue
             if self.engine.state.status == "merged":
-                await forward(self.engine.state, incoming)
+                policy = self.engine.plan.policy
+                signed = policy is not None and policy.signed
+                await forward(self.engine.state, incoming, signed=signed)
                 continue
             if self._strangers.counted(self.engine, incoming):
                 continue

@@ -59,6 +59,8 @@ NAMES_NAMESPACE = "signatures-name-the-namespace"
 """The patch of executions that take no signature which is as good in another namespace."""
 GRANT_ONCE = "says-grant-once"
 """The patch of executions whose refusals name the right `grant` once: they are journaled."""
+HANDED_ON = "takes-what-was-signed-for-runs-it-took-in"
+"""The patch of executions that take what was said to a run which is part of this one by now."""
 _NEVER = -1
 """A time at which nothing has expired."""
 
@@ -76,12 +78,29 @@ def look(engine: Engine | Drafting, incoming: Incoming) -> Standing | None:
         return None  # the run's own: from outside, there is none of these
     at = _NEVER if incoming.arrived is None else incoming.arrived
     found: Standing | None = None
+    run, proof = engine.state.run, _proof(data)
+    if first := said_to(engine, incoming):
+        run, data = first, {key: value for key, value in data.items() if key != "said_to"}
     for name in _names(incoming):
-        tried = _standing(policy, name, data, _proof(data), run=engine.state.run, at=at)
+        tried = _standing(policy, name, data, proof, run=run, at=at)
         if tried.proven:
             return tried
         found = found or tried
     return found
+
+
+def said_to(engine: Engine | Drafting, incoming: Incoming) -> RunId | None:
+    """The run that a message was said to, where that is part of this one by now; else none.
+
+    It names that run itself, and only so far as this run's own state says that it took it in: of
+    any other, the signature does not fit. What else was signed for that run is not handed on.
+    """
+    data: Any = incoming.data
+    first = data.get("said_to") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if incoming.name != "message" or not isinstance(first, str) or isinstance(engine, Drafting):
+        return None
+    taken = RunId(first) in engine.state.took_in and engine.patched(HANDED_ON)
+    return RunId(first) if taken else None
 
 
 def _standing(

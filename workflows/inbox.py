@@ -60,6 +60,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.payload_folder import ask_for, is_away
     from crewlog.state import journal as j
     from crewlog.state.brief import brief
+    from crewlog.state.called import called_there
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange, PreparedMerge
     from crewlog.state.commands import outcome_of, seems_older
     from crewlog.state.model import CommandOutcome, CrewState, Interrupt
@@ -541,6 +542,7 @@ async def _effect(
 
 async def _hear(engine: Engine | Drafting, said: MessageCommand) -> str:
     """A message: to a conversation it begins a turn, or waits for one."""
+    said = _as_called_here(engine.state, said)
     if said.to == PUBLIC and isinstance(engine, Engine) and engine.talks.talks:
         return await engine.talks.hear(said.text, by=said.by, command=said.id)
     check_log(engine.plan, said.to, engine.state.frontier)
@@ -548,6 +550,19 @@ async def _hear(engine: Engine | Drafting, said: MessageCommand) -> str:
     if isinstance(engine, Engine):
         engine.listening.said(said.to, body, said.by)
     return ""
+
+
+def _as_called_here(state: CrewState, said: MessageCommand) -> MessageCommand:
+    """A message that was said to a run which is part of this one, to whom that run meant."""
+    if said.said_to is None:
+        return said
+    renamed = state.took_in.get(said.said_to)
+    if renamed is None:
+        raise CommandRejected(
+            f"it was said to the run {said.said_to!r}, which is no part of this one",
+            remedy=f"Send it to {said.said_to}, without `said_to`.",
+        )
+    return said.model_copy(update={"to": called_there(said.to, renamed)})
 
 
 async def _by_hand(

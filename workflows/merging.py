@@ -359,7 +359,7 @@ def _next(engine: Engine, other: CrewState | None, seen: LookedAt, *, landed: bo
     )
 
 
-async def forward(state: CrewState, incoming: Incoming) -> None:
+async def forward(state: CrewState, incoming: Incoming, *, signed: bool = False) -> None:
     """Hands what is said to a merged run on to the one that it is part of; or tells who waits.
 
     Only what is said: whoever stops this run does not mean that one, and the questions of that one
@@ -368,6 +368,8 @@ async def forward(state: CrewState, incoming: Incoming) -> None:
     Args:
         state: The run, as it ended.
         incoming: A signal, which is handed on, or an update, whose client is told where to ask.
+        signed: Whether its crew takes signed commands only: then what was signed stays as it is,
+            and the other run, whose journal says what is called otherwise, finds who is meant.
     """
     into = state.merged_into
     assert into is not None  # noqa: S101 - it is merged
@@ -381,7 +383,16 @@ async def forward(state: CrewState, incoming: Incoming) -> None:
     elif incoming.name == "message":
         handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(into)
         with suppress(FailureError):  # that one has ended, too: nobody waits for it any more
-            await handle.signal(incoming.name, _called_there(state, incoming.data))
+            led = _as_said if signed else _called_there
+            await handle.signal(incoming.name, led(state, incoming.data))
+
+
+def _as_said(state: CrewState, data: Any) -> Any:
+    """What is said, with the run that it was said to first, which its signature names."""
+    if not isinstance(data, dict):
+        return data
+    said: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
+    return {**said, "said_to": said.get("said_to") or state.run}
 
 
 def _called_there(state: CrewState, data: Any) -> Any:

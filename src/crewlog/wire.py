@@ -125,7 +125,9 @@ LARGEST_POSITION = 2**53
 _TAG = re.compile(r"[^\W_][\w.-]*")
 DIGEST = 12
 """Characters of a command's digest: 72 bits."""
-_ASIDE = frozenset({"id", "by", "reason", "hash", "graph_version", "expect", "dry_run", "proof"})
+_ASIDE = frozenset(
+    {"id", "by", "reason", "hash", "graph_version", "expect", "dry_run", "proof", "said_to"}
+)
 """Fields of commands that are no part of their digests."""
 
 
@@ -280,6 +282,9 @@ class MessageCommand(Command):
     was: LogName | None = None
     """What that log was called in the run that it was said to first, where a merge gave it another
     name: sent again, it is the same command."""
+    said_to: RunId | None = None
+    """The run that it was said to, where that became part of this one before it took it: `to` means
+    what that run called so, and the signature names that run, and not this field."""
 
     @override
     def digest(self, name: str) -> str:

@@ -17,10 +17,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from crewlog.definition.audiences import CHANNEL
+from crewlog.definition.audiences import CHANNEL, PRIVATE
 from crewlog.definition.creatures import creatures_of
 from crewlog.definition.model import CrewDefinition
-from crewlog.ids import PUBLIC, READERS, ContentHash, LogName, RunId
+from crewlog.ids import PUBLIC, READERS, AgentName, ContentHash, LogName, RunId, private_log
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
@@ -261,11 +261,13 @@ class Accounts:
             share.visits = {step: held.visits.pop(step) for step in theirs}
             for name in goes & {*held.living}:
                 del held.living[name]
-            # A channel goes where it is listened to: no part knows what it cannot read.
-            channels = {LogName(f"{CHANNEL}{channel}") for channel in part.share.channels}
+            # A channel goes where it is listened to, a private log with whose it is: no part knows
+            # what it cannot read, and later there may be somebody else of that name.
+            theirs_too = {f"{CHANNEL}{channel}" for channel in part.share.channels}
+            theirs_too |= {private_log(AgentName(name)) for name in goes}
             for log in [*held.logs]:
-                if log.startswith(CHANNEL):
-                    (held if log in channels else share).logs.pop(log)
+                if log.startswith((CHANNEL, PRIVATE)):
+                    (held if log in theirs_too else share).logs.pop(log)
 
     def _merged(self, account: RunAccount, before: CrewState, entry: j.GraphMerged) -> None:
         other, held = self.runs[entry.of].held, account.held

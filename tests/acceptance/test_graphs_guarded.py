@@ -16,9 +16,9 @@ from crewlog.ids import AgentName, RunId
 from crewlog.state.topology import part_id
 from crewlog.wire import WORKFLOW_TYPE
 
-from .harness import LIMIT, RUN_LIMIT, Site, until
-from .test_creatures import living, rested
-from .test_merges import A, D, speaking, to
+from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
+from .test_creatures import heard, living, rested
+from .test_merges import ANN_TOO, A, D, speaking, to, until_taken
 from .test_principals import client, folder, of, policy
 from .test_splits import EDGES
 
@@ -158,3 +158,59 @@ async def test_a_forged_hint_is_a_reason_to_look_and_nothing_more(crews: Site, f
     await one.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
     assert not await crews.entries(one, "MergeAccepted", "MergeFailed", "GraphMerged")
     assert (await two.state()).status == "running"
+
+
+async def test_what_was_signed_for_a_run_is_heard_in_the_one_that_takes_it_in(
+    crews: Site, folder: Any
+) -> None:
+    """It comes while the run waits for the word of that one, which has no worker."""
+    queue = "signed-stays"
+    worker = await crews.start_worker(queue)
+    owner = client(crews, folder, "ada")
+    owner.task_queue = queue
+    guarded = {"policy": policy(folder)}
+    one = await owner.start(
+        living(crews, speaking("ann bob cid"), A) | guarded, "", execution_timeout=RUN_LIMIT
+    )
+    model = crews.script({"ann": [calls(("gate", {"name": "g"}))], **speaking("ann-2 eve", 6)})
+    crew = crews.crew(
+        {name: [] for name in ANN_TOO}, rules=ANN_TOO, tools={"gate": tool("gate")}, graph={}
+    )
+    two = await client(crews, folder, "ada").start(
+        {**crew, "model": model} | guarded, "", execution_timeout=RUN_LIMIT
+    )
+    crews.runs += [one, two]
+    await rested(one)
+    await rested(two)
+    mine = of(crews, folder, "oncall", two)
+    await mine.message("first", to="channel:x")
+    await until(lambda: crews.ledger(two, "start", tool="gate"), "the tool")
+    tie = to(two, "cid", "eve", "tie")
+    await of(crews, folder, "ada", one).change(operations=[tie], wait=False)
+    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    await one.wait_until(lambda view: view.merging == "survives", LIMIT)
+    worker.kill()
+    crews.open_gate(two, "g")
+    await two.wait_until(lambda view: view.merging == "offered", LIMIT)
+    command = await mine.message("second", to="channel:x")
+    await mine.message("second", to="channel:x", id=command)
+    await of(crews, folder, "eve", two).message("forged", to="channel:x", by="eve")
+    await crews.temporal.get_workflow_handle(two.id).signal(
+        "message", {"id": "bare", "text": "bare", "to": "channel:x", "by": "ada"}
+    )
+    await mine.message("third", to="channel:z")
+    await crews.start_worker(queue)
+    assert (await two.result(LIMIT)).merged_into == one.id
+    await of(crews, folder, "oncall", two).message("second", to="channel:x", id=command)  # led on
+    last = await of(crews, folder, "oncall", one).message("last", to="channel:x-2")
+    assert (await until_taken(one, last)).ok
+    await one.wait_until(lambda view: view.rests, LIMIT)
+    await of(crews, folder, "ada", one).stop()
+    await one.result(LIMIT)
+    assert await heard(crews, one) == {
+        ("ann-2", "second"): 1,
+        ("eve", "third"): 1,
+        ("ann-2", "last"): 1,
+    }
+    told = [(e.by, e.error_type) for e in await crews.entries(one, "CommandRejected")]
+    assert sorted(told) == [("unverified ada", "NotPermitted"), ("unverified eve", "NotPermitted")]

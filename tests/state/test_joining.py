@@ -387,11 +387,12 @@ def test_the_last_outcomes_are_kept_in_order() -> None:
 def test_a_merge_does_not_come_back_and_nobody_else_gets_it() -> None:
     a, _ = agreed()
     merged = joining.concluded(a, OP, MergeOutcome(outcome="merged", other=B, position=9))
-    done = a.model_copy(update=merged)
-    assert rewound(done, begun("a")).state.merges == done.merges
+    done = a.model_copy(update={**merged, "took_in": {B: ()}})
+    back = rewound(done, begun("a")).state
+    assert (back.merges, back.took_in) == (done.merges, {B: ()})
     assert rewound(begun("a"), a).state.joining is None
-    copy = forked(a, C).state
-    assert (copy.joining, copy.merges) == (None, {})
+    copy = forked(a.model_copy(update={"took_in": {B: ()}}), C).state
+    assert (copy.joining, copy.merges, copy.took_in) == (None, {}, {})
     assert reopened(a).joining == a.joining
 
 

@@ -173,6 +173,7 @@ OLD: dict[str, Any] = {
         op="m", other=RunId("s"), stage="asked", priority=(1, RunId("s")), position=7
     ),
     "merges": {"n": MergeOutcome(outcome="merged", other=RunId("t"), position=5)},
+    "took_in": {RunId("t"): ()},
 }
 """What of the run that they leave is nothing to those who go."""
 

@@ -2,6 +2,7 @@
 
     called_there(log, renamed)   the log that is meant
     called_since(first, then)    the new names of two merges, one after the other
+    took_in(state, part, …)      the runs that are part of one by now, each with its new names
     renamed_words(renamed)       the same for people
 
 Names say what is meant in the run that they were said to. Where the other one had the name already,
@@ -12,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from crewlog.ids import LogName
+from crewlog.ids import LogName, RunId
+from crewlog.state.joining import KEPT
+from crewlog.state.model import CrewState
 from crewlog.state.topology import Renamed
 from crewlog.state.uniting import PRIVATE, called
 
@@ -47,6 +50,26 @@ def called_since(first: Sequence[Renamed], then: Sequence[Renamed]) -> tuple[Ren
     ]
     known = {(each.kind, each.was) for each in first}
     return (*moved, *(each for each in then if (each.kind, each.was) not in known))
+
+
+def took_in(
+    state: CrewState, part: CrewState, of: RunId, renamed: tuple[Renamed, ...]
+) -> dict[RunId, tuple[Renamed, ...]]:
+    """The runs that are part of one once it took another one in: also those that this one had.
+
+    Few are kept: nothing more comes from a run once it has ended, which it does right after it is
+    told that it is a part.
+
+    Args:
+        state: The run that stays.
+        part: What the other one was.
+        of: The other one.
+        renamed: What of the other one is called otherwise.
+    """
+    now = {run: called_since(before, renamed) for run, before in part.took_in.items()}
+    now[of] = renamed
+    kept = [(run, before) for run, before in state.took_in.items() if run not in now]
+    return dict([*kept, *now.items()][-KEPT:])
 
 
 def renamed_words(renamed: Sequence[Renamed]) -> str:

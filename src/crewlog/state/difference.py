@@ -196,7 +196,7 @@ _PARTS: dict[Section, Callable[[CrewState], dict[str, Json]]] = {
 }
 _FIELDS: dict[Section, frozenset[str]] = {
     "run": frozenset({"status", "crew", "error", "execution", "resume_info"}),
-    "graph": frozenset({"graph_version", "definition", "changing", "joining", "merges"}),
+    "graph": frozenset({"graph_version", "definition", "changing", "joining", "merges", "took_in"}),
     "flags": frozenset({"flags"}),
     "outputs": frozenset({"agent_outputs"}),
     "shared": frozenset({"shared_context"}),

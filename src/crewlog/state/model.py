@@ -771,6 +771,11 @@ class CrewState(Model):
     """The merge with another run that is under way."""
     merges: dict[str, MergeOutcome] = Field(default_factory=dict[str, MergeOutcome])
     """The last merges that ended, by their ids, oldest first; all of them are in the journal."""
+    took_in: dict[RunId, tuple[Renamed, ...]] = Field(
+        default_factory=dict[RunId, tuple[Renamed, ...]]
+    )
+    """The last runs that are part of this one by now, oldest first, with what of each is called
+    otherwise here: what was said to one of them, and comes here, is meant as that one called it."""
 
     @property
     def resting(self) -> bool:

@@ -76,6 +76,7 @@ def parted(state: CrewState, run: RunId, share: Share) -> CrewState:
         "rest",
         "joining",
         "merges",
+        "took_in",
     )
     steps = _steps(state.frontier.values(), share)
     return state.model_copy(

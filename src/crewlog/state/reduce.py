@@ -30,6 +30,7 @@ from crewlog.state import journal as j
 from crewlog.state import talking
 from crewlog.state.answered import ESCALATED, answered, approval, thinking_again
 from crewlog.state.brief import brief
+from crewlog.state.called import took_in
 from crewlog.state.combining import CONFLICTS, added, combined, conflicts, with_parts
 from crewlog.state.commands import outcome_of, remember
 from crewlog.state.edited import edited
@@ -958,6 +959,7 @@ def _graph_merged(state: CrewState, entry: j.GraphMerged, position: int) -> Chan
         **concluded(state, entry.op, merged),
         **entry.bounds.put(both),
         "parted": position,
+        "took_in": took_in(state, part, entry.of, entry.renamed),
     }
 
 

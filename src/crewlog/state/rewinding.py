@@ -57,6 +57,7 @@ NEVER_BACK = frozenset(
         "queue",
         "joining",
         "merges",
+        "took_in",
     }
 )
 """Fields that a run has as they are now, wherever it goes back to. What was paid is paid, a command
@@ -281,6 +282,7 @@ def forked(then: CrewState, run: RunId) -> Rewound:
         "queue",
         "joining",
         "merges",
+        "took_in",
     )
     state = then.model_copy(
         update={

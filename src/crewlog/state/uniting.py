@@ -82,6 +82,7 @@ _TAKEN = frozenset(
         "steps",
         "extensions",
         "allowed",
+        "took_in",
     }
 )
 """The fields of a state that a run takes over from another one."""
