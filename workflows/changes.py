@@ -234,6 +234,7 @@ async def _joined(engine: Engine, operation: Connect | Wire) -> PreparedMerge:
         edge={"op": operation.op, **operation.to_json()},
         asks=state.run,
         decide=True,
+        merged=tuple(op for op, word in state.merges.items() if word.outcome == "merged"),
     )
     work = locally if workflow.patched(FEWER_STEPS) else ordinarily
     try:

@@ -340,6 +340,12 @@ def test_what_cannot_be_is_refused_with_the_argument(crewlog: Cli, pond: str) ->
     done = crewlog("graph", "connect", pond, "keeper", "x", "--with", "lake")
     assert (done.code, "--with  there is no run 'lake'" in done.err) == (4, True), done.err
     assert changes(crewlog, pond) == []
+    stale = ("graph", "wire", pond, "keeper", "scout", "--graph-version", "7")
+    for more in ((), ("--dry-run",), ("--command-id", "stale-1")):
+        done = crewlog(*stale, *more)
+        assert done.code == 2, (more, done.err)
+        assert "made against graph v7, and the run has v1" in done.err, (more, done.err)
+    assert changes(crewlog, pond) == []
     told = crewlog("graph", "wire", pond, "keeper", "scout", "--dry-run", "--json").records[0]
     assert (told["event"], told["report"]["topology"]["kind"]) == ("dry_run", "nothing")
     assert told["report"]["topology"]["new_graph_ids"] == [pond]

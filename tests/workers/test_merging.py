@@ -19,9 +19,9 @@ from crewlog.activities import prepare_merge
 from crewlog.activities.hints import Came
 from crewlog.client import Run
 from crewlog.definition.operations import Connect
-from crewlog.errors import CommandRejected, StoreUnavailable
+from crewlog.errors import CommandRejected, StoreUnavailable, TopologyRefused
 from crewlog.ids import AgentName, RunId
-from crewlog.state.calls import FLUSH, LOOK_AT_RUN, PREPARE_MERGE, MergeHint
+from crewlog.state.calls import CLOSE_RUN, FLUSH, LOOK_AT_RUN, PREPARE_MERGE, MergeHint
 from crewlog.store import Store
 from crewlog.testing import scripted
 from crewlog.wire import MERGING, WORKFLOW_TYPE
@@ -135,6 +135,47 @@ async def test_what_a_task_does_not_come_to_is_done_by_ordinary_activities(lab: 
     assert store.refused >= 5  # more where a task is done again
     asks, joins = await events(lab, one), await events(lab, two)
     assert (asks[PREPARE_MERGE], asks[LOOK_AT_RUN], joins[LOOK_AT_RUN]) == (2, 1, 2)
+
+
+class Endless:
+    """A store that is away for those who store their end."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self.away = True
+
+    def __getattr__(self, name: str) -> Any:
+        found: Callable[..., Any] = getattr(self._inner, name)
+
+        async def asked(*given: Any, **more: Any) -> Any:
+            if self.away and activity.in_activity() and activity.info().activity_type == CLOSE_RUN:
+                raise StoreUnavailable("nobody answers", place="the store")
+            return await found(*given, **more)
+
+        return asked
+
+
+async def test_who_took_a_run_in_is_not_asked_for_it_again(lab: Lab) -> None:
+    """Whatever is stored: the run that was taken in says it itself a moment later."""
+    store = Endless(lab.store)
+    lab.store = cast("Store", store)
+    async with lab.worker():
+        one = await lab.start(quiet("ann", "x", "bob"), "")
+        two = await lab.start(quiet("dan", "z"), "")
+        for each in (one, two):
+            await each.wait_until(lambda view: view.rests, LIMIT)
+        tie = Connect(
+            sender=AgentName("ann"), listener=AgentName("dan"), channel="tie", other=RunId(two.id)
+        )
+        await one.change(operations=[tie], id="tie", by="test")
+        for number, dry in enumerate((True, False)):
+            with pytest.raises(TopologyRefused, match="is part of this one by now"):
+                await one.change(operations=[tie], id=f"again-{number}", by="test", dry_run=dry)
+        assert (await one.state()).joining is None
+        store.away = False
+        assert (await two.result(LIMIT)).merged_into == one.id
+        await one.stop()
+        await one.result(LIMIT)
 
 
 async def test_a_run_that_is_not_stored_is_waited_for_by_an_ordinary_activity(lab: Lab) -> None:

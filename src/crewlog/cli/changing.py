@@ -13,7 +13,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, Debug, RunArgument
+from crewlog.cli.options import AsJson, By, Debug, GraphVersion, RunArgument
 
 if TYPE_CHECKING:
     from crewlog.cli.changes import Asked, Wanted
@@ -126,6 +126,7 @@ def change(
         str, typer.Option("--reason", "-r", metavar="TEXT", help="Why.", rich_help_panel=HOW)
     ] = "",
     by: By = None,
+    graph_version: GraphVersion = None,
     command_id: Annotated[
         str | None,
         typer.Option(
@@ -167,6 +168,7 @@ def change(
         "drain_timeout": _seconds(drain_timeout),
         "reason": reason,
         "by": by,
+        "graph_version": graph_version,
     }
     return go(
         _change(
@@ -227,7 +229,8 @@ async def make_change(
     Args:
         run_id: The run.
         typed: The change.
-        how: What `Run.change` takes besides: who, why, and how what is under way ends.
+        how: What `Run.change` takes besides: who, why, the version that it was decided for (none:
+            the one that the run has now), and how what is under way ends.
         dry_run: Whether it is only shown.
         yes: Whether nobody is asked.
         command_id: The command's own id.
@@ -400,7 +403,7 @@ async def _looked_at(run: Run, sight: Sight, what: dict[str, Any], *, on_record:
     Args:
         run: The run.
         sight: The run as it was seen.
-        what: The change.
+        what: The change, with the version that it was decided for; none: as it was seen.
         on_record: Whether a refusal is to be in the run's journal: dry runs leave no trace. Not
             where a model would read a prompt again for it.
     """
@@ -408,20 +411,17 @@ async def _looked_at(run: Run, sight: Sight, what: dict[str, Any], *, on_record:
     from crewlog.errors import CommandRejected, CrewlogError, NotPermitted  # noqa: PLC0415
 
     identity = new_command_id()
-    version = sight.state.graph_version
+    version = what["graph_version"] or sight.state.graph_version
+    asked: dict[str, Any] = {**what, "graph_version": version}
     try:
-        found: Changed = await patiently(
-            lambda: run.change(**what, graph_version=version, dry_run=True, id=identity)
-        )
+        found: Changed = await patiently(lambda: run.change(**asked, dry_run=True, id=identity))
     except NotPermitted:  # the journal has it
         raise
     except CommandRejected:
         if on_record and not what.get("prompt"):
             # Nothing comes out that has this hash: whatever happens meanwhile, it has no effect.
-            sent: dict[str, Any] = {**what, "graph_version": version, "expect": NEVER}
-            sent["wait"] = False
             with suppress(CrewlogError):
-                await run.change(**sent, id=new_command_id())
+                await run.change(**asked, expect=NEVER, wait=False, id=new_command_id())
         raise
     return found
 

@@ -14,6 +14,7 @@ from crewlog.cli.options import (
     By,
     CommandIdOption,
     Debug,
+    GraphVersion,
     RunArgument,
     parameters,
     takes,
@@ -133,7 +134,7 @@ def _change(name: str | None = None) -> Callable[[Callable[..., Any]], Callable[
         def command(**given: Any) -> int:
             typed = {each.name: given.pop(each.name) for each in own}
             run, debug = given.pop("run"), given.pop("debug")
-            how = {each: given.pop(each) for each in ("reason", "by")}
+            how = {each: given.pop(each) for each in ("reason", "by", "graph_version")}
             return _do(run, operation(**typed), _place(typed), how, debug=debug, **given)
 
         run, *options = parameters(_options)
@@ -150,6 +151,7 @@ def _options(
     yes: Yes = False,
     reason: Why = "",
     by: By = None,
+    graph_version: GraphVersion = None,
     command_id: CommandIdOption = None,
     as_json: AsJson = False,
     debug: Debug = False,

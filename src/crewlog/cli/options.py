@@ -65,6 +65,16 @@ CommandIdOption = Annotated[
         show_default=False,
     ),
 ]
+GraphVersion = Annotated[
+    int | None,
+    typer.Option(
+        "--graph-version",
+        metavar="N",
+        min=1,
+        help="The version that this was decided for: where the run has another one, it refuses.",
+        show_default=False,
+    ),
+]
 DryRunOption = Annotated[
     bool,
     typer.Option(

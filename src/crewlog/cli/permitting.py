@@ -14,6 +14,7 @@ from crewlog.cli.options import (
     By,
     CommandIdOption,
     Debug,
+    GraphVersion,
     Reason,
     RunArgument,
     parameters,
@@ -37,16 +38,6 @@ AgentArgument = Annotated[
     ),
 ]
 ToolArgument = Annotated[str, typer.Argument(metavar="TOOL", help="The tool.", show_default=False)]
-Version = Annotated[
-    int | None,
-    typer.Option(
-        "--graph-version",
-        metavar="N",
-        min=1,
-        help="The version that this was decided for: where the run has another one, it refuses.",
-        show_default=False,
-    ),
-]
 
 
 @app.command(rich_help_panel=AUTHORITY)
@@ -185,7 +176,7 @@ def _rules(
 def _options(
     reason: Reason = "",
     by: By = None,
-    graph_version: Version = None,
+    graph_version: GraphVersion = None,
     command_id: CommandIdOption = None,
     as_json: AsJson = False,
     debug: Debug = False,

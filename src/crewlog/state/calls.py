@@ -640,6 +640,9 @@ class PrepareMerge(Model):
     """The heads of the artifacts' logs that the run which stays has, all of them stored."""
     decide: bool = False
     """Whether either may be the one that stays, as comes out: then it is told what would be."""
+    merged: tuple[str, ...] = ()
+    """The merges by which others became part of the run, by its own journal: what is stored of
+    those may not say it yet."""
 
 
 class PreparedMerge(Model):
