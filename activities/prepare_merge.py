@@ -100,14 +100,22 @@ class MergePreparer:
     async def _would(self, task: PrepareMerge) -> PreparedMerge:
         """What would come of a merge that is only asked for, as the other run is by now."""
         state = await self._stored(task.other)
-        if state.closed or not state.definition:
+        into = await self._part_of(task, state)
+        if into == task.run:
             return _refused(
                 task,
-                f"the run {task.other!r} is {state.status}"
+                f"the run {task.other!r} is part of this one by now",
+                "Connect the two without naming a run: `crewlog graph "
+                f"{task.run}` tells how they are called here.",
+            )
+        if state.closed or not state.definition or into is not None:
+            return _refused(
+                task,
+                f"the run {task.other!r} is {'merged' if into is not None else state.status}"
                 + ("" if state.definition else " and has no crew yet"),
                 f"`crewlog show {task.other}` tells more."
-                if state.merged_into is None
-                else f"It is part of the run {state.merged_into} by now: name that one.",
+                if into is None
+                else f"It is part of the run {into} by now: name that one.",
             )
         base, joins = await self._crews(task.base, state.definition)
         crews = {task.run: base, task.other: joins}
@@ -136,6 +144,21 @@ class MergePreparer:
         )
         made = await self._united(turned, joins, base, await self._stored(task.run))
         return await self._warned(made, task.other, joins, base)
+
+    async def _part_of(self, task: PrepareMerge, other: CrewState) -> RunId | None:
+        """The run that the other one is part of, also where it has not stored that itself yet.
+
+        It has offered itself then, and the word of the run that took it in is there: in the journal
+        of the one that asks, or stored by that which has it.
+        """
+        joining = other.joining
+        if joining is None or joining.stage != "offered":
+            return other.merged_into
+        if joining.op in task.merged:
+            return task.run
+        taken = await self._last(joining.other) if joining.other != task.run else None
+        word = taken.merges.get(joining.op) if taken is not None else None
+        return joining.other if word is not None and word.outcome == "merged" else None
 
     async def _warned(
         self, made: PreparedMerge, stays: RunId, one: CrewDefinition, two: CrewDefinition

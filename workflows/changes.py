@@ -236,6 +236,7 @@ async def _joined(engine: Engine, operation: Connect | Wire) -> PreparedMerge:
         asks=state.run,
         gone=gone_from(state, engine.plan.agents),
         decide=True,
+        merged=tuple(op for op, word in state.merges.items() if word.outcome == "merged"),
     )
     work = locally if workflow.patched(FEWER_STEPS) else ordinarily
     try:

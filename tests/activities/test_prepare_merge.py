@@ -213,11 +213,21 @@ ASKS = {"op": "connect", "sender": "a", "listener": "b", "channel": "x"}
 
 
 async def decided(
-    store: InMemoryStore, begun: Begun, base: CrewDefinition, other: RunId = TWO
+    store: InMemoryStore,
+    begun: Begun,
+    base: CrewDefinition,
+    other: RunId = TWO,
+    merged: tuple[str, ...] = (),
 ) -> PreparedMerge:
     """What is said to a run that asks another one."""
     task = PrepareMerge(
-        run=ONE, base=lower(base).definition, other=other, edge=ASKS, asks=ONE, decide=True
+        run=ONE,
+        base=lower(base).definition,
+        other=other,
+        edge=ASKS,
+        asks=ONE,
+        decide=True,
+        merged=merged,
     )
     return await MergePreparer(store, Definitions(store), begun).run(task)
 
@@ -255,6 +265,57 @@ async def test_who_has_just_begun_is_waited_for(late: RunId, sizes: str) -> None
     await stored(store, late, crews[late])
     made = await asyncio.wait_for(waits, 10)
     assert (made.refused, made.joins) == ("", TWO if larger == ONE else ONE)
+
+
+async def offered(store: InMemoryStore, to: RunId) -> None:
+    """A run that waits for the word of another one, as the store has it."""
+    two = await stored(store, TWO, crew("b"))
+    two.engine.record(j.MergeAccepted, op="m", other=to, stage="joins", due=9, theirs=1)
+    two.engine.record(j.MergeOffered, op="m", other=to)
+    await keep(store, two)
+
+
+@pytest.mark.parametrize(
+    ("merged", "refused"),
+    [
+        (("m",), "the run 'two' is part of this one by now"),
+        (("l", "m"), "the run 'two' is part of this one by now"),
+        (("l",), ""),
+        ((), ""),
+    ],
+)
+async def test_who_took_a_run_in_knows_it_before_that_one_says_so(
+    merged: tuple[str, ...], refused: str
+) -> None:
+    """What the store has of the one that was taken in says only that it offered itself."""
+    store = InMemoryStore()
+    await stored(store, ONE, crew("a"))
+    await offered(store, ONE)
+    made = await decided(store, Server(), crew("a"), merged=merged)
+    assert made.refused == refused
+    assert ("without naming a run" in made.remedy) == bool(refused)
+
+
+THREE = RunId("three")
+
+
+@pytest.mark.parametrize("outcome", ["merged", "failed", ""])
+async def test_others_know_it_once_the_one_that_took_it_in_has_stored_it(outcome: str) -> None:
+    store = InMemoryStore()
+    await stored(store, ONE, crew("a"))
+    third = await stored(store, THREE, crew("c"))
+    await offered(store, THREE)
+    third.engine.record(j.MergeAccepted, op="m", other=TWO, stage="survives", due=9, theirs=1)
+    if outcome == "merged":
+        fact = {"position": third.state.position + 9, "follows": third.state.position}
+        named = {"crew": "t", "definition": third.state.definition, "graph_version": 2}
+        third.engine.record(j.GraphMerged, op="m", of=TWO, part={"run": TWO}, **fact, **named)
+    elif outcome:
+        third.engine.record(j.MergeFailed, op="m", other=TWO, why="no")
+    await keep(store, third)
+    made = await decided(store, Server(), crew("a"))
+    assert made.refused == ("the run 'two' is merged" if outcome == "merged" else "")
+    assert ("part of the run three by now: name that one" in made.remedy) == bool(made.refused)
 
 
 async def test_who_is_not_open_is_not_waited_for() -> None:

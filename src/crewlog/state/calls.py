@@ -643,6 +643,9 @@ class PrepareMerge(Model):
     removed there."""
     decide: bool = False
     """Whether either may be the one that stays, as comes out: then it is told what would be."""
+    merged: tuple[str, ...] = ()
+    """The merges by which others became part of the run, by its own journal: what is stored of
+    those may not say it yet."""
 
 
 class PreparedMerge(Model):
