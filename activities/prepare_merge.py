@@ -27,7 +27,7 @@ from crewlog.state.calls import PreparedMerge, PrepareMerge
 from crewlog.state.model import CrewState
 from crewlog.state.parting import parted_from
 from crewlog.state.topology import survivor
-from crewlog.state.uniting import artifact_heads, both_changed, called, part_of
+from crewlog.state.uniting import artifact_heads, both_changed, called, gone_from, part_of
 from crewlog.store.checkpoints import last_state
 from crewlog.store.loading import load_state
 from crewlog.store.protocol import Store
@@ -139,6 +139,7 @@ class MergePreparer:
                 "other": task.run,
                 "base": state.definition,
                 "artifacts": artifact_heads(state),
+                "gone": gone_from(state, joins.agents),
             }
         )
         made = await self._united(turned, joins, base, await self._stored(task.run))
@@ -235,6 +236,7 @@ class MergePreparer:
                 edge=task.edge,
                 asks=task.asks,
                 family=await self.store.lineage(task.other),
+                gone=task.gone,
             )
             data = both.definition.to_json()
             behind = await self._behind(task, state, called(both.renamed))

@@ -46,6 +46,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.hashing import hash_json
     from crewlog.state.joining import asking, check_alone, check_may_ask
     from crewlog.state.model import CommandOutcome
+    from crewlog.state.uniting import gone_from
     from crewlog.wire import Change, Changed, Rollback
 
 from crewlog.workflows import gate
@@ -233,6 +234,7 @@ async def _joined(engine: Engine, operation: Connect | Wire) -> PreparedMerge:
         other=other,
         edge={"op": operation.op, **operation.to_json()},
         asks=state.run,
+        gone=gone_from(state, engine.plan.agents),
         decide=True,
         merged=tuple(op for op, word in state.merges.items() if word.outcome == "merged"),
     )

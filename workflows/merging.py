@@ -47,7 +47,7 @@ with workflow.unsafe.imports_passed_through():
         next_move,
     )
     from crewlog.state.model import CrewState
-    from crewlog.state.uniting import artifact_heads
+    from crewlog.state.uniting import artifact_heads, gone_from
     from crewlog.wire import MERGING
 
 from crewlog.workflows import gate
@@ -307,6 +307,7 @@ class Merging:
             edge=joining.edge,
             asks=joining.priority[1],
             artifacts=artifact_heads(engine.state),
+            gone=gone_from(engine.state, engine.plan.agents),
         )
         options = {**PREPARING, "schedule_to_close_timeout": UNITE_LIMIT}
         self._begin(PREPARE_MERGE, task, PreparedMerge, options, local=True)

@@ -12,7 +12,12 @@ import pytest
 
 from covers import covers
 from crewlog.client import Run
-from crewlog.definition.operations import Connect, Disconnect
+from crewlog.definition.operations import (
+    Connect,
+    DisableAgent,
+    Disconnect,
+    RemoveAgent,
+)
 from crewlog.errors import CommandRejected, RunMerged, TopologyRefused
 from crewlog.ids import AgentName, CommandId, RunId
 from crewlog.state.commands import KEPT
@@ -97,6 +102,32 @@ async def test_the_one_that_asks_may_be_the_one_that_joins(crews: Site) -> None:
     await one.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
     assert [e.agent for e in await crews.entries(one, "StepStarted")] == ["bob"]
     assert {*(await one.graph()).plan["nodes"]} == {"ann", "bob", "cid", "dan", "eve"}
+
+
+async def test_who_comes_has_not_the_turns_of_one_that_was_removed_by_its_name(crews: Site) -> None:
+    one = await crews.start(living(crews, speaking("ann bob cid"), A), "")
+    two = await crews.start(living(crews, speaking("bob"), {"bob": {"listen": ["z"]}}), "")
+    await rested(one)
+    await rested(two)
+    for number, each in enumerate((DisableAgent(name="bob"), RemoveAgent(name="bob"))):
+        await one.change(operations=[each], id=f"c{number}", by="fay")
+        if not number:
+            await one.message("for bob of one", to="channel:y", by="fay")
+    await one.wait_until(lambda view: view.rests and view.steps == 1, LIMIT)
+    tie = to(two, "ann", "bob", "tie")
+    seen = await one.change(operations=[tie], by="fay", dry_run=True)
+    assert seen.report is not None
+    assert seen.report.topology is not None
+    changed = await one.change(operations=[tie], id="tie", by="fay", wait=False)
+    assert await one.merged(changed) == one.id
+    (merged,) = await crews.entries(one, "GraphMerged")
+    assert {each.was: each.now for each in merged.renamed if each.kind == "creature"} == {
+        "bob": "bob-2"
+    }
+    assert seen.report.topology.renamed == merged.renamed, "it was told beforehand"
+    state = await one.state()
+    assert [*state.parked] == ["bob#1"]
+    assert not state.frontier
 
 
 async def test_a_quota_of_the_day_is_not_renewed_by_another_crew(crews: Site) -> None:

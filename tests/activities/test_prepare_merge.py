@@ -16,11 +16,12 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import StoreUnavailable, TopologyRefused
 from crewlog.graph.lower import lower
 from crewlog.graph.taking_in import take_in
-from crewlog.ids import RunId
+from crewlog.ids import RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.calls import PreparedMerge, PrepareMerge
 from crewlog.state.journal import Batch, entry_to_json
 from crewlog.state.model import CrewState
+from crewlog.state.uniting import gone_from
 from crewlog.store import InMemoryStore
 from crewlog.store.loading import load_state
 from crewlog.workflows.activity_options import PREPARING
@@ -52,7 +53,9 @@ async def keep(store: InMemoryStore, sim: Simulation) -> None:
     ledger.stored(sim.state.position)
 
 
-async def prepared(store: InMemoryStore, one: Simulation, position: int = 0) -> PreparedMerge:
+async def prepared(
+    store: InMemoryStore, one: Simulation, position: int = 0, gone: tuple[str, ...] = ()
+) -> PreparedMerge:
     task = PrepareMerge(
         run=ONE,
         base=one.state.definition,
@@ -60,6 +63,7 @@ async def prepared(store: InMemoryStore, one: Simulation, position: int = 0) -> 
         position=position,
         edge=EDGE,
         asks=ONE,
+        gone=gone,
     )
     task = PrepareMerge.from_json(json.loads(json.dumps(task.to_json())))
     made = await MergePreparer(store, Definitions(store)).run(task)
@@ -83,6 +87,33 @@ async def test_two_runs_are_one_in_the_store_too() -> None:
     assert sorted(e["step"] for e in one.facts("StepCompleted")) == ["a#1", "b#1"]
     await keep(store, one)
     assert (await load_state(store, ONE)) == one.state
+
+
+async def test_who_comes_does_not_take_up_turns_of_one_that_was_removed_here() -> None:
+    store = InMemoryStore()
+    both = load_data(
+        {
+            "crew": "t",
+            "model": "openai:x",
+            "agents": {name: {"prompt": "p", "listen": ["x"]} for name in ("a", "b")},
+        }
+    )
+    one = await stored(store, ONE, both)
+    await stored(store, TWO, crew("b"))
+    await one.command("message", text="two", to="channel:x")
+    left = crew("a")
+    await store.put_definition(left.to_json())
+    await one.change(lower(left))
+    gone = gone_from(one.state, one.engine.plan.agents)
+    assert gone == ("b",)
+    made = await prepared(store, one, gone=gone)
+    assert (made.comes, made.nodes) == (("b-2",), {"b": "b-2"})
+    take_in(one.engine, made, op="m", by="ana")
+    assert [*one.state.parked] == ["b#2"], "it waits for who is added under that name"
+    assert one.state.frontier[StepId("b#1")].leaving, "that turn is not of who comes"
+    await one.run()
+    ran = sorted(e["step"] for e in one.facts("StepCompleted"))
+    assert ran == ["a#1", "a#2", "b#1", "b-2#1"]
 
 
 def lower_hash(made: PreparedMerge) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from crewlog.cli import background, hands, talk
 from crewlog.client import keys
-from crewlog.errors import WorkerMissing
+from crewlog.errors import CommandConflict, WorkerMissing
 from crewlog.ids import CommandId
 from crewlog.state.model import CommandOutcome
 
@@ -65,6 +65,30 @@ async def test_a_stop_that_the_run_refuses_does_not_wait_for_its_end(
     run: Any = Refuses()
     async with asyncio.timeout(5), AsyncExitStack() as helping:
         assert await talk._stopped(client, run, "c1", helping) == (None, REFUSED)
+
+
+async def test_what_sent_a_command_is_asked_what_became_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It knows what it said, and where it was led: another command of its id is none of it."""
+
+    async def polled(*_: Any) -> bool:
+        return True
+
+    async def described(_: Any) -> Any:
+        return SimpleNamespace(task_queue="own")
+
+    async def outcome(command: CommandId) -> CommandOutcome:
+        raise CommandConflict(f"the id {command!r} was used for another command")
+
+    monkeypatch.setattr(background, "polled", polled)
+    client: Any = SimpleNamespace(gateway=SimpleNamespace(describe=described))
+    sent: Any = SimpleNamespace(id="sealed", outcome=outcome)
+    run: Any = Refuses()
+    run.looks = 2  # it would take the other command's outcome for its own
+    async with asyncio.timeout(5):
+        with pytest.raises(CommandConflict):
+            await talk._outcome(client, run, sent, "c1", None)
 
 
 @pytest.mark.server

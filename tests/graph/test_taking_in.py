@@ -15,7 +15,7 @@ from crewlog.errors import ChangeConflict, CommandRejected, TopologyRefused
 from crewlog.graph.engine import Order
 from crewlog.graph.lower import lower
 from crewlog.graph.rewinding import roll_back
-from crewlog.graph.taking_in import take_in
+from crewlog.graph.taking_in import KEEPS_WIDER, take_in
 from crewlog.graph.uniting import united
 from crewlog.ids import AgentName, InterruptId, LogName, RunId, StepId
 from crewlog.state.called import called_there
@@ -39,6 +39,7 @@ from graph.simulation import (
 from graph.test_listening import CHANNELS, sending
 
 OTHER = RunId("other")
+ALL = "all that have it"
 PAIR: dict[str, dict[str, Any]] = {"a": {"listen": ["x"]}, "b": {"listen": ["x", "y"]}}
 
 
@@ -56,12 +57,13 @@ def prepared(
     one: Simulation, two: Simulation, crews: tuple[CrewDefinition, CrewDefinition], **edge: str
 ) -> PreparedMerge:
     """What the worker's activity makes of the two."""
-    made = united(*crews, stays=RUN, joins=OTHER, edge=edge, asks=RUN)
+    joins = two.state.run if two.state.source else OTHER
+    made = united(*crews, stays=RUN, joins=joins, edge=edge, asks=RUN)
     again = PreparedMerge(
         definition=made.definition.to_json(),
         plan=lower(load_data(made.definition.to_json())).to_json(),
         base=one.state.definition,
-        joins=OTHER,
+        joins=joins,
         position=two.state.position,
         state=part_of(two.state),
         change=made.change,
@@ -494,6 +496,11 @@ async def test_an_artifact_goes_on_as_the_side_has_it_that_changed_it() -> None:
         ((["a"], ["c"]), (["a", "b"], None), ("a", "b", "c")),
         ((["a", "b"], ["c"]), (["a"], None), ("a", "c")),
         ((["a"], ["c", "d"]), (None, ["d"]), ("a", "d")),
+        ((["a"], ["c"]), (["a", "b"], ["c", "d"]), ("a", "b", "c", "d")),
+        ((["a"], ["c"]), (ALL, None), ("a", "b", "c")),
+        ((["a"], ["c"]), (None, ALL), ("a", "c", "d")),
+        ((None, []), (None, ALL), ("a", "b", "c", "d")),
+        (([], None), (None, ["d"]), ("d",)),
     ],
 )
 async def test_who_may_call_a_tool_is_who_might_in_its_own_run(
@@ -512,10 +519,31 @@ async def test_who_may_call_a_tool_is_who_might_in_its_own_run(
     for sim, row in zip((one, two), ruled, strict=True):
         await sim.settle()
         if row is not None:
-            await sim.command("set_permission", tool="t", agents=row)
+            await sim.command("set_permission", tool="t", agents=None if row is ALL else row)
     made = prepared(one, two, (crews[0], crews[1]), op="connect", sender="a", listener="c")
     take_in(one.engine, made, op="m")
     assert one.state.tool_permissions.get("t") == may
+
+
+@pytest.mark.parametrize(("patched", "may"), [(True, ("a", "c", "d")), (False, ("a", "c"))])
+async def test_who_comes_keeps_what_people_let_it_unless_an_older_execution_is_replayed(
+    patched: bool, may: tuple[str, ...]
+) -> None:
+    tools = {"t": {"run": "m:t"}}
+    crews = (
+        crew({"a": {"send": ["x"]}}, tools=tools, permissions={"t": ["a"]}),
+        crew({"c": {"listen": ["y"]}, "d": {"send": ["y"]}}, tools=tools, permissions={"t": ["c"]}),
+    )
+    one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
+    for sim in (one, two):
+        await sim.settle()
+    await two.command("set_permission", tool="t", agents=["c", "d"])
+    one.engine.patched = lambda patch: patched or patch != KEEPS_WIDER
+    made = prepared(one, two, crews, op="connect", sender="a", listener="c")
+    take_in(one.engine, made, op="m")
+    assert one.state.tool_permissions["t"] == may
+    for name in ("c", "d"):
+        assert one.engine.check(AgentName(name), "t").allowed == (name in may)
 
 
 @pytest.mark.parametrize(

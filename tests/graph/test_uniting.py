@@ -39,6 +39,21 @@ def joined(one: CrewDefinition, two: CrewDefinition, **edge: Any) -> United:
     return made
 
 
+@pytest.mark.parametrize("kin", [False, True])
+def test_who_comes_is_nobody_that_was_removed_by_its_name(kin: bool) -> None:
+    """Else it has the turns that were kept aside here, and reads the other one's notes."""
+    one = crew({"a": {"listen": ["p"]}})
+    two = crew({"b": {"listen": ["q"]}, "c": {"send": ["q"]}})
+    edge = {"op": "connect", "sender": "a", "listener": "b"}
+    family = (ONE,) if kin else ()
+    gone = ("a", "b", "c-2")
+    made = united(one, two, stays=ONE, joins=TWO, edge=edge, asks=ONE, family=family, gone=gone)
+    b = "b" if kin else "b-2"
+    assert made.comes == (b, "c")
+    assert {each.was: each.now for each in made.renamed} == ({} if kin else {"b": "b-2"})
+    assert made.definition.agents["a"].send == made.definition.agents[b].listen[-1:]
+
+
 def test_nobody_is_called_anew_as_who_is_away() -> None:
     """Else of two that have one name then, one is lost."""
     one = crew({"a": {"listen": ["p"]}, "b": {}}, graph={"away": {"b": "third"}})

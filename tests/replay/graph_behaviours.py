@@ -315,6 +315,39 @@ async def has_again_what_waited(site: Site) -> tuple[Run, ...]:
     return (run,)
 
 
+async def may_where_it_goes_what_people_let_it(site: Site) -> tuple[Run, ...]:
+    """Who comes into another run may call there what people let it, though its crew does not."""
+    one = await _living(
+        site,
+        "may-where-it-goes-one",
+        {"ann": [], "bob": []},
+        {"ann": {"listen": ["x"], "send": ["y"]}, "bob": {"listen": ["y"]}},
+    )
+    two = await _living(
+        site,
+        "may-where-it-goes-two",
+        {"dan": [calls(("gate", {"name": "g"})), {"text": "may"}]},
+        {"dan": {"listen": ["z"]}},
+        tools={"gate": tool("gate")},
+        permissions={"gate": []},
+    )
+    for each in (one, two):
+        await each.wait_until(lambda view: view.rests, LIMIT)
+    await two.set_permission("gate", ["dan"], by="ana", id="p1")
+    tie = Connect(
+        sender=AgentName("ann"), listener=AgentName("dan"), channel="tie", other=RunId(two.id)
+    )
+    changed = await one.change(operations=[tie], by="ana", id="tie", wait=False)
+    await one.merged(changed)
+    await two.result(LIMIT)
+    site.open_gate(one, "g")
+    await one.message("work", to="channel:z", by="ana", id="m1")
+    await one.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    await _stop(one)
+    assert site.ledger(one, "start"), "it called it"
+    return one, two
+
+
 DRIVES = (
     graph_parts,
     graph_parts_in_debt,
@@ -327,4 +360,5 @@ DRIVES = (
     goes_on_from_its_recipe,
     hears_apart_from_phases,
     has_again_what_waited,
+    may_where_it_goes_what_people_let_it,
 )

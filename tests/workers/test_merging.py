@@ -3,12 +3,14 @@ what can not be done within a task."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 from temporalio import activity
@@ -19,9 +21,16 @@ from crewlog.activities import prepare_merge
 from crewlog.activities.hints import Came
 from crewlog.client import Run
 from crewlog.definition.operations import Connect
-from crewlog.errors import CommandRejected, StoreUnavailable, TopologyRefused
-from crewlog.ids import AgentName, RunId
+from crewlog.errors import (
+    CommandConflict,
+    CommandRejected,
+    StoreUnavailable,
+    TopologyRefused,
+    WorkerMissing,
+)
+from crewlog.ids import AgentName, CommandId, RunId
 from crewlog.state.calls import CLOSE_RUN, FLUSH, LOOK_AT_RUN, PREPARE_MERGE, MergeHint
+from crewlog.state.model import CommandOutcome
 from crewlog.store import Store
 from crewlog.testing import scripted
 from crewlog.wire import MERGING, WORKFLOW_TYPE
@@ -176,6 +185,57 @@ async def test_who_took_a_run_in_is_not_asked_for_it_again(lab: Lab) -> None:
         assert (await two.result(LIMIT)).merged_into == one.id
         await one.stop()
         await one.result(LIMIT)
+
+
+async def told(run: Run, command: str) -> CommandOutcome:
+    async with asyncio.timeout(LIMIT):
+        while (found := await run.outcome(CommandId(command))) is None:  # noqa: ASYNC110 - a query
+            await asyncio.sleep(0.02)
+    return found
+
+
+async def test_who_spoke_to_a_merged_run_is_told_by_it_what_became_of_that(lab: Lab) -> None:
+    """What comes while it ends is handed on, and what comes later is led on by the client."""
+    store = Endless(lab.store)
+    lab.store = cast("Store", store)
+    async with lab.worker():
+        one = await lab.start(quiet("ann", "x", "bob"), "")
+        two = await lab.start(quiet("dan", "z"), "")
+        for each in (one, two):
+            await each.wait_until(lambda view: view.rests, LIMIT)
+        await one.message("mine", to="channel:x", by="fay", id="same")
+        await two.message("early", to="channel:z", by="gus", id="early")
+        early = await told(two, "early")
+        tie = Connect(
+            sender=AgentName("ann"), listener=AgentName("dan"), channel="tie", other=RunId(two.id)
+        )
+        await one.change(operations=[tie], id="tie", by="test")
+        await two.wait_until(lambda view: view.status == "merged", LIMIT)
+        await two.message("theirs", to="channel:z", by="gus", id="same")
+        await two.message("heard", to="channel:z", by="gus", id="new")
+        await two.message("lost", to="channel:w", by="gus", id="lost")
+        assert await two.outcome(CommandId("new")) is None  # it has not ended yet
+        store.away = False
+        assert (await two.result(LIMIT)).merged_into == one.id
+        with pytest.raises(CommandConflict, match="the id 'same' was used for another command"):
+            await told(two, "same")
+        assert (await told(two, "new")).ok
+        assert "nobody reads 'channel:w'" in (await told(two, "lost")).detail
+        assert await told(two, "early") == early
+        fresh = lab.client.run(two.id)
+        assert await told(fresh, "new") == await told(one, "new")
+        with pytest.raises(CommandConflict, match="the id 'same' was used for another command"):
+            await told(await sent(fresh, "late", id="same"), "same")
+        late = await sent(lab.client.run(two.id), "late", id="late")
+        with mock.patch.object(late, "state", side_effect=WorkerMissing("nobody works for it")):
+            assert (await told(late, "late")).ok  # who was led on asks nobody else
+        await one.stop()
+        await one.result(LIMIT)
+
+
+async def sent(run: Run, text: str, *, id: str) -> Run:
+    await run.message(text, to="channel:z", by="gus", id=id)
+    return run
 
 
 async def test_a_run_that_is_not_stored_is_waited_for_by_an_ordinary_activity(lab: Lab) -> None:

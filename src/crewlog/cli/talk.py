@@ -354,7 +354,9 @@ async def _sent(
         command = await send(
             named
         )  # by the names that it has there: what it leads to may have others
-        outcome, state = await _outcome(client, run, command, helping if told is not None else None)
+        outcome, state = await _outcome(
+            client, run, named, command, helping if told is not None else None
+        )
         ended = None
         if name == "stop" and outcome is None:
             ended, outcome = await _stopped(client, run, command, helping)
@@ -469,11 +471,12 @@ async def _stopped(
 
 
 async def _outcome(
-    client: Client, run: Run, command: str, helping: AsyncExitStack | None
+    client: Client, run: Run, sent: Run, command: str, helping: AsyncExitStack | None
 ) -> tuple[CommandOutcome | None, CrewState | None]:
     """How a signal ended, where a worker tells in time, and the state that it led to.
 
-    The worker is one of our own, where we may bring it.
+    The worker is one of our own, where we may bring it. Asked is what sent the command: it knows
+    what that said, and whether it was led on.
 
     Raises:
         CommandConflict: its id was used for another command.
@@ -495,7 +498,7 @@ async def _outcome(
         async with asyncio.timeout(limit):
             while True:
                 try:
-                    found = await run.outcome(CommandId(command))
+                    found = await sent.outcome(CommandId(command))
                     if found is not None:
                         return found, await run.state()
                 except WorkerMissing:

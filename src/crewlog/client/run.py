@@ -133,6 +133,8 @@ class Run(ByHand, Authority, Talking):
         self._reader = JournalReader(self._gateway, client.store, run)
         self._signalled: dict[CommandId, str] = {}
         """The digests of signals that were sent, by their ids."""
+        self._led: dict[CommandId, Run] = {}
+        """The runs to which they were led on, where this one is part of another one by now."""
         self.id = run
 
     def __repr__(self) -> str:
@@ -181,6 +183,9 @@ class Run(ByHand, Authority, Talking):
     async def outcome(self, command: CommandId) -> CommandOutcome | None:
         """How a command ended, with the whole reason; none where the run has not taken it yet.
 
+        Where the run is part of another one by now, that one takes what came too late for this one:
+        then its word counts.
+
         Args:
             command: The command's id, as `pause`, `message` and other signals give it.
 
@@ -188,12 +193,15 @@ class Run(ByHand, Authority, Talking):
             CommandConflict: the id was used for another command than the signal that was sent here.
             StoreUnavailable: the run has had many commands since, and the store is away.
         """
+        if led := self._led.get(command):
+            return await led.outcome(command)
         state = await self.state()
         found = state.commands.get(command)
         if found is None and seems_older(state.older_commands, command):
             found = await find_command(await self._client.store(), self.id, command)
         if found is None:
-            return None
+            into = state.merged_into
+            return None if into is None else await self._there(into).outcome(command)
         check_own(command, found.digest, self._signalled.get(command, ""))
         if len(found.detail) < DETAIL:
             return found
@@ -829,6 +837,12 @@ class Run(ByHand, Authority, Talking):
                 called_since(renamed, ended.renamed),
             )
 
+    def _there(self, into: RunId) -> Run:
+        """The run that this one is part of, which knows what was sent here."""
+        led = Run(self._client, into)
+        led._signalled |= self._signalled
+        return led
+
     async def _led_on(self, said: MessageCommand) -> tuple[Run, MessageCommand]:
         """The run to which goes what this one does not take any more, and what is said there."""
         ended = await self.result(CALL_LIMIT)
@@ -1053,6 +1067,7 @@ class Run(ByHand, Authority, Talking):
             if not isinstance(command, MessageCommand):
                 raise
             led, said = await self._led_on(command)
+            self._led[command.id] = led
             return await led._signal(name, said)  # noqa: SLF001 - a run, too
         return command.id
 

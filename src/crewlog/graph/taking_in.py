@@ -34,6 +34,9 @@ from crewlog.state.model import CrewState, Interrupt
 from crewlog.state.reduce import reduce
 from crewlog.state.uniting import Names, log_joins, questions, steps_that_come, union
 
+KEEPS_WIDER = "keeps-what-people-let-those-who-come"
+"""The patch of executions in which who comes may call what people let it while its run lived."""
+
 Permissions = dict[str, tuple[AgentName, ...] | None]
 
 
@@ -123,7 +126,7 @@ def _merged(
         **fields,
         bounds=_bounds(engine, plan, prepared, then, part, names),
         joined=log_joins(then, part, names, prepared.behind),
-        permissions=_permissions(engine.plan, plan, then, part, names),
+        permissions=_permissions(engine, plan, then, part, names),
     )
 
 
@@ -170,11 +173,35 @@ def _asked_anew(
 
 
 def _permissions(
-    old: GraphPlan, new: GraphPlan, state: CrewState, part: CrewState, names: Names
+    engine: Engine, plan: GraphPlan, state: CrewState, part: CrewState, names: Names
+) -> Permissions:
+    """Who may call a tool with the crew of both."""
+    found = permissions_of_both(engine.plan, plan, state, part, names)
+    before = permissions_of_both(engine.plan, plan, state, part, names, wider=False)
+    return found if found == before or engine.patched(KEEPS_WIDER) else before
+
+
+def permissions_of_both(
+    old: GraphPlan,
+    new: GraphPlan,
+    state: CrewState,
+    part: CrewState,
+    names: Names,
+    *,
+    wider: bool = True,
 ) -> Permissions:
     """Who may call a tool: each agent that has it by the new crew, and might in its own run.
 
-    What people have said while a run lived holds for those who lived there.
+    What people have said while a run lived holds for those who lived there, also where that is
+    more than its crew says. What the run that joins says nothing of, the new crew does.
+
+    Args:
+        old: The plan of the run that stays.
+        new: The plan of both.
+        state: The run that stays.
+        part: The run that joins.
+        names: What it called otherwise.
+        wider: Whether those who come may what people let them, beyond what their crew says.
     """
     found: Permissions = {}
     known = [*new.agents]
@@ -188,13 +215,14 @@ def _permissions(
             continue
         said = tool in state.tool_permissions
         ruled = said and mine != old.permissions.get(ToolName(tool))
+        theirs_alone = wider and tool in part.tool_permissions
         here = {*known} if mine is None else {*mine}
         there = {*known} if theirs is None else {*map(names.agent, theirs)}
         found[tool] = tuple(
             agent
             for agent in known
             if (
-                agent in there and (row is None or agent in row)
+                agent in there and (theirs_alone or row is None or agent in row)
                 if agent in names.comes
                 else agent in here and (ruled or row is None or agent in row)
             )

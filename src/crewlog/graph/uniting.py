@@ -92,6 +92,7 @@ def united(
     edge: Mapping[str, Json],
     asks: RunId,
     family: Collection[RunId] = (),
+    gone: Collection[str] = (),
 ) -> United:
     """The crew of a run that takes in another one, with the edge that connects them.
 
@@ -104,6 +105,8 @@ def united(
             listener, or end, as the other one does.
         asks: The run of the sender.
         family: The runs that the joining one goes on from: who left for one of these comes home.
+        gone: Agents that were removed from the run that stays. Who comes of a run that does not go
+            on from it is none of them, and does not get their turns and notes by their names.
 
     Raises:
         TopologyRefused: they cannot be one crew.
@@ -130,10 +133,12 @@ def united(
     # A phase keeps its name: an agent of that name would hear elsewhere than it did.
     held = _phases(one)
     strangers |= {n for n in comes if n in held and n not in one.away}
+    left = {*gone} - {*one.agents} if stays not in family else set[str]()
+    strangers |= left.intersection(comes)
     channels = _channels(one), _channels(two)
     # Strangers have not the names of those who left the surviving run, and nobody is called anew as
     # who is away, in either run.
-    named = {*one.agents, *two.agents, *held}.union(*channels)
+    named = {*one.agents, *two.agents, *held, *left}.union(*channels)
     told = as_one(_edge(edge), asks, world, stays, taken=strangers, reserved=named)
     channels[1].difference_update(world[joins].channels)
     made = _Union(one, two, stays, joins, told, homes, channels)

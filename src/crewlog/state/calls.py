@@ -638,6 +638,9 @@ class PrepareMerge(Model):
     """The run of its sender, or of the agent that is wired."""
     artifacts: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
     """The heads of the artifacts' logs that the run which stays has, all of them stored."""
+    gone: tuple[str, ...] = ()
+    """The agents that the run had which stays, or with `decide` the one that asks, and that were
+    removed there."""
     decide: bool = False
     """Whether either may be the one that stays, as comes out: then it is told what would be."""
     merged: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
     part_of(state)                  of the run that joins: what is taken over
     log_joins(state, part, names)   the logs that both have, or that come
+    gone_from(state, agents)        whose names nobody gets who comes
     both_changed(one, two, names)   why there is no merge where both went on with an artifact
     union(state, part, names)       what is otherwise in the run that stays
     questions(part, names)          what was asked there, to be asked anew here
@@ -14,7 +15,7 @@ usage and quotas are the larger of both, where the fact does not say what counts
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -153,6 +154,16 @@ class Names(NamedTuple):
     def logs(self, logs: tuple[LogName, ...]) -> tuple[LogName, ...]:
         """Several."""
         return tuple(map(self.log, logs))
+
+
+def gone_from(state: CrewState, agents: Collection[str]) -> tuple[str, ...]:
+    """The agents that a run had and that were removed: its turns and logs have their names still.
+
+    Args:
+        state: The run.
+        agents: The agents that its crew has.
+    """
+    return tuple(sorted({*map(str, state.visits), *map(str, state.usage)} - {*agents}))
 
 
 def artifact_heads(state: CrewState) -> dict[LogName, ContentHash]:
