@@ -215,6 +215,8 @@ async def test_who_came_by_a_merge_is_there_live_and_not_by_the_recipe(crews: Si
     await says(one, "two", "z", 1)
     assert await texts(crews, one, "channel:z") == ["one", "two"]
     await stopped(one)
+    way = await one.way_back()
+    assert {each.name: each.came_with for each in way.leaves} == {"dan": two.id, "eve": two.id}
     await one.reopen("recipe", execution_timeout=RUN_LIMIT)
     await rested(one)
     assert (await graph(one))[0] == {"ann", "bob", "cid"}
