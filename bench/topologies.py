@@ -1,10 +1,10 @@
 """Topology: what an operation takes on a graph of 200 creatures and 400 channels, in one thread.
 
 The figure of a round is the slowest operation's: each is done some times, and the median counts.
-Once what is pure of it alone: the operation on the crew's definition, the graph that comes out, its
-components, and the event. Once the crew that two runs are together, with its graph and the event.
-And once all that a worker does for an operation on a live run, with a store in memory: the
-definition is read, checked, made a plan, hashed and written as well.
+Once what is pure of it alone: the operation on the crew's definition, or the crew that two runs are
+together, the graph that comes out, its components, and the event. And once all that a worker does
+for an operation on a live run, with a store in memory: the definition is read, checked, made a
+plan, hashed and written as well.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from crewlog.graph.lower import topology_in
 from crewlog.graph.uniting import united
 from crewlog.ids import ContentHash, RunId
 from crewlog.state.calls import PrepareChange
-from crewlog.state.topology import Topology, as_one, change_of, parts_of, survivor
+from crewlog.state.topology import Topology, change_of, parts_of
 from crewlog.store.memory import InMemoryStore
 
 CREATURES, CHANNELS = 200, 400
@@ -54,15 +54,12 @@ async def run(bench: Bench, times: int = TIMES) -> list[Figure]:
     """The slowest operation: what is pure of it, and all that a worker does."""
     tell = bench.told("topology")
     gc.collect()
-    names = ("topology_ms", "topology_union_ms", "topology_worker_ms")
+    names = ("topology_ms", "topology_worker_ms")
     found: dict[str, list[float]] = {name: [] for name in names}
     for number in range(1, bench.pairs + 1):
         pure = {name: cost(case.pure, times) for name, case in cases().items()}
         tell(number, pure)
         found["topology_ms"].append(max(pure.values()))
-        unions = {n: cost(case.union, times) for n, case in cases().items() if case.other}
-        tell(number, unions)
-        found["topology_union_ms"].append(max(unions.values()))
         whole = {
             name: await cost_of(await case.prepared(), times)
             for name, case in cases().items()
@@ -93,21 +90,6 @@ async def cost_of(done: Callable[[], Awaitable[object]], times: int) -> float:
     return statistics.median(took)
 
 
-def union(one: CrewDefinition, operation: Operation, two: CrewDefinition) -> CrewDefinition:
-    """The crew that two runs are together."""
-    edge = {"op": operation.op, **operation.to_json()}
-    return united(one, two, stays=_G, joins=_H, edge=edge, asks=_G).definition
-
-
-class Other(NamedTuple):
-    """A run that becomes one with another."""
-
-    crew: CrewDefinition
-    graph: Topology
-    union: CrewDefinition
-    """The crew that the two are together."""
-
-
 class Case(NamedTuple):
     """An operation on a crew that lives, or on two."""
 
@@ -115,22 +97,16 @@ class Case(NamedTuple):
     graph: Topology
     """Its graph, which a run has at hand."""
     operation: Operation
-    other: Other | None = None
-    """The other run, where two become one."""
+    other: CrewDefinition | None = None
+    """The crew of the other run, where two become one."""
 
     def pure(self) -> object:
         """The graphs that come of it, and the event."""
-        if self.other is not None and isinstance(self.operation, Connect):
-            world = {_G: self.graph, _H: self.other.graph}
-            told = as_one(self.operation, _G, world, survivor(world))
-            return change_of(world, {_G: topology_in(self.other.union)}, told.renamed)
+        if self.other is not None:  # with the graphs of both, the crew of both, and the event
+            edge = {"op": self.operation.op, **self.operation.to_json()}
+            return united(self.crew, self.other, stays=_G, joins=_H, edge=edge, asks=_G)
         after = topology_in(edited(self.crew, self.operation))
         return change_of({_G: self.graph}, parts_of(_G, after, "op"))
-
-    def union(self) -> CrewDefinition:
-        """The crew that two runs are together, once their graph and the event are known, too."""
-        assert self.other is not None
-        return union(self.crew, self.operation, self.other.crew)
 
     async def prepared(self) -> Callable[[], Awaitable[object]]:
         """What a worker does for it, each time with nothing at hand from before."""
@@ -175,12 +151,7 @@ def cases() -> dict[str, Case]:
         ),
     }
     return {
-        name: Case(
-            crew,
-            topology_in(crew),
-            operation,
-            None if two is None else Other(two, topology_in(two), union(crew, operation, two)),
-        )
+        name: Case(crew, topology_in(crew), operation, two)
         for name, (crew, operation, two) in made.items()
     }
 

@@ -82,24 +82,26 @@ class NewNames(NamedTuple):
 
     def of_agent(self, agent: AgentDefinition) -> AgentDefinition:
         """An agent's definition."""
+        # Most agents have few of these, and a graph may have hundreds of agents.
         fields: dict[str, Any] = {
-            "reads": tuple(map(self.log, agent.reads)),
-            "writes": tuple(map(self.log, agent.writes)),
+            "reads": agent.reads and tuple(map(self.log, agent.reads)),
+            "writes": agent.writes and tuple(map(self.log, agent.writes)),
             "shares": agent.shares and tuple(map(self.log, agent.shares)),
-            "listen": tuple(map(self.channel, agent.listen)),
-            "send": tuple(map(self.channel, agent.send)),
-            "wires": tuple(map(self.wire, agent.wires)),
+            "listen": agent.listen and tuple(map(self.channel, agent.listen)),
+            "send": agent.send and tuple(map(self.channel, agent.send)),
+            "wires": agent.wires and tuple(map(self.wire, agent.wires)),
             "parent": agent.parent and self.agent(agent.parent),
             "beside": agent.beside and self.agent(agent.beside),
-            "inputs": tuple(map(self._input, agent.inputs)),
+            "inputs": agent.inputs and tuple(map(self._input, agent.inputs)),
             "scratch": agent.scratch
             and agent.scratch.model_copy(update={"readers": self.members(agent.scratch.readers)}),
-            "does": tuple(map(self._call, agent.does)),
+            "does": agent.does and tuple(map(self._call, agent.does)),
             "reply": agent.reply and self._reply(agent.reply),
             "pattern": agent.pattern
             and agent.pattern.model_copy(update={"with_": self._options(agent.pattern.with_)}),
         }
-        changed = {key: value for key, value in fields.items() if value != getattr(agent, key)}
+        said = vars(agent)
+        changed = {key: value for key, value in fields.items() if value != said[key]}
         return agent.model_copy(update=changed) if changed else agent
 
     def of_rule(self, rule: Rule) -> Rule:

@@ -16,6 +16,7 @@ every agent are for those that come, too.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
@@ -141,10 +142,11 @@ def united(
     named = {*one.agents, *two.agents, *held, *left}.union(*channels)
     told = as_one(_edge(edge), asks, world, stays, taken=strangers, reserved=named)
     channels[1].difference_update(world[joins].channels)
-    made = _Union(one, two, stays, joins, told, homes, channels)
+    made = _Union(one, two, stays, joins, told, homes, channels, held)
     crew = _connected(made.crew(), told.edge)
     change = change_of(world, {stays: topology_in(crew)}, made.renamed)
-    nodes = made.nodes(crew)
+    before = nodes_in(two)
+    nodes = made.nodes(before, crew)
     return United(
         definition=crew,
         renamed=made.renamed,
@@ -153,7 +155,7 @@ def united(
         nodes=nodes,
         fresh=frozenset(
             nodes[node]
-            for node, was in nodes_in(two).items()
+            for node, was in before.items()
             if made.names.agent(was) not in one.away or nodes[node] != node
         ),
         quotas=made.quotas(crew),
@@ -196,8 +198,12 @@ class _Union:
         told: AsOne,
         homes: Collection[RunId],
         logs: tuple[Collection[str], Collection[str]],
+        held: frozenset[str],
     ) -> None:
-        """As `united`; the logs are channels that each names, those of the second's graph apart."""
+        """As `united`; the logs are channels that each names, those of the second's graph apart.
+
+        Held are the names of the phases that the run has which stays.
+        """
         self.one, self.stays, self.joins, self.told = one, stays, joins, told
         self.old = two
         self.there = one.graph or GraphPolicy()
@@ -210,7 +216,6 @@ class _Union:
             self.there.away.values()
         )
         absent = self._absent(policy.away)
-        held = _phases(one)
         apart = [n for n in absent if n in one.agents or n in held]
         agents |= new_names(apart, {*one.agents, *two.agents, *held, *agents.values()})
         if not self.kin:
@@ -345,18 +350,23 @@ class _Union:
         root = two.graph.root if two.graph is not None else None
         if root is not None and self.names.agent(root) == name and self.there.root != name:
             own["privileged"] = True
-        return agent.model_copy(update=own)
+        return agent.model_copy(update=own) if own else agent
 
     def _channels(self) -> dict[str, ChannelDefinition]:
         said = dict(self.one.channels)
         words = {self.names.channel(n): each for n, each in self.two.channels.items()}
+
+        @cache  # there may be hundreds, most of which are alike
+        def made(about: str | None, born: str) -> ChannelDefinition:
+            return ChannelDefinition(description=about, born=born)
+
         for name, channel in self.told.channels.items():
             text = said.get(name) or words.get(name)
             if text is None and not channel.born:
                 continue  # nobody says anything of it
-            text = text or ChannelDefinition()
-            if text.born != channel.born:
-                text = ChannelDefinition(**{**vars(text), "born": channel.born})
+            about = text.description if text is not None else None
+            if text is None or text.born != channel.born:
+                text = made(about, channel.born)
             said[name] = text
         return said
 
@@ -435,10 +445,12 @@ class _Union:
 
     # -- what it is called now ---------------------------------------------------------------
 
-    def nodes(self, crew: CrewDefinition) -> dict[NodeName, NodeName]:
+    def nodes(
+        self, before: Mapping[NodeName, AgentName], crew: CrewDefinition
+    ) -> dict[NodeName, NodeName]:
         """The nodes of those who come, by those that they had."""
         now = {str(agent): node for node, agent in nodes_in(crew).items()}
-        return {node: now[self.names.agent(was)] for node, was in nodes_in(self.old).items()}
+        return {node: now[self.names.agent(was)] for node, was in before.items()}
 
     def quotas(self, crew: CrewDefinition) -> dict[str, str]:
         """The keys of quotas that are others for those who come."""

@@ -67,6 +67,8 @@ class Creature(Model):
     @property
     def outlets(self) -> tuple[str, ...]:
         """The channels that it sends to, or is wired to."""
+        if not self.wires:
+            return tuple(dict.fromkeys(self.send))
         wired = (to.removeprefix(CHANNEL) for to in self.wires if to.startswith(CHANNEL))
         return tuple(dict.fromkeys((*self.send, *wired)))
 
@@ -454,16 +456,23 @@ def _disturbed(before: Topology, after: Topology) -> set[AgentName]:
 
     What differs is looked for among the creatures that are not the same: few, in a graph of many.
     """
-    nobody = Creature()
     differ: set[AgentName] = set()
     spoken: set[str] = set()
     heard: set[str] = set()
     reached: set[str] = set()
     for name in {**before.creatures, **after.creatures}:
-        was, is_ = before.creatures.get(name, nobody), after.creatures.get(name, nobody)
-        if was is is_ or (was == is_ and name in before.creatures and name in after.creatures):
+        was, is_ = before.creatures.get(name), after.creatures.get(name)
+        if was is is_ or was == is_:
             continue
         differ.add(name)
+        if was is None or is_ is None:  # it came, or went, with all that it has
+            one = was or is_ or Creature()
+            spoken.update(one.outlets)
+            heard.update(one.listen)
+            reached.update(one.wires)
+            if one.parent is not None:
+                reached.add(one.parent)
+            continue
         spoken |= {*was.outlets} ^ {*is_.outlets}
         heard |= {*was.listen} ^ {*is_.listen}
         reached |= {*was.wires} ^ {*is_.wires}
