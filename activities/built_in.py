@@ -70,7 +70,10 @@ class BuiltIn:
             return self._send(crew, agent.send)
         if name in GROUP_TOOLS:
             # Not kept: what a new agent may have is read off the crew as it is.
-            return make_tool(group_tool(name, crew, who)) if crew.is_privileged(who) else None
+            if not crew.is_privileged(who):
+                return None
+            remembers = None if self._memory is None else self._memory.remembers
+            return make_tool(group_tool(name, crew, who, remembers))
         if name in SCRATCH_TOOLS:
             return self._scratch(name, crew, who)
         names = {SET_FLAG: agent.writes_flags, SET_OUTPUT: agent.outputs}.get(name, ())

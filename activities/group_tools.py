@@ -6,7 +6,7 @@ change of its crew; what came of it is what the model is answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -18,7 +18,8 @@ from pydantic import BaseModel, Field
 from crewlog.activities.tool_graph import REGROUPS
 from crewlog.definition import group_tools as made
 from crewlog.definition.model import NAME_PATTERN, WIRE_PATTERN, CrewDefinition
-from crewlog.definition.operations import Operation
+from crewlog.definition.operations import AddAgent, Operation
+from crewlog.errors import UsageError
 from crewlog.graph.grouping import ASKED
 from crewlog.ids import AgentName, ToolName
 from crewlog.tool_call import current_call
@@ -33,7 +34,7 @@ _Names = Annotated[list[_Name], Field(max_length=MOST)]
 class GroupAddNode(BaseModel):
     """The arguments of `group_add_node`."""
 
-    name: _Name = Field(description="The new agent's name.")
+    name: _Name = Field(description="The new agent's name, which nobody had before.")
     prompt: str | None = Field(
         None, min_length=1, max_length=20_000, description="Its prompt: what it is to do."
     )
@@ -124,13 +125,20 @@ _ABOUT: dict[str, tuple[type[BaseModel], str]] = {
 }
 
 
-def group_tool(name: ToolName, crew: CrewDefinition, who: AgentName) -> StructuredTool:
+Remembers = Callable[[CrewDefinition, AgentName], Awaitable[bool]]
+"""Tells whether an agent of a name remembers something already, from this run or an earlier one."""
+
+
+def group_tool(
+    name: ToolName, crew: CrewDefinition, who: AgentName, remembers: Remembers | None = None
+) -> StructuredTool:
     """A group tool as one agent has it.
 
     Args:
         name: The tool.
         crew: The crew.
         who: The agent.
+        remembers: Tells whose names are taken in the crew's memory; none: it has none.
     """
     makers: dict[str, _Maker] = {
         "group_add_node": partial(made.add_node, crew, who),
@@ -145,6 +153,13 @@ def group_tool(name: ToolName, crew: CrewDefinition, who: AgentName) -> Structur
 
     async def call(**said: Any) -> Command[Any]:
         operation = make(**said)
+        if isinstance(operation, AddAgent) and operation.name not in crew.agents:
+            new = AgentName(operation.name)
+            if remembers is not None and await remembers(crew, new):
+                raise UsageError(
+                    f"somebody called {new!r} remembers things that are not for who comes",
+                    remedy="Choose another name.",
+                )
         asked = {"op": operation.op, **operation.to_json()}
         message = ToolMessage(ASKED, tool_call_id=current_call().id)
         return Command(update={REGROUPS: [asked], "messages": [message]})

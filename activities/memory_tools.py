@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, create_model
 
 from crewlog.activities.recent import Recent
 from crewlog.activities.tools import Tool, make_tool
-from crewlog.authority.memory_scopes import Way, memory_decision, memory_scopes
+from crewlog.authority.memory_scopes import Way, memory_decision, memory_scopes, own_scope
 from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition, MemoryPolicy
 from crewlog.embedding import Embedding
 from crewlog.errors import ToolFailed
@@ -89,6 +89,21 @@ class MemoryTools:
             return None
         make = self._reads if way == "read" else self._writes
         return self._tools.put(key, (crew, make_tool(make(crew, agent, scopes))))[1]
+
+    async def remembers(self, crew: CrewDefinition, agent: AgentName) -> bool:
+        """Whether the memory has something of an agent alone, or of one that was called so.
+
+        Args:
+            crew: The crew.
+            agent: The agent.
+
+        Raises:
+            StoreUnavailable: the store is away.
+        """
+        if crew.memory is None:
+            return False
+        name, scope, now = CrewName(crew.crew), own_scope(agent), self._now()
+        return bool(await self._store.memories.newest(name, scope, now=now, limit=1))
 
     async def sweep(self, crew: CrewDefinition) -> None:
         """Removes what is over of a crew's memories."""

@@ -10,6 +10,7 @@ from crewlog.client import Run
 
 from .harness import LIMIT, Site, calls, tool, until
 from .test_creatures import living, rested, sends
+from .test_memory import notes
 from .test_splits import part_of, until_begun
 
 QUEUE = "grouping"
@@ -321,3 +322,22 @@ async def test_who_parts_the_graph_by_a_tool_is_told_and_goes_with_its_turn(crew
     for each in (run, part):
         await each.stop()
         await each.result(LIMIT)
+
+
+@covers("C115")
+async def test_nobody_is_brought_by_a_name_that_the_memory_knows(crews: Site) -> None:
+    """The memory of an agent alone is under its name, and outlives its run."""
+    name = "remembers-vault"
+    first = crews.crew({"vault": [notes("a secret", "agent:vault"), {"text": "Kept."}]}, memory={})
+    await crews.finish(first | {"crew": name})
+    brings = [{"name": each, "prompt": "Tell all.", "wires": ["root"]} for each in ("vault", "new")]
+    crew = crews.crew(
+        {"root": [calls(*(("group_add_node", each) for each in brings)), {"text": "Over."}]},
+        memory={},
+        graph={"root": "root"},
+    )
+    run = await crews.start(crew | {"crew": name}, "Go.")
+    await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
+    refused, brought = answers(crews, run, "root")
+    assert "somebody called 'vault' remembers things that are not for who comes" in refused
+    assert brought.startswith("Done: adds new.")

@@ -114,6 +114,15 @@ def test_why_a_day_is_used_up_says_when_the_next_begins_and_what_changes_it() ->
     assert operations == [{"op": "edit_rule", "place": 2, "set": {"quota": "10 per day"}}]
 
 
+def test_who_lacks_what_no_ruling_gives_is_told_what_does() -> None:
+    for tool, edit in (("group_wire", "privileged=true"), ("send_message", "send=[CHANNEL]")):
+        lacks = cell("a", tool, outcome="deny", rule="tools")
+        ((command, _),) = remedies("r", lacks)
+        assert command == f"crewlog change r --edit agent.a.{edit}"
+    commands = [command for command, _ in remedies("r", cell("a", "look", outcome="deny"))]
+    assert commands == ["crewlog allow r a look", "crewlog ask r a look"]
+
+
 def test_a_refusal_in_the_audit_is_of_a_ruling_and_not_of_a_name_on_the_wire() -> None:
     record = AuditRecord(
         position=1, at=1, kind="refusal", who="ben", what="set_permission", outcome="refused",

@@ -13,7 +13,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from client.stub_run import StubRun
 from crewlog.client import Run
 from crewlog.definition.operations import RemoveAgent
-from crewlog.errors import CommandConflict, CommandRejected, WorkerMissing
+from crewlog.errors import CommandConflict, CommandRejected, UsageError, WorkerMissing
 from crewlog.wire import WORKFLOW_TYPE
 from shared import LIMIT, Lab
 
@@ -57,6 +57,19 @@ async def test_a_dry_run_leaves_its_id_unused(lab: Lab) -> None:
         assert (await run.change(operations=REMOVE, dry_run=True, id="ch1")).plan
         changed = await run.change(operations=REMOVE, id="ch1", wait=False)
         assert (changed.id, changed.plan) == ("ch1", {})
+        await run.stop()
+
+
+async def test_an_operation_may_be_data_and_one_that_is_none_is_refused(lab: Lab) -> None:
+    run = await started(lab)
+    data: list[dict[str, Any]] = [{"op": "remove_agent", "name": "b"}]
+    async with working(lab):
+        changed = await run.change(operations=data, id="ch1", wait=False)
+        # Sent again as what it is, it is the same command.
+        assert (await run.change(operations=REMOVE, id="ch1", wait=False)) == changed
+        for none in ({"op": "remove_agnet", "name": "b"}, {}):
+            with pytest.raises(UsageError, match=r"operations\[0\]|operations\.0"):
+                await run.change(operations=[none])
         await run.stop()
 
 

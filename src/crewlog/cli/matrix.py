@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from crewlog.cli.screen import Part, Screen, ago, plain
 from crewlog.definition.findings import listed
+from crewlog.definition.model import GROUP_TOOLS, SEND_MESSAGE
 from crewlog.definition.quotas import quota_of, window_ends
 from crewlog.graph.plan import BUILT_IN_TOOLS
 
@@ -252,12 +253,28 @@ def show_why(screen: Screen, page: PermissionsPage, cell: Cell) -> None:
         screen.line("          ", (does, "dim"))
 
 
+_MADE_BY = {
+    "set_flag": ("writes_flags=[FLAG]", "who may set a flag has that tool; no ruling gives it"),
+    "set_output": ("outputs=[NAME]", "who has outputs to set has that tool; no ruling gives it"),
+    SEND_MESSAGE: ("send=[CHANNEL]", "who sends to a channel has that tool; no ruling gives it"),
+    **dict.fromkeys(
+        GROUP_TOOLS,
+        ("privileged=true", "who is privileged changes the graph; no ruling makes anybody so"),
+    ),
+}
+"""What makes an agent have a tool that is in every crew, by the tool, with what it does."""
+
+
 def remedies(run: str, cell: Cell) -> Iterator[tuple[str, str]]:
     """Commands that make it otherwise, each with what it does."""
     here = f"{run} {cell.agent} {cell.tool}"
     if cell.rule == "parent":
         above = next(look for look in cell.looks if look.rule == "parent" and look.decides)
         yield f"crewlog permissions {run} --tool {cell.tool}", f"{above.says}: that one decides"
+        return
+    if cell.rule == "tools" and cell.tool in _MADE_BY:
+        field, does = _MADE_BY[cell.tool]
+        yield f"crewlog change {run} --edit agent.{cell.agent}.{field}", does
         return
     full = next((q for q in cell.quotas if q.left == 0), None)
     if full is not None and cell.outcome == "deny" and cell.rule == full.rule:

@@ -858,7 +858,7 @@ class Run(ByHand, Authority, Talking):
         *,
         prompt: str = "",
         definition: str | Mapping[str, Json] | CrewDefinition | None = None,
-        operations: Sequence[Operation] = (),
+        operations: Sequence[Operation | Mapping[str, Json]] = (),
         remove: Sequence[str] = (),
         disable: Sequence[str] = (),
         enable: Sequence[str] = (),
@@ -881,8 +881,8 @@ class Run(ByHand, Authority, Talking):
         Args:
             prompt: A prompt that says all that the crew is to be.
             definition: A registered crew's name, or a definition, as data or as a model.
-            operations: Changes to the definition that the run has; `remove`, `disable` and
-                `enable` add to them.
+            operations: Changes to the definition that the run has, as they are or as data, as the
+                wire has them; `remove`, `disable` and `enable` add to them.
             remove: Agents to remove.
             disable: Agents to switch off.
             enable: Agents to let take part again.
@@ -908,6 +908,7 @@ class Run(ByHand, Authority, Talking):
             CommandRejected: the change has faults, all of which are named; the run has no crew yet
                 or has ended; or the graph could not be swapped: it goes on with the one it had.
             TimeoutError: it did not come about in time; an accepted change still may.
+            UsageError: an operation is none.
         """
         data = definition.to_json() if isinstance(definition, CrewDefinition) else definition
         asked = (
@@ -1160,8 +1161,10 @@ def _json(command: Command) -> dict[str, Json]:
     return {"id": command.id, **command.to_json()}
 
 
-def operation_json(operation: Operation) -> dict[str, Json]:
+def operation_json(operation: Operation | Mapping[str, Json]) -> dict[str, Json]:
     """An operation as the wire has it: with its name, which is its default."""
+    if isinstance(operation, Mapping):
+        return {**operation}
     return {"op": operation.op, **operation.to_json()}
 
 

@@ -15,11 +15,14 @@ from crewlog.definition.group_tools import BROUGHT
 from crewlog.errors import CrewlogError
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.swap import SwapReport
-from crewlog.ids import GROUP_COMMAND, AgentName, CommandId, StepId
+from crewlog.ids import GROUP_COMMAND, AgentName, CommandId, StepId, private_log
 from crewlog.state.topology import Topology
+from crewlog.state.uniting import gone_from
 
 RULE = "privileged"
 """What decides who changes a graph, as the journal names it."""
+NEW_NAMES = "brings-nobody-by-a-name-that-was-there"
+"""The patch of executions in which agents bring nobody by the name of one that is gone."""
 ASKED = "Asked for."
 """What a group tool returns; the answer that says what came of it takes the place of this."""
 _NOTES = 5
@@ -68,6 +71,11 @@ def _against(run: RunFacts, graph: Topology, agent: AgentName, operation: o.Oper
                 return f"an agent that {agent!r} brings works for it, and may do no more"
             if operation.phase or operation.before:
                 return "the flow is not changed by agents"
+            if _was_here(run, AgentName(operation.name)) and run.patched(NEW_NAMES):
+                return (
+                    f"there was another {operation.name!r} here, whose log and turns are not for "
+                    "who comes: choose another name"
+                )
             tools, has = new.get("tools"), run.plan.agents[agent].tools
             more = [tool for tool in tools or () if tool in run.plan.tools and tool not in has]
             return f"{agent!r} has no {listed(more, 'or')} that it could give" if more else ""
@@ -89,6 +97,16 @@ def _against(run: RunFacts, graph: Topology, agent: AgentName, operation: o.Oper
         if AgentName(each) in run.plan.agents and AgentName(each) not in graph.creatures:
             return f"{each!r} lives in another graph"
     return ""
+
+
+def _was_here(run: RunFacts, name: AgentName) -> bool:
+    """Whether an agent of a name is gone whose log, outputs or turns the run has still.
+
+    Whoever comes by that name has them: that is for people to give, who know who comes back.
+    """
+    state = run.state
+    gone = name in gone_from(state, run.plan.agents) or name in state.agent_outputs
+    return name not in run.plan.agents and (gone or private_log(name) in state.messages)
 
 
 def told_change(what: str, report: SwapReport) -> str:
