@@ -228,7 +228,7 @@ def test_who_is_away_is_held_to_nothing_here() -> None:
     with pytest.raises(InvalidDefinition) as caught:
         apply_operations(gone, [RemoveAgent(name="nobody")])
     (fault,) = caught.value.diagnostics
-    assert fault.remedy == "There are: keeper and scout."
+    assert fault.remedy == "There are: keeper, scout and digger."
     operations = [
         {"op": "disconnect", "sender": "keeper", "listener": "scout"},
         {"op": "remove_agent", "name": "keeper"},
