@@ -323,6 +323,9 @@ class Execution:
             await self._merge()
             if not (self.closing or self.engine.state.closed or self.engine.state.still):
                 await self._go_on()
+            elif self._ends_turns and not self.closing:
+                await self.engine.settle(self._flights)
+                await self._launch()
             if isinstance(self.engine, Engine):
                 self.answers.look(self.engine)  # before the words of the next turn are noted
             self._set_timer()
@@ -337,7 +340,8 @@ class Execution:
                         return await self._leave()
                     continue
                 # A change leaves at once, and stores everything then.
-                if not (self._inbox or self.engine.state.still or self._merging.at_once):
+                still = self.engine.state.still and not self._ends_turns
+                if not (self._inbox or still or self._merging.at_once):
                     await self._store()
             self._show()
             self._seal()
@@ -804,11 +808,16 @@ class Execution:
         if not isinstance(engine, Engine):
             return
         before, markers = engine.state.position, self._merging.markers
-        landed = not self._flights and not self._landed
+        landed = not (self._flights or self._landed or self._ends_turns)
         await self._merging.go_on(engine, self._flush_and_hint, landed=landed)
         self._commands += self._merging.markers - markers
         if before != engine.state.position and not self._waits_for_word:
             self._inbox += self._take_kept()
+
+    @property
+    def _ends_turns(self) -> bool:
+        """Whether turns go on to their end before the run is part of another one, and no others."""
+        return isinstance(self.engine, Engine) and self.engine.ends_turns
 
     @property
     def _waits_for_word(self) -> bool:

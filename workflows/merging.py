@@ -352,6 +352,7 @@ def _next(engine: Engine, other: CrewState | None, seen: LookedAt, *, landed: bo
         seen.op,
         engine.at,
         landed=landed,
+        ends=engine.state.ending if engine.ends_turns else (),
         gone=seen.gone,
         creatures=len(topology.creatures) if topology is not None else 0,
         flow=bool(topology is not None and topology.flow),

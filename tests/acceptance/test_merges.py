@@ -23,6 +23,7 @@ from crewlog.ids import AgentName, CommandId, RunId
 from crewlog.state.commands import KEPT
 from crewlog.state.joining import LOOK_EVERY
 from crewlog.state.model import CommandOutcome
+from crewlog.state.uniting import left_behind
 
 from .harness import LIMIT, Site, calls, tool, until
 from .test_artifacts import TOOLS, add, change
@@ -197,6 +198,67 @@ async def test_turns_go_on_in_the_run_that_stays(crews: Site) -> None:
     assert Counter(done) == dict.fromkeys(("bob#1", "cid#1", "dan#1", "dan#2", "eve#1"), 1)
     assert [e.step for e in await crews.entries(two, "StepCompleted")] == []
     assert len(crews.ledger(two, "start", tool="gate")) == 1
+
+
+async def test_who_was_removed_ends_its_turn_before_its_run_is_part_of_another(crews: Site) -> None:
+    """And nothing of it comes along: the turns that it had not begun are dropped, which is told."""
+    one = await crews.start(living(crews, speaking("ann bob cid"), A), "")
+    last = [calls(("gate", {"name": "g"})), sends("z", "Hear."), {"text": "bye"}]
+    script = {"dan": [*last, {"text": "never"}]} | speaking("eve")
+    two = await crews.start(crews.crew(script, rules=D, tools={"gate": tool("gate")}, graph={}), "")
+    await rested(one)
+    await rested(two)
+    for text in ("first", "second"):
+        await two.message(text, to="channel:x", by="fay")
+    await until(lambda: crews.ledger(two, "start", tool="gate"), "the tool")
+    await two.change(operations=[RemoveAgent(name="dan")], id="gone", by="fay")
+    tie = to(two, "ann", "eve", "tie")
+    changed = await one.change(operations=[tie], id="tie", by="fay", wait=False)
+    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    crews.open_gate(two, "g")
+    assert await one.merged(changed) == one.id
+    await one.wait_until(lambda view: view.rests, LIMIT)
+    await one.stop()
+    await one.result(LIMIT)
+    kinds = [(type(e).__name__, getattr(e, "step", None)) for e in await crews.entries(two)]
+    ended, offered = kinds.index(("StepCompleted", "dan#1")), kinds.index(("MergeOffered", None))
+    assert ended < offered
+    assert ("StepStarted", "eve#1") not in kinds, "nobody else goes on meanwhile"
+    assert [e.step for e in await crews.entries(one, "StepCompleted")] == ["eve#1"]
+    (heard_there,) = [p for p in crews.prompted(one) if p["agent"] == "eve"]
+    assert "Hear." in str(heard_there["messages"])
+    (merged,) = await crews.entries(one, "GraphMerged")
+    assert [*left_behind(merged)] == ["dan#2"]
+
+
+async def test_what_the_last_turn_asks_is_asked_and_answered_before_its_run_joins(
+    crews: Site,
+) -> None:
+    one = await crews.start(living(crews, speaking("ann bob cid"), A), "")
+    dan = [calls(("gate", {"name": "g"})), calls(("echo", {"text": "?"})), {"text": "bye"}]
+    script = {"dan": dan} | speaking("eve")
+    tools = {name: tool(name) for name in ("gate", "echo")}
+    crew = crews.crew(script, rules=D, tools=tools, graph={}, approvals={"echo": None})
+    two = await crews.start(crew, "")
+    await rested(one)
+    await rested(two)
+    await two.message("work", to="channel:x", by="fay")
+    await until(lambda: crews.ledger(two, "start", tool="gate"), "the tool")
+    await two.change(operations=[RemoveAgent(name="dan")], id="gone", by="fay")
+    tie = to(two, "ann", "eve", "tie")
+    changed = await one.change(operations=[tie], id="tie", by="fay", wait=False)
+    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    crews.open_gate(two, "g")
+    await two.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    async with asyncio.timeout(LIMIT):  # it is in the store while nothing else happens
+        while not await crews.entries(two, "InterruptRaised"):  # noqa: ASYNC110 - a query tells
+            await asyncio.sleep(0.02)
+    [asked] = await two.interrupts()
+    await two.respond(asked.id, "approve", by="fay")
+    assert await one.merged(changed) == one.id
+    assert len(crews.ledger(two, "start", tool="echo")) == 1
+    await one.stop()
+    await one.result(LIMIT)
 
 
 async def test_what_can_be_no_merge_is_refused_at_once(crews: Site) -> None:

@@ -556,5 +556,10 @@ def test_a_run_that_was_taken_in_is_told_with_who_came_and_what_is_called_otherw
         "⋈ band-2 is part of this run: ann-2 came",
         "⋈ the creature ann of band-2 is called ann-2 here",
     ]
+    turns = {step: {"step": step, "node": step[:3]} for step in ("ann#3", "bob#1", "bob#2")}
+    gone = entry | {"part": {"run": "band-2", "parked": turns}, "nodes": {"ann": "ann-2"}}
+    assert shown(Timeline(()), gone)[3:] == [
+        "⋈ bob#1 and bob#2 of band-2 did not come: who had them was removed there before"
+    ]
     (record,) = commanded(9, entry_from_json(entry))
     assert (record.outcome, record.detail) == ("in force", "graph v2: band-2 becomes part of it")

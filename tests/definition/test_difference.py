@@ -86,7 +86,7 @@ def test_who_lives_in_another_run_is_not_removed() -> None:
     away = old.graph.model_copy(update={"away": {"dan": "elsewhere"}})
     old = old.model_copy(update={"graph": away})
     told = summary(old, load_data({**data, "agents": agents}))
-    assert told == "removes cid; leaves dan where it lives"
+    assert told == "removes cid; forgets dan, who left before"
 
 
 @pytest.mark.parametrize("graph", [None, {}, {"queue": 9}])
@@ -102,4 +102,4 @@ def test_where_agents_live_is_told_in_words(graph: Any) -> None:
     assert summary(where(ann="r-1"), where(ann="r-2")) == "changes nothing"
     left = {name: agent for name, agent in POND["agents"].items() if name != "ann"}
     gone = load_data({**POND, "agents": left, **({} if graph is None else {"graph": graph})})
-    assert summary(where(ann="r-1"), gone) == "leaves ann where it lives"
+    assert summary(where(ann="r-1"), gone) == "forgets ann, who left before"

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from crewlog.definition.difference import summary
 from crewlog.definition.load import load_data, load_definition
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.operations import Operation, apply_operations
+from crewlog.definition.operations import Operation, RemoveAgent, apply_operations
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lower import lower
@@ -225,6 +225,10 @@ def test_who_is_away_is_held_to_nothing_here() -> None:
     gone = hired.model_copy(
         update={"graph": policy.model_copy(update={"away": {"w": "pond-2"}})},
     )
+    with pytest.raises(InvalidDefinition) as caught:
+        apply_operations(gone, [RemoveAgent(name="nobody")])
+    (fault,) = caught.value.diagnostics
+    assert fault.remedy == "There are: keeper, scout and digger."
     operations = [
         {"op": "disconnect", "sender": "keeper", "listener": "scout"},
         {"op": "remove_agent", "name": "keeper"},

@@ -11,6 +11,7 @@ from temporalio.exceptions import ApplicationError
 
 from crewlog.errors import ChangeConflict, RunMerged
 from crewlog.graph import changing
+from crewlog.graph.engine import ENDS_TURNS
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.rewinding import reopen, roll_back
 from crewlog.ids import CommandId, RunId, StepId
@@ -28,6 +29,7 @@ from crewlog.workflows.inbox import Incoming
 from crewlog.workflows.merging import HINTS, Merging
 from graph.crews import plan_of
 from graph.simulation import RUN, Failure, Replies, Simulation, Witness, folded, says
+from graph.test_listening import creatures
 
 OTHER = RunId("other")
 OP = "r/x"
@@ -92,6 +94,91 @@ async def test_a_run_that_joins_lands_what_is_under_way_and_starts_nothing() -> 
     await sim.run()
     assert sim.ran() == ["a#1", "c#1"]
     assert sim.state.status == "completed"
+
+
+LISTENS: dict[str, Any] = {"a": {"listen": ["x"]}, "b": {"listen": ["x"], "send": ["x"]}}
+
+
+async def removed(says_last: str = "bye") -> Simulation:
+    """A run in which `a` and `b` are between two calls of a turn, and `b` was removed."""
+    waits = says("", "wait")
+    script = Replies({"a#1": [waits], "b#1": [waits, waits, says(says_last)]})
+    sim = await Simulation.begin(creatures(LISTENS), script)
+    for text in ("one", "two"):
+        await sim.command("message", text=text, to="channel:x")
+    await sim.settle()
+    sim.launch()
+    await sim.drain()
+    await sim.change(creatures({"a": LISTENS["a"]}))
+    assert {step: entry.leaving for step, entry in sim.state.frontier.items()} == {
+        "a#1": False,
+        "a#2": False,
+        "b#1": True,
+    }
+    assert [*sim.state.parked] == ["b#2"]
+    return sim
+
+
+async def test_a_run_that_joins_ends_the_turn_of_who_was_removed_and_no_other() -> None:
+    sim = await removed()
+    enter(sim, "joins")
+    rounds = 0
+    while sim.engine.ends_turns:
+        await sim.settle()
+        sim.launch()
+        assert {step for step, _ in sim.flights} <= {"b#1"}, "nobody else goes on"
+        await sim.drain()
+        rounds += 1
+        assert rounds < 10
+    assert [done["step"] for done in sim.facts("StepCompleted")] == ["b#1"]
+    assert not sim.state.ending
+    assert [*sim.state.frontier] == ["a#1", "a#2"]
+    turn = sim.state.frontier[StepId("a#1")].turn
+    assert turn is not None
+    assert [call.status for call in turn.calls] == ["ready"]
+    position = sim.state.position
+    await sim.settle()
+    assert list(sim.engine.orders(())) == []
+    assert (sim.state.position, sim.state.status) == (position, "running"), "it does not rest"
+
+
+@pytest.mark.parametrize(("stage", "patched"), [("offered", True), ("joins", False)])
+async def test_nothing_ends_in_what_is_offered_or_an_older_execution(
+    stage: str, patched: bool
+) -> None:
+    sim = await removed()
+    sim.engine.patched = lambda patch: patched or patch != ENDS_TURNS
+    enter(sim, stage)
+    position = sim.state.position
+    await sim.settle()
+    assert not sim.engine.ends_turns
+    assert list(sim.engine.orders(())) == []
+    assert sim.state.position == position
+
+
+async def test_no_history_is_marked_of_which_no_turn_ends() -> None:
+    sim = await at_work("joins")
+    asked: list[str] = []
+    sim.engine.patched = lambda patch: bool(asked.append(patch))
+    await sim.settle()
+    assert not sim.engine.ends_turns
+    assert list(sim.engine.orders(())) == []
+    assert asked == []
+
+
+async def test_a_merge_fails_that_waits_too_long_for_the_turn_of_who_was_removed() -> None:
+    sim = await removed()
+    enter(sim, "joins")
+    other = CrewState(run=OTHER, position=9)
+    ends = sim.state.ending
+    move = joining.next_move(sim.state, other, OP, 9_000, landed=False, ends=ends)
+    assert move is not None
+    assert move.fact is j.MergeFailed
+    assert "b#1 of those who were removed from it did not end within 60 s" in move.fields["why"]
+    assert "crewlog show" in move.fields["why"]
+    sim.engine.record(move.fact, **move.fields)
+    await sim.run()
+    assert sorted(sim.ran()) == ["a#1", "a#2", "b#1"]
 
 
 async def test_a_call_that_fails_the_run_fails_the_merge_first() -> None:

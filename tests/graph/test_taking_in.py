@@ -15,7 +15,7 @@ from crewlog.errors import ChangeConflict, CommandRejected, TopologyRefused
 from crewlog.graph.engine import Order
 from crewlog.graph.lower import lower
 from crewlog.graph.rewinding import roll_back
-from crewlog.graph.taking_in import KEEPS_WIDER, take_in
+from crewlog.graph.taking_in import ENDING_MAY, KEEPS_WIDER, take_in
 from crewlog.graph.uniting import united
 from crewlog.ids import AgentName, InterruptId, LogName, RunId, StepId
 from crewlog.state.called import called_there
@@ -24,11 +24,12 @@ from crewlog.state.hashing import hash_json
 from crewlog.state.journal import GraphMerged, entry_from_json
 from crewlog.state.model import Changing, Interrupt, LogHead, MergeOutcome, Usage
 from crewlog.state.trace import trace_of
-from crewlog.state.uniting import called, part_of
+from crewlog.state.uniting import called, gone_from, part_of
 from graph.simulation import (
     RUN,
     Failure,
     Outcome,
+    Replies,
     Simulation,
     as_json,
     dice,
@@ -54,11 +55,15 @@ async def begin(definition: CrewDefinition, run: RunId, script: Any = final) -> 
 
 
 def prepared(
-    one: Simulation, two: Simulation, crews: tuple[CrewDefinition, CrewDefinition], **edge: str
+    one: Simulation,
+    two: Simulation,
+    crews: tuple[CrewDefinition, CrewDefinition],
+    gone: tuple[str, ...] = (),
+    **edge: str,
 ) -> PreparedMerge:
     """What the worker's activity makes of the two."""
     joins = two.state.run if two.state.source else OTHER
-    made = united(*crews, stays=RUN, joins=joins, edge=edge, asks=RUN)
+    made = united(*crews, stays=RUN, joins=joins, edge=edge, asks=RUN, gone=gone)
     again = PreparedMerge(
         definition=made.definition.to_json(),
         plan=lower(load_data(made.definition.to_json())).to_json(),
@@ -574,3 +579,52 @@ async def test_nobody_gets_a_tool_that_only_the_other_run_has(
     if has == (True, False):
         tools = {name: one.engine.plan.agents[AgentName(name)].tools for name in "cd"}
         assert not any("t" in row for row in tools.values())
+
+
+@pytest.mark.parametrize(
+    ("row", "theirs", "patched", "may"),
+    [
+        (None, None, True, True),
+        (None, [], True, True),
+        (["b"], None, True, True),
+        (["b"], None, False, False),
+        (["a"], None, True, False),
+    ],
+)
+async def test_who_was_removed_here_ends_its_turn_beside_who_comes(
+    row: list[str] | None, theirs: list[str] | None, patched: bool, may: bool
+) -> None:
+    """It calls what it might, is nobody who comes, and has what was kept aside if it comes back."""
+    tools = {"t": {"run": "m:t"}}
+    agents: dict[str, dict[str, Any]] = {"a": {"listen": ["x"]}, "b": {"listen": ["x"]}}
+
+    def rows(named: list[str] | None, *there: str) -> dict[str, Any]:
+        return {} if named is None else {"permissions": {"t": [n for n in named if n in there]}}
+
+    whole = crew(agents, tools=tools, **rows(row, "a", "b"))
+    rest = crew({"a": agents["a"]}, tools=tools, **rows(row, "a"))
+    other = crew({"b": {"listen": ["y"]}, "c": {"listen": ["y"]}}, tools=tools, **rows(theirs, "c"))
+    script = Replies({"b#1": [says("", "t"), says("", "t")]})
+    one, two = await begin(whole, RUN, script), await begin(other, OTHER)
+    for text in ("one", "two"):
+        await one.command("message", text=text, to="channel:x")
+    await one.settle()
+    one.launch()
+    await one.drain()
+    await one.change(lower(rest))
+    assert one.state.ending == ("b#1",)
+    one.engine.patched = lambda patch: patched or patch != ENDING_MAY
+    before = one.engine.check(AgentName("b"), "t", StepId("b#1")).allowed
+    assert before == (row != ["a"])
+    gone = tuple(gone_from(one.state, one.engine.plan.agents))
+    edge = {"op": "connect", "sender": "a", "listener": "c"}
+    made = prepared(one, two, (rest, other), gone=gone, **edge)
+    take_in(one.engine, made, op="m")
+    assert one.engine.check(AgentName("b"), "t", StepId("b#1")).allowed == may
+    assert one.engine.check(AgentName("b-2"), "t").allowed == (theirs is None)
+    assert (one.state.ending, [*one.state.parked]) == (("b#1",), ["b#2"])
+    await one.run()
+    returned = [fact.get("ok", True) for fact in one.facts("ToolReturned") if fact["step"] == "b#1"]
+    assert returned == [may, may]
+    assert [fact["step"] for fact in one.facts("StepCompleted")].count("b#1") == 1
+    assert as_json(folded(one.journal)) == as_json(one.state)

@@ -348,6 +348,55 @@ async def may_where_it_goes_what_people_let_it(site: Site) -> tuple[Run, ...]:
     return one, two
 
 
+async def ends_turns_of_who_was_removed(site: Site) -> tuple[Run, ...]:
+    """Who was removed in mid-turn ends it: before its run is part of another one; or beside who
+    comes, and calls what it might."""
+    gate = {"gate": tool("gate")}
+    one = await _living(
+        site,
+        "ends-turns-one",
+        {
+            "ann": [],
+            "bob": [*(calls(("gate", {"name": name})) for name in "gh"), {"text": "1"}],
+        },
+        {"ann": {"send": ["x"]}, "bob": {"listen": ["x"]}},
+        tools=gate,
+        permissions={"gate": ["bob"]},
+    )
+    two = await _living(
+        site,
+        "ends-turns-two",
+        {"dan": [calls(("gate", {"name": "g"})), {"text": "2"}], "eve": [{"text": "heard"}]},
+        {"dan": {"listen": ["z"], "send": ["w"]}, "eve": {"listen": ["w"]}},
+        tools=gate,
+    )
+    work = ((one, "x", "bob"), (two, "z", "dan"))
+    for run, channel, name in work:
+        await run.wait_until(lambda view: view.rests, LIMIT)
+        await run.message("work", to=f"channel:{channel}", by="ana", id="m1")
+        await until(lambda run=run: site.ledger(run, "start"), "the gate")
+        if name == "dan":
+            await run.message("more", to=f"channel:{channel}", by="ana", id="m2")
+        await run.change(operations=[RemoveAgent(name=name)], by="ana", id="go")
+    tie = Connect(
+        sender=AgentName("ann"), listener=AgentName("eve"), channel="tie", other=RunId(two.id)
+    )
+    changed = await one.change(operations=[tie], by="ana", id="tie", wait=False)
+    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    site.open_gate(two, "g")
+    await one.merged(changed)
+    await two.result(LIMIT)
+    for name in "gh":
+        site.open_gate(one, name)
+    await one.wait_until(lambda view: view.rests, LIMIT)
+    await _stop(one)
+    assert len(site.ledger(one, "start", tool="gate")) == 2, "it went on calling"
+    done = {run.id: [e.step for e in await site.entries(run, "StepCompleted")] for run, *_ in work}
+    assert "bob#1" in done[one.id]
+    assert "dan#1" in done[two.id]
+    return one, two
+
+
 DRIVES = (
     graph_parts,
     graph_parts_in_debt,
@@ -361,4 +410,5 @@ DRIVES = (
     hears_apart_from_phases,
     has_again_what_waited,
     may_where_it_goes_what_people_let_it,
+    ends_turns_of_who_was_removed,
 )

@@ -47,7 +47,10 @@ async def _graphs(*, all_: bool, limit: int, as_json: bool) -> int:
     if as_json:
         screen.document({"graphs": [asdict(each) for each in found]})
     elif not found:
-        screen.line("No graphs live. ", ("All that ended: crewlog graphs --all", "dim"))
+        screen.line(
+            "No graphs live. ",
+            ("All that ended: crewlog graphs --all; what runs: crewlog ps", "dim"),
+        )
     else:
         show_tree(screen, found)
     return exits.OK

@@ -18,6 +18,7 @@ from crewlog.definition.findings import listed
 from crewlog.ids import NodeName, StepId, node_of
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
+from crewlog.state.uniting import left_behind
 
 STATEFUL = j.RolledBack | j.Forked | j.Reopened
 """Facts that bring a whole state."""
@@ -110,6 +111,10 @@ def _taken_in(entry: j.GraphMerged) -> Iterator[Told]:
     for each in entry.renamed:
         text = f"the {each.kind} {plain(each.was)} of {plain(each.graph)} is called "
         yield Told("⋈", f"{text}{plain(each.now)} here", "green")
+    if dropped := left_behind(entry):
+        turns = listed(map(plain, dropped))
+        text = f"{turns} of {plain(entry.of)} did not come: who had them was removed there before"
+        yield Told("⋈", text, "yellow")
 
 
 def _graphs(entry: j.TopologyChanged) -> Iterator[Told]:

@@ -70,12 +70,12 @@ def _back(old: CrewDefinition, new: CrewDefinition) -> list[str]:
 
 
 def _gone(names: tuple[str, ...], old: CrewDefinition) -> Iterator[str]:
-    """Agents that the crew has no more; those in other runs go on there."""
+    """Agents that the crew has no more; of those that left, it is not known whether they live."""
     away = old.away
     if removed := [name for name in names if name not in away]:
         yield f"removes {listed(removed)}"
     if left := [name for name in names if name in away]:
-        yield f"leaves {listed(left)} where {'it lives' if len(left) == 1 else 'they live'}"
+        yield f"forgets {listed(left)}, who left before"
 
 
 def _sayings(found: DefinitionDiff, old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:

@@ -53,7 +53,8 @@ def lives(crew: CrewDefinition, name: str, path: Path, *, joins: bool = False) -
     Raises:
         Refused: there is none of that name, or it is in another run.
     """
-    known("agent", name, crew.agents, path)
+    if name not in crew.away:
+        known("agent", name, creatures_of(crew), path)
     if (home := crew.away.get(name)) is not None:
         say = f"{name!r} lives in the run {home!r} since the graph was split"
         remedy = f"Change it there: name the run {home}."

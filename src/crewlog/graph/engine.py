@@ -64,6 +64,9 @@ from crewlog.state.model import Call, CrewState, FrontierEntry
 from crewlog.state.reduce import route_facts
 from crewlog.state.rewinding import handed_off
 
+ENDS_TURNS = "ends-turns-before-it-is-part-of-another-run"
+"""The patch of executions in which who was removed ends its turn before its run joins another."""
+
 
 class Order(NamedTuple):
     """A call that is to be made."""
@@ -180,11 +183,11 @@ class Engine(RunFacts):
         Args:
             in_flight: The calls under way, as step and call number.
         """
-        while self.state.status == "running" and not self.state.still:
+        while self.state.status == "running" and (not self.state.still or self.ends_turns):
             before = self.state.position
             for step in list(self.state.frontier):
                 entry = self.state.frontier.get(step)
-                if entry is not None and self.state.status == "running" and self._goes(entry.node):
+                if entry is not None and self.state.status == "running" and self._goes(entry):
                     await self._move(entry)
                     await self.doing.go_on(step)
                     await self._check_calls(step, in_flight)
@@ -192,16 +195,30 @@ class Engine(RunFacts):
                 wanted = [order.call for order in self._wanted(in_flight)]
                 if self.budgets.ask(wanted):
                     continue
-                if in_flight or wanted:
+                if in_flight or wanted or self.state.still:
                     return
                 await self._idle()
                 if self.state.position == before:
                     return
 
-    def _goes(self, node: NodeName) -> bool:
-        """Whether a node is not about to leave for another run."""
+    @property
+    def ends_turns(self) -> bool:
+        """Whether the run is to be part of another one once turns are over that end here.
+
+        They are of agents that were removed in the middle of them: nobody takes these over, so
+        they alone go on while what is under way lands.
+        """
+        joining = self.state.joining
+        if joining is None or joining.stage != "joins" or not self.state.ending:
+            return False
+        return self.patched(ENDS_TURNS)
+
+    def _goes(self, entry: FrontierEntry) -> bool:
+        """Whether a step's node is not about to leave for another run."""
+        if self.state.still:  # it is about to be part of one: only what ends before goes on
+            return entry.leaving
         changing = self.state.changing
-        return changing is None or not changing.halts(node)
+        return changing is None or not changing.halts(entry.node)
 
     def orders(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[Order]:
         """The calls to make now, in the order of the frontier."""
@@ -210,13 +227,13 @@ class Engine(RunFacts):
 
     def _wanted(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[Order]:
         """The calls to make now, also those that a budget keeps back."""
-        if self.state.status != "running" or self.state.still:
+        if self.state.status != "running" or (self.state.still and not self.ends_turns):
             return
         for step, entry in self.state.frontier.items():
             agent = self.agent_at(step)
             if entry.status != "running" or entry.turn is None or agent is None:
                 continue
-            if not self._goes(entry.node):
+            if not self._goes(entry):
                 continue
             regroups = False
             for call in entry.turn.calls:

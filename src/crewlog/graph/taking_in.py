@@ -9,7 +9,7 @@ recorded before all of it is known to fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from crewlog.errors import ChangeConflict, InternalError, TopologyRefused
@@ -36,6 +36,9 @@ from crewlog.state.uniting import Names, log_joins, questions, steps_that_come, 
 
 KEEPS_WIDER = "keeps-what-people-let-those-who-come"
 """The patch of executions in which who comes may call what people let it while its run lived."""
+ENDING_MAY = "keeps-what-those-may-whose-turns-end"
+"""The patch of executions in which who was removed here in the middle of a turn may call until its
+end what it might before another run came."""
 
 Permissions = dict[str, tuple[AgentName, ...] | None]
 
@@ -178,7 +181,11 @@ def _permissions(
     """Who may call a tool with the crew of both."""
     found = permissions_of_both(engine.plan, plan, state, part, names)
     before = permissions_of_both(engine.plan, plan, state, part, names, wider=False)
-    return found if found == before or engine.patched(KEEPS_WIDER) else before
+    wider = found == before or engine.patched(KEEPS_WIDER)
+    found = found if wider else before
+    going = {agent for step in state.ending for agent in engine.plan.node_at(step).agents}
+    whole = permissions_of_both(engine.plan, plan, state, part, names, wider=wider, going=going)
+    return whole if whole == found or engine.patched(ENDING_MAY) else found
 
 
 def permissions_of_both(
@@ -189,6 +196,7 @@ def permissions_of_both(
     names: Names,
     *,
     wider: bool = True,
+    going: Collection[AgentName] = (),
 ) -> Permissions:
     """Who may call a tool: each agent that has it by the new crew, and might in its own run.
 
@@ -202,9 +210,12 @@ def permissions_of_both(
         part: The run that joins.
         names: What it called otherwise.
         wider: Whether those who come may what people let them, beyond what their crew says.
+        going: Those who end a turn in the run that stays, though they were removed from it: no crew
+            says anything of them any more.
     """
     found: Permissions = {}
-    known = [*new.agents]
+    ending = sorted({*going} - {*new.agents})
+    known = [*new.agents, *ending]
     for tool in dict.fromkeys((*new.permissions, *state.tool_permissions, *part.tool_permissions)):
         row = new.permissions.get(ToolName(tool))
         mine = state.tool_permissions.get(tool)
@@ -224,7 +235,7 @@ def permissions_of_both(
             if (
                 agent in there and (theirs_alone or row is None or agent in row)
                 if agent in names.comes
-                else agent in here and (ruled or row is None or agent in row)
+                else agent in here and (ruled or row is None or agent in row or agent in ending)
             )
         )
     return found

@@ -35,11 +35,11 @@ still is not to end because another run takes them in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from crewlog.errors import ChangeConflict, CommandRejected
-from crewlog.ids import CommandId, RunId, merge_id
+from crewlog.ids import CommandId, RunId, StepId, merge_id
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState, Joining, MergeOutcome
@@ -224,6 +224,7 @@ def next_move(
     at: int,
     *,
     landed: bool,
+    ends: Sequence[StepId] = (),
     gone: bool = False,
     creatures: int = 0,
     flow: bool = False,
@@ -237,7 +238,9 @@ def next_move(
         other: The other run, as far as it is stored; none: nothing of it is.
         op: The merge.
         at: Now, in milliseconds since the epoch.
-        landed: Whether no call of the run is under way.
+        landed: Whether no call of the run is under way, and no turn that ends first.
+        ends: The turns that end before the run is part of another one, since whoever has them was
+            removed.
         gone: Whether the other run was ended from outside, or never was. The store takes nothing
             more of it, and `other` was loaded after that.
         creatures: How many creatures the run has.
@@ -257,7 +260,7 @@ def next_move(
         return None
     if mine.stage == "offered":
         return _offered(mine, other, gone=gone, recalled=recalled)
-    if why := _failed(own, mine, other, at, gone=gone):
+    if why := _failed(own, mine, other, at, ends, gone=gone):
         return _fail(mine.op, mine.other, why)
     if other is None or other.joining is None or not _same_round(mine, other.joining):
         return None
@@ -353,12 +356,20 @@ def _same_round(mine: Joining, theirs: Joining) -> bool:
     return theirs.op == mine.op and known and bool(mine.theirs or theirs.theirs)
 
 
-def _failed(own: CrewState, mine: Joining, other: CrewState | None, at: int, *, gone: bool) -> str:
+def _failed(
+    own: CrewState,
+    mine: Joining,
+    other: CrewState | None,
+    at: int,
+    ends: Sequence[StepId],
+    *,
+    gone: bool,
+) -> str:
     """Why a run that has offered nothing gives a merge up; empty where it does not."""
     if own.status == "stopping":
         return f"{own.run!r} is being stopped"
     if at >= mine.due:
-        return _late(mine, other)
+        return _late(mine, other, ends)
     if own.status == "paused" and mine.stage != "asked":
         return f"{own.run!r} was paused: resume it, and ask again"
     if other is None:
@@ -367,7 +378,7 @@ def _failed(own: CrewState, mine: Joining, other: CrewState | None, at: int, *, 
     return _without(mine, other, gone=gone)
 
 
-def _late(mine: Joining, other: CrewState | None) -> str:
+def _late(mine: Joining, other: CrewState | None, ends: Sequence[StepId]) -> str:
     again = "look whether it is at work, and ask again"
     if mine.stage == "asked":
         busy = other is not None and other.still
@@ -375,6 +386,11 @@ def _late(mine: Joining, other: CrewState | None) -> str:
         return f"{mine.other!r}{what} did not answer within {ASK_LIMIT // 1000} s: {again}"
     if mine.stage == "joins":
         limit = DRAIN_LIMIT // 1000
+        if ends:
+            return (
+                f"{', '.join(ends)} of those who were removed from it did not end within "
+                f"{limit} s: ask again when `crewlog show` tells of no such turn any more"
+            )
         return f"what was under way did not land within {limit} s: ask again when it has"
     return f"{mine.other!r} had not landed all within {OFFER_LIMIT // 1000} s: {again}"
 

@@ -798,6 +798,11 @@ class CrewState(Model):
         return drains or (self.joining is not None and self.joining.still)
 
     @property
+    def ending(self) -> tuple[StepId, ...]:
+        """The steps that end here, as their nodes are gone; see `FrontierEntry.leaving`."""
+        return tuple(step for step, entry in self.frontier.items() if entry.leaving)
+
+    @property
     def merged_into(self) -> RunId | None:
         """The run that this one is part of now; none where it is one of its own."""
         return self._taken.other if self._taken is not None else None

@@ -254,6 +254,16 @@ def steps_that_come(part: CrewState, names: Names) -> dict[StepId, FrontierEntry
     return _steps(part.frontier, names)
 
 
+def left_behind(entry: GraphMerged) -> tuple[StepId, ...]:
+    """The turns of a run that a run does not take over with it: of those who were removed there.
+
+    Args:
+        entry: What the run that stays records.
+    """
+    steps = {**entry.part.get("frontier", {}), **entry.part.get("parked", {})}
+    return tuple(StepId(step) for step, found in steps.items() if found["node"] not in entry.nodes)
+
+
 def union(state: CrewState, part: CrewState, names: Names) -> dict[str, Any]:
     """What is otherwise in a run that takes in another one, as a change of its state.
 
