@@ -163,6 +163,5 @@ async def test_every_kind_of_operation_is_measured(site: Site) -> None:
         *("add_agent", "remove_agent", "enable_agent", "disable_agent"),
         *("add_channel", "remove_channel", "connect", "disconnect", "wire", "unwire"),
     }
-    pure, union, whole = await topologies.run(Bench(site, pairs=1), 1)
+    pure, whole = await topologies.run(Bench(site, pairs=1), 1)
     assert 0 < pure.median < whole.median
-    assert union.median > 0
