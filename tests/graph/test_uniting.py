@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.definition.context import Window
-from crewlog.definition.load import load_data
+from crewlog.definition.load import load_data, load_stored
 from crewlog.definition.model import CrewDefinition, Rule
 from crewlog.definition.operations import AddAgent, Disconnect, apply_operations
 from crewlog.errors import TopologyRefused
@@ -572,6 +572,33 @@ def test_who_had_moved_on_is_where_the_run_that_joins_knows_it() -> None:
     policy = joined(one, alone).definition.graph
     assert policy is not None
     assert policy.away == {"y": TWO, "z": TWO, "w": "4th"}
+
+
+@pytest.mark.parametrize(
+    ("more", "stays"),
+    [
+        ({}, False),
+        ({"rules": [{"do": "never", "tool": "t", "if": "late.x", "agents": ["x"]}]}, True),
+        ({"merge": {"late.x": "append"}}, True),
+    ],
+)
+def test_who_is_gone_from_the_run_that_stays_lives_nowhere(more: Any, stays: bool) -> None:
+    """The run that joins does not know that; where nothing there names it, it is forgotten."""
+    one = crew({"a": {"listen": ["p"]}, "x": {}}, graph={"away": {"x": TWO}})
+    groups = {"g": ["x", "late"]}
+    edges = {"a": {}, "late": {"outputs": ["x"]}, "x": {"listen": ["q"], "tools": ["t"]}}
+    two = crew(
+        edges,
+        graph={"away": {"a": ONE, "late": ONE}},
+        groups=groups,
+        tools={"t": {"run": "m:f"}},
+        permissions={"t": ["late", "x"]},
+        **more,
+    )
+    both = load_stored(joined(one, two).definition.to_json())
+    assert ("late" in both.agents, "late" in both.away) == (stays, stays)
+    assert ("late" in both.groups["g"]) == stays
+    assert "q" in both.agents["x"].listen, "who comes is there"
 
 
 def test_what_another_run_knew_of_who_stays_is_old() -> None:

@@ -15,6 +15,8 @@ every agent are for those that come, too.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -234,19 +236,28 @@ class _Union:
         """Agents that are in a third run, and that the surviving run does not have.
 
         One of a name that it has is another one where neither a home nor a definition is the same.
+        Who is said to live in the surviving run, and whom that has not, lives nowhere any more: it
+        is forgotten, where nothing that comes names it.
         """
         return {
             name: home
             for name, home in away.items()
-            if not (
-                name in self.one.agents
-                and (
+            if (
+                not (
                     self.kin
                     or home in (self.stays, self.there.away.get(name))
                     or self.one.agents[name] == self.old.agents[name]
                 )
+                if name in self.one.agents
+                else home != self.stays or self._names(name)
             )
         }
+
+    def _names(self, name: str) -> bool:
+        """Whether the crew that joins names an agent in what is taken over as it is."""
+        comes = (self.old.agents[each] for each in creatures_of(self.old))
+        said = json.dumps([each.to_json() for each in (*comes, *self.old.rules)])
+        return re.search(rf"\b{re.escape(name)}\b", f"{said} {[*self.old.merge]}") is not None
 
     def _groups(self, two: CrewDefinition, names: NewNames) -> dict[str, str]:
         """Groups of strangers are others, though they are called the same: they are not mixed."""
