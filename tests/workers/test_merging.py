@@ -164,18 +164,29 @@ class Endless:
         return asked
 
 
+async def at_rest(lab: Lab) -> tuple[Run, Run]:
+    """Two runs of creatures that wait to be spoken to."""
+    one = await lab.start(quiet("ann", "x", "bob"), "")
+    two = await lab.start(quiet("dan", "z"), "")
+    for each in (one, two):
+        await each.wait_until(lambda view: view.rests, LIMIT)
+    return one, two
+
+
+def tied_to(two: Run) -> Connect:
+    """What makes one run of the first of them and the second."""
+    return Connect(
+        sender=AgentName("ann"), listener=AgentName("dan"), channel="tie", other=RunId(two.id)
+    )
+
+
 async def test_who_took_a_run_in_is_not_asked_for_it_again(lab: Lab) -> None:
     """Whatever is stored: the run that was taken in says it itself a moment later."""
     store = Endless(lab.store)
     lab.store = cast("Store", store)
     async with lab.worker():
-        one = await lab.start(quiet("ann", "x", "bob"), "")
-        two = await lab.start(quiet("dan", "z"), "")
-        for each in (one, two):
-            await each.wait_until(lambda view: view.rests, LIMIT)
-        tie = Connect(
-            sender=AgentName("ann"), listener=AgentName("dan"), channel="tie", other=RunId(two.id)
-        )
+        one, two = await at_rest(lab)
+        tie = tied_to(two)
         await one.change(operations=[tie], id="tie", by="test")
         for number, dry in enumerate((True, False)):
             with pytest.raises(TopologyRefused, match="is part of this one by now"):
@@ -199,16 +210,11 @@ async def test_who_spoke_to_a_merged_run_is_told_by_it_what_became_of_that(lab: 
     store = Endless(lab.store)
     lab.store = cast("Store", store)
     async with lab.worker():
-        one = await lab.start(quiet("ann", "x", "bob"), "")
-        two = await lab.start(quiet("dan", "z"), "")
-        for each in (one, two):
-            await each.wait_until(lambda view: view.rests, LIMIT)
+        one, two = await at_rest(lab)
         await one.message("mine", to="channel:x", by="fay", id="same")
         await two.message("early", to="channel:z", by="gus", id="early")
         early = await told(two, "early")
-        tie = Connect(
-            sender=AgentName("ann"), listener=AgentName("dan"), channel="tie", other=RunId(two.id)
-        )
+        tie = tied_to(two)
         await one.change(operations=[tie], id="tie", by="test")
         await two.wait_until(lambda view: view.status == "merged", LIMIT)
         await two.message("theirs", to="channel:z", by="gus", id="same")
