@@ -24,6 +24,7 @@ from crewlog.state.commands import KEPT
 from crewlog.state.joining import LOOK_EVERY
 from crewlog.state.model import CommandOutcome
 from crewlog.state.uniting import left_behind
+from crewlog.wire import Changed
 
 from .harness import LIMIT, Site, calls, tool, until
 from .test_artifacts import TOOLS, add, change
@@ -200,6 +201,17 @@ async def test_turns_go_on_in_the_run_that_stays(crews: Site) -> None:
     assert len(crews.ledger(two, "start", tool="gate")) == 1
 
 
+async def tied_in_the_last_turn(crews: Site, one: Run, two: Run) -> Changed:
+    """Makes two runs one while an agent that was removed from the second is in its last turn."""
+    await until(lambda: crews.ledger(two, "start", tool="gate"), "the tool")
+    await two.change(operations=[RemoveAgent(name="dan")], id="gone", by="fay")
+    tie = to(two, "ann", "eve", "tie")
+    changed = await one.change(operations=[tie], id="tie", by="fay", wait=False)
+    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
+    crews.open_gate(two, "g")
+    return changed
+
+
 async def test_who_was_removed_ends_its_turn_before_its_run_is_part_of_another(crews: Site) -> None:
     """And nothing of it comes along: the turns that it had not begun are dropped, which is told."""
     one = await crews.start(living(crews, speaking("ann bob cid"), A), "")
@@ -210,12 +222,7 @@ async def test_who_was_removed_ends_its_turn_before_its_run_is_part_of_another(c
     await rested(two)
     for text in ("first", "second"):
         await two.message(text, to="channel:x", by="fay")
-    await until(lambda: crews.ledger(two, "start", tool="gate"), "the tool")
-    await two.change(operations=[RemoveAgent(name="dan")], id="gone", by="fay")
-    tie = to(two, "ann", "eve", "tie")
-    changed = await one.change(operations=[tie], id="tie", by="fay", wait=False)
-    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
-    crews.open_gate(two, "g")
+    changed = await tied_in_the_last_turn(crews, one, two)
     assert await one.merged(changed) == one.id
     await one.wait_until(lambda view: view.rests, LIMIT)
     await one.stop()
@@ -243,12 +250,7 @@ async def test_what_the_last_turn_asks_is_asked_and_answered_before_its_run_join
     await rested(one)
     await rested(two)
     await two.message("work", to="channel:x", by="fay")
-    await until(lambda: crews.ledger(two, "start", tool="gate"), "the tool")
-    await two.change(operations=[RemoveAgent(name="dan")], id="gone", by="fay")
-    tie = to(two, "ann", "eve", "tie")
-    changed = await one.change(operations=[tie], id="tie", by="fay", wait=False)
-    await two.wait_until(lambda view: view.merging == "joins", LIMIT)
-    crews.open_gate(two, "g")
+    changed = await tied_in_the_last_turn(crews, one, two)
     await two.wait_until(lambda view: bool(view.interrupts), LIMIT)
     async with asyncio.timeout(LIMIT):  # it is in the store while nothing else happens
         while not await crews.entries(two, "InterruptRaised"):  # noqa: ASYNC110 - a query tells
