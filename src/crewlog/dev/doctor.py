@@ -38,6 +38,7 @@ from crewlog.dev.temporal_cli import INSTALL, look_up, program, remedy
 from crewlog.encryption.keys import ACCEPT_PLAIN, from_environment
 from crewlog.encryption.rows import RowSeal
 from crewlog.errors import CrewlogError
+from crewlog.namespace import is_absent, missing_namespace, namespace_not_found
 from crewlog.store.sealing import refused
 
 Status = Literal["ok", "warn", "fail"]
@@ -150,10 +151,14 @@ async def _temporal(services: Services, listed: list[ServiceStatus]) -> list[Che
         remedy = "Check TEMPORAL_ADDRESS." if profile.address else "`crewlog dev` starts it again."
         return [Check(name, "fail", f"{where} does not answer: {_first_line(error)}", remedy)]
     where = profile.address or (local.address if local else "")
-    if away := await _cannot_serve(client, namespace):
-        detail = f"{version} at {where} answers, and cannot serve: {away}"
+    refusal = await _refusal(client, namespace)
+    if refusal is not None and refusal.status in _AWAY:
+        detail = f"{version} at {where} answers, and cannot serve: {refusal.message}"
         return [Check(name, "fail", detail, CANNOT_SERVE)]
     checks = [Check(name, "ok", f"{version} at {where}")]
+    if refusal is not None and missing_namespace(refusal) is not None:
+        missing = namespace_not_found(namespace, where)
+        return [*checks, Check("Namespace", "fail", missing.message, missing.remedy)]
     for look in (_retention, _search_attributes, _pollers):
         try:
             checks += await look(client, namespace)
@@ -168,8 +173,8 @@ async def _temporal(services: Services, listed: list[ServiceStatus]) -> list[Che
     return checks
 
 
-async def _cannot_serve(client: Client, namespace: str) -> str:
-    """Why the server cannot work; empty where it can.
+async def _refusal(client: Client, namespace: str) -> RPCError | None:
+    """What the server answers where it is asked for a workflow that is not there.
 
     Its version comes from the frontend alone. Whether there is a workflow, only its history service
     knows, which must read its database.
@@ -182,8 +187,8 @@ async def _cannot_serve(client: Client, namespace: str) -> str:
             request, timeout=timedelta(seconds=temporal_server.ASK_LIMIT)
         )
     except RPCError as error:
-        return error.message if error.status in _AWAY else ""
-    return ""
+        return error
+    return None
 
 
 async def _retention(client: Client, namespace: str) -> list[Check]:
@@ -234,7 +239,7 @@ async def _began(client: Client, namespace: str, run: str, execution: str) -> da
         first, began = await describe(execution)
         return began if first in {"", execution} else (await describe(first))[1]
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
+        if is_absent(error):
             return datetime.min.replace(tzinfo=UTC)
         raise
 
