@@ -55,10 +55,6 @@ GUARDS_ANSWERS = "guards-what-answers-set"
 """The patch of executions in which who may answer alone lifts no rule by that."""
 GUARDS_GIVEN = "guards-what-a-run-is-given"
 """The patch of executions that hold what a run begins with to the rules of edits and messages."""
-NAMES_NAMESPACE = "signatures-name-the-namespace"
-"""The patch of executions that take no signature which is as good in another namespace."""
-GRANT_ONCE = "says-grant-once"
-"""The patch of executions whose refusals name the right `grant` once: they are journaled."""
 HANDED_ON = "takes-what-was-signed-for-runs-it-took-in"
 """The patch of executions that take what was said to a run which is part of this one by now."""
 _NEVER = -1
@@ -113,10 +109,7 @@ def _standing(
     at: int,
 ) -> Standing:
     place = workflow.info().namespace if workflow.in_workflow() else ""
-    found = standing(policy, name, data, proof, run=run, at=at, namespace=place)
-    if found.unplaced and not workflow.patched(NAMES_NAMESPACE):
-        return standing(policy, name, data, proof, run=run, at=at, namespace="")
-    return found
+    return standing(policy, name, data, proof, run=run, at=at, namespace=place)
 
 
 def check(engine: Engine | Drafting, incoming: Incoming) -> None:
@@ -152,9 +145,8 @@ async def tell() -> int:
 
 
 def refusal(found: Standing) -> NotPermitted:
-    """The error for what is not let in, in the words that its execution has for it."""
-    older = found.older and workflow.in_workflow() and not workflow.patched(GRANT_ONCE)
-    return NotPermitted(found.reason, remedy=found.older if older else found.remedy)
+    """The error for a command that the policy does not let in."""
+    return NotPermitted(found.reason, remedy=found.remedy)
 
 
 def check_widening(found: Standing | None, ways: Sequence[str] | None, what: str) -> None:
@@ -365,7 +357,9 @@ def use_of(start: StartRun, data: dict[str, Any], at: int) -> StartUse:
         at: When it was started.
     """
     info = workflow.info()
-    digest = start_digest(start.proof, info.workflow_id, data) if start.proof else ""
+    proof, digest = start.proof, ""
+    if proof is not None:
+        digest = start_digest(proof, info.workflow_id, data, info.namespace)
     return StartUse(
         start=digest,
         execution=info.original_execution_run_id,

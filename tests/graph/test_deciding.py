@@ -59,7 +59,7 @@ async def send(
 ) -> Incoming:
     """A signed command, as the loop takes it."""
     data = {"id": f"{who}-{len(sim.journal)}", "by": who, **content}
-    text = signed_text(sim.state.run, name, FOREVER, data)
+    text = signed_text(sim.state.run, name, FOREVER, data, "")
     signature = base64.b64encode(KEYS[who].sign(text)).decode()
     data["proof"] = {"key": public(who), "expires": FOREVER, "signature": signature}
     incoming = Incoming(name, data)
@@ -501,7 +501,7 @@ async def test_an_answer_may_be_taken_back_and_not_be_given(
 def given_by(who: str, given: dict[str, Any], plan: GraphPlan) -> ApplicationError | None:
     """What becomes of a signed start that is given something."""
     data = StartRun(crew="crew", by=who, given=Given.from_json(given)).to_json()
-    text = signed_text("sim", START, FOREVER, data)
+    text = signed_text("sim", START, FOREVER, data, "")
     signature = base64.b64encode(KEYS[who].sign(text)).decode()
     data["proof"] = {"key": public(who), "expires": FOREVER, "signature": signature}
     start = StartRun.model_validate(data)

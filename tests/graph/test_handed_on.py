@@ -46,7 +46,7 @@ def signed(
 ) -> dict[str, Any]:
     """A command as its sender signs it for a run."""
     content = {"id": id, **said}
-    signature = key.sign(signed_text(run, name, NOW, content))
+    signature = key.sign(signed_text(run, name, NOW, content, ""))
     proof = {
         "key": public(key),
         "expires": NOW,
