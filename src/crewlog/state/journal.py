@@ -628,8 +628,7 @@ class OutputSet(Fact):
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
     shapes: tuple[Shape, ...] = ()
-    """Of a large value that is added to a list: what it says of how it is worked on as an item. An
-    older build said so of each item of a list."""
+    """Of a large value that is added to a list: what it says of how it is worked on as an item."""
     shape: ListShape | None = None
     """What the items of a large list say of how they are worked on, where they say anything."""
     how: str = ""
@@ -737,8 +736,6 @@ class StepRetried(Fact):
     step: StepId
     call: int | None = None
     by: str = ""
-    spent: bool = False
-    """Whether people had approved the call: their yes is used up, and they are asked anew."""
 
 
 class InterruptRaised(Fact):
@@ -1199,8 +1196,7 @@ class Edit(Model):
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
     shapes: tuple[Shape, ...] = ()
-    """Of a list that steps add to: what each value says of how it is worked on as an item. An older
-    build said so of any list."""
+    """Of a list that steps add to: what each value says of how it is worked on as an item."""
     shape: ListShape | None = None
     """What the items of a large list say of how they are worked on, where they say anything."""
     append: bool = False
