@@ -4,8 +4,8 @@ Any number of processes may start at once on an empty database: an advisory lock
 by one, and all but the first find nothing to do. Everything happens in one transaction, so that a
 process that is killed half way leaves nothing behind.
 
-A database whose tables were dropped is an empty one, even where `schema_migrations` or functions are
-left: the first migration replaces functions. `crewlog rebuild` begins there.
+A database whose tables were dropped is an empty one, even where `schema_migrations` or functions
+are left: the first migration replaces functions. `crewlog rebuild` begins there.
 """
 
 from __future__ import annotations
