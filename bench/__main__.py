@@ -15,8 +15,9 @@ from pathlib import Path
 
 import asyncpg
 
-from bench import commits, report
+from bench import against, commits, report
 from bench.cases import CASES, Bench, case
+from bench.crews import RING
 from bench.site import Site, throwaway_site
 from crewlog.dev.temporal_server import server_version
 
@@ -37,8 +38,10 @@ def main(arguments: list[str]) -> int:
             raise OptionError("--pairs takes at least 1")
         if options.table:
             return show(options.table, options.page)
+        if options.against:
+            return compare(options)
         return bench(options)
-    except (OptionError, commits.CommitError, report.OtherMachineError) as error:
+    except (OptionError, commits.CommitError, report.OtherMachineError, against.Failed) as error:
         print(f"error: {error}", file=sys.stderr)
     except Exception:  # noqa: BLE001 - whatever it is, it ends with 1
         traceback.print_exc()
@@ -85,6 +88,21 @@ def show(path: Path, page: Path | None) -> int:
     return 0
 
 
+def compare(options: argparse.Namespace) -> int:
+    """Measures the engine of this work tree beside that of another commit; writes nothing."""
+    if options.out:
+        raise OptionError("--against prints its figures and writes none: leave --out away")
+    names = _names(options.only, against.CASES)
+    try:
+        sizes = [int(size) for size in options.sizes.split(",")]
+    except ValueError:
+        raise OptionError(f"--sizes takes numbers of steps, not {options.sizes!r}") from None
+    if wrong := [size for size in sizes if size < RING or size % RING]:
+        raise OptionError(f"--sizes takes multiples of {RING}, not {wrong[0]}")
+    print(asyncio.run(against.run(options.against, names, sizes, options.pairs)))
+    return 0
+
+
 def _names(only: str | None, known: dict[str, str]) -> list[str]:
     names = only.split(",") if only else list(known)
     if unknown := [name for name in names if name not in known]:
@@ -101,6 +119,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, help="where the JSON goes; with --only it is merged")
     parser.add_argument("--table", type=Path, help="prints the table of a file as Markdown")
     parser.add_argument("--page", type=Path, help="with --table: the page that has it")
+    parser.add_argument(
+        "--against",
+        metavar="COMMIT",
+        help=f"compares the engine with that of a commit; --only: {','.join(against.CASES)}",
+    )
+    parser.add_argument(
+        "--sizes", default="10,100,1000", help="with --against: the steps of the measured runs"
+    )
     return parser
 
 
