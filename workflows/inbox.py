@@ -667,7 +667,7 @@ async def _respond(
     check_option(interrupt, decision)
     gate.check_answer(engine, incoming, interrupt, decision)
     try:
-        await answer(engine, interrupt, decision, reason=reason, patched=patched, **who)
+        await answer(engine, interrupt, decision, reason=reason, **who)
     except StopAsked:
         engine.record(j.StopRequested, by=command.by, reason=f"answered {decision!r}")
     return decision

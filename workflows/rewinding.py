@@ -159,11 +159,10 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
             by=start.by,
             at=at,
             home=prepared.home if prepared is not None else {},
-            patched=workflow.patched,
         )
     if prepared is not None:
         wanted = GraphPlan.from_json(prepared.plan)
-        report = plan_swap(engine.plan, wanted, engine.state, apart=False)
+        report = plan_swap(engine.plan, wanted, engine.state)
         changing.accept(engine, wanted, report, what=prepared.what, by=start.by)
     return engine, loaded
 

@@ -25,7 +25,7 @@ from crewlog.graph.budgets import Budgets, uses
 from crewlog.graph.compile import compile_plan
 from crewlog.graph.doing import Doing
 from crewlog.graph.driver import Target
-from crewlog.graph.facts import TELLS_BOUNDS, RunFacts, switched_off
+from crewlog.graph.facts import RunFacts, switched_off
 from crewlog.graph.given import give
 from crewlog.graph.listening import Listening
 from crewlog.graph.loops import Joins, Loops
@@ -63,9 +63,6 @@ from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, FrontierEntry
 from crewlog.state.reduce import route_facts
 from crewlog.state.rewinding import handed_off
-
-ENDS_TURNS = "ends-turns-before-it-is-part-of-another-run"
-"""The patch of executions in which who was removed ends its turn before its run joins another."""
 
 
 class Order(NamedTuple):
@@ -209,9 +206,7 @@ class Engine(RunFacts):
         they alone go on while what is under way lands.
         """
         joining = self.state.joining
-        if joining is None or joining.stage != "joins" or not self.state.ending:
-            return False
-        return self.patched(ENDS_TURNS)
+        return joining is not None and joining.stage == "joins" and bool(self.state.ending)
 
     def _goes(self, entry: FrontierEntry) -> bool:
         """Whether a step's node is not about to leave for another run."""
@@ -487,7 +482,6 @@ class Engine(RunFacts):
             self.ask("ask", question, step=step, options=("continue", "again", "stop"))
             return
         spent = self.talks.talks and used_up(self.plan, name, state.routing, because)
-        spent = spent and self.patched(TELLS_BOUNDS)
         self.record(j.StepCompleted, step=step, because=because, used_up=spent)
         if outcome == FAIL:
             self.fail(f"{name}: {because}")
@@ -501,14 +495,13 @@ class Engine(RunFacts):
         since = state.talk.began if state.talk is not None else 0
         choice = routes.choose(self.plan, name, state.agent_outputs, state.execution_count, since)
         if choice.refused:
-            spent = choice.used_up and self.patched(TELLS_BOUNDS)
             self.record(
                 j.RouteRefused,
                 step=step,
                 by=route.by,
                 because=choice.because,
                 goes=choice.goes,
-                used_up=spent,
+                used_up=choice.used_up,
             )
         if choice.goes == ASK_HUMAN:
             options = routes.ways_to_ask(route)

@@ -79,8 +79,6 @@ class Output(Model):
     """The journal position that set it."""
     items: int | None = None
     """How many items the list in the body has, where a node has a step for each of them."""
-    shapes: tuple[Shape, ...] = ()
-    """What these items say of how they are worked on, as an older build kept it."""
     shape: ListShape | None = None
     """What these items say of how they are worked on, where they say anything."""
     parts: tuple[Part, ...] = ()

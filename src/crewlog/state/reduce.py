@@ -577,7 +577,6 @@ def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
             body=entry.body,
             position=position,
             items=entry.items,
-            shapes=entry.shapes,
             shape=entry.shape,
             logs=entry.logs,
         )
@@ -645,7 +644,9 @@ def _step_retried(state: CrewState, entry: j.StepRetried, position: int) -> Chan
         return {}
     if found.turn is None:
         return _entry(state, entry.step, status="ready", since=position)
-    again: Changes = {"status": "ready", **({"seal": ""} if entry.spent else {})}
+    # People approved one try: without the seal their approval holds for no other, and they are
+    # asked again.
+    again: Changes = {"status": "ready", "seal": ""}
     calls = tuple(
         c.model_copy(update={**again, "attempt": c.attempt + 1}) if c.call == entry.call else c
         for c in found.turn.calls
