@@ -551,9 +551,9 @@ class Execution:
         call: Any = self._call(order)
         try:
             result = await call
-            at = 0 if isinstance(result, OpenRunResult) else result.at
             change = await self._prepared(order, result)
-            landed = Landed(order, position, at or now(), result, change=change)
+            at = now() if isinstance(result, OpenRunResult) else result.at
+            landed = Landed(order, position, at, result, change=change)
         except FailureError as error:
             # Only ordinary activities' failures are wrapped for certain.
             cause = error.cause if isinstance(error, ActivityError) else error
