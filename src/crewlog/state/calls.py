@@ -32,7 +32,7 @@ from crewlog.state.homes import CameHome
 from crewlog.state.journal import Batch
 from crewlog.state.model import CommandOutcome, Item, LogHead, PromptRemark, Usage
 from crewlog.state.parting import Share
-from crewlog.state.told import asked_tools, model_of, used
+from crewlog.state.told import asked_tools, model_of, usage_beyond, usage_with, used
 from crewlog.state.topology import Topology, TopologyChange
 
 OPEN_RUN = "open_run"
@@ -243,8 +243,8 @@ class Answer(Model):
                 "hash": hash_json(given["body"]),
                 **cls._told_by(given["body"]),
             }
-            if isinstance(given.get("usage"), dict):
-                given = {**given, "usage": {**told.get("usage", {}), **given["usage"]}}
+            if isinstance(given.get("usage"), dict) and "usage" in told:
+                given = {**given, "usage": usage_with(given["usage"], told["usage"])}
             return {**told, **given}
         return data  # pyright: ignore[reportUnknownVariableType]
 
@@ -252,8 +252,8 @@ class Answer(Model):
     def to_json(self) -> dict[str, Json]:
         data = super().to_json()
         told: dict[str, Json] = {"hash": self.hash, **self._told_by(self.body)}
-        if (usage := data.get("usage")) and (known := told.get("usage")):
-            data["usage"] = {k: v for k, v in usage.items() if known.get(k) != v}
+        if "usage" in told:
+            data["usage"] = usage_beyond(data.get("usage", {}), told["usage"])
             told["usage"] = {}
         return {key: value for key, value in data.items() if told.get(key) != value}
 

@@ -8,7 +8,7 @@ journal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
@@ -1483,14 +1483,19 @@ class Batch(Model):
     @property
     def last(self) -> int:
         """The position of the last entry; the one before `first` where there is none."""
-        return max(self.positions(), default=self.first - 1)
+        positions = self.positions()
+        return positions[-1] if positions else self.first - 1
 
-    def positions(self) -> Iterator[int]:
+    def positions(self) -> Sequence[int]:
         """The positions of the entries, in order."""
+        if not any(entry["kind"] == "GraphMerged" for entry in self.entries):
+            return range(self.first, self.first + len(self.entries))
+        found: list[int] = []
         at = self.first - 1
         for entry in self.entries:
             at = placed(entry, at)
-            yield at
+            found.append(at)
+        return found
 
 
 Batch.EMPTY = Batch()
