@@ -423,7 +423,7 @@ class Execution:
             if gate.lets_in(self.engine, incoming):
                 await self._look_back(incoming)
                 await rewinding.check_tag(self.engine, incoming)
-            await take(self.engine, incoming, workflow.patched)
+            await take(self.engine, incoming)
             self._strangers.note(incoming)
             if incoming.drain is not None:
                 self._limit = asyncio.create_task(self._cut_after(incoming.drain))

@@ -40,9 +40,6 @@ from crewlog.workflows.activity_options import LOADING, LOCAL, PARTING
 from crewlog.workflows.beginning import made
 from crewlog.workflows.inbox import Incoming, parse
 
-BINDS_QUEUE = "binds-the-queue-of-what-goes-on"
-"""The patch of executions whose activities are moved by nobody but who may grant."""
-
 
 async def prepare(engine: Engine | Drafting, incoming: Incoming, command: Rollback) -> None:
     """Has the state of a rollback's checkpoint loaded; what is wrong with it becomes a refusal."""
@@ -224,7 +221,7 @@ def _check_queue(start: StartRun, found: Standing) -> None:
         return
     what = f"going on with its activities on the queue {start.queue!r}"
     asked = holds(start.by, found.rights, "grant", what)
-    if not asked.allowed and workflow.patched(BINDS_QUEUE):
+    if not asked.allowed:
         raise gate.refusal(asked)
 
 

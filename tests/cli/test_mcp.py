@@ -32,7 +32,7 @@ class Connected:
         return self.kept
 
     def signed(self, run: str, name: str, content: dict[str, Any]) -> dict[str, Any]:
-        return self.key.signed(run, name, content) if self.key else content
+        return self.key.signed(run, name, content, "") if self.key else content
 
 
 @pytest.fixture
