@@ -235,7 +235,6 @@ class Execution:
         self.engine = engine
         self.answers = answers or Answers()
         """What the run has answered, where it is a conversation."""
-        engine.patched = workflow.patched
         self.closing = False
         self.encrypted = False
         """Whether what comes without encryption is refused, where that is on."""
@@ -386,7 +385,6 @@ class Execution:
         """Puts the engine in the place of the draft, once people have approved its definition."""
         if isinstance(self.engine, Drafting) and self.engine.ready:
             self.engine = await self.engine.crew()
-            self.engine.patched = workflow.patched
             self._inbox += self._take_kept()
             await self._take_inbox()
 
