@@ -235,7 +235,6 @@ class Execution:
         self.engine = engine
         self.answers = answers or Answers()
         """What the run has answered, where it is a conversation."""
-        engine.patched = workflow.patched
         self.closing = False
         self.encrypted = False
         """Whether what comes without encryption is refused, where that is on."""
@@ -386,7 +385,6 @@ class Execution:
         """Puts the engine in the place of the draft, once people have approved its definition."""
         if isinstance(self.engine, Drafting) and self.engine.ready:
             self.engine = await self.engine.crew()
-            self.engine.patched = workflow.patched
             self._inbox += self._take_kept()
             await self._take_inbox()
 
@@ -551,9 +549,9 @@ class Execution:
         call: Any = self._call(order)
         try:
             result = await call
-            at = 0 if isinstance(result, OpenRunResult) else result.at
             change = await self._prepared(order, result)
-            landed = Landed(order, position, at or now(), result, change=change)
+            at = now() if isinstance(result, OpenRunResult) else result.at
+            landed = Landed(order, position, at, result, change=change)
         except FailureError as error:
             # Only ordinary activities' failures are wrapped for certain.
             cause = error.cause if isinstance(error, ActivityError) else error

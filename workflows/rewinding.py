@@ -243,10 +243,10 @@ def _change(start: StartRun, run: RunId, then: CrewState, last: CrewState) -> Pr
             definition=fork.definition,
             operations=tuple({"op": each.op, **each.to_json()} for each in fork.operations),
         )
-    if start.reopen == "recipe" and (start.crew or then.recipe not in ("", then.definition)):
+    if start.reopen == "recipe" and (start.crew or then.recipe != then.definition):
         return PrepareChange(
             run=run,
-            base=then.recipe or then.definition,
+            base=then.recipe,
             recipe=True,
             definition=start.crew or None,
             against=ContentHash(then.definition),

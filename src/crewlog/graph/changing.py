@@ -361,7 +361,7 @@ def _swapped(engine: Engine, changing: Changing) -> tuple[Engine, list[j.Journal
     plan = with_left(old, new, then.frontier, then.parked, ())
     check_fit(plan, report.remap, state, then)
     after = Engine(plan, engine.ledger)
-    after.at, after.patched = engine.at, engine.patched
+    after.at = engine.at
     return after, facts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from crewlog.authority.audiences import may_be_given, may_read, may_write
@@ -65,11 +65,6 @@ from crewlog.state.shapes import (
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 
 
-def new(_patch: str) -> bool:
-    """Whether a run does something as this build does, where nobody replays it: it does."""
-    return True
-
-
 def message_body(text: str, *, by: str, message_id: str) -> dict[str, Json]:
     """A message of people, as logs have it."""
     body: dict[str, Json] = {"type": "human", "content": text, "id": message_id}
@@ -105,9 +100,6 @@ class RunFacts:
         """The time that new entries get, in milliseconds since the epoch."""
         self.digest = ""
         """The digest of the command that is being applied; its outcome gets it."""
-        self.patched: Callable[[str], bool] = new
-        """Whether the run's execution does something as this build does: older ones are replayed
-        as they were."""
 
     @property
     def state(self) -> CrewState:

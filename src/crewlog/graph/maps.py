@@ -67,9 +67,7 @@ class Maps:
         count, fault = self._count(name)
         if fault:
             said = f"{step} has a step for each item of {name}, {fault}."
-            await self._refuse(
-                entry, node, said, f"there is no list {name}", free=node.when is None
-            )
+            await self._refuse(entry, node, said, f"there is no list {name}")
             return
         if count == 0:
             await self._complete(step, because=f"{name} is empty", skipped=True)
@@ -80,7 +78,7 @@ class Maps:
             self._run.record(
                 j.ItemsRefused, step=step, agent=AgentName(agent), key=key, faults=order.faults
             )
-            await self._refuse(entry, node, said, f"{name} cannot be worked on", free=True)
+            await self._refuse(entry, node, said, f"{name} cannot be worked on")
             return
         self._run.record(
             j.StepMapped,
@@ -93,14 +91,9 @@ class Maps:
             after=order.after,
         )
 
-    async def _refuse(
-        self, entry: FrontierEntry, node: PlanNode, said: str, because: str, *, free: bool
-    ) -> None:
-        """Goes where the node's `else` says instead of over a list, or asks people about it.
-
-        `free` says whether it may: an `else` was about conditions alone once.
-        """
-        if free and node.otherwise != ASK_HUMAN:
+    async def _refuse(self, entry: FrontierEntry, node: PlanNode, said: str, because: str) -> None:
+        """Goes where the node's `else` says instead of over a list, or asks people about it."""
+        if node.otherwise != ASK_HUMAN:
             outcome = NEXT if node.otherwise == SKIP else node.otherwise
             await self._complete(entry.step, outcome=outcome, because=because, skipped=True)
             return

@@ -227,7 +227,7 @@ def left_step(plan: GraphPlan, name: NodeName) -> LeftStep | None:
         rules=rules,
         among=among,
         tools=tools,
-        artifacts=plan.artifacts or None,
+        artifacts=plan.artifacts,
         definition=plan.definition,
     )
 

@@ -159,8 +159,8 @@ class CompilePromptResult(Model):
     """This call's usage."""
     journaled: bool = True
     """Whether the store has the input's batch."""
-    at: int = 0
-    """When the call ended, in milliseconds; 0: an older build's, that does not say it."""
+    at: int
+    """When the call ended, in milliseconds since the epoch."""
 
 
 class StepCall(Model):
@@ -227,7 +227,8 @@ class Answer(Model):
     journaled: bool = True
     """Whether the store has the input's batch."""
     at: int = 0
-    """When the call ended, in milliseconds; 0: an older build's, that does not say it."""
+    """When the call ended, in milliseconds since the epoch; 0: the message was composed without a
+    call."""
 
     @classmethod
     def _told_by(cls, body: dict[str, Json]) -> dict[str, Json]:
@@ -333,9 +334,9 @@ def counted_key(call: str, started: int) -> str:
 
     Args:
         call: The call's key, or the end of it that is the run's own.
-        started: When its run started, in milliseconds since the epoch; 0: an older build's call.
+        started: When its run started, in milliseconds since the epoch.
     """
-    return f"{call}@{started}" if started else call
+    return f"{call}@{started}"
 
 
 class CallTool(StepCall):
@@ -358,8 +359,8 @@ class CallTool(StepCall):
     quotas: tuple[CallQuota, ...] = ()
     """The quotas over runs in which the call is counted."""
     started: int = 0
-    """When the run started, in milliseconds since the epoch, where there are such quotas: what
-    tells the call from those of other runs that had this id; 0: an older build's call."""
+    """When the run started, in milliseconds since the epoch, where there are such quotas: it tells
+    the call from those of other runs that had this id."""
 
 
 def claim_key(run: RunId, task: CallTool) -> str:

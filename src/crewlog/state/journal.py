@@ -574,7 +574,7 @@ class PermissionDenied(Fact):
     tool: str
     reason: str
     rule: str = ""
-    """What decided: `permissions`, `rules[1]`, `ruling`; empty: an older build's, or none does."""
+    """What decided: `permissions`, `rules[1]`, `ruling`; empty: none of these did."""
 
 
 class QuotaTaken(Fact):
@@ -1286,8 +1286,7 @@ class Forked(Fact):
     state: dict[str, Json]
     """The state that it begins with."""
     checkpoint: int = 0
-    """The checkpoint's own position, as it was asked for; 0: an older build's, that does not say
-    it."""
+    """The checkpoint's own position, as it was asked for; 0: it is a part, and no copy."""
     split: str = ""
     """The command that parted them, where their graph fell apart: then it is no copy."""
     by: str = ""
