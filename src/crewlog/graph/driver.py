@@ -115,6 +115,10 @@ class Driver:
         self._rank = {name: rank for rank, name in enumerate(order)}
         self._memory = memory
 
+    def compile(self) -> Graph:
+        """Compiles the graph, whether it was compiled before or not."""
+        return self._compiled(LatestSaver())
+
     def apply(self, node: str, values: Mapping[str, Any], goto: Sequence[str] = ()) -> list[Target]:
         """Applies the completion of `node` with all channels' values; what follows, in order.
 
