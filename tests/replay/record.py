@@ -1,8 +1,8 @@
 """Records the histories again: `python -m tests.replay.record [NAME …]`, after a change that may.
 
-Runs that are under way replay what an older build recorded: record again only what a new name, or
-a history that was never released, is for. Nothing of this machine stays in the files: workers and
-clients have fixed identities, and paths and ports are replaced.
+A history that a released build recorded is never recorded again: runs that are under way replay it.
+Nothing of this machine stays in the files: workers and clients have fixed identities, and paths and
+ports are replaced.
 
 What only a cluster shows is recorded by its name alone, with the variables of `make cluster` set.
 """
