@@ -393,7 +393,7 @@ PLAIN_COLUMNS = {
     *("tool_proofs.source", "tool_proofs.tool", "tool_proofs.key", "tool_proofs.signature"),
     *("schema_migrations.name", "lineage.run", "lineage.source"),
     *("parents.run", "parents.parent"),
-    *("sealing.namespace", "sealing.only_encrypted"),
+    "sealing.namespace",
 }
 """What the documentation names as readable in the store: ids, names, hashes, codes."""
 

@@ -22,9 +22,6 @@ Drive = Callable[[Site], Awaitable[Run | tuple[Run, ...]]]
 BEHAVIOURS: dict[str, Drive] = {drive.__name__: drive for drive in DRIVES}
 """By the name of the files that keep the histories: of each execution of each run."""
 
-ON_CLUSTER = {"moves_to_another_build"}
-"""Those that the dev server cannot show: they are recorded on a cluster (`make cluster`)."""
-
 PAIR: dict[str, Any] = {"a": [{"text": "A"}], "b": [{"text": "B"}]}
 
 

@@ -14,7 +14,7 @@ import pytest
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowReplayResult
 
-from crewlog.graph.driver import forget_answers
+from crewlog.graph.driver import forget_graphs
 from crewlog.payloads import data_converter
 from crewlog.state.ledger import Ledger
 from crewlog.workers.sandbox import sandbox
@@ -49,7 +49,7 @@ async def replay(history: WorkflowHistory, workflow: type[Any] = CrewRun) -> Wor
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 async def test_it_replays(path: Path) -> None:
     """In a process that knows nothing yet, and in one in which LangGraph has answered before."""
-    forget_answers()
+    forget_graphs()
     for _ in range(2):
         result = await replay(read(path))
         assert result.replay_failure is None

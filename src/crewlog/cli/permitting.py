@@ -104,7 +104,7 @@ async def _why(run_id: str, agent: str, tool: str, *, as_json: bool) -> int:
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         page = await client.run(run_id).permissions([agent], [tool], looks=True)
-        cell = page.cells[0]
+    cell = page.cells[0]
     if as_json:
         told = [{"command": command, "does": does} for command, does in remedies(run_id, cell)]
         screen.document({"run": run_id, **cell.model_dump(mode="json"), "remedies": told})

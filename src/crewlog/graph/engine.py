@@ -184,7 +184,9 @@ class Engine(RunFacts):
             before = self.state.position
             for step in list(self.state.frontier):
                 entry = self.state.frontier.get(step)
-                if entry is not None and self.state.status == "running" and self._goes(entry):
+                if entry is None or not _to_make(entry, in_flight):
+                    continue
+                if self.state.status == "running" and self._goes(entry):
                     await self._move(entry)
                     await self.doing.go_on(step)
                     await self._check_calls(step, in_flight)
@@ -225,10 +227,10 @@ class Engine(RunFacts):
         if self.state.status != "running" or (self.state.still and not self.ends_turns):
             return
         for step, entry in self.state.frontier.items():
-            agent = self.agent_at(step)
-            if entry.status != "running" or entry.turn is None or agent is None:
+            if entry.status != "running" or entry.turn is None or not _to_make(entry, in_flight):
                 continue
-            if not self._goes(entry):
+            agent = self.agent_at(step)
+            if agent is None or not self._goes(entry):
                 continue
             regroups = False
             for call in entry.turn.calls:
@@ -671,3 +673,16 @@ class Engine(RunFacts):
                 j.Reached(node=NodeName(target.node), item=target.item, requirement=requirement)
             )
         return tuple(found)
+
+
+def _to_make(entry: FrontierEntry, in_flight: Collection[tuple[StepId, int]]) -> bool:
+    """Whether a step does anything besides waiting for its calls under way.
+
+    Every completion looks at the whole frontier, so this comes before all other questions.
+    """
+    if entry.status != "running" or entry.turn is None or not entry.turn.calls:
+        return True
+    for call in entry.turn.calls:
+        if call.status != "ready" or (entry.step, call.call) not in in_flight:
+            return True
+    return False

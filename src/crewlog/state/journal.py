@@ -9,6 +9,7 @@ journal.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
@@ -1462,6 +1463,9 @@ def goes_on(entry: Mapping[str, Json], position: int, after: int) -> bool:
     return begins_after(entry, position) <= after < position
 
 
+_KIND = itemgetter("kind")
+
+
 class Batch(Model):
     """Consecutive journal entries on their way to the store, with where they join on.
 
@@ -1488,7 +1492,7 @@ class Batch(Model):
 
     def positions(self) -> Sequence[int]:
         """The positions of the entries, in order."""
-        if not any(entry["kind"] == "GraphMerged" for entry in self.entries):
+        if "GraphMerged" not in map(_KIND, self.entries):
             return range(self.first, self.first + len(self.entries))
         found: list[int] = []
         at = self.first - 1

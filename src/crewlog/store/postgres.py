@@ -63,6 +63,7 @@ from crewlog.store.protocol import (
     Tie,
 )
 from crewlog.store.sealing import admit
+from crewlog.store.shared_read import SharedRead
 from crewlog.store.sql import queries
 
 _SCAN_TIMEOUT = 600.0
@@ -80,6 +81,7 @@ class PostgresStore:
         self._pool = pool
         self._sql = queries()
         self.memories: Memories = PostgresMemories(pool, self._sql, self.seal)
+        self._last_rulings = SharedRead(self._read_last_ruling)
 
     @classmethod
     async def connect(
@@ -326,6 +328,9 @@ class PostgresStore:
 
     async def last_ruling(self, run: RunId) -> int:
         """See `Store`."""
+        return await self._last_rulings.get(run)
+
+    async def _read_last_ruling(self, run: RunId) -> int:
         return int((await self._fetch("last_ruling", pack(run)))[0]["ruling"])
 
     async def lineage(self, run: RunId) -> set[RunId]:
