@@ -47,28 +47,22 @@ pyright: setup
 ALONE := tests/size tests/faults
 
 test: check  ## Everything: the static checks, then every test
-	@$(RUN)python -m crewlog.dev
 	$(RUN)python -m pytest --numprocesses 2 --dist loadfile $(ALONE:%=--ignore=%)
 	$(RUN)python -m pytest $(ALONE)
 
 chaos: setup  ## The long set of faults, an hour: SEED=1 CHAOS="--scenario workers --report chaos.json"
-	@$(RUN)python -m crewlog.dev
 	$(RUN)python -m tests.faults.chaos --seed $(or $(SEED),1) $(CHAOS)
 
-test-size: setup  ## The tests of size at their full size: 5,000 steps, 1,000 open runs
-	@$(RUN)python -m crewlog.dev
-	CREWLOG_SIZE=full $(RUN)python -m pytest tests/size
+test-size: setup  ## The tests of size at their full size: 5,000 steps, 1,000 open runs, 50,000 aborted reads
+	CREWLOG_SIZE=full $(RUN)python -m pytest tests/size tests/dev/test_aborted_reads.py
 
 test-scenarios: setup  ## Two hundred random scenarios of graphs that join and part, under kills
-	@$(RUN)python -m crewlog.dev
 	CREWLOG_SCENARIOS=200 $(RUN)python -m pytest tests/acceptance/test_graph_scenarios.py
 
 test-replay: setup  ## Every test but those of size, with workers that replay at every task
-	@$(RUN)python -m crewlog.dev
 	CREWLOG_MAX_CACHED_RUNS=0 $(RUN)python -m pytest --ignore tests/size --timeout 600
 
 test-encrypted: setup  ## Every test but those of size, with all payloads and rows encrypted
-	@$(RUN)python -m crewlog.dev
 	@rm -f .encrypted/keys.json && $(RUN)crewlog encryption init .encrypted/keys.json >/dev/null 2>&1
 	CREWLOG_ENCRYPTION_KEYS=$(CURDIR)/.encrypted/keys.json $(RUN)python -m pytest --numprocesses 2 --dist loadfile $(ALONE:%=--ignore=%)
 	CREWLOG_ENCRYPTION_KEYS=$(CURDIR)/.encrypted/keys.json $(RUN)python -m pytest $(filter-out tests/size,$(ALONE))
@@ -84,7 +78,6 @@ test-authority: setup  ## The hunts for what authority lets through, at their fu
 	$(HUNTS) $(RUN)python -m pytest --numprocesses 2 --dist loadfile --timeout 7200 tests/authority
 
 coverage: setup  ## Every test, with the lines and branches that none of them enters
-	@$(RUN)python -m crewlog.dev
 	$(RUN)coverage erase
 	$(RUN)coverage run -m pytest
 	@$(RUN)coverage combine --quiet && $(RUN)coverage report
@@ -103,7 +96,6 @@ test-cluster: setup  ## The acceptance tests on that cluster, with two workers
 
 # In an environment of its own: what is compared with is no dependency of ours.
 bench: setup  ## This engine beside others, 20 minutes; a part: BENCH="--only tools --pairs 3"
-	@$(RUN)python -m crewlog.dev
 	@echo "▸ environment (.venv-bench)"
 	@UV_PROJECT_ENVIRONMENT=.venv-bench $(UV) sync --locked --quiet --no-dev --group bench --python $(PYTHON)
 	.venv-bench/bin/python -m bench $(BENCH)
@@ -114,4 +106,4 @@ format: setup  ## Put the code in order
 
 clean:  ## Remove what was built here; caches outside stay
 	@if [ -e .cluster/state.json ] && [ -e .venv/.ready ]; then $(CLUSTER) down; fi
-	rm -rf .venv .venv-bench .tools .encrypted build dist .coverage* .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-bench .bench .tools .encrypted build dist .coverage* .pytest_cache .mypy_cache .ruff_cache

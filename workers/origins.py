@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from crewlog.activities.executions import Look, Origin
 from crewlog.activities.hints import Came, Hinted
@@ -16,13 +16,13 @@ from crewlog.activities.look_at_run import Ended, Ending
 from crewlog.activities.prepare_merge import Begun, QueueOf
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import RunId
+from crewlog.namespace import is_absent_execution
 from crewlog.state.calls import MergeHint
 from crewlog.wire import MERGING, WORKFLOW_TYPE
 
 _LIMIT = timedelta(seconds=10)
 _HINT_LIMIT = timedelta(seconds=2)
 """A hint is not worth more: what it is about is stored, and the workflow gives it then."""
-_NOT_THERE = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
 
 
 def looks(client: Client) -> Look:
@@ -42,7 +42,7 @@ def looks(client: Client) -> Look:
                     at=event.event_time.ToMilliseconds(),
                 )
         except RPCError as error:
-            if error.status not in _NOT_THERE:
+            if not is_absent_execution(error):
                 # As where the store is away: whatever needs it has not begun, and is done later.
                 raise StoreUnavailable(
                     f"the server does not say how an execution of {run!r} began: {error.message}"
@@ -59,7 +59,7 @@ def endings(client: Client) -> Ended:
         try:
             told = await client.get_workflow_handle(run).describe(rpc_timeout=_LIMIT)
         except RPCError as error:
-            if error.status in _NOT_THERE:
+            if is_absent_execution(error):
                 return Ending()
             raise StoreUnavailable(
                 f"the server does not say whether {run!r} has ended: {error.message}"
@@ -78,7 +78,7 @@ def beginnings(client: Client) -> Begun:
         try:
             told = await client.get_workflow_handle(run).describe(rpc_timeout=_LIMIT)
         except RPCError as error:
-            if error.status in _NOT_THERE:
+            if is_absent_execution(error):
                 return False
             raise StoreUnavailable(
                 f"the server does not say whether {run!r} has begun: {error.message}"
@@ -111,7 +111,7 @@ def hints(client: Client) -> Hinted:
         try:
             await handle.signal(MERGING, {"op": what.op, "run": run}, rpc_timeout=_HINT_LIMIT)
         except RPCError as error:
-            return "gone" if error.status in _NOT_THERE else "untold"
+            return "gone" if is_absent_execution(error) else "untold"
         return "given"
 
     return hint

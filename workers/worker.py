@@ -26,8 +26,9 @@ from crewlog.activities.crew import CrewActivities
 from crewlog.activities.models import ModelFactory
 from crewlog.dev.deployment import can_pin, current_build, make_current
 from crewlog.dev.temporal_cli import program
-from crewlog.dev.temporal_server import server_version
+from crewlog.dev.temporal_server import describe_namespace, server_version
 from crewlog.errors import TemporalUnavailable
+from crewlog.namespace import missing_namespace, namespace_not_found
 from crewlog.store.protocol import Store
 from crewlog.wire import SEARCH_ATTRIBUTES
 from crewlog.workers.origins import beginnings, endings, hints, looks, queues
@@ -246,6 +247,7 @@ async def work_until(
     """Works until `stop` is set.
 
     Raises:
+        NamespaceNotFound: the server does not have the namespace.
         TemporalUnavailable: the server answers, and cannot do its work.
     """
     try:
@@ -256,8 +258,20 @@ async def work_until(
     except RuntimeError as error:
         if not str(error).startswith(_NO_WORKER):
             raise
+        address = client.service_client.config.target_host
+        if await _lacks_namespace(client):
+            raise namespace_not_found(client.namespace, address) from error
         raise TemporalUnavailable(
             f"the Temporal server cannot serve: {str(error).removeprefix(_NO_WORKER)}",
-            remedy="It answers, but its own services or its database are away, or it does not know "
-            "the namespace: `crewlog doctor` looks closer.",
+            remedy="It answers, but its own services or its database are away: `crewlog doctor` "
+            "looks closer.",
+            place=address,
         ) from error
+
+
+async def _lacks_namespace(client: Client) -> bool:
+    try:
+        await describe_namespace(client, client.namespace)
+    except RPCError as error:
+        return missing_namespace(error) is not None
+    return False

@@ -62,7 +62,6 @@ from crewlog.workflows.inbox import (
     read_args,
     unread,
 )
-from crewlog.workflows.merging import FEWER_STEPS
 from crewlog.workflows.talking import Answers
 from crewlog.workflows.together import TOGETHER, apart
 
@@ -363,7 +362,7 @@ class CrewRun:
             return
         if self._execution is None:
             return
-        if isinstance(made, Changed) and made.merge and workflow.patched(FEWER_STEPS):
+        if isinstance(made, Changed) and made.merge:
             await self._execution.until_stored(made.position)  # the loop does so, with its hint
         else:
             await self._execution.store_rulings()

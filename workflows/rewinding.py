@@ -159,7 +159,7 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
         )
     if prepared is not None:
         wanted = GraphPlan.from_json(prepared.plan)
-        report = plan_swap(engine.plan, wanted, engine.state, apart=False)
+        report = plan_swap(engine.plan, wanted, engine.state)
         changing.accept(engine, wanted, report, what=prepared.what, by=start.by)
     return engine, loaded
 
@@ -243,10 +243,10 @@ def _change(start: StartRun, run: RunId, then: CrewState, last: CrewState) -> Pr
             definition=fork.definition,
             operations=tuple({"op": each.op, **each.to_json()} for each in fork.operations),
         )
-    if start.reopen == "recipe" and (start.crew or then.recipe not in ("", then.definition)):
+    if start.reopen == "recipe" and (start.crew or then.recipe != then.definition):
         return PrepareChange(
             run=run,
-            base=then.recipe or then.definition,
+            base=then.recipe,
             recipe=True,
             definition=start.crew or None,
             against=ContentHash(then.definition),

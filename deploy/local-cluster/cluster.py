@@ -41,11 +41,12 @@ from cluster_config import (
     TEMPORAL_USER,
     State,
     answers,
+    cache_dir,
     choose_ports,
     database_environ,
     server_environ,
 )
-from cluster_programs import TemporalPrograms, temporal_programs
+from cluster_programs import TemporalPrograms, duration, run_command, temporal_programs
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
@@ -55,7 +56,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.dev import temporal_server
-from crewlog.dev.paths import cache_dir, hold
+from crewlog.dev.paths import hold
 from crewlog.dev.processes import (
     Guard,
     ProcessRecord,
@@ -67,8 +68,8 @@ from crewlog.dev.processes import (
     spawn,
     tail,
 )
-from crewlog.dev.progress import SILENT, Progress, duration
-from crewlog.dev.temporal_cli import find_cli, run_command
+from crewlog.dev.progress import SILENT, Progress
+from crewlog.dev.temporal_cli import find_cli
 from crewlog.errors import CrewlogError, ServiceError, StoreUnavailable, TemporalUnavailable
 
 READY_LIMIT = 90.0
@@ -369,7 +370,7 @@ class Cluster:
     async def _prepare_namespace(self) -> None:
         if self.state.prepared:
             return
-        cli = await find_cli(self._progress)
+        cli = await find_cli()
         await self._script(
             "temporal-init.sh",
             PATH=f"{cli.path.parent}:{os.environ.get('PATH', '')}",

@@ -7,11 +7,13 @@ tests/deploy compares them.
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
+import platformdirs
 from pydantic import BaseModel, ConfigDict, Field
 
 from crewlog.dev.processes import ProcessRecord
@@ -40,6 +42,14 @@ PORT_NAMES = (
     *(f"{role}_grpc" for role in ROLES),
     *(f"{role}_membership" for role in ROLES),
 )
+
+
+def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """`CREWLOG_CACHE`, else the user's cache directory: what is built once for all checkouts."""
+    env = os.environ if environ is None else environ
+    chosen = env.get("CREWLOG_CACHE")
+    path = Path(chosen) if chosen else Path(platformdirs.user_cache_dir("crewlog"))
+    return path.expanduser().resolve()
 
 
 class State(BaseModel):

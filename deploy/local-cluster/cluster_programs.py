@@ -10,21 +10,27 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
+import signal
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from crewlog.dev.paths import cache_dir, hold
-from crewlog.dev.progress import Progress, duration
-from crewlog.dev.temporal_cli import go_version, run_command
+from cluster_config import cache_dir
+
+from crewlog.dev.paths import hold
+from crewlog.dev.progress import Progress
 from crewlog.errors import StoreUnavailable, TemporalUnavailable
 
 MODULE = "go.temporal.io/server"
-VERSION = "v1.31.2"
-"""The server's version; deploy/compose.yaml has an image of the same minor version."""
+VERSION = "v1.32.0"
+"""The server's version: that of the local server, and of the images in deploy/compose.yaml."""
+MINIMUM_GO = (1, 26)
+"""What the module's go.mod asks for."""
 SCHEMA = "schema/postgresql/v12"
 BUILD_LIMIT = 1800.0
 POSTGRES_MAJOR = 15
@@ -101,7 +107,7 @@ def _keep(made: Path, target: Path) -> None:
 
 
 async def _build(made: Path, env: Mapping[str, str], progress: Progress) -> str:
-    await go_version(env)
+    await _require_go(env)
     began = time.monotonic()
 
     def spent() -> str:
@@ -117,8 +123,8 @@ async def _build(made: Path, env: Mapping[str, str], progress: Progress) -> str:
         if code != 0:
             raise TemporalUnavailable(
                 f"`go {words[0]}` failed after {spent()}: {out.strip()[-600:] or f'code {code}'}",
-                remedy="Look at that output; Go 1.26.4 or newer is needed, and a way to its "
-                "module proxy.",
+                remedy="Look at that output; the build needs Go 1.26.4 or newer, and the module "
+                "proxy of Go.",
             )
         return out
 
@@ -133,6 +139,85 @@ async def _build(made: Path, env: Mapping[str, str], progress: Progress) -> str:
     for folder in [made / "schema", *(p for p in (made / "schema").rglob("*") if p.is_dir())]:
         folder.chmod(0o755)  # Go's module cache is read-only
     return f"built once in {spent()}, cached"
+
+
+async def _require_go(env: Mapping[str, str]) -> None:
+    """Check that `go` on PATH is new enough.
+
+    Raises:
+        TemporalUnavailable: There is none, it is broken, or it is too old.
+    """
+    wanted = ".".join(map(str, MINIMUM_GO))
+    remedy = f"Install Go {wanted} or newer: https://go.dev/dl."
+    where = shutil.which("go", path=env.get("PATH", ""))
+    if where is None:
+        raise TemporalUnavailable("go is not on PATH", remedy=remedy)
+    code, out = await run_command([where, "version"], timeout=60, env=env)
+    match = re.search(r"\bgo(\d+)\.(\d+)", out)
+    if code != 0 or match is None:
+        fault = out.strip()[-300:] or f"exit code {code}"
+        raise TemporalUnavailable(f"go does not work: {fault}", remedy=remedy, place=where)
+    if (int(match[1]), int(match[2])) < MINIMUM_GO:
+        raise TemporalUnavailable(
+            f"{match[0]} is too old: the server needs {wanted}", remedy=remedy, place=where
+        )
+
+
+async def run_command(
+    command: list[str],
+    *,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    tick: Callable[[], None] | None = None,
+) -> tuple[int, str]:
+    """Run a command to its end; its exit code and output. It does not outlive a cancellation."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=None if env is None else dict(env),
+            start_new_session=True,
+        )
+    )
+    try:
+        process = await asyncio.shield(starting)
+    except OSError as error:
+        return 126, str(error.strerror)
+    except asyncio.CancelledError:
+        # asyncio would end the command alone; it may have children already.
+        with suppress(ProcessLookupError, OSError):
+            os.killpg((await starting).pid, signal.SIGKILL)
+        raise
+    reading = asyncio.ensure_future(process.communicate())
+    deadline = time.monotonic() + timeout
+    try:
+        while True:
+            wait = min(1.0, deadline - time.monotonic())
+            done, _ = await asyncio.wait({reading}, timeout=max(wait, 0))
+            if done:
+                out, _ = reading.result()
+                return process.returncode or 0, out.decode(errors="replace")
+            if time.monotonic() >= deadline:
+                return 124, f"no end after {duration(timeout)}"
+            if tick is not None:
+                tick()
+    finally:
+        if not reading.done():
+            with suppress(ProcessLookupError):
+                # The compiler's processes too: the command leads a session of its own.
+                os.killpg(process.pid, signal.SIGKILL)
+            reading.cancel()
+            with suppress(asyncio.CancelledError):
+                await reading
+            await process.wait()
+
+
+def duration(seconds: float) -> str:
+    """`7s`, `2m51s`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
 
 
 def postgres_programs(root: Path = POSTGRES_DIRS) -> Path:

@@ -7,7 +7,7 @@ that a text hashes alike however a JSON hop spelled its surrogates.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import hashlib
 import json
 from typing import Any
@@ -44,6 +44,12 @@ def check_depth(value: Json) -> None:
     raise ValueError(f"it is nested deeper than {DEEPEST} levels")
 
 
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+)
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
+
 def canonical(value: Json) -> bytes:
     """The one spelling of a JSON value, as bytes.
 
@@ -51,9 +57,7 @@ def canonical(value: Json) -> bytes:
         ValueError: for NaN and infinities, which JSON does not have.
         TypeError: for what is not JSON.
     """
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    ).encode()
+    return _CANONICAL.encode(value).encode()
 
 
 def scrubbed_text(text: str) -> str:
@@ -92,7 +96,8 @@ def hash_bytes(*parts: bytes) -> ContentHash:
     for part in parts:
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
-    return ContentHash(base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode())
+    spelled = binascii.b2a_base64(digest.digest(), newline=False).translate(_URL_SAFE)
+    return ContentHash(spelled.rstrip(b"=").decode())
 
 
 def hash_json(value: Json) -> ContentHash:

@@ -4,6 +4,7 @@
     ├── DefinitionError            the crew's author: the file and what it names
     │   └── InvalidDefinition      one or more located diagnostics
     ├── UsageError                 the caller: an argument, an id, a version
+    │   ├── NamespaceNotFound      the Temporal server does not have the namespace
     │   ├── RunNotFound
     │   ├── RunAlreadyExists
     │   ├── InterruptNotOpen
@@ -162,6 +163,10 @@ class UsageError(CrewlogError):
     """The caller asked for something that cannot be."""
 
     exit_code = 2
+
+
+class NamespaceNotFound(UsageError):
+    """The Temporal server answers, and does not have the namespace."""
 
 
 class RunNotFound(UsageError):

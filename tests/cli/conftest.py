@@ -21,13 +21,13 @@ from .starter import Starter
 
 LIMIT = 100
 ROOT = Path(__file__).resolve().parents[2]
-KEPT = ("CREWLOG_CACHE", "CREWLOG_MAX_CACHED_RUNS", "CREWLOG_ENCRYPTION_KEYS")
+KEPT = ("CREWLOG_MAX_CACHED_RUNS", "CREWLOG_ENCRYPTION_KEYS")
 OWN = ("CREWLOG_", "TEMPORAL_", "DATABASE_URL", "OPENAI_", "COLUMNS", "FORCE_COLOR", "NO_COLOR")
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Ours, without what would point at other people's servers; the cache is shared, and workers
-    replay and encrypt as the whole suite does."""
+    """Ours, without what would point at other people's servers; workers replay and encrypt as the
+    whole suite does."""
     keep = {k: v for k, v in os.environ.items() if not k.startswith(OWN) or k in KEPT}
     return {**keep, "CREWLOG_HOME": str(home)}
 

@@ -20,7 +20,7 @@ from crewlog.errors import UsageError
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.startswith(("CREWLOG_", "TEMPORAL_")) and name != "CREWLOG_CACHE":
+        if name.startswith(("CREWLOG_", "TEMPORAL_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("CREWLOG_HOME", str(tmp_path / "home"))
 

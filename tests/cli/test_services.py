@@ -16,10 +16,10 @@ HINT = "▸ started the local servers; `crewlog dev --stop` ends them\n"
 @pytest.mark.parametrize(
     ("found", "as_json", "hint", "told"),
     [
-        ("1.29.1, started", False, True, HINT),
-        ("1.29.1, running", False, True, ""),
-        ("1.29.1, started", True, True, ""),
-        ("1.29.1, started", False, False, ""),
+        ("1.32.0, started", False, True, HINT),
+        ("1.32.0, running", False, True, ""),
+        ("1.32.0, started", True, True, ""),
+        ("1.32.0, started", False, False, ""),
     ],
 )
 async def test_servers_that_a_command_started_are_mentioned(

@@ -6,11 +6,13 @@ That it starts, serves and stops is shown by `make test-cluster`.
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from cluster import COMMAND, Cluster, Condition, remedies
 from cluster_config import PORT_NAMES, PORTS, ROLES, State, choose_ports, server_environ
@@ -22,6 +24,7 @@ from crewlog.dev.progress import SILENT
 from crewlog.errors import ServiceError, StoreUnavailable, TemporalUnavailable
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "local-cluster" / "cluster.py"
+GO = '[ "$1" = version ] && echo "go version go1.26.8 linux/amd64" && exit 0'
 PASSWORDS = {"postgres": "p", "temporal": "t/@", "crewlog": "c"}
 
 
@@ -120,11 +123,51 @@ def test_postgres_keeps_what_was_committed(monkeypatch: pytest.MonkeyPatch) -> N
     assert "listen_addresses=127.0.0.1" in words
 
 
-async def test_without_go_the_server_cannot_be_built(directory: Path) -> None:
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        (None, "go is not on PATH"),
+        ("echo go version go1.25.4 linux/amd64", "go1.25 is too old: the server needs 1.26"),
+        ("echo broken >&2; exit 1", "go does not work: broken"),
+    ],
+)
+async def test_without_go_the_server_cannot_be_built(
+    directory: Path, body: str | None, fault: str
+) -> None:
+    if body is not None:
+        _write_go(directory, body)
     environ = {"CREWLOG_CACHE": str(directory), "PATH": str(directory)}
-    with pytest.raises(TemporalUnavailable, match="go is not on PATH"):
+    with pytest.raises(TemporalUnavailable, match=fault) as caught:
         await temporal_programs(SILENT, environ)
+    assert "Install Go 1.26" in caught.value.remedy
     assert list((directory / "temporal-server").glob("making-*")) == []
+
+
+async def test_a_failed_build_leaves_nothing_and_says_why(directory: Path) -> None:
+    _write_go(directory, f"{GO}\necho no route to host; exit 1")
+    environ = {"CREWLOG_CACHE": str(directory / "cache"), "PATH": f"{directory}:/usr/bin:/bin"}
+    with pytest.raises(TemporalUnavailable, match=r"`go install` failed after .*no route to host"):
+        await temporal_programs(SILENT, environ)
+    assert [p.name for p in (directory / "cache" / "temporal-server").iterdir()] == ["build.lock"]
+
+
+async def test_a_cancelled_build_ends_the_compiler(directory: Path) -> None:
+    pid_file = directory / "pid"
+    os.mkfifo(pid_file)
+    _write_go(directory, f"{GO}\nsleep 1000 & echo $! > {pid_file}; wait")
+    environ = {"CREWLOG_CACHE": str(directory / "cache"), "PATH": f"{directory}:/usr/bin:/bin"}
+    building = asyncio.create_task(temporal_programs(SILENT, environ))
+    compiler = psutil.Process(int(await asyncio.to_thread(pid_file.read_text)))
+    building.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await building
+    assert await asyncio.to_thread(psutil.wait_procs, [compiler], 10) == ([compiler], [])
+
+
+def _write_go(directory: Path, body: str) -> None:
+    program = directory / "go"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
 
 
 async def test_without_postgres_no_part_of_the_server_is_ended_or_started(directory: Path) -> None:

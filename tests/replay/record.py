@@ -1,10 +1,7 @@
-"""Records the histories again: `python -m tests.replay.record [NAME …]`, after a change that may.
+"""Records the histories again: `python -m tests.replay.record [NAME …]`.
 
-Runs that are under way replay what an older build recorded: record again only what a new name, or
-a history that was never released, is for. Nothing of this machine stays in the files: workers and
-clients have fixed identities, and paths and ports are replaced.
-
-What only a cluster shows is recorded by its name alone, with the variables of `make cluster` set.
+Nothing of this machine stays in the files: workers and clients have fixed identities, and paths and
+ports are replaced.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from acceptance.harness import SHARED, Site, make_site  # noqa: E402
-from replay.behaviours import BEHAVIOURS, ON_CLUSTER  # noqa: E402
+from replay.behaviours import BEHAVIOURS  # noqa: E402
 
 PLAIN = {"workerId": "worker", "requestId": "request", "stackTrace": ""}
 SENDER = re.compile(r"^\d+@.*")
@@ -65,7 +62,7 @@ async def record(site: Site, name: str) -> None:
 async def main(names: list[str]) -> None:
     HISTORIES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="crewlog-record-") as root:
-        async with make_site(Path(root), own_services=not set(names) <= ON_CLUSTER) as site:
+        async with make_site(Path(root), own_services=True) as site:
             site.temporal = await TemporalClient.connect(
                 site.endpoints.temporal_address,
                 namespace=site.endpoints.namespace,
@@ -81,8 +78,8 @@ async def main(names: list[str]) -> None:
 
 
 def chosen(words: list[str]) -> list[str]:
-    """The behaviours that a command line names; all that need no cluster, where it names none."""
-    listed = "\n".join(f"  {n}{' (on a cluster)' * (n in ON_CLUSTER)}" for n in BEHAVIOURS)
+    """The behaviours that a command line names; all of them where it names none."""
+    listed = "\n".join(f"  {n}" for n in BEHAVIOURS)
     parser = argparse.ArgumentParser(
         prog="python -m tests.replay.record",
         description=__doc__,
@@ -94,7 +91,7 @@ def chosen(words: list[str]) -> list[str]:
     unknown = [name for name in names if name not in BEHAVIOURS]
     if unknown:
         parser.error(f"there is no behaviour {unknown[0]!r}; there are:\n{listed}")
-    return names or [name for name in BEHAVIOURS if name not in ON_CLUSTER]
+    return names or list(BEHAVIOURS)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from .behaviours import BEHAVIOURS, ON_CLUSTER
+from .behaviours import BEHAVIOURS
 from .record import chosen
 
 
 def test_behaviours_are_chosen_by_name() -> None:
     assert chosen(["loop", "stop"]) == ["loop", "stop"]
-    assert set(chosen([])) == set(BEHAVIOURS) - ON_CLUSTER
+    assert set(chosen([])) == set(BEHAVIOURS)
 
 
 @pytest.mark.parametrize(("words", "code"), [(["nonesuch"], 2), (["--help"], 0)])

@@ -72,7 +72,7 @@ class Kit:
         session = self.mcp._sessions.of("s", server)
         said = await session.tools()
         for tool in tools or said:
-            await self.store.approve_tool(server.source, tool, said[tool].digest, "me", 1)
+            await self.store.approve_tool(server.source, tool, said[tool].digest, "me", 1, "any")
 
     async def call(self, tool: Tool, folder: Path, **args: Any) -> Any:
         call: Any = {"run": "r", "step": "a#1", "call": 1, "key": "r/a#1/1", "agent": "a"}

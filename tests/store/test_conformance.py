@@ -567,13 +567,11 @@ async def test_memory_survives_close() -> None:
 
 async def test_what_a_tool_said_when_it_was_approved_is_kept(store: Store, run: RunId) -> None:
     await store.approve_tool(run, "add", "D", "ada", 1, "Adds \U0001f600.")
-    await store.approve_tool(run, "sub", "D", "ada", 1)
-    assert await store.approved_words(run) == {"add": "Adds \U0001f600."}
+    await store.approve_tool(run, "sub", "D", "ada", 1, "Subtracts.")
+    assert await store.approved_words(run) == {"add": "Adds \U0001f600.", "sub": "Subtracts."}
     await store.approve_tool(run, "add", "E", "ada", 2, "Adds two.")
-    assert await store.approved_words(run) == {"add": "Adds two."}
+    assert await store.approved_words(run) == {"add": "Adds two.", "sub": "Subtracts."}
     assert await store.tool_approvals(run) == {"add": "E", "sub": "D"}
-    await store.approve_tool(run, "add", "F", "ada", 3)
-    assert await store.approved_words(run) == {}
 
 
 async def test_signed_approvals_are_kept_by_key(store: Store, run: RunId) -> None:

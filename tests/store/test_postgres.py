@@ -255,6 +255,40 @@ async def test_migrations_add_up(connection: Any) -> None:
     assert [tuple(row) for row in rows] == [(1, "one"), (2, "two")]
 
 
+async def test_a_later_migration_changes_a_database_with_rows(
+    postgres_dsn: str, run: RunId
+) -> None:
+    """Who connects with a later build migrates; an earlier build that is connected goes on."""
+    url = await new_database(postgres_dsn)
+    store = await PostgresStore.connect(url)
+    journal = Journal(run, [started(run)])
+    await store.append(run, journal.batch())
+    number = migrations()[-1].version + 1
+    sql = (
+        "ALTER TABLE crewlog.runs ADD COLUMN made_up text NOT NULL DEFAULT 'empty'; "
+        "UPDATE crewlog.runs SET made_up = crew"
+    )
+    later: Any = await asyncpg.connect(url)
+    for _ in range(2):
+        await migrate(later, [*migrations(), Migration(number, "made_up", sql)])
+    rows = await later.fetch("SELECT version, name FROM crewlog.schema_migrations ORDER BY 1")
+    assert [tuple(row) for row in rows][-2:] == [
+        (number - 1, migrations()[-1].name),
+        (number, "made_up"),
+    ]
+    assert await store.read_journal(run)
+    other = Journal(RunId(f"{run}-2"), [started(RunId(f"{run}-2"))])
+    await store.append(other.run, other.batch())
+    values = await later.fetch("SELECT run, made_up FROM crewlog.runs ORDER BY run")
+    found = await store.get_run(run)
+    assert found is not None
+    assert [tuple(row) for row in values] == [(run, found.crew), (other.run, "empty")]
+    with pytest.raises(StoreUnavailable, match=rf"has schema version {number}, .* knows"):
+        await PostgresStore.connect(url)
+    await later.close()
+    await store.close()
+
+
 @pytest.mark.parametrize("bookkeeping", [True, False])
 async def test_tables_that_were_dropped_are_made_again(
     postgres_dsn: str, run: RunId, bookkeeping: bool

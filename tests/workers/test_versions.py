@@ -118,8 +118,15 @@ def test_the_command_is_safe_to_paste() -> None:
 
 
 @pytest.mark.server
-async def test_on_a_server_that_cannot_move_pinned_runs_they_are_unpinned(lab: Lab) -> None:
-    """The dev server: the worker says so, and runs go on although no build is current."""
+async def test_on_a_server_that_cannot_move_pinned_runs_they_are_unpinned(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker says so, and runs go on although no build is current."""
+
+    async def too_old(_: object) -> str:
+        return "1.30.4"
+
+    monkeypatch.setattr("crewlog.workers.worker.server_version", too_old)
     model = scripted({"agents": {"a": [{"text": "A"}]}})
     crew = {"crew": "x", "model": model, "agents": {"a": {"prompt": "Say A."}}}
     with capture_logs() as logs:
@@ -129,7 +136,7 @@ async def test_on_a_server_that_cannot_move_pinned_runs_they_are_unpinned(lab: L
     assert result.status == "completed"
     [warning] = [each for each in logs if "not pinned" in each["event"]]
     assert (warning["build_id"], warning["log_level"]) == ("a", "warning")
-    assert not can_pin(warning["server"])
+    assert warning["server"] == "1.30.4"
     events = [
         e async for e in lab.client.temporal.get_workflow_handle(run.id).fetch_history_events()
     ]

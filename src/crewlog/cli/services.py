@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 TITLES = {"temporal": "Temporal server", "postgres": "Postgres"}
-PATIENCE = 30.0
-"""Seconds between two lines about one long step where there is no terminal."""
 
 
 def is_local() -> bool:
@@ -34,9 +31,8 @@ class ServiceProgress:
         self._screen = screen
         self._now: dict[str, str] = {}
         self._status: Status | None = None
-        self._told = time.monotonic()
         self.found: dict[str, str] = {}
-        """How each service came to be, in the order they were ready: `1.29.1, running`."""
+        """How each service came to be, in the order they were ready: `1.32.0, running`."""
 
     @property
     def eventful(self) -> bool:
@@ -68,15 +64,13 @@ class ServiceProgress:
             self._status = None
 
     def _show(self) -> None:
+        if not self._screen.tty:
+            return
         text = " · ".join(f"{TITLES.get(n, n)}: {plain(t)}" for n, t in self._now.items())
-        if self._screen.tty:
-            if self._status is None:
-                self._status = self._screen.out.status(text, spinner="dots", spinner_style="cyan")
-                self._status.start()
-            self._status.update(text)
-        elif time.monotonic() - self._told > PATIENCE:
-            self._told = time.monotonic()
-            self._screen.note(f"▸ {text}")
+        if self._status is None:
+            self._status = self._screen.out.status(text, spinner="dots", spinner_style="cyan")
+            self._status.start()
+        self._status.update(text)
 
     def lines(self, ui_url: str | None) -> list[list[Part]]:
         """The services that are ready, a line each."""
@@ -86,7 +80,7 @@ class ServiceProgress:
         for name in sorted(self.found, key=list(TITLES).index):
             version, _, how = self.found[name].partition(", ")
             title = f"{TITLES[name]} {version}" + (" (embedded)" if name == "postgres" else "")
-            how = {"embedded": "ready", "cached": "started"}.get(how, how) or "ready"
+            how = {"embedded": "ready"}.get(how, how) or "ready"
             out.append(
                 [
                     ("▸ ", "green"),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from crewlog import wire
 from crewlog.client import beginnings
@@ -26,6 +26,7 @@ from crewlog.definition.findings import did_you_mean, listed
 from crewlog.errors import RunNotFound, TemporalUnavailable, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Model
+from crewlog.namespace import is_absent
 from crewlog.state.model import CLOSED, OPEN
 from crewlog.store.memories import Forgotten
 from crewlog.store.protocol import GRACE, Deleted
@@ -212,7 +213,7 @@ class Deleting:
                 request, retry=True, timeout=timedelta(seconds=CALL_LIMIT)
             )
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not is_absent(error):
                 raise
 
     async def _forgotten(self, run: RunId) -> None:

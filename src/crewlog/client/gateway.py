@@ -64,6 +64,7 @@ from crewlog.errors import (
 )
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json
+from crewlog.namespace import missing_namespace, namespace_not_found
 from crewlog.payloads import beside_history, digest_of
 from crewlog.state.called import renamed_words
 from crewlog.state.topology import Renamed
@@ -399,6 +400,8 @@ class Gateway:
 
     async def failed(self, error: RPCError, run: RunId) -> CrewlogError:
         """The error for an RPC that failed."""
+        if (namespace := missing_namespace(error)) is not None:
+            return namespace_not_found(namespace, self.address)
         if error.status is RPCStatusCode.NOT_FOUND:
             return await self.not_found(run)
         if error.status in _NO_ENTRY:

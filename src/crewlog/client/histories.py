@@ -20,7 +20,7 @@ from datetime import timedelta
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistoryEventFilterType
 from temporalio.converter import WorkflowSerializationContext
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from crewlog import wire
 from crewlog.client.extract import (
@@ -39,6 +39,7 @@ from crewlog.client.outcomes import completed, unanswered, uncertain
 from crewlog.errors import NotPermitted, RunNotFound
 from crewlog.ids import RunId
 from crewlog.model import Json
+from crewlog.namespace import is_absent_execution
 
 Tell = Callable[[str], None]
 """Told how far it is."""
@@ -46,7 +47,6 @@ Tell = Callable[[str], None]
 _PAGE = 1000
 _AT_ONCE = 16
 """Payloads that are fetched at a time."""
-_NOT_THERE = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class Histories:
                 if began < at < oldest.began and listed.run_id != oldest.id:
                     found, began = listed.run_id, at
         except RPCError as error:
-            if error.status not in _NOT_THERE:
+            if not is_absent_execution(error):
                 raise await self._gateway.failed(error, self._run) from error
         return found
 
@@ -260,7 +260,7 @@ class Histories:
                 if events:
                     found[listed.run_id] = ends_of(events[0], events[-1]).after
         except RPCError as error:
-            if error.status not in _NOT_THERE:
+            if not is_absent_execution(error):
                 raise await self._gateway.failed(error, self._run) from error
         return found
 
@@ -308,7 +308,7 @@ class Histories:
                 if number and len(events) % _PAGE == 0:
                     self._tell(f"reading execution {number}: {len(events):,} events")
         except RPCError as error:
-            if error.status in _NOT_THERE:
+            if is_absent_execution(error):
                 return []
             raise await self._gateway.failed(error, self._run) from error
         if number:

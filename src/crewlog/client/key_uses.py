@@ -21,6 +21,7 @@ from temporalio.service import RPCError
 from crewlog import wire
 from crewlog.encryption.codec import ENCRYPTED, KEY
 from crewlog.errors import TemporalUnavailable
+from crewlog.namespace import missing_namespace, namespace_not_found
 from crewlog.payload_folder import DirectoryDriver
 
 _LIMIT = timedelta(seconds=30)
@@ -103,6 +104,7 @@ async def open_runs(
         tell: Told how far it is.
 
     Raises:
+        NamespaceNotFound: the server does not have the namespace.
         TemporalUnavailable: the server does not say.
     """
     needed: dict[str, list[str]] = {}
@@ -119,6 +121,9 @@ async def open_runs(
             for key in _keys_of(described.raw_description, folder):
                 needed.setdefault(key, []).append(f"schedule {listed.id}")
     except RPCError as error:
+        if (namespace := missing_namespace(error)) is not None:
+            address = client.service_client.config.target_host
+            raise namespace_not_found(namespace, address) from error
         raise TemporalUnavailable(
             f"the Temporal server does not say what is open: {error.message}",
             remedy="Nothing was changed. `crewlog doctor` looks closer.",

@@ -370,7 +370,7 @@ class Rebuild:
     async def _all_told(self, store: Store) -> _Found:
         """The histories, and the tail that the run itself tells."""
         for left in reversed(range(_TRIES)):
-            known = {*await store.executions(self._run)} - {""}  # which says that it knows none
+            known = await store.executions(self._run)
             chain = await Histories(self._gateway, self._run, self._tell).read(known)
             told = line(chain.executions)
             batches, ends = told.batches, told.ends

@@ -37,6 +37,7 @@ from crewlog.encryption.rows import PREFIX, RowSeal
 from crewlog.errors import CrewlogError, KeyMissing, SealBroken, UsageError
 from crewlog.ids import RunId
 from crewlog.model import Json
+from crewlog.namespace import is_absent
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client, Crew
@@ -282,7 +283,7 @@ class Schedules:
         try:
             return await _described(await handle.describe(rpc_timeout=_LIMIT), self._seal)
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if is_absent(error):
                 return None
             raise await self._client.gateway.failed(error, RunId(name)) from error
 
@@ -316,7 +317,7 @@ class Schedules:
                 "week, such as '0 9 * * MON-FRI'; a time zone has a name such as Europe/Berlin.",
                 place=f"the schedule {name!r}",
             )
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not is_absent(error):
             return await self._client.gateway.failed(error, RunId(name))
         return UsageError(
             f"there is no schedule {name!r}",

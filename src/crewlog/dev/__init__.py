@@ -5,7 +5,8 @@
 | `services` | `Services.ensure`, `stop_all`, `list_services`, `register_worker` |
 | `ephemeral` | throwaway services for tests |
 | `doctor` | `examine`: what is wrong and what to do |
-| `paths`, `progress` | `Home`, `cache_dir`; the `Progress` protocol |
+| `temporal_cli` | `find_cli`, `look_up`: the Temporal command line |
+| `paths`, `progress` | `Home`; the `Progress` protocol |
 
 Nothing is imported here: the Temporal SDK takes half a second, and `paths` does not need it.
 """

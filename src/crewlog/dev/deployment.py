@@ -13,7 +13,9 @@ from datetime import timedelta
 
 from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
+
+from crewlog.namespace import is_absent
 
 MINIMUM_SERVER = (1, 31)
 """The oldest server that is known to move a pinned run at continue-as-new; 1.29 ignores that."""
@@ -38,7 +40,7 @@ async def current_build(client: Client, deployment: str) -> str | None:
             timeout=ASK_LIMIT,
         )
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:  # no worker of it has polled yet
+        if is_absent(error):  # no worker of it has polled yet
             return None
         raise
     routing = described.worker_deployment_info.routing_config

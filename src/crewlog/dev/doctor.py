@@ -30,14 +30,15 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.dev import postgres, temporal_server
 from crewlog.dev.deployment import can_pin, current_build, make_current
-from crewlog.dev.paths import Home, cache_dir
+from crewlog.dev.paths import Home
 from crewlog.dev.pg_install import pg_version
 from crewlog.dev.pollers import alive
 from crewlog.dev.services import Services, ServiceStatus, temporal_profile
-from crewlog.dev.temporal_cli import go_version, look_up, program
+from crewlog.dev.temporal_cli import INSTALL, look_up, program, remedy
 from crewlog.encryption.keys import ACCEPT_PLAIN, from_environment
 from crewlog.encryption.rows import RowSeal
-from crewlog.errors import CrewlogError, TemporalUnavailable
+from crewlog.errors import CrewlogError
+from crewlog.namespace import is_absent, missing_namespace, namespace_not_found
 from crewlog.store.sealing import refused
 
 Status = Literal["ok", "warn", "fail"]
@@ -97,12 +98,12 @@ async def examine(
         address = temporal_profile(env).address
     except CrewlogError as error:
         return [*checks, Check("Local services", "fail", error.message, error.remedy)]
-    checks += await (_cli_beside(env) if address else _cli(env, listed))
+    checks.append(await _cli(env, listed, own_server=not address))
     checks += await _temporal(services, listed)
     checks.append(await _postgres(env, listed))
     if checks[-1].status == "ok":
         checks.append(await _encryption(env, listed))
-    checks += [_room(services.home.root, "Disk (home)"), _room(cache_dir(env), "Disk (cache)")]
+    checks.append(_room(services.home.root))
     checks += [_service(status) for status in listed]
     checks.append(_model_key(env))
     return checks
@@ -115,33 +116,18 @@ def _python() -> Check:
     return Check("Python", "ok", found)
 
 
-async def _cli(env: Mapping[str, str], listed: list[ServiceStatus]) -> list[Check]:
-    """The Temporal command line; Go only where it would be needed to build it."""
+async def _cli(env: Mapping[str, str], listed: list[ServiceStatus], *, own_server: bool) -> Check:
+    """The Temporal command line: it has the local server, and people use it with any server."""
+    name = "Temporal CLI"
     found, attempts = await look_up(env)
     if found is not None:
-        detail = f"server {found.server_version}, {found.source}: {found.path}"
-        return [Check("Temporal CLI", "ok", detail)]
-    detail = "; ".join(f"{a.option}: {a.reason}" for a in attempts)
-    running = any(s.name == "temporal" and s.healthy for s in listed)
-    try:
-        go = Check("Go", "ok", f"{await go_version(env)}; the server is built with it, once")
-        return [Check("Temporal CLI", "warn", detail, "Built at the first start (minutes)."), go]
-    except TemporalUnavailable as error:
-        remedy = "Install the Temporal CLI (https://docs.temporal.io/cli), or Go 1.25 or newer."
-        note = "Without it the SDK's download is tried."
-        return [
-            Check("Temporal CLI", "warn" if running else "fail", detail, remedy),
-            Check("Go", "warn", error.message, note),
-        ]
-
-
-async def _cli_beside(env: Mapping[str, str]) -> list[Check]:
-    """The Temporal command line where a server is named: people use it, and nothing needs it."""
-    found, _ = await look_up(env)
-    if found is not None:
-        return [Check("Temporal CLI", "ok", f"{found.source}: {found.path}")]
-    remedy = "For the `temporal` commands, install it: https://docs.temporal.io/cli."
-    return [Check("Temporal CLI", "warn", "not on PATH, and none in the cache", remedy)]
+        detail = f"{found.version} with server {found.server_version}, {found.source}: {found.path}"
+        return Check(name, "ok", detail)
+    detail = "; ".join(f"{each.option}: {each.reason}" for each in attempts)
+    if not own_server:
+        return Check(name, "warn", detail, f"For the `temporal` commands: {INSTALL}.")
+    running = any(each.name == "temporal" and each.healthy for each in listed)
+    return Check(name, "warn" if running else "fail", detail, remedy(attempts))
 
 
 async def _temporal(services: Services, listed: list[ServiceStatus]) -> list[Check]:
@@ -165,10 +151,14 @@ async def _temporal(services: Services, listed: list[ServiceStatus]) -> list[Che
         remedy = "Check TEMPORAL_ADDRESS." if profile.address else "`crewlog dev` starts it again."
         return [Check(name, "fail", f"{where} does not answer: {_first_line(error)}", remedy)]
     where = profile.address or (local.address if local else "")
-    if away := await _cannot_serve(client, namespace):
-        detail = f"{version} at {where} answers, and cannot serve: {away}"
+    refusal = await _refusal(client, namespace)
+    if refusal is not None and refusal.status in _AWAY:
+        detail = f"{version} at {where} answers, and cannot serve: {refusal.message}"
         return [Check(name, "fail", detail, CANNOT_SERVE)]
     checks = [Check(name, "ok", f"{version} at {where}")]
+    if refusal is not None and missing_namespace(refusal) is not None:
+        missing = namespace_not_found(namespace, where)
+        return [*checks, Check("Namespace", "fail", missing.message, missing.remedy)]
     for look in (_retention, _search_attributes, _pollers):
         try:
             checks += await look(client, namespace)
@@ -183,8 +173,8 @@ async def _temporal(services: Services, listed: list[ServiceStatus]) -> list[Che
     return checks
 
 
-async def _cannot_serve(client: Client, namespace: str) -> str:
-    """Why the server cannot work; empty where it can.
+async def _refusal(client: Client, namespace: str) -> RPCError | None:
+    """What the server answers where it is asked for a workflow that is not there.
 
     Its version comes from the frontend alone. Whether there is a workflow, only its history service
     knows, which must read its database.
@@ -197,8 +187,8 @@ async def _cannot_serve(client: Client, namespace: str) -> str:
             request, timeout=timedelta(seconds=temporal_server.ASK_LIMIT)
         )
     except RPCError as error:
-        return error.message if error.status in _AWAY else ""
-    return ""
+        return error
+    return None
 
 
 async def _retention(client: Client, namespace: str) -> list[Check]:
@@ -249,7 +239,7 @@ async def _began(client: Client, namespace: str, run: str, execution: str) -> da
         first, began = await describe(execution)
         return began if first in {"", execution} else (await describe(first))[1]
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
+        if is_absent(error):
             return datetime.min.replace(tzinfo=UTC)
         raise
 
@@ -375,13 +365,13 @@ def _without_password(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
 
-def _room(path: Path, name: str) -> Check:
+def _room(path: Path) -> Check:
+    name = "Disk (home)"
     existing = next(p for p in (path, *path.parents) if p.exists())
     free = shutil.disk_usage(existing).free
     detail = f"{free / 1024**3:.1f} GiB free at {path}"
     if not os.access(existing, os.W_OK):
-        variable = "CREWLOG_HOME" if "home" in name else "CREWLOG_CACHE"
-        return Check(name, "fail", f"{existing} cannot be written", f"Set {variable}.")
+        return Check(name, "fail", f"{existing} cannot be written", "Set CREWLOG_HOME.")
     if free < NO_ROOM:
         return Check(name, "fail", detail, "Free some room.")
     return Check(name, "warn" if free < LITTLE_ROOM else "ok", detail)

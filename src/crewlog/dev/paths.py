@@ -84,7 +84,7 @@ class Home:
 
     @property
     def start_lock(self) -> Path:
-        """Held while servers are started or stopped: minutes, if one has to be built."""
+        """Held while servers are started or stopped."""
         return self.root / "start.lock"
 
     def create(self) -> None:
@@ -101,14 +101,6 @@ class Home:
             probe.unlink()
         except OSError as error:
             raise unwritable(self.root, error) from error
-
-
-def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """`CREWLOG_CACHE`, else the user's cache directory: what is built once for all checkouts."""
-    env = os.environ if environ is None else environ
-    chosen = env.get("CREWLOG_CACHE")
-    path = Path(chosen) if chosen else Path(platformdirs.user_cache_dir("crewlog"))
-    return path.expanduser().resolve()
 
 
 def unwritable(root: Path, error: OSError) -> ServiceError:

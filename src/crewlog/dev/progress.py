@@ -13,7 +13,7 @@ class Progress(Protocol):
         ...
 
     def update(self, name: str, text: str) -> None:
-        """What is being done now; repeated about once a second while something long is built."""
+        """What is being done now."""
         ...
 
     def done(self, name: str, text: str) -> None:
@@ -35,9 +35,3 @@ class Silent:
 
 
 SILENT = Silent()
-
-
-def duration(seconds: float) -> str:
-    """`7s`, `2m51s`."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"

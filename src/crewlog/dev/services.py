@@ -163,7 +163,7 @@ class Services:
     ) -> dict[str, ServiceRecord]:
         """A server of each kind, or none that was not there: what was started ends with a failure.
 
-        Nobody would know of a server whose start was interrupted while another one was built.
+        Nobody would know of a server whose start was interrupted while another one was starting.
         """
         each = [self._ensure_one(kind, progress, started) for kind in kinds]
         try:
@@ -326,12 +326,12 @@ class Services:
         throwaway = self._guard is not None and kind is _TEMPORAL
         return signal.SIGKILL if throwaway else kind.stop_signal
 
-    async def _start_temporal(self, progress: Progress) -> tuple[ServiceRecord, str]:
-        cli = await find_cli(progress, self.environ)
+    async def _start_temporal(self, _progress: Progress) -> tuple[ServiceRecord, str]:
+        cli = await find_cli(self.environ)
         record = await temporal_server.start(
             cli, self.home, usual_ports=self._guard is None, on_spawn=self._spawned
         )
-        return record, cli.source if cli.source != "PATH" else "started"
+        return record, "started"
 
     async def _start_postgres(self, progress: Progress) -> tuple[ServiceRecord, str]:
         record = await postgres.start(

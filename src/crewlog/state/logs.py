@@ -83,6 +83,8 @@ def links_of(run: RunId, batch: Batch) -> Iterator[Link]:
 def _links(run: RunId, batch: Batch, heads: dict[LogName, ContentHash]) -> Iterator[Link]:
     """The links; `heads` are those before the batch, and then those after what was yielded."""
     for position, entry in zip(batch.positions(), batch.entries, strict=True):
+        if "ref" not in entry and "joined" not in entry and entry["kind"] not in _REWINDS:
+            continue  # most entries; this runs several times for each
         if (gone_back := heads_of(entry)) is not None:
             heads.clear()
             heads |= gone_back
@@ -102,6 +104,8 @@ def extended(batch: Batch) -> set[LogName]:
     """The logs that a batch extends, since the run last went back in it."""
     logs: set[LogName] = set()
     for entry in batch.entries:
+        if "ref" not in entry and "joined" not in entry and entry["kind"] not in _REWINDS:
+            continue
         if heads_of(entry) is not None:
             logs.clear()
         logs.update(message_of(entry).get("logs", ()))

@@ -295,7 +295,7 @@ class InMemoryStore:
         return self._claims.get(key)
 
     async def approve_tool(
-        self, source: str, tool: str, digest: str, by: str, at: int, told: str = ""
+        self, source: str, tool: str, digest: str, by: str, at: int, told: str
     ) -> None:
         """See `Store`."""
         del by, at
@@ -308,7 +308,7 @@ class InMemoryStore:
 
     async def approved_words(self, source: str) -> dict[str, str]:
         """See `Store`."""
-        return {tool: told for tool, told in self._words.get(source, {}).items() if told}
+        return dict(self._words.get(source, {}))
 
     async def prove_approval(self, approval: SignedApproval) -> None:
         """See `Store`."""
@@ -362,8 +362,7 @@ class InMemoryStore:
         known = list[Tie]()
         for run, rows in self._runs.items():
             if rows.facts is not None and rows.facts.source is not None:
-                base = rows.facts.base or 0
-                known.append(Tie(run=run, source=rows.facts.source, position=base))
+                known.append(Tie(run=run, source=rows.facts.source, position=rows.facts.base))
             known += (
                 Tie(run=run, source=parent, position=at, taken_in=True)
                 for parent, at, *_ in rows.parents

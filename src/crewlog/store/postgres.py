@@ -63,6 +63,7 @@ from crewlog.store.protocol import (
     Tie,
 )
 from crewlog.store.sealing import admit
+from crewlog.store.shared_read import SharedRead
 from crewlog.store.sql import queries
 
 _SCAN_TIMEOUT = 600.0
@@ -80,6 +81,7 @@ class PostgresStore:
         self._pool = pool
         self._sql = queries()
         self.memories: Memories = PostgresMemories(pool, self._sql, self.seal)
+        self._last_rulings = SharedRead(self._read_last_ruling)
 
     @classmethod
     async def connect(
@@ -256,11 +258,11 @@ class PostgresStore:
         return str(rows[0]["owner"]) if rows else None
 
     async def approve_tool(
-        self, source: str, tool: str, digest: str, by: str, at: int, told: str = ""
+        self, source: str, tool: str, digest: str, by: str, at: int, told: str
     ) -> None:
         """See `Store`."""
         sealed = self.seal.seal(by, "approver", source, tool) if by else ""
-        words = self.seal.seal(told, "approved", source, tool) if told else ""
+        words = self.seal.seal(told, "approved", source, tool)
         await self._fetch("approve_tool", source, tool, digest, sealed, at, words)
 
     async def tool_approvals(self, source: str) -> dict[str, str]:
@@ -326,6 +328,9 @@ class PostgresStore:
 
     async def last_ruling(self, run: RunId) -> int:
         """See `Store`."""
+        return await self._last_rulings.get(run)
+
+    async def _read_last_ruling(self, run: RunId) -> int:
         return int((await self._fetch("last_ruling", pack(run)))[0]["ruling"])
 
     async def lineage(self, run: RunId) -> set[RunId]:
@@ -453,7 +458,7 @@ class PostgresStore:
             CheckpointRow(
                 run=run,
                 position=row["position"],
-                kind=row["kind"] or "step",
+                kind=row["kind"],
                 step=StepId(unpack(row["step"])),
                 node=NodeName(unpack(row["node"])),
                 agent=None if row["agent"] is None else AgentName(unpack(row["agent"])),
@@ -675,7 +680,7 @@ class PostgresStore:
             [pack(row.step) for row in rows.checkpoints],
             [pack(row.node) for row in rows.checkpoints],
             [row.at for row in rows.checkpoints],
-            [None if row.kind == "step" else row.kind for row in rows.checkpoints],
+            [row.kind for row in rows.checkpoints],
             [pack(facts.tag) for facts in rows.tags],
             [facts.checkpoint for facts in rows.tags],
             [facts.position for facts in rows.tags],

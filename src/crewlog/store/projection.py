@@ -372,7 +372,7 @@ def _rules(position: int, entry: j.JournalEntry) -> RunFacts | None:
             return None
     facts = RunFacts(crew=crew, definition=definition, ruled=position, position=position)
     if isinstance(entry, j.Forked):
-        return replace(facts, recipe=entry.state.get("recipe") or definition)
+        return replace(facts, recipe=entry.state.get("recipe", ""))
     return facts
 
 

@@ -355,7 +355,7 @@ class Store(Protocol):
         ...
 
     async def approve_tool(
-        self, source: str, tool: str, digest: str, by: str, at: int, told: str = ""
+        self, source: str, tool: str, digest: str, by: str, at: int, told: str
     ) -> None:
         """Keeps what a person approved of a server's tool, in the place of what was before.
 
@@ -374,7 +374,7 @@ class Store(Protocol):
         ...
 
     async def approved_words(self, source: str) -> dict[str, str]:
-        """What a server's tools said of themselves when they were approved, where that was kept."""
+        """What a server's tools said of themselves when they were approved, by name."""
         ...
 
     async def prove_approval(self, approval: SignedApproval) -> None:
@@ -424,10 +424,7 @@ class Store(Protocol):
         ...
 
     async def executions(self, run: RunId) -> Collection[str]:
-        """The executions that are known to be a run's, by `admit`; none of an open one.
-
-        An empty name among them: the run is older than what is known of executions.
-        """
+        """The executions that are known to be a run's, by `admit`; none of an open one."""
         ...
 
     async def admit(self, run: RunId, executions: Collection[str], *, alone: bool = False) -> None:

@@ -51,7 +51,7 @@ SELECT run FROM line WHERE run <> $1 ORDER BY run
 
 -- name: ties
 WITH known AS (
-    SELECT run, source, COALESCE(base, 0) AS position, false AS taken_in FROM crewlog.runs
+    SELECT run, source, base AS position, false AS taken_in FROM crewlog.runs
     WHERE source IS NOT NULL AND (run = ANY($1::text[]) OR source = ANY($1))
     UNION SELECT run, parent, position, true FROM crewlog.parents
     WHERE run = ANY($1) OR parent = ANY($1)

@@ -1,0 +1,41 @@
+"""A missing Temporal namespace, told apart from what is missing in a namespace that is there.
+
+The server answers both with NOT_FOUND; the details of the error name the namespace that it lacks.
+"""
+
+from __future__ import annotations
+
+from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure
+from temporalio.service import RPCError, RPCStatusCode
+
+from crewlog.errors import NamespaceNotFound
+
+
+def missing_namespace(error: RPCError) -> str | None:
+    """The namespace that the server does not have; None if the error says something else."""
+    failure = NamespaceNotFoundFailure()
+    if error.status is RPCStatusCode.NOT_FOUND:
+        for detail in error.grpc_status.details:
+            if detail.Unpack(failure):
+                return failure.namespace
+    return None
+
+
+def is_absent(error: RPCError) -> bool:
+    """Whether the namespace is there, and does not have what was asked for."""
+    return error.status is RPCStatusCode.NOT_FOUND and missing_namespace(error) is None
+
+
+def is_absent_execution(error: RPCError) -> bool:
+    """Whether the namespace is there, and does not have the execution, or can have none such."""
+    return error.status is RPCStatusCode.INVALID_ARGUMENT or is_absent(error)
+
+
+def namespace_not_found(namespace: str, address: str) -> NamespaceNotFound:
+    """The error for a namespace that the server at `address` does not have."""
+    return NamespaceNotFound(
+        f"the Temporal server has no namespace {namespace!r}",
+        remedy="Correct TEMPORAL_NAMESPACE, or create it: temporal operator namespace create "
+        f"--address {address} --namespace {namespace} --retention 30d",
+        place=address,
+    )
