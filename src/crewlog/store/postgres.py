@@ -315,13 +315,12 @@ class PostgresStore:
         execution: str = "",
     ) -> int:
         """See `Store`."""
-        rows = project(run, batch)
-        all_bodies = rows.bodies | dict(bodies or {})
+        rows = project(run, batch, bodies)
         if not batch.entries:
-            await self.put_bodies(all_bodies)
+            await self.put_bodies(rows.bodies)
             return await self.last_ruling(run)
         try:
-            found = await self._fetch("append", *self._append_args(rows, all_bodies, execution))
+            found = await self._fetch("append", *self._append_args(rows, rows.bodies, execution))
         except EntryRefusedError as refused:
             raise HistoryConflict(run, refused.position) from None
         return int(found[0]["ruling"])
