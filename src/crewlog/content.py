@@ -16,6 +16,11 @@ from crewlog.ids import ContentHash
 from crewlog.model import Json
 
 _DIGEST_BYTES = 20
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+)
+"""Made once: `json.dumps` makes an encoder for each call that has options."""
 
 
 DEEPEST = 100
@@ -42,12 +47,6 @@ def check_depth(value: Json) -> None:
             return
         level = below
     raise ValueError(f"it is nested deeper than {DEEPEST} levels")
-
-
-_CANONICAL = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-)
-_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 def canonical(value: Json) -> bytes:
