@@ -89,7 +89,6 @@ async def test_plans_do_not_read_whole_tables(dsn: str) -> None:
         "get_snapshot": ["r", 1],
         "list_checkpoints": ["r", 0, 10, False],
         "list_snapshots": ["r"],
-        "put_folded_snapshot": ["r", 1, "{}", "d"],
         "prune_checkpoints": ["r", [1], 9],
         "prune_snapshots": ["r", [1]],
         "list_open_interrupts": ["r"],

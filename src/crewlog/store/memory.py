@@ -525,13 +525,9 @@ class InMemoryStore:
                 for position in snapshots:
                     rows.snapshots.pop(position, None)
 
-    async def put_snapshot(
-        self, run: RunId, snapshot: Snapshot, digest: ContentHash | None = None
-    ) -> None:
+    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
         """See `Store`."""
         rows = self._runs.get(run, _Run())
-        if digest is not None and rows.journal.get(snapshot.position, ("",))[0] != digest:
-            return
         rows.snapshots.setdefault(snapshot.position, dump_json(snapshot.state))
         self._runs[run] = rows
 

@@ -417,8 +417,8 @@ class PostgresStore:
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
         rows = await self._fetch("read_journal", pack(run), after, limit)
-        entries = [self._journal_row(pack(run), row) for row in rows]
-        return without_holes(entries, after)
+        packed = pack(run)
+        return without_holes([self._journal_row(packed, row) for row in rows], after)
 
     async def find_command(self, run: RunId, command: str) -> JournalRow | None:
         """See `Store`."""
@@ -477,17 +477,11 @@ class PostgresStore:
         if snapshots:
             await self._fetch("prune_snapshots", pack(run), list(snapshots))
 
-    async def put_snapshot(
-        self, run: RunId, snapshot: Snapshot, digest: ContentHash | None = None
-    ) -> None:
+    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
         """See `Store`."""
         place = pack(run), str(snapshot.position)
         state = self.seal.seal(dump_json(snapshot.state), "snapshot", *place)
-        values = [pack(run), snapshot.position, state]
-        if digest is None:
-            await self._fetch("put_snapshot", *values)
-        else:
-            await self._fetch("put_folded_snapshot", *values, digest)
+        await self._fetch("put_snapshot", pack(run), snapshot.position, state)
 
     async def list_snapshots(self, run: RunId) -> list[int]:
         """See `Store`."""
@@ -506,7 +500,6 @@ class PostgresStore:
         """See `Store`."""
         async with self._pool.acquire() as connection, connection.transaction():
             kept = await connection.fetch(self._sql["forget"], pack(run), after)
-            await connection.execute(self._sql["forget_snapshots"], pack(run), after)
             if kept:
                 entries = (
                     (row["position"], load_json(self._entry(pack(run), row))) for row in kept
