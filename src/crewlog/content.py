@@ -56,7 +56,8 @@ def canonical(value: Json) -> bytes:
         ValueError: for NaN and infinities, which JSON does not have.
         TypeError: for what is not JSON.
     """
-    return _CANONICAL.encode(value).encode()
+    # As `encode`, without its look at the type: in Temporal's sandbox that takes nine calls.
+    return "".join(_CANONICAL.iterencode(value, _one_shot=True)).encode()
 
 
 def scrubbed_text(text: str) -> str:
