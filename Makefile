@@ -106,4 +106,4 @@ format: setup  ## Put the code in order
 
 clean:  ## Remove what was built here; caches outside stay
 	@if [ -e .cluster/state.json ] && [ -e .venv/.ready ]; then $(CLUSTER) down; fi
-	rm -rf .venv .venv-bench .tools .encrypted build dist .coverage* .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-bench .bench .tools .encrypted build dist .coverage* .pytest_cache .mypy_cache .ruff_cache

@@ -20,7 +20,7 @@ from crewlog.activities.tools import Tool
 from crewlog.authority.reach import check_path, check_url
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.json_schemas import schema_faults
-from crewlog.definition.matching import NotLinear, pattern_of
+from crewlog.definition.matching import pattern_of
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import ArgumentCheck
 from crewlog.model import Json
@@ -302,10 +302,7 @@ def _text_fault(definition: ToolDefinition, check: ArgumentCheck, value: Any) ->
 
 
 def _pattern_fault(text: str, value: str) -> str:
-    try:
-        pattern = pattern_of(text)
-    except NotLinear as error:  # an old definition's: new ones are refused
-        return f"its pattern cannot be used: {error}. The crew's definition has to be mended"
+    pattern = pattern_of(text)
     if len(value) > pattern.longest:
         return f"it must have at most {pattern.longest:,} characters"
     return "" if pattern.matches(value) else f"it must match {text}"

@@ -30,8 +30,6 @@ from crewlog.state.journal import Batch
 from crewlog.store.protocol import Store
 from crewlog.wire import WORKFLOW_TYPE
 
-OLDER = ""
-"""What stands for the executions of a run that is older than what is known of them."""
 _FAR = 1000
 """How many executions are gone back, at most, to one that the store knows."""
 _KEPT = 10_000
@@ -111,7 +109,7 @@ class Executions:
         Raises:
             NotPermitted: the store has a signed run of its id, which is not replaced.
         """
-        known = {*await self._store.executions(run)} - {OLDER}
+        known = await self._store.executions(run)
         if known and use.execution not in known:
             raise taken(run)
 
@@ -121,7 +119,7 @@ class Executions:
         Raises:
             NotPermitted: it names other executions than the last ones.
         """
-        known = {*await self._store.executions(run)} - {OLDER, use.execution}
+        known = {*await self._store.executions(run)} - {use.execution}
         if not known:
             return
         for each in executions:
@@ -144,16 +142,16 @@ class Executions:
             signed: Whether its commands are signed.
             alone: Whether it takes up what others have left.
         """
-        if signed or {*await self._store.executions(run)} - {OLDER}:
+        if signed or await self._store.executions(run):
             await self._store.admit(run, [use.execution], alone=alone)
 
     async def _goes_on(self, run: RunId, execution: str, known: Collection[str]) -> bool:
         """Whether an execution is of a chain that the store knows, or of one that was ours before.
 
-        What is older than what is known of executions, or was open until now, is known by nothing
-        but its type and its task queue: whoever polls that is trusted.
+        A run that was open until now is known by nothing but its type and its task queue: whoever
+        polls that is trusted.
         """
-        ours, at, queue = {*known} - {OLDER}, execution, ""
+        ours, at, queue = {*known}, execution, ""
         for _ in range(_FAR):
             found = await self._look(run, at)
             if found is None or found.workflow != WORKFLOW_TYPE or queue not in ("", found.queue):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +17,10 @@ from crewlog.state.model import Usage
 
 MOST_TOKENS = 10**9
 """No call uses more: what is added up must stay a number."""
+PRICE_TABLES = "genai_prices"
+"""The package with the prices of models, loaded at the first call of a model that has a price."""
+_LOADED = threading.Event()
+"""Set once the tables are loaded."""
 CHARACTERS = 4
 """Characters of a token, where the service does not tell how many it counted."""
 
@@ -53,10 +59,11 @@ async def usage_of(reply: AIMessage, model: str) -> Usage:
     cached = _count((told.get("input_token_details") or {}).get("cache_read"))
     prefix, _, _ = model.partition(":")
     answered = f"{prefix}:{reply.response_metadata.get('model_name') or ''}"
-    # In a thread: the first loads the prices.
-    asked, named = await asyncio.to_thread(
-        lambda: [cost_of(each, read, written, cached) for each in (model, answered)]
-    )
+    if not _LOADED.is_set():  # in a thread: it takes 100 ms
+        await asyncio.to_thread(importlib.import_module, PRICE_TABLES)
+        _LOADED.set()
+    asked = cost_of(model, read, written, cached)
+    named = cost_of(answered, read, written, cached) if answered != model else asked
     # The service is the one that is paid: the name in its answer may make a call dearer, as where
     # an alias leads to a larger model, but neither cheaper than what was configured nor priced.
     cost = max(asked or 0.0, named or 0.0)
@@ -69,12 +76,19 @@ def _count(said: Any) -> int:
 
 
 def _estimate(messages: Sequence[BaseMessage]) -> int:
-    """The tokens of messages, by their characters: one at least for each message."""
-    return sum(1 + _characters(message) // CHARACTERS for message in messages)
+    """Estimates the tokens of messages by their characters: at least one for each message.
 
-
-def _characters(message: BaseMessage) -> int:
-    content: Any = message.content  # pyright: ignore[reportUnknownMemberType]
-    said = content if isinstance(content, str) else json.dumps(content, default=str)
-    calls = getattr(message, "tool_calls", [])
-    return len(said) + (len(json.dumps(calls, default=str)) if calls else 0)
+    It runs over the whole transcript at each call, so the usual case, a plain text, makes no call
+    of its own.
+    """
+    tokens = len(messages)
+    for message in messages:
+        content: Any = message.content  # pyright: ignore[reportUnknownMemberType]
+        calls: Any = message.__dict__.get("tool_calls")  # a missing attribute is slow to look up
+        if isinstance(content, str) and not calls:
+            tokens += len(content) // CHARACTERS
+        else:
+            text = content if isinstance(content, str) else json.dumps(content, default=str)
+            asked = json.dumps(calls, default=str) if calls else ""
+            tokens += (len(text) + len(asked)) // CHARACTERS
+    return tokens

@@ -87,8 +87,7 @@ class _Kept:
 
     @classmethod
     def of(cls, body: Mapping[str, Json]) -> _Kept:
-        usage = Usage.from_json(body.get("usage", {}))
-        return cls(str(body["summary"]), usage, str(body.get("by", "")))
+        return cls(str(body["summary"]), Usage.from_json(body["usage"]), str(body["by"]))
 
     def body(self, head: ContentHash, model: str) -> dict[str, Json]:
         said: dict[str, Json] = {"summary": self.text, "head": head, "model": model, "by": self.by}
@@ -268,9 +267,8 @@ def _claim(run: RunId, key: _Key, number: int = 0, *, over: bool = False) -> str
 
 
 def _left(began: str, now: int) -> float:
-    """The seconds that a worker has left which claimed to make one; older builds say no time."""
-    passed = (now - int(began)) / 1000 if len(began) > 9 and began.isdecimal() else SUMMING
-    return min(SUMMING, max(0.0, SUMMING - passed))
+    """The seconds that a worker has left which claimed to make one; both times in milliseconds."""
+    return min(SUMMING, max(0.0, SUMMING - (now - int(began)) / 1000))
 
 
 # -- texts --------------------------------------------------------------------------------------

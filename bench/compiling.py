@@ -69,7 +69,7 @@ async def run(bench: Bench) -> list[Figure]:
         return (time.perf_counter() - began) * 1000 / REPEATS
 
     async def ours() -> float:
-        return timed(lambda plan: compile_plan(plan).graph)
+        return timed(lambda plan: compile_plan(plan).compile())
 
     async def theirs() -> float:
         return timed(raw)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from temporalio.api.history.v1 import HistoryEvent
+
 from bench.cases import Bench
 from bench.crews import fan
-from bench.history import IS_STEP, events_of, ms_between, scheduled
+from bench.history import IS_STEP, IsStep, events_of, ms_between, scheduled
 from bench.pairs import Figure, figure, ratio, rounds
 from bench.peers import bare
 
@@ -20,12 +24,12 @@ async def run(bench: Bench) -> list[Figure]:
     async def engine() -> Measured:
         handle = await site.start_crew(await site.register(fan(WIDTH)))
         await handle.result()
-        return await _measured(bench, handle, "engine")
+        return measured(await events_of(site, handle), IS_STEP["engine"])
 
     async def floor() -> Measured:
         handle = await site.start(await site.peer("bare"), bare.TYPE, bare.Order(beside=WIDTH))
         await handle.result()
-        return await _measured(bench, handle, "bare")
+        return measured(await events_of(site, handle), IS_STEP["bare"])
 
     tell = bench.told(f"fan-out {WIDTH}")
     found = await rounds(
@@ -41,8 +45,12 @@ async def run(bench: Bench) -> list[Figure]:
     ]
 
 
-async def _measured(bench: Bench, handle: object, name: str) -> Measured:
-    events = await events_of(bench.site, handle)  # type: ignore[arg-type]
-    at = scheduled(events, IS_STEP[name])
-    assert len(at) == WIDTH + 1
+def measured(events: Sequence[HistoryEvent], is_step: IsStep) -> Measured:
+    """What the steps of a run took.
+
+    Raises:
+        AssertionError: the run did not have as many steps.
+    """
+    at = scheduled(events, is_step)
+    assert len(at) == WIDTH + 1, f"{len(at)} steps, not {WIDTH + 1}"
     return ms_between(events[at[0]], events[at[-1]]), (at[-1] - at[0]) / WIDTH

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import WorkflowHandle
+from temporalio.client import Client, WorkflowHandle
 
-from bench.site import Site
 from crewlog.state.calls import CALL_MODEL
 
 _SCHEDULED = EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
@@ -45,13 +44,24 @@ class StepCost:
     """How many steps the run had."""
 
 
-async def events_of(site: Site, handle: WorkflowHandle[Any, Any]) -> list[HistoryEvent]:
+class Connected(Protocol):
+    """What has a client of the server on which runs are."""
+
+    @property
+    def temporal(self) -> Client:
+        """The client."""
+        ...
+
+
+async def events_of(site: Connected, handle: WorkflowHandle[Any, Any]) -> list[HistoryEvent]:
     """The events of all executions of a run, in order."""
     executions = await executions_of(site, handle)
     return [event for execution in executions for event in execution]
 
 
-async def executions_of(site: Site, handle: WorkflowHandle[Any, Any]) -> list[list[HistoryEvent]]:
+async def executions_of(
+    site: Connected, handle: WorkflowHandle[Any, Any]
+) -> list[list[HistoryEvent]]:
     """The events of each execution of a run, in order."""
     found: list[list[HistoryEvent]] = []
     execution = handle.first_execution_run_id or await _first_execution(handle)

@@ -1,287 +1,36 @@
-"""What there is to report: the names, their targets, the table, and one flat JSON object.
+"""What there is to report: the table, and one flat JSON object.
 
-Names are stable: programs compare them over versions. Later ones are added, none is renamed. Where
-something could not be measured its value is null.
+A row is a name of `bench.specs` with its median, and with more under a prefix and the same name:
+`spread_`, `low_` and `high_` (quartiles), `least_` and `most_` (the interval of the median, where
+there are rounds enough), `n_` (rounds), `commit_` (at which commit it was measured) and `load_`
+(the load average before). Where something could not be measured its value is null.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from bench.commits import cases_of
 from bench.pairs import Figure
+from bench.specs import CASE_OF, NAMES, SPECS, Value
 
-Value = float | int | str | None
 Flat = dict[str, Value]
+PREFIXES = ("", "spread_", "low_", "high_", "least_", "most_", "n_", "commit_", "load_")
+"""What a row has, each followed by its name."""
 
 
-@dataclass(frozen=True)
-class Target:
-    """What a figure should be, and whether it is."""
-
-    text: str
-    verdict: Callable[[Mapping[str, Value]], str]
-    """Of all figures: "met", "missed", "not shown", or nothing where one that it needs is not."""
-
-
-@dataclass(frozen=True)
-class Spec:
-    """A name and what it means."""
-
-    name: str
-    what: str
-    target: Target | None = None
-
-
-def at_most(name: str, limit: float) -> Target:
-    return Target(f"≤ {limit:g}", lambda found: _holds(found.get(name), lambda v: v <= limit))
-
-
-def at_least(name: str, limit: float) -> Target:
-    return Target(f"≥ {limit:g}", lambda found: _holds(found.get(name), lambda v: v >= limit))
-
-
-def below(name: str, limit: float) -> Target:
-    return Target(f"< {limit:g}", lambda found: _holds(found.get(name), lambda v: v < limit))
-
-
-def surely_at_most(name: str, limit: float) -> Target:
-    """As `at_most`, of the whole interval of the median: one on both sides shows nothing."""
-    return _surely(name, f"≤ {limit:g}", lambda value: value <= limit)
-
-
-def surely_below(name: str, limit: float) -> Target:
-    """As `below`, of the whole interval of the median: one on both sides shows nothing."""
-    return _surely(name, f"< {limit:g}", lambda value: value < limit)
-
-
-def _surely(name: str, text: str, test: Callable[[float], bool]) -> Target:
-    def verdict(found: Mapping[str, Value]) -> str:
-        if found.get(name) is None:
-            return ""
-        ends = found.get(f"least_{name}"), found.get(f"most_{name}")
-        said = {_holds(end, test) for end in ends}
-        return said.pop() or "not shown" if len(said) == 1 else "not shown"
-
-    return Target(text, verdict)
-
-
-def _holds(value: Value, test: Callable[[float], bool]) -> str:
-    if not isinstance(value, int | float):
-        return ""
-    return "met" if test(value) else "missed"
-
-
-MESSAGE_BYTES = 400
-"""The text of the message that every step makes."""
-
-SPECS: tuple[Spec, ...] = (
-    Spec("step_ms_10", "a step of a run of 10, ms"),
-    Spec("step_ms_100", "a step of a run of 100, ms"),
-    Spec("step_ms_1000", "a step of a run of 1,000, ms"),
-    Spec(
-        "step_ms_apart",
-        "the slowest of the three by the fastest",
-        at_most("step_ms_apart", 1.1),
-    ),
-    Spec("step_vs_bare_10", "by a bare workflow's", at_most("step_vs_bare_10", 1.3)),
-    Spec("step_vs_bare_100", "by a bare workflow's", at_most("step_vs_bare_100", 1.3)),
-    Spec("step_vs_bare_1000", "by a bare workflow's", at_most("step_vs_bare_1000", 1.3)),
-    Spec("step_vs_bare_100_same_process", "by one in a process like the engine's"),
-    Spec("step_vs_plugin_10", "by the LangGraph plugin's", below("step_vs_plugin_10", 1)),
-    Spec("step_vs_plugin_100", "by the LangGraph plugin's", below("step_vs_plugin_100", 1)),
-    Spec("step_vs_plain_10", "by plain LangGraph's, which is not durable in the same way"),
-    Spec("step_vs_plain_100", "the same"),
-    Spec("bare_step_ms_10", "a bare workflow's step, ms"),
-    Spec("bare_step_ms_100", "the same"),
-    Spec("bare_step_ms_1000", "the same"),
-    Spec("plugin_step_ms_10", "the plugin's step, ms"),
-    Spec("plugin_step_ms_100", "the same"),
-    Spec("plain_step_ms_10", "plain LangGraph's step, Postgres saver, ms"),
-    Spec("plain_step_ms_100", "the same"),
-    Spec("plain_step_ms_1000", "the same"),
-    Spec(
-        "history_bytes_per_step_10",
-        "history of a step, bytes, the message included",
-        at_most("history_bytes_per_step_10", 1300 + MESSAGE_BYTES),
-    ),
-    Spec("history_bytes_per_step_100", "the same"),
-    Spec("history_bytes_per_step_1000", "the same"),
-    Spec(
-        "history_growth",
-        "bytes of a step at 1,000 by those at 10",
-        at_most("history_growth", 1.05),
-    ),
-    Spec("bare_history_bytes_per_step_100", "a bare workflow's"),
-    Spec("plugin_history_bytes_per_step_100", "the plugin's"),
-    Spec("events_per_step", "events of a step of a run of 100", at_most("events_per_step", 6.1)),
-    Spec("events_per_step_1000", "the same of a run of 1,000, its seams included"),
-    Spec("events_per_step_fanout_32", "events of a step of 32 side by side"),
-    Spec("fanout_ms_32", "32 steps side by side, ms"),
-    Spec("fanout_vs_bare_32", "by a bare workflow's"),
-    Spec(
-        "lanes_vs_critical_path",
-        "three uneven lanes by the longest of them alone",
-        at_most("lanes_vs_critical_path", 1.05),
-    ),
-    Spec("lanes_vs_sleep", "the same lanes by what the longest one sleeps"),
-    Spec(
-        "pool_vs_optimum",
-        "five steps of a pool of two by what they sleep where none waits without need",
-        at_most("pool_vs_optimum", 1.05),
-    ),
-    Spec("pool_overhead_ms", "what the engine takes of each of these steps, ms"),
-    Spec("pool_short_vs_optimum", "the same pool with naps of 0.5 to 1 s by their optimum"),
-    Spec(
-        "turn_tools_vs_longest",
-        "a turn that calls four tools at once by what the longest one sleeps",
-        at_most("turn_tools_vs_longest", 1.05),
-    ),
-    Spec(
-        "hub_turn_1000_vs_10",
-        "a step of a session's last turns of 1,000 by one of a session of ten turns",
-        at_most("hub_turn_1000_vs_10", 1.1),
-    ),
-    Spec("hub_step_ms_1000", "the one, ms"),
-    Spec("hub_step_ms_10", "the other, ms"),
-    Spec("hub_longest_history", "events of the longest execution of that session"),
-    Spec("hub_carry_bytes_1000", "its state after 1,000 turns, bytes of JSON"),
-    Spec("plain_lanes_vs_critical_path", "the same lanes by the longest, plain LangGraph"),
-    Spec("throughput_steps_per_s", "steps a second, 100 runs of 10 at once"),
-    Spec("throughput_vs_bare", "by a bare workflow's", at_least("throughput_vs_bare", 0.8)),
-    Spec("throughput_vs_bare_same_process", "by one in a process like the engine's"),
-    Spec("replay_events_per_s", "events replayed a second"),
-    Spec("replay_vs_bare", "by a bare workflow's", at_least("replay_vs_bare", 0.7)),
-    Spec("replay_vs_bare_same_sandbox", "by a bare workflow's in the engine's sandbox"),
-    Spec("compile_100_ms", "compiling a plan of 100 agents, ms"),
-    Spec(
-        "compile_100_vs_langgraph",
-        "by StateGraph.compile of the same nodes and edges",
-        at_most("compile_100_vs_langgraph", 3),
-    ),
-    Spec("rss_per_run_kb", "memory of a cached run, KiB"),
-    Spec("bare_rss_per_run_kb", "a bare workflow's"),
-    Spec("tool_ms", "a short tool call, an activity, ms"),
-    Spec("local_tool_ms", "the same tool placed local, ms"),
-    Spec("authority_off_ms", "the same call where the next is measured, ms"),
-    Spec("authority_on_ms", "a short tool call under rules, quotas and audiences, ms"),
-    Spec(
-        "authority_on_vs_off",
-        "by the same call of a crew without any",
-        surely_at_most("authority_on_vs_off", 1.05),
-    ),
-    Spec("authority_on_vs_off_cpu", "the same in processor time of the worker, the run's whole"),
-    Spec("authority_daily_quota_vs_off", "with a quota that the store counts, by the same"),
-    Spec("authority_daily_quota_vs_off_cpu", "the same in processor time"),
-    Spec("swap_ms", "a swap, from the accepted change to the new execution's first task, ms"),
-    Spec("can_ms", "a bare workflow's continue-as-new, ms"),
-    Spec("swap_vs_can", "the one by the other", at_most("swap_vs_can", 1.5)),
-    Spec("swap_vs_can_same_process", "by that of one in a process like the engine's"),
-    Spec(
-        "swap_10mb_vs_1kb",
-        "a swap with a transcript of 10 MB by one of 1 KB",
-        at_most("swap_10mb_vs_1kb", 1.1),
-    ),
-    Spec(
-        "carry_bytes_20_agents",
-        "what a run of 20 agents carries, bytes of JSON",
-        below("carry_bytes_20_agents", 32 * 1024),
-    ),
-    Spec("split_ms", "a split, from the command until the part answers, ms"),
-    Spec("merge_ms", "a merge, from the command until the one run has the other in it, ms"),
-    Spec(
-        "bare_part_ms",
-        "a bare workflow starts a child and continues as new, until both answer, ms",
-    ),
-    Spec("split_vs_bare", "the first by the last", at_most("split_vs_bare", 3)),
-    Spec("merge_vs_bare", "the second by the last", at_most("merge_vs_bare", 3)),
-    Spec("split_vs_bare_same_process", "by that of one in a process like the engine's"),
-    Spec("merge_vs_bare_same_process", "the same"),
-    Spec(
-        "split_10mb_vs_1kb",
-        "a split with a transcript of 10 MB by one of 1 KB",
-        at_most("split_10mb_vs_1kb", 1.1),
-    ),
-    Spec(
-        "merge_10mb_vs_1kb",
-        "a merge where the joining run has a transcript of 10 MB by one of 1 KB",
-        at_most("merge_10mb_vs_1kb", 1.1),
-    ),
-    Spec(
-        "topology_ms",
-        "the slowest operation on 200 creatures and 400 channels, ms",
-        surely_below("topology_ms", 5),
-    ),
-    Spec("topology_worker_ms", "the same, with all that a worker does for it on a live run, ms"),
-    Spec(
-        "idle_500_creatures_mb",
-        "memory of a worker with 500 creatures at rest in 100 graphs, MB",
-        below("idle_500_creatures_mb", 300),
-    ),
-    Spec(
-        "idle_500_creatures_events",
-        "events that their histories get in 20 s",
-        at_most("idle_500_creatures_events", 0),
-    ),
-    Spec(
-        "idle_500_creatures_queries",
-        "connections of the store that are used in that time",
-        at_most("idle_500_creatures_queries", 0),
-    ),
-    Spec("idle_500_creatures_cpu_ms", "processor time of the worker in that time, ms"),
-    Spec(
-        "fork_ms_over_start",
-        "forking a run of 1,000 messages, until its first call, more than a start takes, ms",
-        below("fork_ms_over_start", 100),
-    ),
-    Spec("fork_stored_bytes", "rows that a fork adds, bytes", below("fork_stored_bytes", 10_000)),
-    Spec(
-        "checkpoint_load_ms",
-        "loading any checkpoint of a run of 1,000 steps, the slowest, ms",
-        below("checkpoint_load_ms", 50),
-    ),
-    Spec(
-        "cold_pickup_s",
-        "a new worker's first task of an execution of 2,000 events, s",
-        below("cold_pickup_s", 2),
-    ),
-    Spec(
-        "codec_on_vs_off",
-        "a step with payloads and rows encrypted, by one without",
-        surely_at_most("codec_on_vs_off", 1.05),
-    ),
-    Spec("codec_on_vs_off_cpu", "the same in processor time of the worker, the run's whole"),
-    Spec("codec_history_bytes_per_step", "history of a step with encryption, bytes"),
-    Spec(
-        "stage_tokens_vs_monolith",
-        "tokens of the stage crew by those of one agent with all tools and context",
-        at_most("stage_tokens_vs_monolith", 0.333),
-    ),
-    Spec("stage_call_tokens_vs_monolith", "the same of a call"),
-    Spec("stage_tokens_vs_searching_monolith", "by those of one agent that searches the catalogue"),
-    Spec("stage_call_tokens_vs_searching_monolith", "the same of a call"),
-    Spec("stage_tokens", "tokens of the stage crew, in all"),
-    Spec("stage_call_tokens", "of a call"),
-    Spec("monolith_tokens", "tokens of the monolith, in all"),
-    Spec("monolith_call_tokens", "of a call"),
-)
-NAMES = tuple(spec.name for spec in SPECS)
-
-
-def flat(figures: Iterable[Figure]) -> Flat:
-    """The figures as one flat object: medians by name, quartile distances by `spread_` + name.
-
-    `least_` and `most_` are the ends of the median's interval, where there are rounds enough.
+def flat(figures: Iterable[Figure], case: str) -> Flat:
+    """The figures of a case as one flat object.
 
     Raises:
-        KeyError: a figure has a name that is not in `NAMES`.
+        KeyError: a figure has a name that is not among those of the case.
     """
     found: Flat = {}
     for item in figures:
-        if item.name not in NAMES:
-            raise KeyError(item.name)
+        if CASE_OF.get(item.name) != case:
+            raise KeyError(f"the case {case!r} has no row {item.name!r} in bench/specs.py")
         low, high = item.quartiles
         found[item.name] = _short(item.median)
         found[f"spread_{item.name}"] = _short(item.spread)
@@ -309,39 +58,55 @@ def derive(found: Flat) -> None:
         found["history_growth"] = _short(last / first)
 
 
+def stamp(found: Flat, commit: str, load: float) -> None:
+    """Adds the commit and the load average before to each row that has a value."""
+    for name in NAMES:
+        if found.get(name) is not None:
+            found[f"commit_{name}"] = commit
+            found[f"load_{name}"] = round(load, 2)
+
+
+def by_commit(found: Mapping[str, Value]) -> dict[str, list[str]]:
+    """The names of the rows that have a value, by their commit; "" where a row has none."""
+    rows: dict[str, list[str]] = {}
+    for name in NAMES:
+        if found.get(name) is not None:
+            rows.setdefault(str(found.get(f"commit_{name}") or ""), []).append(name)
+    return rows
+
+
 def complete(found: Flat) -> Flat:
     """All names in their order, null where there is no value; then whatever else there is."""
     whole: Flat = {name: found.get(name) for name in NAMES}
     return {**whole, **{name: v for name, v in found.items() if name not in whole}}
 
 
-MACHINE = ("cpus", "python", "temporalio", "langgraph")
-"""What a run was made on."""
-CONDITIONS = (*MACHINE, "pairs", "load")
-"""What a run was made under, besides the figures."""
+MACHINE = (
+    *("cpus", "processor", "python", "temporalio", "langgraph", "temporal_server", "postgres"),
+)
+"""What all figures of a file were measured on."""
 
 
 class OtherMachineError(Exception):
     """A file has figures of another machine, or of other versions."""
 
 
-def merged(path: Path, found: Flat) -> Flat:
-    """What a file has, with what was measured now in the place of what was before.
+def merged(path: Path, found: Flat, cases: Sequence[str]) -> Flat:
+    """What a file has, with the rows of these cases in the place of those before.
 
     Raises:
-        OtherMachineError: what was before does not compare with it.
+        OtherMachineError: the file was measured on another machine, or with other versions.
     """
     before: Flat = json.loads(path.read_text()) if path.exists() else {}
     if before and (other := [name for name in MACHINE if before.get(name) != found.get(name)]):
+        differences = ", ".join(f"{name} {before.get(name)}, now {found[name]}" for name in other)
         raise OtherMachineError(
-            f"{path} was measured with other {', '.join(other)}: measure all of it again"
+            f"{path} was measured on another machine or with other versions ({differences}): "
+            f"measure all of it again"
         )
-    # What the whole run was made under stays: most figures are still that run's.
-    kept = CONDITIONS if before else ()
-    new = {name: v for name, v in found.items() if v is not None and name not in kept}
-    whole = {**before, **new}
-    derive(whole)
-    return complete(whole)
+    old = {f"{prefix}{name}" for name in NAMES if CASE_OF[name] in cases for prefix in PREFIXES}
+    kept = {name: value for name, value in before.items() if name not in old}
+    return complete({**kept, **found})
 
 
 def write(path: Path, found: Flat) -> None:
@@ -382,22 +147,50 @@ def _shown(value: Value) -> str:
 
 
 def conditions(found: Flat) -> str:
-    """What it was measured on, in a line."""
-    load = "not noted" if found.get("load") is None else found["load"]
-    counts = [v for name, v in found.items() if name.startswith("n_")]
-    numbers = sorted(v for v in counts if isinstance(v, int))
-    rounds = " to ".join(str(n) for n in dict.fromkeys([*numbers[:1], *numbers[-1:]])) or "no"
+    """At which commit and on what it was measured, in a line."""
+    loads = _range(found, "load_") or "not noted"
+    machine = [
+        f"{found.get('cpus')} CPUs",
+        f"Python {found.get('python')}",
+        f"temporalio {found.get('temporalio')}",
+        f"langgraph {found.get('langgraph')}",
+    ]
+    if found.get("processor") is not None:
+        machine[0] += f" ({found['processor']})"
+        machine.append(f"Temporal server {found.get('temporal_server')}")
+        machine.append(f"PostgreSQL {found.get('postgres')}")
     return (
-        f"{found.get('cpus')} CPUs, Python {found.get('python')}, temporalio "
-        f"{found.get('temporalio')}, langgraph {found.get('langgraph')}; "
-        f"{rounds} rounds; load average before: {load}."
+        f"{_commits(found)}; {', '.join(machine)}; {_range(found, 'n_') or 'no'} rounds; "
+        f"load average before: {loads}."
     )
+
+
+def _range(found: Flat, prefix: str) -> str:
+    values = [v for name in NAMES if isinstance(v := found.get(prefix + name), int | float)]
+    ends = [min(values), max(values)] if values else []
+    return " to ".join(str(value) for value in dict.fromkeys(ends))
+
+
+def _commits(found: Flat) -> str:
+    rows = by_commit(found)
+    if len(rows) == 1:
+        return f"Measured at commit {_commit(*rows)}"
+    parts = [f"{_commit(commit)} ({', '.join(cases_of(names))})" for commit, names in rows.items()]
+    return f"Measured at several commits: {', '.join(parts)}"
+
+
+def _commit(commit: str) -> str:
+    return f"`{commit}`" if commit else "unknown"
 
 
 def text(found: Flat) -> str:
     """The table for a terminal."""
-    rows = [HEAD, *lines(found)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+    return columns([HEAD, *lines(found)])
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as lines with columns; the first row is the head."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -68,12 +68,14 @@ class Peer:
         assert self.process.stdout is not None
         try:
             async with asyncio.timeout(limit):
-                line = await self.process.stdout.readline()
+                line, cause = await self.process.stdout.readline(), "ended"
         except TimeoutError:
-            line = b""
+            line, cause = b"", f"printed nothing within {limit:g} s"
         if not line:
-            said = self.log.read_text(errors="replace")[-3000:]
-            raise PeerFailed(f"the peer {self.name!r} said nothing within {limit:g} s: {said}")
+            errors = self.log.read_text(errors="replace")[-3000:]
+            raise PeerFailed(
+                f"the process of {self.name!r} {cause}; its errors end with:\n{errors}"
+            )
         return line.decode().strip()
 
     async def ask(self, order: Mapping[str, Any], limit: float = 300.0) -> dict[str, Any]:
@@ -81,6 +83,14 @@ class Peer:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order).encode() + b"\n")
         await self.process.stdin.drain()
+        return await self.answer(limit)
+
+    async def answer(self, limit: float) -> dict[str, Any]:
+        """The next line that it prints, as JSON.
+
+        Raises:
+            PeerFailed: it ended, or printed none in time.
+        """
         answer: dict[str, Any] = json.loads(await self.line(limit))
         return answer
 
@@ -144,28 +154,21 @@ class Site:
         """
         own = f"bench-{name}-{next(_NUMBERS)}"
         queue = queue or own
-        log = self.root / f"{own}.log"
-        with log.open("wb") as out:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                module,
-                *arguments,
-                cwd=folder,
-                env={
-                    **_plain_environ(),
-                    "PYTHONPATH": str(ROOT),
-                    **self.environ,
-                    "CREWLOG_TASK_QUEUE": queue,
-                    "CREWLOG_PAYLOADS": str(self.root / "payloads"),
-                    "CREWLOG_WORKSPACE": str(self.root / "workspace"),
-                    "LANGSMITH_TRACING": "false",
-                },
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=out,
-            )
-        peer = Peer(name, queue, process, log)
+        environ = {
+            "PYTHONPATH": str(ROOT),
+            **self.environ,
+            "CREWLOG_TASK_QUEUE": queue,
+            "CREWLOG_PAYLOADS": str(self.root / "payloads"),
+            "CREWLOG_WORKSPACE": str(self.root / "workspace"),
+        }
+        peer = await launch(
+            name,
+            [sys.executable, "-m", module, *arguments],
+            log=self.root / f"{own}.log",
+            environ=environ,
+            queue=queue,
+            folder=folder,
+        )
         try:
             assert await peer.line(START_LIMIT) == "ready"
         except BaseException:
@@ -227,15 +230,8 @@ async def beside(site: Site, name: str, keys: Path | None = None) -> AsyncGenera
         name: What its database is called.
         keys: The key file of its worker and its client; none: they do not encrypt.
     """
-    connection = await asyncpg.connect(site.environ["DATABASE_URL"])
-    try:
-        await connection.execute(f'CREATE DATABASE "{name}"')
-    finally:
-        await connection.close()
-    head, question, query = site.environ["DATABASE_URL"].partition("?")
     environ = {
-        **site.environ,
-        "DATABASE_URL": f"{head.rpartition('/')[0]}/{name}{question}{query}",
+        **await with_database(site.environ, name),
         **({KEYS: str(keys)} if keys else {}),
     }
     root = site.root / name
@@ -245,6 +241,48 @@ async def beside(site: Site, name: str, keys: Path | None = None) -> AsyncGenera
         yield made
     finally:
         await made.close()
+
+
+async def with_database(environ: Mapping[str, str], name: str) -> dict[str, str]:
+    """Variables that lead to a new database of that name on the same PostgreSQL."""
+    connection = await asyncpg.connect(environ["DATABASE_URL"])
+    try:
+        await connection.execute(f'CREATE DATABASE "{name}"')
+    finally:
+        await connection.close()
+    head, question, query = environ["DATABASE_URL"].partition("?")
+    return {**environ, "DATABASE_URL": f"{head.rpartition('/')[0]}/{name}{question}{query}"}
+
+
+async def launch(
+    name: str,
+    words: Sequence[str],
+    *,
+    log: Path,
+    environ: Mapping[str, str],
+    queue: str = "",
+    folder: Path = ROOT,
+) -> Peer:
+    """Starts a peer's process; it is not ready yet.
+
+    Args:
+        name: What it is called.
+        words: Its command line.
+        log: Where its standard error goes.
+        environ: Variables besides those of this process; no other servers or keys are inherited.
+        queue: The queue that it polls, if any.
+        folder: Where it runs.
+    """
+    with log.open("wb") as out:
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            cwd=folder,
+            env={**_plain_environ(), **environ, "LANGSMITH_TRACING": "false"},
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=out,
+        )
+    return Peer(name, queue, process, log)
 
 
 def _plain_environ() -> dict[str, str]:

@@ -26,9 +26,6 @@ from crewlog.workflows.inbox import parse
 if TYPE_CHECKING:
     from crewlog.workflows.inbox import Incoming
 
-EDITS_ARGUMENTS = "edits-arguments"
-"""The patch of executions that check edited arguments; older ones refuse all edits of calls."""
-
 
 async def check_edit(engine: Engine, incoming: Incoming, queue: str) -> None:
     """Has the arguments checked of an answer that edits a call, where it is one."""
@@ -39,7 +36,7 @@ async def check_edit(engine: Engine, incoming: Incoming, queue: str) -> None:
     edited = command.decisions[0].edited_action
     if asked is None or asked.kind != "tool_approval" or asked.step is None or edited is None:
         return
-    if edited.name != asked.tool or not workflow.patched(EDITS_ARGUMENTS):
+    if edited.name != asked.tool:
         return
     incoming.checked = True
     if not _is_open(engine, asked):

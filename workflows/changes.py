@@ -51,13 +51,11 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import gate
 from crewlog.workflows.activity_options import PREPARING, READING
-from crewlog.workflows.locally import locally, ordinarily
-from crewlog.workflows.merging import FEWER_STEPS
+from crewlog.workflows.locally import locally
 
 PIECES = f"{RESERVED}pieces"
-"""The command of a run that parts what is in several pieces when it begins."""
-PARTS_ANEW = "parts-anew-what-was-parted-before"
-"""The patch of executions that begin other runs for the pieces than those before them did."""
+"""The command of a run that parts what is in several pieces when it begins: `/` and the number of
+the execution follow, since each that begins so parts into runs of its own."""
 
 if TYPE_CHECKING:
     from crewlog.workflows.inbox import Incoming
@@ -238,22 +236,19 @@ async def _joined(engine: Engine, operation: Connect | Wire) -> PreparedMerge:
         decide=True,
         merged=tuple(op for op, word in state.merges.items() if word.outcome == "merged"),
     )
-    work = locally if workflow.patched(FEWER_STEPS) else ordinarily
     try:
-        return await work(PREPARE_MERGE, task, PreparedMerge, PREPARING)
+        return await locally(PREPARE_MERGE, task, PreparedMerge, PREPARING)
     except ActivityError as error:
         raise _refusal(error) from error
 
 
 async def whole(engine: Engine) -> PreparedChange:
     """What becomes of a run's crew whose graph is in several pieces, where nothing is changed."""
-    execution = engine.state.execution
-    anew = execution > 1 and workflow.patched(PARTS_ANEW)
     task = PrepareChange(
         run=engine.state.run,
         base=engine.plan.definition,
         recipe=True,
-        command=f"{PIECES}/{execution}" if anew else PIECES,
+        command=f"{PIECES}/{engine.state.execution}",
     )
     made: PreparedChange = await workflow.execute_activity(
         PREPARE_CHANGE, task, result_type=PreparedChange, **PREPARING

@@ -62,7 +62,6 @@ from crewlog.workflows.inbox import (
     read_args,
     unread,
 )
-from crewlog.workflows.merging import FEWER_STEPS
 from crewlog.workflows.talking import Answers
 from crewlog.workflows.together import TOGETHER, apart
 
@@ -73,15 +72,6 @@ not be handed over raw."""
 ASKERS = 5
 """Clients that may wait by `ask` at a time: a server lets ten updates be under way in an execution,
 and those who wait for a run's end must not keep out those who steer it."""
-
-STORES_RULINGS = "stores-rulings-before-it-answers"
-"""The patch of executions whose rulings are in the store when they are answered."""
-
-STORES_ROLLBACKS = "stores-rollbacks-before-it-answers"
-"""The same for rollbacks of signed crews."""
-
-REFUSES_OTHERS = "refuses-what-meets-a-change-that-drains"
-"""The patch of executions in which changes and rollbacks do not wait for a change that drains."""
 
 FAILED = "RunFailed"
 """The error type of a run that failed, where it has no other."""
@@ -367,14 +357,14 @@ class CrewRun:
         made = incoming.result
         rules = isinstance(made, Changed) and not made.swap and not incoming.dry
         if incoming.name == "rollback" and incoming.standing is not None:
-            rules = workflow.patched(STORES_ROLLBACKS)  # it may have another policy
+            rules = True  # it may have another policy
         if not rules and incoming.name != "set_permission":
             return
         if self._execution is None:
             return
-        if isinstance(made, Changed) and made.merge and workflow.patched(FEWER_STEPS):
+        if isinstance(made, Changed) and made.merge:
             await self._execution.until_stored(made.position)  # the loop does so, with its hint
-        elif workflow.patched(STORES_RULINGS):
+        else:
             await self._execution.store_rulings()
 
     async def _ask(self, raw: RawValue) -> dict[str, Any]:
@@ -494,8 +484,7 @@ class CrewRun:
         if self._execution is not None and not self._closing():
             try:
                 changes.check_other(self._execution.engine, command)
-                drains = self._execution.flights and not self._may_change()
-                if drains and workflow.patched(REFUSES_OTHERS):
+                if self._execution.flights and not self._may_change():
                     changes.check_no_other(self._execution.engine, command)
             except ChangeConflict as error:
                 incoming.refusal = error

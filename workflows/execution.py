@@ -141,19 +141,6 @@ LACKS_LIMIT = 500
 LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between calls that met a worker without their tool; the last one from then on."""
 
-LEAVES_QUIET = "leaves-when-nothing-is-in-flight"
-"""The patch of executions that go on until nothing is in flight. Older ones start nothing, and
-refuse updates, from the task on in which their history is long enough."""
-
-PARTS_FIRST = "parts-a-graph-in-pieces-when-it-begins"
-"""The patch of executions whose runs are one graph each from their beginning."""
-
-STORES_POLICY = "stores-another-policy-before-it-leaves"
-"""The patch of executions that carry no policy over a swap that is not stored."""
-
-TAKES_BESIDE = "takes-commands-beside-a-flush"
-"""The patch of executions that take commands while the store is away."""
-
 LONGEST_TIMER = 30 * 86_400_000
 """Milliseconds of one Temporal timer; what is due later gets another one then."""
 
@@ -248,7 +235,6 @@ class Execution:
         self.engine = engine
         self.answers = answers or Answers()
         """What the run has answered, where it is a conversation."""
-        engine.patched = workflow.patched
         self.closing = False
         self.encrypted = False
         """Whether what comes without encryption is refused, where that is on."""
@@ -389,7 +375,7 @@ class Execution:
         reached = stage(events, size, self.engine.plan.limits.events, asked=asked)
         if reached == "calm":
             return
-        if not self._flights or not workflow.patched(LEAVES_QUIET):
+        if not self._flights:
             self.closing = True
             return
         self._stage = reached
@@ -399,7 +385,6 @@ class Execution:
         """Puts the engine in the place of the draft, once people have approved its definition."""
         if isinstance(self.engine, Drafting) and self.engine.ready:
             self.engine = await self.engine.crew()
-            self.engine.patched = workflow.patched
             self._inbox += self._take_kept()
             await self._take_inbox()
 
@@ -436,7 +421,7 @@ class Execution:
             if gate.lets_in(self.engine, incoming):
                 await self._look_back(incoming)
                 await rewinding.check_tag(self.engine, incoming)
-            await take(self.engine, incoming, workflow.patched)
+            await take(self.engine, incoming)
             self._strangers.note(incoming)
             if incoming.drain is not None:
                 self._limit = asyncio.create_task(self._cut_after(incoming.drain))
@@ -564,9 +549,9 @@ class Execution:
         call: Any = self._call(order)
         try:
             result = await call
-            at = 0 if isinstance(result, OpenRunResult) else result.at
             change = await self._prepared(order, result)
-            landed = Landed(order, position, at or now(), result, change=change)
+            at = now() if isinstance(result, OpenRunResult) else result.at
+            landed = Landed(order, position, at, result, change=change)
         except FailureError as error:
             # Only ordinary activities' failures are wrapped for certain.
             cause = error.cause if isinstance(error, ActivityError) else error
@@ -767,7 +752,7 @@ class Execution:
     async def _fall_apart(self, engine: Engine) -> None:
         """Parts a graph that is in several pieces when its run begins, as a change would."""
         topology = engine.plan.topology
-        if topology is None or len(components(topology)) < 2 or not workflow.patched(PARTS_FIRST):
+        if topology is None or len(components(topology)) < 2:
             return
         self._commands += 1
         prepared = await changes.whole(engine)
@@ -882,14 +867,11 @@ class Execution:
                 await self._flush()
 
     async def _store(self) -> None:
-        """Stores what is left before the run waits; commands that come meanwhile do not wait.
-
-        Executions from before take them once it is stored.
-        """
+        """Stores what is left before the run waits; commands that come meanwhile do not wait."""
         while (storing := self._storing or self._start_flush()) is not None:
             stored = storing.task
             await workflow.wait_condition(lambda: stored.done() or bool(self._inbox))  # noqa: B023 - awaited here
-            if not stored.done() and workflow.patched(TAKES_BESIDE):
+            if not stored.done():
                 self._storing = storing
                 return
             self._storing = None
@@ -1052,7 +1034,7 @@ class Execution:
         )
         batch = self.engine.ledger.whole()
         carried = self._swap and self.engine.ledger.unstored_bytes <= CARRIED_BYTES
-        if carried and self._new_policy and workflow.patched(STORES_POLICY):
+        if self._new_policy:
             carried = False  # who forks the run is judged by what the store has of it
         if not carried:
             await self._flush(snapshot=True)

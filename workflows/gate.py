@@ -11,7 +11,7 @@ local activity tells the time, which the history then has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
@@ -42,25 +42,6 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Ways in which a change widens authority that a refusal names."""
-GUARDS_STATE = "guards-what-the-state-decides"
-"""The patch of executions in which who steers a run lifts no rule and answers no question by it."""
-GUARDS_PEOPLE = "guards-who-is-asked"
-"""The patch of executions in which who steers a run decides nothing that others are asked."""
-GUARDS_STEPS = "guards-what-a-step-asks"
-"""The patch of executions in which no step that asks people gives way to who may not answer."""
-GUARDS_FLOW = "guards-what-a-flow-asks"
-"""The patch of executions in which who may not answer keeps no question from being asked, and no
-answer is used again by going back."""
-GUARDS_ANSWERS = "guards-what-answers-set"
-"""The patch of executions in which who may answer alone lifts no rule by that."""
-GUARDS_GIVEN = "guards-what-a-run-is-given"
-"""The patch of executions that hold what a run begins with to the rules of edits and messages."""
-NAMES_NAMESPACE = "signatures-name-the-namespace"
-"""The patch of executions that take no signature which is as good in another namespace."""
-GRANT_ONCE = "says-grant-once"
-"""The patch of executions whose refusals name the right `grant` once: they are journaled."""
-HANDED_ON = "takes-what-was-signed-for-runs-it-took-in"
-"""The patch of executions that take what was said to a run which is part of this one by now."""
 _NEVER = -1
 """A time at which nothing has expired."""
 
@@ -99,8 +80,7 @@ def said_to(engine: Engine | Drafting, incoming: Incoming) -> RunId | None:
     first = data.get("said_to") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if incoming.name != "message" or not isinstance(first, str) or isinstance(engine, Drafting):
         return None
-    taken = RunId(first) in engine.state.took_in and engine.patched(HANDED_ON)
-    return RunId(first) if taken else None
+    return RunId(first) if RunId(first) in engine.state.took_in else None
 
 
 def _standing(
@@ -113,10 +93,7 @@ def _standing(
     at: int,
 ) -> Standing:
     place = workflow.info().namespace if workflow.in_workflow() else ""
-    found = standing(policy, name, data, proof, run=run, at=at, namespace=place)
-    if found.unplaced and not workflow.patched(NAMES_NAMESPACE):
-        return standing(policy, name, data, proof, run=run, at=at, namespace="")
-    return found
+    return standing(policy, name, data, proof, run=run, at=at, namespace=place)
 
 
 def check(engine: Engine | Drafting, incoming: Incoming) -> None:
@@ -152,9 +129,8 @@ async def tell() -> int:
 
 
 def refusal(found: Standing) -> NotPermitted:
-    """The error for what is not let in, in the words that its execution has for it."""
-    older = found.older and workflow.in_workflow() and not workflow.patched(GRANT_ONCE)
-    return NotPermitted(found.reason, remedy=found.older if older else found.remedy)
+    """The error for a command that the policy does not let in."""
+    return NotPermitted(found.reason, remedy=found.remedy)
 
 
 def check_widening(found: Standing | None, ways: Sequence[str] | None, what: str) -> None:
@@ -162,7 +138,8 @@ def check_widening(found: Standing | None, ways: Sequence[str] | None, what: str
 
     Args:
         found: Whose command it is; none: nobody asks.
-        ways: What becomes wider; none: nobody has looked, which counts as wider.
+        ways: What becomes wider; none: it was not compared with the definition in force, which
+            counts as wider.
         what: What does it: `the change`.
 
     Raises:
@@ -170,7 +147,7 @@ def check_widening(found: Standing | None, ways: Sequence[str] | None, what: str
     """
     if found is None or not found.proven or (ways is not None and not ways):
         return
-    told = ways or ("nobody can tell what it widens: a worker of an older build made it",)
+    told = ways or ("it was not compared with the definition in force",)
     more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
     widens = "; ".join(brief(each, 200) for each in told[:SHOWN])
     asked = holds(
@@ -184,7 +161,6 @@ def check_steering(
     engine: Engine | Drafting,
     incoming: Incoming,
     command: Command,
-    patched: Callable[[str], bool],
 ) -> None:
     """Checks that who steers a run lifts no rule by that, and answers no question.
 
@@ -192,7 +168,6 @@ def check_steering(
         engine: The run's.
         incoming: The command, with whose it is.
         command: The same, read.
-        patched: Whether an execution does something as this build does.
 
     Raises:
         NotPermitted: it does, and who sends it has not the right to that.
@@ -200,31 +175,27 @@ def check_steering(
     found = incoming.standing
     if found is not None and found.proven:
         steered = _steered(engine, incoming, command)
-        _check_deeds(found, engine.plan, engine.state, steered, patched)
+        _check_deeds(found, engine.plan, engine.state, steered)
 
 
-_Deed = tuple[Right, str, Iterable[str], str]
-"""What is done besides: the right to that, in words, what it touches, and since which patch."""
+_Deed = tuple[Right, str, Iterable[str]]
+"""What a command does besides: the right that this needs, what it is in words, and what it touches.
+Where it touches nothing, it is not done."""
 
 
-def _check_deeds(
-    found: Standing,
-    plan: GraphPlan,
-    now: CrewState,
-    deeds: Iterable[_Deed],
-    patched: Callable[[str], bool],
-) -> None:
-    for right, what, ways, patch in deeds:
+def _check_deeds(found: Standing, plan: GraphPlan, now: CrewState, deeds: Iterable[_Deed]) -> None:
+    for right, what, ways in deeds:
         told = "; ".join(brief(each, 200) for each in [*ways][:SHOWN])
+        if not told:
+            continue
         asked = holds(found.principal, found.rights, right, f"{what} {told}")
-        if told and not asked.allowed and patched(patch):
+        if not asked.allowed:
             raise refusal(asked)
         others = deciding.asks_others(plan, now, found.principal)
-        if told and right == "answer" and others:
+        if right == "answer" and others:
             told = f"{told} (that is asked of {', '.join(others)})"
             asked = holds(found.principal, found.rights, "grant", f"{what} {told}")
-            guards = patch == GUARDS_STATE or asked.allowed or patched(patch)
-            if not asked.allowed and guards and patched(GUARDS_PEOPLE):
+            if not asked.allowed:
                 raise refusal(asked)
 
 
@@ -249,43 +220,41 @@ def check_answer(
         return
     for told in deciding.lifting(engine.plan, [f"flags.{flag}"]):
         able = holds(found.principal, found.rights, "grant", f"an answer that sets {told},")
-        if not able.allowed and engine.patched(GUARDS_ANSWERS):
+        if not able.allowed:
             raise refusal(able)
 
 
 def _steered(engine: Engine | Drafting, incoming: Incoming, command: Command) -> Iterator[_Deed]:
-    """What a command does besides steering, with the right to that, and since which patch."""
+    """What a command does besides steering, with the right that this needs."""
     plan, now = engine.plan, engine.state
     match command:
         case EditState():
             yield from _edited(plan, now, [*command.set, *command.delete], "an edit of")
         case Redirect():
             past = [command.node] * deciding.passes_a_question(plan, command.node)
-            yield "answer", "a redirect past a question, to", past, GUARDS_STATE
+            yield "answer", "a redirect past a question, to", past
             leads = () if past else deciding.leads_past(plan, now, command.node)
-            yield "answer", "a redirect past a question, to", leads, GUARDS_FLOW
+            yield "answer", "a redirect past a question, to", leads
             step = deciding.gives_way(now, command.step)
-            asks = deciding.open_at(now, step)
-            if asks and engine.patched(GUARDS_STEPS):
-                yield "answer", f"a redirect of {step}, which asks", asks, GUARDS_STATE
+            yield "answer", f"a redirect of {step}, which asks", deciding.open_at(now, step)
         case Rollback() if isinstance(incoming.prepared, LoadedState):
             loaded = incoming.prepared
             then, there = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
             read = deciding.rule_names(plan)
-            yield "grant", "a rollback:", deciding.lifted(read, now, then), GUARDS_STATE
-            yield "answer", "a rollback:", deciding.answered(there, now, then), GUARDS_STATE
-            yield "answer", "a rollback:", deciding.again(there, now, then), GUARDS_FLOW
-            yield "answer", "a rollback:", deciding.retold(there, now, then), GUARDS_FLOW
+            yield "grant", "a rollback:", deciding.lifted(read, now, then)
+            yield "answer", "a rollback:", deciding.answered(there, now, then)
+            yield "answer", "a rollback:", deciding.again(there, now, then)
+            yield "answer", "a rollback:", deciding.retold(there, now, then)
         case _:
             pass
 
 
 def _edited(plan: GraphPlan, now: CrewState, paths: Sequence[str], what: str) -> Iterator[_Deed]:
     """What values that are put into a state do besides, whichever way they come."""
-    yield "grant", what, deciding.lifting(plan, paths), GUARDS_STATE
-    yield "answer", what, deciding.answering(plan, paths), GUARDS_STATE
-    yield "answer", what, deciding.leading(plan, paths), GUARDS_FLOW
-    yield "answer", what, deciding.meeting(plan, now, paths), GUARDS_FLOW
+    yield "grant", what, deciding.lifting(plan, paths)
+    yield "answer", what, deciding.answering(plan, paths)
+    yield "answer", what, deciding.leading(plan, paths)
+    yield "answer", what, deciding.meeting(plan, now, paths)
 
 
 def starter(start: StartRun, data: Any, policy: Policy | None, run: str, at: int) -> StartRun:
@@ -313,7 +282,6 @@ def check_given(
     plan: GraphPlan,
     run: RunId,
     at: int,
-    patched: Callable[[str], bool] = workflow.patched,
 ) -> None:
     """Checks what a run begins with as if it were edited and said: it is, only earlier.
 
@@ -326,7 +294,6 @@ def check_given(
         plan: The run's.
         run: The run.
         at: When it was started.
-        patched: Whether an execution does something as this build does.
 
     Raises:
         ApplicationError: a log has no reader (`InvalidStart`), or who starts the run has not the
@@ -342,11 +309,10 @@ def check_given(
         if found.proven:
             paths = [*given.values]
             deeds = _edited(plan, CrewState(run=run), paths, "a start that is given")
-            _check_deeds(found, plan, CrewState(run=run), deeds, lambda _: True)
+            _check_deeds(found, plan, CrewState(run=run), deeds)
             given.check_names(found.principal)
     except CommandRejected as error:
-        if patched(GUARDS_GIVEN):
-            raise start_refused(error) from error
+        raise start_refused(error) from error
 
 
 def _check_heard(plan: GraphPlan, log: LogName, place: str) -> None:
@@ -365,7 +331,9 @@ def use_of(start: StartRun, data: dict[str, Any], at: int) -> StartUse:
         at: When it was started.
     """
     info = workflow.info()
-    digest = start_digest(start.proof, info.workflow_id, data) if start.proof else ""
+    proof, digest = start.proof, ""
+    if proof is not None:
+        digest = start_digest(proof, info.workflow_id, data, info.namespace)
     return StartUse(
         start=digest,
         execution=info.original_execution_run_id,

@@ -8,7 +8,7 @@ has applied what they brought.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,12 +102,6 @@ COMMAND_MODELS: dict[str, type[Command]] = {
 }
 
 
-REFUSES_SIGNALS = "refuses-changes-by-signal"
-"""The patch of executions that refuse a change which came as a signal; older ones say nothing."""
-
-SAYS_WHY_NO_EDIT = "says-that-edits-are-updates"
-"""The patch of executions that say so where one came as a signal: refusals are journaled."""
-
 _CONFLICTS = (
     ChangeConflict,
     CommandConflict,
@@ -117,12 +111,6 @@ _CONFLICTS = (
     NotPermitted,
 )
 """Refusals that are of a kind of their own."""
-REFUSED_BY = "refused-by"
-"""The patch: a refusal says whose command it was, also where nothing proves that."""
-REFUSED_WHAT = "refused-what"
-"""The patch: a refusal of an answer says to which question it was, and what it said."""
-KEEPS_WHY = "keeps-why-people-answer"
-"""The patch: an answer keeps why it was given, whatever was asked; before, only that to a call."""
 LONGEST_BY = 200
 """Characters of a name that a refusal keeps."""
 
@@ -360,28 +348,21 @@ def doubtful(engine: Engine | Drafting, incoming: Incoming) -> str:
     return "" if incoming.known else command
 
 
-def _new(_: str) -> bool:
-    return True
-
-
-async def take(
-    engine: Engine | Drafting, incoming: Incoming, patched: Callable[[str], bool] = _new
-) -> None:
-    """Applies one command; its outcome is recorded, whatever it is, but for a dry run's.
+async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
+    """Applies one command, and records its outcome, whatever that is, except for a dry run.
 
     Args:
         engine: The run's.
         incoming: The command.
-        patched: Whether an execution does something as this build does; by default it does.
     """
     try:
-        incoming.result = await _apply(engine, incoming, patched)
+        incoming.result = await _apply(engine, incoming)
     except CrewlogError as error:
         incoming.error = error
         refused = isinstance(error, NotPermitted)
         if incoming.dry and not refused:
             return
-        by = _sender(incoming, patched)
+        by = _sender(incoming)
         who = {"by": by} if by else {}
         engine.record(
             j.CommandRejected,
@@ -390,29 +371,23 @@ async def take(
             command=id_of(incoming) if _is_free(engine, incoming, refused=refused) else None,
             error_type=type(error).__name__ if isinstance(error, _CONFLICTS) else "",
             **who,
-            **_tried(incoming, patched),
+            **_tried(incoming),
         )
     finally:
         incoming.done = True
         engine.digest = ""
 
 
-def _sender(incoming: Incoming, patched: Callable[[str], bool]) -> str:
-    """Whose command it is that is refused: as the policy knows them, or else as they say.
-
-    Executions of older builds said it of signed commands alone: what is longer in the journal is
-    stored earlier.
-    """
+def _sender(incoming: Incoming) -> str:
+    """Whose command is refused: the principal of a signed policy, else whom its `by` names."""
     if incoming.standing is not None:
         return incoming.standing.principal
     data: Any = incoming.data
     by = data.get("by") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if not isinstance(by, str) or not by:
-        return ""
-    return by[:LONGEST_BY] if patched(REFUSED_BY) else ""
+    return by[:LONGEST_BY] if isinstance(by, str) else ""
 
 
-def _tried(incoming: Incoming, patched: Callable[[str], bool]) -> dict[str, str]:
+def _tried(incoming: Incoming) -> dict[str, str]:
     """Which question an answer is to that is refused, and what it says; of an edit, with what."""
     if incoming.name != "respond":
         return {}
@@ -420,7 +395,7 @@ def _tried(incoming: Incoming, patched: Callable[[str], bool]) -> dict[str, str]
         command = parse(incoming.name, incoming.data)
     except CommandRejected:
         return {}
-    if not isinstance(command, Respond) or not patched(REFUSED_WHAT):
+    if not isinstance(command, Respond):
         return {}
     decision = command.decisions[0]
     said = arguments_brief(decision.edited_action.args) if decision.edited_action else ""
@@ -447,9 +422,7 @@ def _is_lent(known: CommandOutcome) -> bool:
     return known.error_type == NotPermitted.__name__
 
 
-async def _apply(
-    engine: Engine | Drafting, incoming: Incoming, patched: Callable[[str], bool]
-) -> Accepted | None:
+async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | None:
     gate.check(engine, incoming)
     try:
         command = parse(incoming.name, incoming.data)
@@ -482,7 +455,7 @@ async def _apply(
     if incoming.refusal is not None:
         raise incoming.refusal
     if isinstance(command, Change):
-        if not incoming.asked and workflow.patched(REFUSES_SIGNALS):
+        if not incoming.asked:
             raise CommandRejected(
                 "a change is sent as an update, and this came as a signal",
                 remedy="Send the update 'change': it is answered by what becomes of it.",
@@ -490,8 +463,8 @@ async def _apply(
         changed = changes.apply(engine, incoming, command)
         incoming.late = changed is None
         return changed
-    gate.check_steering(engine, incoming, command, patched)
-    detail = await _effect(engine, incoming, command, patched)
+    gate.check_steering(engine, incoming, command)
+    detail = await _effect(engine, incoming, command)
     outcome = engine.state.commands[command.id]
     return Accepted(id=command.id, position=outcome.position, detail=detail, digest=outcome.digest)
 
@@ -500,12 +473,7 @@ def _is_dry(data: Any) -> bool:
     return isinstance(data, dict) and data.get("dry_run") is True  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
-async def _effect(
-    engine: Engine | Drafting,
-    incoming: Incoming,
-    command: Command,
-    patched: Callable[[str], bool],
-) -> str:
+async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Command) -> str:
     who: dict[str, Any] = {"by": command.by, "reason": command.reason, "command": command.id}
     match incoming.name, command:
         case "pause", _:
@@ -533,8 +501,8 @@ async def _effect(
             _roll_back(engine, incoming, command)
         case "respond", Respond():
             if isinstance(engine, Drafting):
-                return _respond_to_draft(engine, command, incoming, patched)
-            return await _respond(engine, command, incoming, patched)
+                return _respond_to_draft(engine, command, incoming)
+            return await _respond(engine, command, incoming)
         case _:
             return await _by_hand(engine, incoming.name, command, who)
     return ""
@@ -644,38 +612,31 @@ def _roll_back(engine: Engine | Drafting, incoming: Incoming, command: Rollback)
     )
 
 
-async def _respond(
-    engine: Engine, command: Respond, incoming: Incoming, patched: Callable[[str], bool]
-) -> str:
+async def _respond(engine: Engine, command: Respond, incoming: Incoming) -> str:
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
     check_hash(interrupt, command.hash)
     check_answerable(engine, interrupt, command.by)
     who: dict[str, Any] = {"by": command.by, "command": command.id}
     if given.type == "edit":
-        args = _edited(interrupt, given, incoming, patched)
+        args = _edited(interrupt, given, incoming)
         await answer(engine, interrupt, "edit", args=args, reason=command.reason, **who)
         return "edit"
-    reason = ""
     if interrupt.kind == "tool_approval":
         decision, reason = decided(interrupt, given.type, given.message, command.reason)
     else:
         decision = _decision(interrupt, given)
-        said = command.reason or (given.message if given.type != "respond" else "")
-        if said and patched(KEEPS_WHY):
-            reason = said
+        reason = command.reason or (given.message if given.type != "respond" else "")
     check_option(interrupt, decision)
     gate.check_answer(engine, incoming, interrupt, decision)
     try:
-        await answer(engine, interrupt, decision, reason=reason, patched=patched, **who)
+        await answer(engine, interrupt, decision, reason=reason, **who)
     except StopAsked:
         engine.record(j.StopRequested, by=command.by, reason=f"answered {decision!r}")
     return decision
 
 
-def _edited(
-    interrupt: Interrupt, given: Decision, incoming: Incoming, patched: Callable[[str], bool]
-) -> dict[str, Any]:
+def _edited(interrupt: Interrupt, given: Decision, incoming: Incoming) -> dict[str, Any]:
     """The arguments that an answer puts in the place of a call's.
 
     Raises:
@@ -692,18 +653,18 @@ def _edited(
     if incoming.fault is not None:
         raise incoming.fault
     if not incoming.checked:
-        _check_asked(incoming, patched)
+        _check_asked(incoming)
         raise no_edit(interrupt)
     return action.args
 
 
-def _check_asked(incoming: Incoming, patched: Callable[[str], bool]) -> None:
+def _check_asked(incoming: Incoming) -> None:
     """Refuses an edit that came as a signal: what an update has checked is not.
 
     Raises:
         CommandRejected: it did.
     """
-    if not incoming.asked and patched(SAYS_WHY_NO_EDIT):
+    if not incoming.asked:
         raise CommandRejected(
             "an answer that edits is sent as an update, and this came as a signal",
             remedy="Send the update 'respond': what it says is checked, and it is answered.",
@@ -715,9 +676,7 @@ def _decision(interrupt: Interrupt, given: Decision) -> str:
     return chosen.get(given.type, given.message)
 
 
-def _respond_to_draft(
-    engine: Drafting, command: Respond, incoming: Incoming, patched: Callable[[str], bool]
-) -> str:
+def _respond_to_draft(engine: Drafting, command: Respond, incoming: Incoming) -> str:
     edited = incoming.edited
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
@@ -726,7 +685,7 @@ def _respond_to_draft(
         if isinstance(edited, CommandRejected):
             raise edited
         if edited is None:
-            _check_asked(incoming, patched)
+            _check_asked(incoming)
             raise no_edit(interrupt)
         return engine.edit(interrupt, edited, by=command.by, command=command.id)
     decision = _decision(interrupt, given)

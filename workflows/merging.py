@@ -57,9 +57,6 @@ from crewlog.workflows.locally import locally, ordinarily
 if TYPE_CHECKING:
     from crewlog.workflows.inbox import Incoming
 
-FEWER_STEPS = "joins-in-fewer-steps"
-"""The patch of executions that store all that follows from a look at once, with the hints of it,
-and do what only reads within the workflow's task."""
 UNITE_LIMIT = timedelta(seconds=60)
 """How long the crew of both may take to be made: the other run stands still meanwhile."""
 HINTS = 20
@@ -138,11 +135,9 @@ class Merging:
         joining, known = engine.state.joining, self._known
         if joining is None or joining.stage != "joins" or not landed or known is None:
             return False
-        self._known = None
         await self._follow(engine, known, store, landed=True)
         self._sort_hints(engine.state)
-        if workflow.patched(FEWER_STEPS):
-            self._known = None  # else nothing would be looked at any more
+        self._known = None  # else nothing would be looked at any more
         return True
 
     async def _take(self, engine: Engine, store: Store, *, landed: bool) -> None:
@@ -166,10 +161,8 @@ class Merging:
         if state.joining is None and self._later:
             self._hints |= self._later
             self._later.clear()
-        ended = [op for op in self._hints if op in state.merges]
-        if ended and workflow.patched(FEWER_STEPS):  # nothing follows from them
-            for op in ended:
-                del self._hints[op]
+        for op in [each for each in self._hints if each in state.merges]:
+            del self._hints[op]
 
     def waiting(self, state: CrewState) -> tuple[MergeHint, ...]:
         """Hints for those who may be waiting for an answer of a run that has ended; once."""
@@ -196,11 +189,6 @@ class Merging:
 
     async def _store(self, engine: Engine, store: Store, hints: Sequence[MergeHint]) -> None:
         """Stores what the run did, and then gives hints of it."""
-        if not workflow.patched(FEWER_STEPS):
-            await store(())
-            for each in hints:
-                self.tell(engine, each.op, each.to)
-            return
         told = await store(hints)
         for each in hints if told is None else told.untold:
             self.tell(engine, each.op, each.to)
@@ -255,12 +243,8 @@ class Merging:
                 return  # merged: nobody waits for its word
             hint = MergeHint(op=str(move.fields["op"]), to=move.to)
             hints += [hint] if hint not in hints else []  # one tells of all that is stored
-            if not workflow.patched(FEWER_STEPS):
-                await self._store(engine, store, hints)
-                hints.clear()
         joining = engine.state.joining
-        own = joining is not None and joining.op == seen.op
-        if own or not workflow.patched(FEWER_STEPS):
+        if joining is not None and joining.op == seen.op:
             self._known = seen
         unites = move is not None and move.does == "unite"
         if unites:  # it has offered itself, and waits for nothing but the word
@@ -280,8 +264,7 @@ class Merging:
         mine, theirs = own.joining, other.joining
         if mine is None or mine.op == op or theirs is None or len(self._later) >= HINTS:
             return False
-        asks = (theirs.op, theirs.stage, theirs.other) == (op, "asked", own.run)
-        return asks and workflow.patched(FEWER_STEPS)
+        return (theirs.op, theirs.stage, theirs.other) == (op, "asked", own.run)
 
     async def _give_up(self, engine: Engine, error: ActivityError, store: Store) -> None:
         """Goes on alone where the union could not be made; what was not seen is looked at later."""
@@ -322,9 +305,9 @@ class Merging:
         local: bool,
     ) -> None:
         """Begins an activity, in the workflow's task where it may be done there."""
-        self.at_once = local and workflow.patched(FEWER_STEPS)
-        self.markers += self.at_once
-        work = locally if self.at_once else ordinarily
+        self.at_once = local
+        self.markers += local
+        work = locally if local else ordinarily
         self._task = asyncio.create_task(work(name, task, kind, options))
 
     async def _take_in(self, engine: Engine, prepared: PreparedMerge, store: Store) -> None:

@@ -40,9 +40,6 @@ from crewlog.workflows.activity_options import LOADING, LOCAL, PARTING
 from crewlog.workflows.beginning import made
 from crewlog.workflows.inbox import Incoming, parse
 
-BINDS_QUEUE = "binds-the-queue-of-what-goes-on"
-"""The patch of executions whose activities are moved by nobody but who may grant."""
-
 
 async def prepare(engine: Engine | Drafting, incoming: Incoming, command: Rollback) -> None:
     """Has the state of a rollback's checkpoint loaded; what is wrong with it becomes a refusal."""
@@ -159,11 +156,10 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
             by=start.by,
             at=at,
             home=prepared.home if prepared is not None else {},
-            patched=workflow.patched,
         )
     if prepared is not None:
         wanted = GraphPlan.from_json(prepared.plan)
-        report = plan_swap(engine.plan, wanted, engine.state, apart=False)
+        report = plan_swap(engine.plan, wanted, engine.state)
         changing.accept(engine, wanted, report, what=prepared.what, by=start.by)
     return engine, loaded
 
@@ -225,7 +221,7 @@ def _check_queue(start: StartRun, found: Standing) -> None:
         return
     what = f"going on with its activities on the queue {start.queue!r}"
     asked = holds(start.by, found.rights, "grant", what)
-    if not asked.allowed and workflow.patched(BINDS_QUEUE):
+    if not asked.allowed:
         raise gate.refusal(asked)
 
 
@@ -247,10 +243,10 @@ def _change(start: StartRun, run: RunId, then: CrewState, last: CrewState) -> Pr
             definition=fork.definition,
             operations=tuple({"op": each.op, **each.to_json()} for each in fork.operations),
         )
-    if start.reopen == "recipe" and (start.crew or then.recipe not in ("", then.definition)):
+    if start.reopen == "recipe" and (start.crew or then.recipe != then.definition):
         return PrepareChange(
             run=run,
-            base=then.recipe or then.definition,
+            base=then.recipe,
             recipe=True,
             definition=start.crew or None,
             against=ContentHash(then.definition),

@@ -33,27 +33,20 @@ TOLD = 100
 """Signals of nobody's that an execution refuses one by one."""
 COUNTED = 1000
 """Further ones that have an entry together."""
-COUNTS = "counts-unproven-signals"
-"""The patch of executions that count what proves nothing; older ones refuse each."""
-COUNTS_UNFIT = "counts-signals-that-are-no-commands"
-"""The patch of executions that count these, too, and read nothing that cannot have a proof."""
 SPENT = 2500
 """The work after which the loop rests, in signals that are counted without being read."""
 READING = 10
 """The work of reading one, and of what comes of it."""
 BYTES = 256
 """Bytes of one that are as much work again."""
-RESTS = "rests-among-many-signals"
-"""The patch of executions that do so."""
 
 
 class Strangers:
     """Counts the signals of an execution that are nobody's commands."""
 
     def __init__(self) -> None:
-        self._unproven = 0
-        """As `COUNTS` alone counts them."""
         self._met = 0
+        """How many were refused one by one."""
         self.untold = 0
         """How many were counted since that was recorded last."""
         self._spent = 0
@@ -69,39 +62,25 @@ class Strangers:
         if self._spent < SPENT:
             return False
         self._spent = 0
-        return workflow.patched(RESTS)
+        return True
 
     def passed_by(self, engine: Engine | Drafting, incoming: Incoming) -> bool:
         """Whether a signal is done with by counting it, without being read."""
         brought = incoming.data
         if self._met < TOLD or not isinstance(brought, Unread) or not brought.proves_nothing:
             return False
-        if not _is_signed(engine) or not workflow.patched(COUNTS_UNFIT):
+        if not _is_signed(engine):
             return False
         self._count(engine, incoming)
         return True
 
     def counted(self, engine: Engine | Drafting, incoming: Incoming) -> bool:
         """Whether a command is done with by counting it: nothing more comes of it."""
-        # Who waits for an answer, by an update, is told: that came at a known time, no signal does.
-        if incoming.arrived is not None:
+        # An update is always answered. It came at a known time, which a signal does not.
+        if incoming.arrived is not None or self._met < TOLD or not _is_nobodys(engine, incoming):
             return False
-        if self._met >= TOLD and workflow.patched(COUNTS_UNFIT):
-            nobodys = _is_nobodys(engine, incoming)
-        else:
-            nobodys = self._counted_before(engine, incoming)
-        if nobodys:
-            self._count(engine, incoming)
-        return nobodys
-
-    def _counted_before(self, engine: Engine | Drafting, incoming: Incoming) -> bool:
-        if engine.state.closed:
-            return False
-        found = gate.look(engine, incoming)
-        if found is None or found.proven:
-            return False
-        self._unproven += 1
-        return self._unproven > TOLD and workflow.patched(COUNTS)
+        self._count(engine, incoming)
+        return True
 
     def note(self, incoming: Incoming) -> None:
         """Notes a command that was refused, where it is nobody's."""

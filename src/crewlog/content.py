@@ -7,7 +7,7 @@ that a text hashes alike however a JSON hop spelled its surrogates.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import hashlib
 import json
 from typing import Any
@@ -16,6 +16,11 @@ from crewlog.ids import ContentHash
 from crewlog.model import Json
 
 _DIGEST_BYTES = 20
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+)
+"""Made once: `json.dumps` makes an encoder for each call that has options."""
 
 
 DEEPEST = 100
@@ -51,9 +56,8 @@ def canonical(value: Json) -> bytes:
         ValueError: for NaN and infinities, which JSON does not have.
         TypeError: for what is not JSON.
     """
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    ).encode()
+    # As `encode`, without its look at the type: in Temporal's sandbox that takes nine calls.
+    return "".join(_CANONICAL.iterencode(value, _one_shot=True)).encode()
 
 
 def scrubbed_text(text: str) -> str:
@@ -92,7 +96,8 @@ def hash_bytes(*parts: bytes) -> ContentHash:
     for part in parts:
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
-    return ContentHash(base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode())
+    spelled = binascii.b2a_base64(digest.digest(), newline=False).translate(_URL_SAFE)
+    return ContentHash(spelled.rstrip(b"=").decode())
 
 
 def hash_json(value: Json) -> ContentHash:

@@ -11,6 +11,7 @@ All ids are plain strings on the wire. Formats:
 | `ContentHash` | 27 characters | see `crewlog.content` |
 """
 
+from functools import lru_cache
 from typing import NewType
 
 RunId = NewType("RunId", str)
@@ -36,11 +37,16 @@ Position = NewType("Position", int)
 """A place in a run's journal, from 1, without gaps."""
 
 
+PARSED = 8192
+"""Step ids whose parts are remembered: every completion asks for those of the whole frontier."""
+
+
 def step_id(node: NodeName, visit: int) -> StepId:
     """The id of the visit `visit` (from 1) to `node`."""
     return StepId(f"{node}#{visit}")
 
 
+@lru_cache(maxsize=PARSED)
 def node_of(step: StepId) -> NodeName:
     """The node that a step visits."""
     return NodeName(step.rpartition("#")[0])
@@ -51,11 +57,13 @@ def item_step(visit: StepId, item: int) -> StepId:
     return StepId(f"{visit}.{item}")
 
 
+@lru_cache(maxsize=PARSED)
 def item_of(step: StepId) -> int:
     """The number of the item that a step is for; 0 for a visit itself."""
     return int(step.rpartition("#")[2].partition(".")[2] or 0)
 
 
+@lru_cache(maxsize=PARSED)
 def visit_of(step: StepId) -> StepId:
     """The visit that an item's step belongs to; any other step is its own."""
     node, _, visit = step.rpartition("#")

@@ -327,7 +327,7 @@ PLAIN_FIELDS = {
 """Texts of histories and descriptions that are no payloads."""
 PLAIN_WORDS = {"Encoded failure", "terminated by its client"}
 """Of those, all that have more than one word."""
-SDK_NOTES = {"data", "patch-data"}
+SDK_NOTES = {"data"}
 """Details of markers that the SDK itself writes: numbers, times, and the names of activities."""
 REFERENCE = b'"driverName":"crewlog-directory"'
 
@@ -393,7 +393,7 @@ PLAIN_COLUMNS = {
     *("tool_proofs.source", "tool_proofs.tool", "tool_proofs.key", "tool_proofs.signature"),
     *("schema_migrations.name", "lineage.run", "lineage.source"),
     *("parents.run", "parents.parent"),
-    *("sealing.namespace", "sealing.columns"),
+    "sealing.namespace",
 }
 """What the documentation names as readable in the store: ids, names, hashes, codes."""
 

@@ -21,7 +21,7 @@ async def approve(store: Store, server: McpServer) -> None:
     sessions = Sessions()
     said = await sessions.of("s", server).tools()
     await sessions.close()
-    await store.approve_tool(server.source, "add", said["add"].digest, "me", 1)
+    await store.approve_tool(server.source, "add", said["add"].digest, "me", 1, "any")
 
 
 @covers("C42", "C43", "C74")

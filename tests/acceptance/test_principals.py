@@ -197,7 +197,7 @@ async def test_what_was_signed_holds_as_it_was_signed(crews: Site, folder: Path)
         (run, "edit_state", {**good, "set": {"shared.x": 2}}),
         (run, "edit_state", {**good, "by": "eve"}),
         (run, "edit_state", key.signed(run.id, "edit_state", asked, "another")),
-        (run, "edit_state", key.signed(run.id, "edit_state", asked)),
+        (run, "edit_state", key.signed(run.id, "edit_state", asked, "")),
         (run, "edit_state", {**good, "reason": "another"}),
         (run, "edit_state", {**good, "id": "e2"}),
         (run, "edit_state", {**late, "proof": late["proof"].to_json()}),

@@ -233,7 +233,7 @@ async def test_a_recipe_in_several_pieces_is_parted_anew(crews: Site) -> None:
     edges = {"ann": {"listen": ["x"]}, "bob": {"listen": ["y"]}, "cid": {"listen": ["y"]}}
     run = await crews.start(living(crews, speaking("ann bob cid", 9), edges), "")
     await rested(run)
-    part = part_of(crews, run, PIECES, "ann")
+    part = part_of(crews, run, f"{PIECES}/1", "ann")
     await until_begun(part)
     await says(part, "one", "x", 1)
     await stopped(run, part)

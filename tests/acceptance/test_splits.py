@@ -220,7 +220,7 @@ async def test_a_crew_in_several_pieces_begins_as_several_runs(crews: Site) -> N
         root="ann",
     )
     run = await crews.start(crew, "Go.")
-    part = part_of(crews, run, PIECES, "ann")
+    part = part_of(crews, run, f"{PIECES}/1", "ann")
     await until_begun(part)
     await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
     await run.message("you", to="channel:y", by="dot")

@@ -23,22 +23,25 @@ from .harness import LIMIT, Site, calls, tool, until
 
 CALLS = 12
 
-UPCASTER = '''SCHEMA = 2
+READER = '''SCHEMA = 2
 
 
-def _renamed(data: dict[str, Json]) -> dict[str, Json]:
-    """Schema 1 to 2: a field has another name, and there is a new one."""
+def _from_schema_1(data: dict[str, Json]) -> dict[str, Json]:
+    """A carry of schema 1 as one of schema 2: a field has another name, and there is a new one."""
     rest = {name: value for name, value in data.items() if name != "search_attributes"}
-    return {**rest, "knows_attributes": data["search_attributes"], "upcast_from": 1}
+    renamed = {"knows_attributes": data["search_attributes"], "read_from": 1}
+    return {**rest, **renamed, "schema_version": 2}
 '''
+VERSION = '    version = data.get("schema_version")\n'
+FROM_1 = '    data = _from_schema_1(data) if data.get("schema_version") == 1 else data\n'
 CHANGES = {
     "state/carry.py": (
-        ("SCHEMA = 1\n", UPCASTER),
-        ("Json]]] = {}", "Json]]] = {1: _renamed}"),
+        ("SCHEMA = 1\n", READER),
+        (VERSION, f"{FROM_1}{VERSION}"),
         ("    search_attributes: bool = False", "    knows_attributes: bool = False"),
         (
             '    """Whether the server knows',
-            "    upcast_from: int = 2\n" + '    """Whether the server knows',
+            "    read_from: int = 2\n" + '    """Whether the server knows',
         ),
     ),
     "workflows/crew_run.py": (
@@ -124,7 +127,7 @@ async def test_a_run_moves_to_the_second_build_with_its_state(
     assert seams[0].because == "another build of its workers is current"
     assert seams[1].because == "its history was long enough"
 
-    # The carry of the old schema was upcast, and the new build carries the new one.
+    # The second build read the carry of schema 1, and wrote one of schema 2.
     old, new = carried(histories[1]), carried(histories[2])
     assert (old["schema_version"], old["search_attributes"]) == (1, True)
     assert "knows_attributes" not in old

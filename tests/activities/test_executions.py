@@ -10,7 +10,7 @@ from activity_kit import RUN
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from crewlog.activities.executions import OLDER, Executions, Origin
+from crewlog.activities.executions import Executions, Origin
 from crewlog.definition.load import load_data
 from crewlog.errors import NotPermitted
 from crewlog.ids import RunId
@@ -146,12 +146,9 @@ async def test_an_open_run_is_nobodys_question_until_it_is_signed(
     assert set(await store.executions(RUN)) == {"e2"}
 
 
-@pytest.mark.parametrize("older", [False, True])
 async def test_where_nothing_is_known_type_and_queue_decide(
-    executions: Executions, server: Server, store: InMemoryStore, *, older: bool
+    executions: Executions, server: Server, store: InMemoryStore
 ) -> None:
-    if older:
-        await store.admit(RUN, [OLDER])
     batch = Batch(first=1, entries=({"kind": "RunStarted", "definition": await signed(store)},))
     server.has("start")
     server.has("stranger", workflow="Stranger")
@@ -171,8 +168,6 @@ def use(execution: str) -> StartUse:
 async def test_a_start_takes_no_signed_runs_place(
     executions: Executions, store: InMemoryStore
 ) -> None:
-    await executions.check_free(RUN, use("new"))
-    await store.admit(RUN, [OLDER])
     await executions.check_free(RUN, use("new"))
     await store.admit(RUN, ["e1"])
     await executions.check_free(RUN, use("e1"))

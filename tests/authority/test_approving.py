@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from crewlog.authority.approving import EVERY_CREW, approval_content, approver
 from crewlog.authority.principals import signed_text
-from crewlog.authority.proof import APPROVE, Proof, SignedApproval
+from crewlog.authority.proof import APPROVE, EVERYWHERE, Proof, SignedApproval
 from crewlog.definition.policy import Policy
 
 KEYS = {n: Ed25519PrivateKey.from_private_bytes(bytes([i] * 32)) for i, n in enumerate("abe")}
@@ -36,7 +36,7 @@ POLICY = Policy.from_json(
 
 def approval(by: str = "a", **other: Any) -> SignedApproval:
     """An approval of `add` as `D`, by the key of somebody; then some of it is said otherwise."""
-    text = signed_text(EVERY_CREW, APPROVE, LATER, approval_content("S", "add", "D"))
+    text = signed_text(EVERY_CREW, APPROVE, LATER, approval_content("S", "add", "D"), EVERYWHERE)
     proof = Proof(
         key=public(by), expires=LATER, signature=base64.b64encode(KEYS[by].sign(text)).decode()
     )

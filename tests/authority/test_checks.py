@@ -53,9 +53,6 @@ def test_a_reasons_full_stop_does_not_stand_before_what_goes_on() -> None:
             check("a", "act", found, used={found.key: 1}).reason
             == f"rules[0] is used up: {kept}: act at most 1 per run"
         )
-    # A plan of an older build has it as it was said: what was journaled is said again.
-    older = found.model_copy(update={"reason": "Be brief."})
-    assert "Be brief.: act" in check("a", "act", older, used={older.key: 1}).reason
 
 
 def test_a_rule_with_a_condition_applies_where_that_holds() -> None:

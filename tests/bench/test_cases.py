@@ -7,10 +7,6 @@ machine.
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -18,29 +14,13 @@ import pytest
 from bench import crews, graphs, resting, topologies
 from bench.cases import CASES, Bench, case
 from bench.history import IS_STEP, events_of, gaps_ms, step_cost
-from bench.site import Site, beside, make_site
+from bench.site import Site, beside
 from bench.steps import beside_bare, measures
-from crewlog.client import Endpoints
 from crewlog.definition.load import load_data
 from crewlog.encryption.keys import KeyFile, new_key, write_keys
 from crewlog.encryption.rows import PREFIX
 from crewlog.graph.lower import lower
 from crewlog.ids import RunId
-
-
-@pytest.fixture(scope="module")
-async def site(server: Endpoints, postgres_dsn: str) -> AsyncIterator[Site]:
-    root = Path(tempfile.mkdtemp(prefix="crewlog-bench-"))
-    environ = {
-        "CREWLOG_HOME": str(root / "home"),
-        "TEMPORAL_ADDRESS": server.address,
-        "TEMPORAL_NAMESPACE": server.namespace,
-        "DATABASE_URL": postgres_dsn,
-    }
-    made = await make_site(environ, root)
-    yield made
-    await made.close()
-    shutil.rmtree(root, ignore_errors=True)
 
 
 async def test_steps_beside_the_floor(site: Site) -> None:

@@ -79,4 +79,4 @@ def test_what_is_no_safe_key_is_refused(where: Path) -> None:
 
 def test_what_cannot_be_spelled_is_not_signed(where: Path) -> None:
     with pytest.raises(UsageError, match="cannot be signed"):
-        keys.make("ada").signed("r", "edit_state", {"id": "x", "set": {"shared.n": 2**60}})
+        keys.make("ada").signed("r", "edit_state", {"id": "x", "set": {"shared.n": 2**60}}, "")

@@ -32,7 +32,7 @@ class Connected:
         return self.kept
 
     def signed(self, run: str, name: str, content: dict[str, Any]) -> dict[str, Any]:
-        return self.key.signed(run, name, content) if self.key else content
+        return self.key.signed(run, name, content, "") if self.key else content
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_from_new_to_changed(
 def test_words_that_belong_to_another_approval_are_not_shown_as_the_old_ones(
     crew: Path, tmp_path: Path, client: Connected, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An older build approves, and keeps no words; or somebody else has approved other ones."""
+    """The digest that counts is another one than that of the text which the store keeps."""
     assert run_cli(["mcp", "approve", str(crew), "--yes"]) == 0
     ((source, tools),) = client.kept._approvals.items()
     assert "add" in tools

@@ -348,7 +348,7 @@ def changed_state() -> CrewState:
         mutations=(
             Mutation(
                 position=9, at=13_400, by="ana", what="backend is removed", graph_version=2,
-                definition=ContentHash(OTHER),
+                definition=ContentHash(OTHER), number=1,
             ),
         ),
         frontier={
@@ -438,7 +438,7 @@ async def test_what_is_not_shown_of_the_changes_is_counted(capsys: Any) -> None:
 
 
 def test_a_run_as_it_was_started_has_its_recipe_alone(capsys: Any) -> None:
-    state = CrewState(run=RunId("music"), crew="shop", definition=DEFINITION)
+    state = CrewState(run=RunId("music"), crew="shop", definition=DEFINITION, recipe=DEFINITION)
     show_layers(Screen(), Recipe("shop", DEFINITION), state)
     assert capsys.readouterr().out.split() == ["recipe", "shop", "·", "definition", "dddddddd"]
 

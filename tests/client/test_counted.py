@@ -89,9 +89,9 @@ async def test_a_call_counts_of_which_nobody_knows_whether_it_was_made() -> None
 
 async def test_a_call_is_counted_once_as_its_run_and_as_no_other_of_that_id() -> None:
     store = InMemoryStore()
-    for each, known in (("r/a#1/1@7", 1), ("r/a#1/2@7", 2), ("r/a#1/3", 3)):
+    for each, known in (("r/a#1/1@7", 1), ("r/a#1/2@7", 2), ("r/a#1/3@7", 3)):
         await store.reserve(each, [Reservation(quota="c/k", span=TODAY[1], most=known)], NOW)
-    found = extract([result(n, NOW, dict([TODAY]), at) for n, at in ((1, 7), (1, 8), (3, 0))])
+    found = extract([result(n, NOW, dict([TODAY]), at) for n, at in ((1, 7), (1, 8), (3, 7))])
     found.calls = {"e": task(2, QUOTA, started=7), "f": task(2, QUOTA, started=8)}
     await count(store, RUN, Chain([Execution("e", Ends("", ""), found, frozenset("ef"))]), NOW)
     assert await store.counted([TODAY]) == {TODAY: 3 + 2}

@@ -77,7 +77,7 @@ async def test_what_cannot_be_told_is_left_open() -> None:
             raise StoreUnavailable("away")
 
     assert await used(Away(), ("day", "9 per day", "UTC")) == [(None, None)]
-    # A quota of the run itself, or of an older build, names no zone: the store is not asked.
+    # A quota of the run itself names no zone: the store is not asked.
     assert (
         await used(None, ("run", "9 per run", ""), ("day", "9 per day", "Mars/Nowhere"))
         == [(None, None)] * 2

@@ -16,7 +16,6 @@ from crewlog.definition.operations import (
     apply_operations,
 )
 from crewlog.graph import changing
-from crewlog.graph.bounding import DIVIDES_RAISES
 from crewlog.graph.engine import Engine
 from crewlog.graph.lower import lower
 from crewlog.graph.parting import definitions, share_of
@@ -204,28 +203,19 @@ async def test_who_is_added_alone_as_the_quota_goes_has_a_share_of_what_was_used
     assert [*fact["parts"][0]["share"]["bounds"]["quotas"].values()] == [6]
 
 
-async def test_what_a_split_fails_of_is_there_for_who_reads_a_log() -> None:
+async def test_what_a_split_fails_of_is_there_for_who_reads_a_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     crew = pond(rules=[{"tool": "dig", "quota": "8 per run"}])
     sim = await Simulation.begin(lower(crew), says_all())
     bug = KeyError("eve")
 
-    def fails(_: str) -> bool:
+    def fails(*_: object) -> None:
         raise bug
 
-    sim.engine.patched = fails
+    monkeypatch.setattr(changing, "divided", fails)
     with pytest.raises(AssertionError) as caught:
         apart(sim, crew, APART)
     assert "KeyError('eve')" in str(caught.value)
     assert bug.__traceback__ is not None
     assert sim.facts("TopologyChanged") == [], "the run goes on as it was"
-
-
-async def test_an_execution_that_asked_for_all_of_it_does_so_when_it_is_replayed() -> None:
-    crew = pond(limits={"tokens": 300})
-    sim = await Simulation.begin(lower(crew), says_all())
-    sim.engine.patched = lambda patch: patch != DIVIDES_RAISES
-    await hear(sim, "near", 2)
-    kept = apart(sim, crew, EditCrew(set={"limits": {"tokens": 700}}), APART)
-    assert kept.limits.tokens == 700
-    assert sim.asked().more == 300
-    assert sim.state.allowed == {"tokens": 0}

@@ -9,7 +9,7 @@ import pytest
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
-from crewlog.graph.driver import ANSWERS_KEPT, Answers, Driver, Target, forget_answers
+from crewlog.graph.driver import ANSWERS_KEPT, Driver, GraphMemory, Target, forget_graphs
 from crewlog.graph.saver import LatestSaver
 from crewlog.graph.turn_graph import TurnGraph
 from crewlog.state.model import Turn
@@ -25,10 +25,11 @@ NAMES = ["zebra", "apple", "mango"]
 class Lab:
     """Three nodes, added in another order, and a router that goes where `to` says."""
 
-    def __init__(self, answers: Answers | None = None) -> None:
+    def __init__(self, memory: GraphMemory | None = None) -> None:
         self.compiled = 0
-        self.answers: Answers = {} if answers is None else answers
-        self.driver = Driver(self._compile, dict.fromkeys(NAMES, route), NAMES, self.answers)
+        self.memory = memory or GraphMemory()
+        self.answers = self.memory.answers
+        self.driver = Driver(self._compile, dict.fromkeys(NAMES, route), NAMES, self.memory)
 
     def _compile(self, saver: LatestSaver) -> Any:
         self.compiled += 1
@@ -85,7 +86,7 @@ async def test_no_checkpoint_is_kept_once_a_question_is_answered() -> None:
     lab = Lab()
     for to in (["mango"], ["apple"], [Send("mango", 2)]):
         lab.driver.apply("zebra", {"to": to})
-    assert lab.driver._saver._latest == {}
+    assert lab.memory.saver._latest == {}
 
 
 async def test_a_goto_comes_besides_the_routes() -> None:
@@ -110,15 +111,35 @@ async def test_langgraph_is_asked_once_for_each_choice_and_compiles_only_then() 
         first.driver.apply("zebra", {"to": ["mango"]})
     assert first.compiled == 1
     assert len(first.answers) == 1
-    second = Lab(first.answers)
+    second = Lab(first.memory)
     assert second.driver.apply("zebra", {"to": ["mango"]}) == [Target("mango")]
-    assert second.compiled == 0
     assert second.driver.apply("apple", {"to": ["mango"]}) == [Target("mango")]
-    assert second.compiled == 1
+    assert second.compiled == 0
+
+
+async def test_drivers_of_one_graph_can_ask_it_from_several_threads() -> None:
+    memory = GraphMemory()
+    labs = [Lab(memory) for _ in range(8)]
+
+    def ask(lab: Lab) -> list[list[Target]]:
+        choices = [["mango"], ["apple"], ["zebra", "mango"], [Send("apple", 1)]]
+        return [lab.driver.apply(name, {"to": to}) for name in NAMES for to in choices]
+
+    found = await asyncio.gather(*(asyncio.to_thread(ask, lab) for lab in labs))
+    assert all(each == ask(Lab()) for each in found)
+    assert memory.saver._latest == {}
+
+
+async def test_langgraph_is_not_asked_where_its_routers_choose_nothing() -> None:
+    lab = Lab()
+    lab.driver = Driver(lab._compile, {"zebra": lambda _: []}, NAMES, lab.memory)
+    assert lab.driver.apply("zebra", {}) == []
+    assert lab.compiled == 0
 
 
 async def test_what_is_remembered_has_a_bound() -> None:
-    lab = Lab(dict.fromkeys(range(ANSWERS_KEPT), ()))
+    lab = Lab()
+    lab.answers.update(dict.fromkeys(range(ANSWERS_KEPT), ()))
     assert lab.driver.apply("zebra", {"to": ["mango"]}) == [Target("mango")]
     assert len(lab.answers) == 1
 
@@ -152,7 +173,7 @@ async def test_a_turn_needs_nothing_but_its_position() -> None:
 
 async def test_nobody_else_goes_on_while_langgraph_is_asked() -> None:
     """Else a process that has the answer would give a workflow's commands in another order."""
-    forget_answers()
+    forget_graphs()
     turns = TurnGraph()
     went: list[str] = []
     asyncio.get_running_loop().call_soon(went.append, "on")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected
-from crewlog.graph.answers import answer
 from crewlog.graph.approvals import MOST_BYTES, shown
 from crewlog.graph.plan import GraphPlan
 from crewlog.state.calls import AskedTool, ModelResult
@@ -205,18 +204,6 @@ async def test_an_approved_call_is_tried_again_by_a_yes_of_its_own(failure: str)
     assert as_json(folded(sim.journal)) == as_json(sim.state)
 
 
-async def test_an_older_execution_tries_again_by_the_same_yes() -> None:
-    script = Replies({"a#1": [says("", "act")]}, {"act/2": Failure("gone")})
-    sim = await run(guarded(), script)
-    await sim.respond("approve")
-    await sim.run()
-    await answer(sim.engine, sim.asked(), "retry", by="eve", command=None, patched=lambda _: False)
-    await sim.engine.settle(())
-    (order,) = sim.engine.orders(())
-    assert (order.call.attempt, order.call.approved) == (2, "i1")
-    assert "spent" not in sim.facts("StepRetried")[0]
-
-
 # -- approvals that a change adds ---------------------------------------------------------------
 
 RISKY = {**TOOLS, "act": {"run": "m:f", "risk": "high"}}
@@ -227,10 +214,9 @@ LATER = [
 ]
 
 
-async def permitted(flow: list[str], *, new: bool = True, **later: Any) -> Simulation:
+async def permitted(flow: list[str], **later: Any) -> Simulation:
     """A run whose crew is changed when a call is permitted and has not begun."""
     sim = await Simulation.begin(plan_of(["a", "b"], tools=TOOLS), asks("act"))
-    sim.engine.patched = lambda _: new
     await sim.settle()
     sim.launch()
     await sim.land(("a#1", 1))
@@ -267,13 +253,6 @@ async def test_a_call_that_a_change_has_people_asked_about_may_be_refused() -> N
     assert answers(sim) == [(2, False, "Refused by eve.")]
 
 
-@pytest.mark.parametrize("flow", [["a", "b"], ["c", "b"]])
-async def test_older_executions_go_on_as_they_did(flow: list[str]) -> None:
-    sim = await permitted(flow, new=False, **LATER[0])
-    assert ("a#1", 2, 1) in sim.made
-    assert not sim.facts("InterruptRaised")
-
-
 # -- what people are shown ---------------------------------------------------------------------
 
 
@@ -304,15 +283,11 @@ async def test_people_are_shown_the_call_with_its_arguments_and_its_message() ->
     )
 
 
-@pytest.mark.parametrize("new", [True, False])
-async def test_nobody_is_asked_about_arguments_that_cannot_be_read(new: bool) -> None:
+async def test_nobody_is_asked_about_arguments_that_cannot_be_read() -> None:
     script = Replies({"a#1": [reply('{"path": ', invalid=True)]})
-    sim = await Simulation.begin(guarded(), script)
-    sim.engine.patched = lambda _: new
-    await sim.run()
+    sim = await run(guarded(), script)
     assert not sim.facts("InterruptRaised")
-    # Older executions have it answered where tools run.
-    assert (("a#1", 2, 1) in sim.made) is not new
+    assert ("a#1", 2, 1) not in sim.made
     assert sim.state.status == "completed"
 
 

@@ -107,6 +107,13 @@ async def test_what_is_no_list_is_asked_about(value: Any, why: str) -> None:
     assert sim.ran()[-1] == "end_er#1"
 
 
+async def test_what_is_no_list_goes_where_else_says() -> None:
+    each = {**FLOW[1], "when": "ok", "else": "skip"}
+    sim = await made("text", mapping(["maker", each, "end_er"], flags={"ok": True}))
+    assert not sim.facts("InterruptRaised")
+    assert sim.ran() == ["maker#1", "end_er#1"]
+
+
 async def test_a_list_that_nobody_has_set_is_asked_about_until_it_comes() -> None:
     flow = ["worker", {"agent": "worker", "phase": "each", "for_each": "maker.list", "after": []}]
     late = [*flow, {"agent": "maker", "after": []}]

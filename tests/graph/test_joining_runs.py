@@ -11,7 +11,6 @@ from temporalio.exceptions import ApplicationError
 
 from crewlog.errors import ChangeConflict, RunMerged
 from crewlog.graph import changing
-from crewlog.graph.engine import ENDS_TURNS
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.rewinding import reopen, roll_back
 from crewlog.ids import CommandId, RunId, StepId
@@ -142,28 +141,14 @@ async def test_a_run_that_joins_ends_the_turn_of_who_was_removed_and_no_other() 
     assert (sim.state.position, sim.state.status) == (position, "running"), "it does not rest"
 
 
-@pytest.mark.parametrize(("stage", "patched"), [("offered", True), ("joins", False)])
-async def test_nothing_ends_in_what_is_offered_or_an_older_execution(
-    stage: str, patched: bool
-) -> None:
+async def test_nothing_ends_in_what_is_offered() -> None:
     sim = await removed()
-    sim.engine.patched = lambda patch: patched or patch != ENDS_TURNS
-    enter(sim, stage)
+    enter(sim, "offered")
     position = sim.state.position
     await sim.settle()
     assert not sim.engine.ends_turns
     assert list(sim.engine.orders(())) == []
     assert sim.state.position == position
-
-
-async def test_no_history_is_marked_of_which_no_turn_ends() -> None:
-    sim = await at_work("joins")
-    asked: list[str] = []
-    sim.engine.patched = lambda patch: bool(asked.append(patch))
-    await sim.settle()
-    assert not sim.engine.ends_turns
-    assert list(sim.engine.orders(())) == []
-    assert asked == []
 
 
 async def test_a_merge_fails_that_waits_too_long_for_the_turn_of_who_was_removed() -> None:

@@ -9,16 +9,16 @@ import pytest
 from crewlog.cli.auditing import said
 from crewlog.state import journal as j
 from crewlog.state.audit import audited
-from crewlog.workflows.inbox import REFUSED_BY, REFUSED_WHAT, Incoming, take
+from crewlog.workflows.inbox import Incoming, take
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
 
 NOT_POSSIBLE: dict[str, Any] = {"id": "c1", "by": "ben", "node": "nowhere"}
 
 
-async def refused(data: Any, name: str = "interrupt", **more: Any) -> j.CommandRejected:
+async def refused(data: Any, name: str = "interrupt") -> j.CommandRejected:
     sim = await Simulation.begin(plan_of(["a"]), final)
-    await take(sim.engine, Incoming(name, data), **more)
+    await take(sim.engine, Incoming(name, data))
     entry = j.entry_from_json(sim.journal[-1])
     assert isinstance(entry, j.CommandRejected)
     return entry
@@ -42,19 +42,6 @@ async def test_who_it_says(data: Any, by: str) -> None:
 
 async def test_a_signal_that_there_is_not() -> None:
     assert (await refused({"id": "d1", "by": "ben"}, "dance")).by == "ben"
-
-
-async def test_executions_of_older_builds_go_on_as_they_began() -> None:
-    asked: list[str] = []
-
-    def older(patch: str) -> bool:
-        asked.append(patch)
-        return False
-
-    assert (await refused(NOT_POSSIBLE, patched=older)).by == ""
-    assert asked == [REFUSED_BY]
-    assert (await refused({"id": "c1", "node": "nowhere"}, patched=older)).by == ""
-    assert asked == [REFUSED_BY]  # where nobody is named, an execution has no marker
 
 
 async def test_the_audit_names_them() -> None:
@@ -85,17 +72,9 @@ async def test_a_refused_answer_says_to_what_it_was_and_what_it_said() -> None:
     assert len((await refused({**EDIT, **words}, "respond")).tried) == 120
 
 
-async def test_what_is_no_answer_and_older_executions_say_nothing_of_it() -> None:
-    asked: list[str] = []
-
-    def older(patch: str) -> bool:
-        asked.append(patch)
-        return patch == REFUSED_BY
-
-    for data, name in [(NOT_POSSIBLE, "interrupt"), ({**EDIT, "decisions": []}, "respond")]:
-        entry = await refused(data, name, patched=older)
-        assert (entry.interrupt, entry.tried) == ("", "")
-    assert REFUSED_WHAT not in asked  # no marker where nothing is said
-    entry = await refused(EDIT, "respond", patched=older)
-    assert (entry.by, entry.interrupt, entry.tried) == ("ana", "", "")
-    assert REFUSED_WHAT in asked
+@pytest.mark.parametrize(
+    ("data", "name"), [(NOT_POSSIBLE, "interrupt"), ({**EDIT, "decisions": []}, "respond")]
+)
+async def test_a_refusal_of_what_is_no_answer_names_no_question(data: Any, name: str) -> None:
+    entry = await refused(data, name)
+    assert (entry.interrupt, entry.tried) == ("", "")

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewlog.ids import StepId
-from crewlog.state import journal as j
 from crewlog.state.calls import ReadReply
 from crewlog.state.carry import Carry
 from crewlog.state.handoffs import apart
@@ -18,7 +17,6 @@ from crewlog.state.shapes import (
     MOST_ITEMS,
     MOST_NAMES,
     MOST_READ,
-    Shape,
     list_shape,
     meets,
     packed,
@@ -92,14 +90,6 @@ async def test_what_says_more_than_is_kept_is_a_fault_that_people_are_told(
     assert len(json.dumps(sim.state.to_json())) < 10_000
 
 
-async def test_an_execution_of_before_works_on_what_it_took() -> None:
-    sim = await begun(scattered(240), pool())
-    sim.engine.patched = lambda patch: patch != "bounds-what-lists-say-of-their-items"
-    await sim.finish("maker#1", "maker#1", "maker#1")
-    assert not sim.facts("ItemsRefused")
-    assert "work#1.1" in sim.ran()
-
-
 async def test_all_lists_of_a_run_have_one_bound() -> None:
     agents = {f"m{n}": {"outputs": ["list"]} for n in range(4)}
     listed = output(scattered(150))
@@ -161,14 +151,3 @@ async def test_a_large_item_that_is_added_waits_for_few() -> None:
     )
     sim = await run(pool(merge={"maker.list": "append"}), script)
     assert "waits for 21 others, and at most 20 where it is added to a list" in sim.asked().question
-
-
-async def test_what_an_older_build_kept_of_a_list_is_read() -> None:
-    sim = await Simulation.begin(pool())
-    shapes = (
-        Shape(id="x", named={"agent": "a"}, after=("y",)),
-        Shape(id="y", named={"agent": "B"}),
-    )
-    sim.engine.record(j.OutputSet, agent="maker", key="list", body="b", items=2, shapes=shapes)
-    await sim.run()
-    assert (who(sim), sim.ran()[1]) == ({"1": "a", "2": "b"}, "work#1.2")

@@ -8,7 +8,6 @@ import pytest
 
 from crewlog.errors import CommandRejected
 from crewlog.graph import changing
-from crewlog.graph.changing import GIVES_BACK
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import CommandId
 from crewlog.state.calls import PreparedChange
@@ -120,7 +119,7 @@ SCOUT: dict[str, Any] = {"ann": {"listen": ["y"]}, "scout": {"listen": ["x"]}}
 
 
 async def comes_back(
-    flow: dict[str, Any], ended: int, stopped: bool, messages: int, patched: bool = True
+    flow: dict[str, Any], ended: int, stopped: bool, messages: int
 ) -> tuple[Simulation, dict[str, str]]:
     """Scout is removed while turns of it wait, and is added again; and what became of its steps.
 
@@ -128,7 +127,6 @@ async def comes_back(
     """
     crew = creatures(SCOUT, **flow)
     sim = await Simulation.begin(crew, Replies({"ann#1": [says("wait", "set_flag")]}))
-    sim.engine.patched = lambda patch: patched or patch != GIVES_BACK
     await sim.settle()
     for number in range(1, ended + 1):
         await sim.command("message", text=f"heard {number}", to="channel:x")
@@ -164,10 +162,3 @@ async def test_who_comes_back_has_each_turn_again_that_waited_for_it_once(
     await sim.run()
     ran = [step for step in sim.ran() if step.startswith("scout")]
     assert ran == [f"scout#{n}" for n in range(1, last + 2)], "each once, and in their order"
-
-
-async def test_an_execution_that_took_turns_from_who_came_back_replays_so() -> None:
-    sim, back = await comes_back({}, 0, False, 3, patched=False)
-    assert back == {"scout#1": "returns", "scout#2": "retracted", "scout#3": "retracted"}
-    await sim.run()
-    assert sim.ran() == ["scout#1"]

@@ -9,7 +9,6 @@ import pytest
 from temporalio import workflow
 
 from crewlog.graph import changing
-from crewlog.graph.facts import SHARES_AS_NOW
 from crewlog.graph.swap import permissions_after, plan_swap
 from crewlog.ids import AgentName, StepId
 from crewlog.state import journal as j
@@ -201,14 +200,7 @@ async def test_what_lands_late_is_shared_as_the_crew_says_now(
     assert await landed(then, now) == {shares}
 
 
-async def test_older_executions_share_what_lands_late_as_they_did() -> None:
-    then = {"shares": ["public"]}
-    assert await landed(then, {"shares": []}, older=True) == {()}
-
-
-async def landed(
-    then: dict[str, Any], now: dict[str, Any], *, older: bool = False
-) -> set[tuple[str, ...]]:
+async def landed(then: dict[str, Any], now: dict[str, Any]) -> set[tuple[str, ...]]:
     """Whom what an agent says of a form is for, as it lands after its node has gone."""
     named = {"tools": TOOLS, "groups": {"g": ["a", "b"]}}
     outputs = (
@@ -220,8 +212,6 @@ async def landed(
     rules = {key: value for key, value in (MAKES | now).items() if value is not None}
     await sim.change(plan_of(["a", "c", {"agent": "b", "phase": "later"}], {"b": rules}, **named))
     assert sim.state.frontier[StepId("b#1")].leaving
-    if older:
-        sim.engine.patched = lambda patch: patch != SHARES_AS_NOW
     await sim.finish("b#1", "b#1")
     facts = [each for each in sim.facts("OutputSet") if each["key"] in FORM["properties"]]
     assert [each.get("value") for each in facts] == [[], "for all", "good"]

@@ -15,7 +15,7 @@ from crewlog.errors import ChangeConflict, CommandRejected, TopologyRefused
 from crewlog.graph.engine import Order
 from crewlog.graph.lower import lower
 from crewlog.graph.rewinding import roll_back
-from crewlog.graph.taking_in import ENDING_MAY, KEEPS_WIDER, take_in
+from crewlog.graph.taking_in import take_in
 from crewlog.graph.uniting import united
 from crewlog.ids import AgentName, InterruptId, LogName, RunId, StepId
 from crewlog.state.called import called_there
@@ -141,17 +141,13 @@ async def test_what_waits_in_the_other_run_goes_on_here() -> None:
     assert not one.state.frontier
 
 
-@pytest.mark.parametrize(("patched", "steps", "extensions"), [(True, 1, 1), (False, 90, 2)])
-async def test_the_limit_of_steps_holds_for_each_run_alone(
-    patched: bool, steps: int, extensions: int
-) -> None:
+async def test_the_limit_of_steps_holds_for_each_run_alone() -> None:
     crews = crew(PAIR, limits={"steps": 3}), crew(PAIR, limits={"steps": 50, "tokens": 900})
     one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
     one.engine.ledger.state = one.state.model_copy(update={"steps": 1, "extensions": 1})
     two.engine.ledger.state = two.state.model_copy(update={"steps": 90, "extensions": 2})
-    one.engine.patched = lambda _: patched
     take_in(one.engine, prepared(one, two, crews, **EDGE), op="m")
-    assert (one.state.steps, one.state.extensions) == (steps, extensions)
+    assert (one.state.steps, one.state.extensions) == (1, 1)
 
 
 async def test_it_does_not_go_back_beyond() -> None:
@@ -530,10 +526,7 @@ async def test_who_may_call_a_tool_is_who_might_in_its_own_run(
     assert one.state.tool_permissions.get("t") == may
 
 
-@pytest.mark.parametrize(("patched", "may"), [(True, ("a", "c", "d")), (False, ("a", "c"))])
-async def test_who_comes_keeps_what_people_let_it_unless_an_older_execution_is_replayed(
-    patched: bool, may: tuple[str, ...]
-) -> None:
+async def test_who_comes_keeps_what_people_let_it() -> None:
     tools = {"t": {"run": "m:t"}}
     crews = (
         crew({"a": {"send": ["x"]}}, tools=tools, permissions={"t": ["a"]}),
@@ -543,12 +536,11 @@ async def test_who_comes_keeps_what_people_let_it_unless_an_older_execution_is_r
     for sim in (one, two):
         await sim.settle()
     await two.command("set_permission", tool="t", agents=["c", "d"])
-    one.engine.patched = lambda patch: patched or patch != KEEPS_WIDER
     made = prepared(one, two, crews, op="connect", sender="a", listener="c")
     take_in(one.engine, made, op="m")
-    assert one.state.tool_permissions["t"] == may
+    assert one.state.tool_permissions["t"] == ("a", "c", "d")
     for name in ("c", "d"):
-        assert one.engine.check(AgentName(name), "t").allowed == (name in may)
+        assert one.engine.check(AgentName(name), "t").allowed
 
 
 @pytest.mark.parametrize(
@@ -582,17 +574,16 @@ async def test_nobody_gets_a_tool_that_only_the_other_run_has(
 
 
 @pytest.mark.parametrize(
-    ("row", "theirs", "patched", "may"),
+    ("row", "theirs", "may"),
     [
-        (None, None, True, True),
-        (None, [], True, True),
-        (["b"], None, True, True),
-        (["b"], None, False, False),
-        (["a"], None, True, False),
+        (None, None, True),
+        (None, [], True),
+        (["b"], None, True),
+        (["a"], None, False),
     ],
 )
 async def test_who_was_removed_here_ends_its_turn_beside_who_comes(
-    row: list[str] | None, theirs: list[str] | None, patched: bool, may: bool
+    row: list[str] | None, theirs: list[str] | None, may: bool
 ) -> None:
     """It calls what it might, is nobody who comes, and has what was kept aside if it comes back."""
     tools = {"t": {"run": "m:t"}}
@@ -613,7 +604,6 @@ async def test_who_was_removed_here_ends_its_turn_beside_who_comes(
     await one.drain()
     await one.change(lower(rest))
     assert one.state.ending == ("b#1",)
-    one.engine.patched = lambda patch: patched or patch != ENDING_MAY
     before = one.engine.check(AgentName("b"), "t", StepId("b#1")).allowed
     assert before == (row != ["a"])
     gone = tuple(gone_from(one.state, one.engine.plan.agents))

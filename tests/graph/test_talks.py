@@ -148,16 +148,6 @@ async def test_who_was_cut_off_is_told_with_the_answer() -> None:
     )
 
 
-async def test_an_execution_of_an_older_build_tells_as_it_did() -> None:
-    """Its journal is in the store already: it must be made once more as it was."""
-    flow = around({**BACK, "at_most": 9})
-    sim = await Simulation.begin(talk_plan(flow), routed(["billing", "billing"]))
-    sim.engine.patched = lambda _: False
-    await sim.run()
-    assert "warning" not in sim.facts("TurnEnded")[-1]
-    assert "used_up" not in sim.facts("RouteRefused")[-1]
-
-
 async def test_an_agent_that_fails_still_gives_the_user_an_answer() -> None:
     def script(order: Order) -> Outcome:
         return Failure("the desk is closed") if order.agent == "billing" else hub(order)

@@ -186,11 +186,3 @@ async def test_a_turn_of_a_conversation_that_fails_leaves_nothing_to_the_next() 
     await sim.command("message", text="again")
     await sim.run()
     assert value(sim) is None
-
-
-async def test_an_execution_of_before_leaves_it_as_it_was() -> None:
-    agent: Any = {**DOES, "on_error": "continue"}
-    sim = await Simulation.begin(twice(**agent), script(agent, Failure("it was killed")))
-    sim.engine.patched = lambda patch: patch != "unsets-what-no-step-said"
-    await sim.run()
-    assert "ship#1" in sim.ran()

@@ -112,7 +112,7 @@ async def pause_resume(site: Site) -> Run:
 
 @behaviour
 async def refused_by_name(site: Site) -> Run:
-    """A command that is not possible says whose it was; in `change_refused` it does not yet."""
+    """A signal and an update that are not possible: their refusals name who sent them."""
     run = await _at_the_gate(site, "refused_by_name")
     await run.resume(by="ana", id="r1")
     with suppress(CommandRejected):

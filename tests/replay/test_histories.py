@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import getpass
 import json
 import re
 import socket
 import tempfile
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import pytest
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowReplayResult
 
-from crewlog.graph.driver import forget_answers
+from crewlog.graph.driver import forget_graphs
 from crewlog.payloads import data_converter
 from crewlog.state.ledger import Ledger
 from crewlog.workers.sandbox import sandbox
@@ -34,6 +32,10 @@ def read(path: Path) -> WorkflowHistory:
     return WorkflowHistory.from_json(data.pop("workflow_id"), data)
 
 
+def history_of(name: str) -> Path:
+    return next(path for path in HISTORIES if path.stem == name)
+
+
 async def replay(history: WorkflowHistory, workflow: type[Any] = CrewRun) -> WorkflowReplayResult:
     replayer = Replayer(
         workflows=[workflow],
@@ -47,7 +49,7 @@ async def replay(history: WorkflowHistory, workflow: type[Any] = CrewRun) -> Wor
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 async def test_it_replays(path: Path) -> None:
     """In a process that knows nothing yet, and in one in which LangGraph has answered before."""
-    forget_answers()
+    forget_graphs()
     for _ in range(2):
         result = await replay(read(path))
         assert result.replay_failure is None
@@ -72,8 +74,7 @@ def test_it_is_small_and_says_nothing_of_a_machine(path: Path) -> None:
 
 async def test_a_changed_workflow_does_not_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     """Proof that these tests can fail: the same code, with one call scheduled otherwise."""
-    path = next(p for p in HISTORIES if p.stem == "loop")
-    text = path.read_text().replace('"call_model"', '"call_oracle"')
+    text = history_of("loop").read_text().replace('"call_model"', '"call_oracle"')
     data = json.loads(text)
     changed = WorkflowHistory.from_json(data.pop("workflow_id"), data)
     result = await replay(changed)
@@ -81,19 +82,6 @@ async def test_a_changed_workflow_does_not_replay(monkeypatch: pytest.MonkeyPatc
     assert "call_oracle" in str(result.replay_failure) or "ondeterminism" in str(
         result.replay_failure
     )
-
-
-def said_at(path: Path) -> dict[str, Any]:
-    """A history whose results say when they came about."""
-    data: dict[str, Any] = json.loads(path.read_text())
-    for event in data["events"]:
-        done = event.get("activityTaskCompletedEventAttributes")
-        for payload in (done or {}).get("result", {}).get("payloads", ()):
-            result = json.loads(base64.b64decode(payload["data"]))
-            if isinstance(result, dict) and "body" in result:
-                result["at"] = int(datetime.fromisoformat(event["eventTime"]).timestamp() * 1000)
-                payload["data"] = base64.b64encode(json.dumps(result).encode()).decode()
-    return data
 
 
 async def recorded(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -119,26 +107,10 @@ async def recorded(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> lis
     return found
 
 
-def failed_at(path: Path) -> dict[str, Any]:
-    """A history whose failures say when they came about."""
-    data: dict[str, Any] = json.loads(path.read_text())
-    for event in data["events"]:
-        failed = event.get("activityTaskFailedEventAttributes")
-        if failed is None:
-            continue
-        at = int(datetime.fromisoformat(event["eventTime"]).timestamp() * 1000)
-        encoding = base64.b64encode(b"json/plain").decode()
-        told = {"metadata": {"encoding": encoding}, "data": base64.b64encode(b"%d" % at).decode()}
-        info = failed["failure"]["applicationFailureInfo"]
-        assert len(info["details"]["payloads"]) == 3
-        info["details"]["payloads"].append(told)
-    return data
-
-
 async def test_a_query_before_a_failure_is_handled_changes_no_entry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    data = failed_at(next(p for p in HISTORIES if p.stem == "step_failed_retried"))
+    data = json.loads(history_of("step_failed_retried").read_text())
     whole = await recorded(data, monkeypatch)
     (end,) = (
         number
@@ -155,7 +127,7 @@ async def test_a_query_before_a_task_begins_changes_no_entry(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that first reads a run for a query is given results whose task has not begun."""
-    data = said_at(next(p for p in HISTORIES if p.stem == name))
+    data = json.loads(history_of(name).read_text())
     whole = await recorded(data, monkeypatch)
     ends = [
         number

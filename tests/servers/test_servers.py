@@ -24,7 +24,7 @@ from crewlog.activities.tool_graph import ToolRunner
 from crewlog.activities.tools import Tool, ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.authority.approving import EVERY_CREW, approval_content
-from crewlog.authority.proof import APPROVE, Proof, SignedApproval
+from crewlog.authority.proof import APPROVE, EVERYWHERE, Proof, SignedApproval
 from crewlog.client import keys
 from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.policy import Policy
@@ -72,7 +72,7 @@ class Kit:
         session = self.mcp._sessions.of("s", server)
         said = await session.tools()
         for tool in tools or said:
-            await self.store.approve_tool(server.source, tool, said[tool].digest, "me", 1)
+            await self.store.approve_tool(server.source, tool, said[tool].digest, "me", 1, "any")
 
     async def call(self, tool: Tool, folder: Path, **args: Any) -> Any:
         call: Any = {"run": "r", "step": "a#1", "call": 1, "key": "r/a#1/1", "agent": "a"}
@@ -111,7 +111,9 @@ async def test_by_a_signed_policy_who_may_grant_must_have_signed_the_approval(
     source = kit.servers["s"].source
     for key, rights in (None, False), (dev, False), (ada, True):
         if key is not None:
-            content = key.signed(EVERY_CREW, APPROVE, approval_content(source, "add", digest))
+            content = key.signed(
+                EVERY_CREW, APPROVE, approval_content(source, "add", digest), EVERYWHERE
+            )
             proof = Proof.from_json(content["proof"])
             told = {"source": source, "tool": "add", "digest": digest, "by": "x", "at": 1}
             await kit.store.prove_approval(SignedApproval(proof=proof, **told))

@@ -47,7 +47,7 @@ async def wild(how: str, **more: Any) -> AsyncGenerator[tuple[ToolRegistry, McpS
         said = await tame.tools()
     finally:
         await tame.close()
-    await store.approve_tool(server.source, "do", said["do"].digest, "me", 1)
+    await store.approve_tool(server.source, "do", said["do"].digest, "me", 1, "any")
     mcp = McpTools(store)
     registry = ToolRegistry(mcp=lambda: mcp)
     definition = ToolDefinition.model_validate({"run": "mcp:s/do", **more})

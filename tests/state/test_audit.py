@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.cli.auditing import said as told
+from crewlog.graph.permitting import set_ruling
 from crewlog.ids import ToolName
 from crewlog.state.audit import Audit, audited
 from crewlog.state.audit_grants import Grants
@@ -223,15 +224,27 @@ async def test_it_goes_on_page_by_page() -> None:
             "*",
             "people want to be asked before 'a' calls 'act': set at run time by ana (position 1)",
         ),
-        ("b", "a person must approve this call of 'act'"),
+        ("b", ""),
     ],
 )
 def test_why_people_are_asked_names_the_ruling_that_says_so(agent: str, told: str) -> None:
-    """What the definition says is in no journal, and may hold of some calls only."""
     grants = Grants()
     ruling = {"kind": "RulingSet", "at": 1, "tool": "act", "agent": agent, "do": "ask", "by": "ana"}
     grants.learn(1, entry_from_json(ruling))
     assert grants.why_asked("a", "act") == told
+
+
+async def test_a_question_says_why_it_is_asked_where_the_journal_lacks_the_ruling() -> None:
+    plan = plan_of(["a"], {"a": {"tools": ["act"]}}, tools=TOOLS)
+    sim = await Simulation.begin(plan, Replies({"a#1": [says("", "act")]}))
+    set_ruling(sim.engine, "act", "a", "ask", by="ana", reason="the audit", command="c1")
+    await sim.run()
+    entries = [(n, entry_from_json(data)) for n, data in enumerate(sim.journal, 1)]
+    for there, said in ((True, "set at run time by ana"), (False, "the audit")):
+        kept = [each for each in entries if there or each[1].kind != "RulingSet"]
+        (asked,) = audited(kept, AuditFilter(kinds=("check",), outcome="asked"))
+        assert asked.rule == "ruling"
+        assert said in asked.reason
 
 
 async def test_a_question_names_the_rule_and_its_reason() -> None:

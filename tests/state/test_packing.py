@@ -52,7 +52,10 @@ def reply(rng: random.Random, step: str, call: int, cost: float = 0.0) -> ModelR
     )
     made = kept(message, agent, StepId(step), call, model="scripted:x")
     body = message_to_json(made)
-    usage = Usage.model_validate({**told(body)["usage"], "cost": cost})
+    used = {**told(body)["usage"], "cost": cost}
+    if cost:  # a model with a price is not one without
+        used.pop("unpriced", None)
+    usage = Usage.model_validate(used)
     return ModelResult(body=body, hash=hash_json(body), usage=usage)
 
 
@@ -196,6 +199,29 @@ def test_results_cross_as_json_without_what_their_bodies_tell(cost: float) -> No
         assert data.keys() == ({"body", "usage"} if cost else {"body"})
         assert data.get("usage", {"cost": cost}) == {"cost": cost}
         assert ModelResult.from_json(data) == result
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        Usage(),
+        Usage(calls=1, input_tokens=7),
+        Usage(calls=1, input_tokens=8, unpriced="m"),
+        Usage(calls=2, input_tokens=7, output_tokens=1, cost=0.1, unpriced="m-2"),
+        Usage(calls=1, unpriced="another"),
+    ],
+)
+def test_a_usage_that_differs_from_its_body_crosses_whole(usage: Usage) -> None:
+    metadata = {"input_tokens": 7, "output_tokens": 0, "total_tokens": 7}
+    message = AIMessage(
+        "x", id="x#1/1", name="x", usage_metadata=metadata, response_metadata={"model_name": "m"}
+    )
+    body = message_to_json(message)
+    result = ModelResult(body=body, hash=hash_json(body), usage=usage)
+    assert ModelResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+    batch = j.Batch(entries=(j.entry_to_json(replied(result, "x#1", 1)),))
+    bodies = {result.hash: told(body)}
+    assert unpack(through_json(pack(batch, bodies)), bodies) == batch
 
 
 def test_large_answers_are_not_relied_on() -> None:

@@ -237,12 +237,9 @@ def test_who_comes_has_its_own_values_and_what_is_shared_is_as_it_was_here() -> 
 def test_what_was_counted_in_both_is_the_larger(ours: int, theirs: int) -> None:
     """Both count it from before they parted."""
     node = NodeName("b.inbox")
-    state = CrewState(run=RunId("r"), steps=ours, extensions=ours, visits={node: ours})
-    part = CrewState(
-        run=RunId("o"), steps=theirs, extensions=theirs, visits={NodeName("b"): theirs}
-    )
-    both = union(state, part, NAMES)
-    assert (both["steps"], both["extensions"], both["visits"][node]) == (8, 8, 8)
+    state = CrewState(run=RunId("r"), visits={node: ours})
+    part = CrewState(run=RunId("o"), visits={NodeName("b"): theirs})
+    assert union(state, part, NAMES)["visits"][node] == 8
 
 
 def test_people_are_asked_before_those_who_come_as_they_were() -> None:
@@ -253,8 +250,10 @@ def test_people_are_asked_before_those_who_come_as_they_were() -> None:
 
 
 def test_what_is_taken_over_is_not_what_that_run_did_as_one() -> None:
-    part = part_of(CrewState(run=RunId("o"), tags={"good": 3}, error="no", steps=4))
-    assert part == {"run": "o", "steps": 4}
+    part = part_of(
+        CrewState(run=RunId("o"), tags={"good": 3}, error="no", steps=4, visits={NodeName("b"): 2})
+    )
+    assert part == {"run": "o", "visits": {"b": 2}}
 
 
 def test_the_heads_of_artifacts_are_those_of_no_other_log() -> None:

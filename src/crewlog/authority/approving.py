@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from crewlog.authority.principals import verify
-from crewlog.authority.proof import APPROVE, SignedApproval
+from crewlog.authority.proof import APPROVE, EVERYWHERE, SignedApproval
 from crewlog.definition.policy import Policy
 from crewlog.model import Json
 
@@ -49,6 +49,6 @@ def approver(
         if (each.tool, each.digest) != (tool, digest) or proof.expires <= at:
             continue
         content = approval_content(each.source, tool, digest)
-        if proof.key in granting and verify(proof, EVERY_CREW, APPROVE, content):
+        if proof.key in granting and verify(proof, EVERY_CREW, APPROVE, content, EVERYWHERE):
             return granting[proof.key]
     return ""

@@ -52,8 +52,8 @@ class Binding(Model):
     message: ContentHash
     """The AI message that asks for the call."""
     arguments: ContentHash | None = None
-    """The digest of all arguments that are to run. None: an older build asked, and those of the
-    message are meant."""
+    """The digest of all arguments that are to run. None: those of the message are meant, as where
+    people are asked again about a call that they had edited."""
     edited: bool = False
     """Whether people put other arguments in the place of the message's."""
     by: str = ""

@@ -2,7 +2,7 @@
 
 What is signed is seven lines of text, joined by line feeds, without one at the end:
 
-    crewlog-command-v2
+    crewlog-command-v1
     <namespace>
     <run>
     <name: `pause`, `change`, `start`, …>
@@ -15,8 +15,8 @@ that a command says can be said otherwise, left out or added, and it holds for o
 name, once (a run has one outcome for each id), and for a time. Temporal's own `identity` is what a
 client says of itself, and is not looked at.
 
-What is no command to a run, an approval of a server's tool, names no namespace: its first line is
-`crewlog-command-v1`, and there is no second. So did commands that older builds signed.
+An approval of a server's tool is signed in the same way. It holds in every namespace, so its second
+line is empty. No namespace has an empty name: no approval fits a command to a run.
 """
 
 from __future__ import annotations
@@ -34,10 +34,8 @@ from crewlog.authority.proof import SCHEDULE, START, Proof
 from crewlog.definition.policy import Policy, Principal, Right, public_key_bytes
 from crewlog.model import Json, Model
 
-VERSION = "crewlog-command-v2"
+VERSION = "crewlog-command-v1"
 """The first line of what is signed."""
-UNPLACED = "crewlog-command-v1"
-"""The same where it names no namespace."""
 UNVERIFIED = "unverified"
 """What stands before the name that an unproven command gives itself; no principal's name has a
 space in it."""
@@ -87,15 +85,11 @@ class Standing(Model):
     """Why, for people; names the policy, and the right or the proof that lacks."""
     remedy: str = ""
     """What the sender can do about a refusal."""
-    older: str = ""
-    """The remedy as older builds journaled it, where that is another: replays say it again."""
     principal: str = ""
     """Who commands: of a signed policy the principal whose signature it is, proven; with an open
     one, and of a refusal that comes before that, who the sender says to be."""
     proven: bool = False
     """Whether the signature is that principal's."""
-    unplaced: bool = False
-    """Whether all that is wrong is that its signature names no namespace, as older builds' do."""
     rights: tuple[Right, ...] = ()
     """What that principal may do; empty in an open policy, which asks nobody for a right."""
 
@@ -114,23 +108,22 @@ def content_digest(content: Mapping[str, Json]) -> str:
 
 
 def signed_text(
-    run: str, name: str, expires: int, content: Mapping[str, Json], namespace: str = ""
+    run: str, name: str, expires: int, content: Mapping[str, Json], namespace: str
 ) -> bytes:
-    """What a command's signature is over.
+    """The text that a command's signature is over.
 
     Args:
         run: The run's id.
         name: The command's name, or `START`.
         expires: Until when it holds, in milliseconds since 1970.
         content: The command as it is sent.
-        namespace: The run's namespace; empty: it is no command to a run, or of an older build.
+        namespace: The run's namespace; empty for an approval, which is of no run.
 
     Raises:
-        ValueError: its content cannot be spelled, or its id has a line break.
+        ValueError: RFC 8785 cannot spell its content, or its id has a line break.
     """
     command = content.get("command" if name in (START, SCHEDULE) else "id", "")
-    place = (VERSION, namespace) if namespace else (UNPLACED,)
-    lines = (*place, run, name, command, str(expires), content_digest(content))
+    lines = (VERSION, namespace, run, name, command, str(expires), content_digest(content))
     if any(not isinstance(line, str) or "\n" in line for line in lines):
         raise ValueError("a run's and a command's id are texts of one line")
     return "\n".join(lines).encode()
@@ -155,7 +148,7 @@ def standing(
         proof: Its proof.
         run: The run that it came to.
         at: When it came, in milliseconds since 1970.
-        namespace: The run's; empty where signatures of older builds are taken, and none else.
+        namespace: The run's.
     """
     claimed = content.get("by")
     said = claimed[:_LONGEST_NAME] if isinstance(claimed, str) else ""
@@ -169,7 +162,6 @@ def standing(
             reason=f"the crew's policy takes signed commands only, and this {name}{who} {proven}",
             remedy=_HOW,
             principal=f"{UNVERIFIED} {said}".rstrip(),
-            unplaced=proven == _UNPLACED,
         )
     who, principal = proven
     return holds(who, principal.rights, right_of(name, content), name)
@@ -180,8 +172,6 @@ _HOW = (
     "chooses one, docs/authority/principals.md says how."
 )
 
-
-_UNPLACED = "has a signature that names no namespace, as older builds make it"
 _GRANTER = "who has 'grant' "
 
 
@@ -206,10 +196,6 @@ def holds(who: str, rights: tuple[Right, ...], needed: Right, what: str) -> Stan
         if allowed
         else f"Somebody with the right {needed!r} can do it, or "
         f"{'' if needed == 'grant' else _GRANTER}can give it to {who!r}: change the crew's policy.",
-        older=f"Somebody with the right 'grant' can do it, or {_GRANTER}can give it to {who!r}: "
-        "change the crew's policy."
-        if not allowed and needed == "grant"
-        else "",
         principal=who,
         proven=True,
         rights=rights,
@@ -235,12 +221,9 @@ def _proven(
     if proof.expires <= at:
         return f"has a signature that expired {(at - proof.expires) / 1000:.0f} s before it came"
     if not _fits(proof, run, name, content, namespace):
-        if namespace and _fits(proof, run, name, content, ""):
-            return _UNPLACED
-        where = f" in {namespace!r}" if namespace else ""
         return (
-            f"has a signature that does not fit: it is of another run than {run!r}{where}, of "
-            "another command, or of another content"
+            f"has a signature that does not fit: it is of another run than {run!r} in "
+            f"{namespace!r}, of another command, or of another content"
         )
     return whose[0]
 
@@ -256,24 +239,23 @@ def _fits(proof: Proof, run: str, name: str, content: Mapping[str, Json], namesp
     return of is not None and verify(proof, of[1], SCHEDULE, content, namespace)
 
 
-def start_digest(proof: Proof, run: str, content: Mapping[str, Json]) -> str:
+def start_digest(proof: Proof, run: str, content: Mapping[str, Json], namespace: str) -> str:
     """What a signed start is known by, however its signature is spelt; empty where none holds.
 
     Args:
         proof: Its proof.
         run: The run's id: what a schedule signs once is another start for each of its runs.
         content: The start as it was sent.
+        namespace: The run's.
     """
     try:
-        text = signed_text(run, START, proof.expires, content)
+        text = signed_text(run, START, proof.expires, content, namespace)
     except ValueError:
         return ""
     return hashlib.sha256(b"\0".join((public_key_bytes(proof.key), text))).hexdigest()
 
 
-def verify(
-    proof: Proof, run: str, name: str, content: Mapping[str, Json], namespace: str = ""
-) -> bool:
+def verify(proof: Proof, run: str, name: str, content: Mapping[str, Json], namespace: str) -> bool:
     """Whether the signature is one of the proof's key over exactly this command to this run."""
     try:
         signature = base64.b64decode(proof.signature, validate=True)

@@ -19,6 +19,9 @@ share."""
 APPROVE = "approve_tool"
 """The name under which the approval of a server's tool is signed: it is of no run."""
 
+EVERYWHERE = ""
+"""What is signed in the place of a namespace where an approval holds in each of them."""
+
 
 class Proof(Model):
     """A command's signature."""

@@ -90,11 +90,7 @@ def _kept(place: int, rule: Rule, named: tuple[str, ...] | None, key: str) -> Ca
 
 
 def _clause(reason: str) -> str:
-    """A reason without its full stop: what is told goes on behind it.
-
-    Plans have it so, and not the sentences that are made of them: an older plan's stay what they
-    were, since they are journaled, and a replay says them again.
-    """
+    """A reason without its full stop: in a message, more words come after it."""
     text = reason.strip()
     return text if text.endswith("..") else text.removesuffix(".")
 

@@ -41,7 +41,7 @@ class Recipe:
 
 async def recipe_of(client: Client, state: CrewState) -> Recipe:
     """A run's recipe, with the version that the registry of crews has of it."""
-    definition = str(state.recipe or state.definition)
+    definition = str(state.recipe)
     version = None
     try:
         row = await (await client.store()).get_crew(CrewName(state.crew))
@@ -63,7 +63,7 @@ def show_layers(screen: Screen, recipe: Recipe, state: CrewState) -> None:
         at = state.source.checkpoint or state.source.position
         place = f"{plain(state.source.run)}@{at}"
         rows.append([("parted from" if state.source.split else "forked from", "dim"), place, ""])
-    if state.definition and state.definition != (state.recipe or state.definition):
+    if state.definition and state.definition != state.recipe:
         text = f"definition {state.definition[:SHORT]} · graph v{state.graph_version}"
         rows.append([("live", "dim"), text, (_times(counted_mutations(state)), "dim")])
     if state.changing is not None:
@@ -92,7 +92,7 @@ def show_layers(screen: Screen, recipe: Recipe, state: CrewState) -> None:
 
 def counted_mutations(state: CrewState) -> int:
     """How often a run was changed; its state keeps the last changes only."""
-    return max(state.mutations[-1].number, len(state.mutations)) if state.mutations else 0
+    return state.mutations[-1].number if state.mutations else 0
 
 
 def _mutations(screen: Screen, state: CrewState, shown: Sequence[Mutation]) -> None:

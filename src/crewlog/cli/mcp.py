@@ -65,7 +65,8 @@ class _Offered:
     by: str = ""
     """Who approved it with a signature that counts by the crew's policy."""
     before: Words | None = None
-    """What it said when it was approved; none where it says the same, or nobody kept that."""
+    """What it said when it was approved; none where it says the same, or the store has no text of
+    that approval."""
 
     @property
     def state(self) -> str:
@@ -313,8 +314,10 @@ def _remembered(found: list[_Offered], kept: dict[str, str]) -> None:
     from crewlog.servers.approved import kept_words  # noqa: PLC0415
 
     for each in found:
-        words = kept_words(kept.get(each.tool.name, ""))
-        if each.state == "changed" and words is not None and words.digest == each.approved:
+        if each.state != "changed" or each.tool.name not in kept:
+            continue
+        words = kept_words(kept[each.tool.name])
+        if words.digest == each.approved:  # else the definition or a signature approves another one
             each.before = words
 
 

@@ -103,32 +103,14 @@ async def _why(run_id: str, agent: str, tool: str, *, as_json: bool) -> int:
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        run = client.run(run_id)
-        page = await run.permissions([agent], [tool], looks=True)
-        cell = page.cells[0]
-        # A run forgets; and one of an older build told its state who and when alone.
-        if cell.set is not None and not cell.set.reason and (said := await _reason(run, cell)):
-            cell = cell.model_copy(update={"set": cell.set.model_copy(update={"reason": said})})
+        page = await client.run(run_id).permissions([agent], [tool], looks=True)
+    cell = page.cells[0]
     if as_json:
         told = [{"command": command, "does": does} for command, does in remedies(run_id, cell)]
         screen.document({"run": run_id, **cell.model_dump(mode="json"), "remedies": told})
     else:
         show_why(screen, page, cell)
     return exits.OK
-
-
-async def _reason(run: Run, cell: Cell) -> str:
-    """Why people said what holds for a cell, from the journal."""
-    from contextlib import suppress  # noqa: PLC0415
-
-    from crewlog.errors import CrewlogError  # noqa: PLC0415
-
-    if cell.set is None or not cell.set.position:
-        return ""
-    with suppress(CrewlogError):  # it is a part of the picture, and no more
-        for item in (await run.journal(cell.set.position - 1, 1)).entries:
-            return str(item.entry.get("reason") or "")
-    return ""
 
 
 class Command(NamedTuple):

@@ -21,7 +21,7 @@ async def approve_tool(
     digest: str,
     *,
     by: str,
-    told: str = "",
+    told: str,
 ) -> str:
     """Keeps that somebody approves a tool of a server; signed, where there is a key.
 

@@ -218,7 +218,7 @@ async def reopen(
         if row is not None:
             crew = row.crew
             if from_ == "recipe":
-                written = await edited(store, row.crew, row.recipe or row.definition, recipe)
+                written = await edited(store, row.crew, row.recipe, recipe)
     ended = tuple(filter(None, [description.run_id]))
     given = written.definition if written is not None else ""
     payload = StartRun(reopen=from_, crew=given, replaced=ended, by=by)

@@ -30,7 +30,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from crewlog import wire
-from crewlog.authority.proof import APPROVE, SCHEDULE, START
+from crewlog.authority.proof import APPROVE, EVERYWHERE, SCHEDULE, START
 from crewlog.client import asking, beginnings
 from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
@@ -190,7 +190,7 @@ class Client:
             UsageError: the key that is chosen cannot be used, or the content not be signed.
         """
         key = self._chosen_key()
-        place = "" if name == APPROVE else self.endpoints.namespace
+        place = EVERYWHERE if name == APPROVE else self.endpoints.namespace
         return key.signed(run, name, content, place) if key is not None else content
 
     def _chosen_key(self) -> Key | None:

@@ -62,7 +62,7 @@ class Key:
     private: Ed25519PrivateKey = field(repr=False)
 
     def signed(
-        self, run: str, name: str, content: Mapping[str, Json], namespace: str = ""
+        self, run: str, name: str, content: Mapping[str, Json], namespace: str
     ) -> dict[str, Json]:
         """A command as it is sent, with its proof.
 
@@ -70,7 +70,7 @@ class Key:
             run: The run's id.
             name: The command's name, or `start`.
             content: The command as JSON.
-            namespace: The run's; empty where it is no command to a run.
+            namespace: The run's; empty for an approval, which is of no run.
 
         Raises:
             UsageError: it has something that cannot be signed.

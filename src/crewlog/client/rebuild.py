@@ -60,7 +60,6 @@ from crewlog.state.journal import (
 from crewlog.state.logs import entries_of, heads_through
 from crewlog.state.model import CrewState
 from crewlog.store.claiming import keep_claim
-from crewlog.store.loading import keep_snapshots
 from crewlog.store.protocol import Store
 from crewlog.store.resealing import drop_unreadable
 from crewlog.wire import JournalPage, Page
@@ -370,7 +369,7 @@ class Rebuild:
     async def _all_told(self, store: Store) -> _Found:
         """The histories, and the tail that the run itself tells."""
         for left in reversed(range(_TRIES)):
-            known = {*await store.executions(self._run)} - {""}  # which says that it knows none
+            known = await store.executions(self._run)
             chain = await Histories(self._gateway, self._run, self._tell).read(known)
             told = line(chain.executions)
             batches, ends = told.batches, told.ends
@@ -472,7 +471,6 @@ class Rebuild:
         }
         for snapshot in snapshots.values():
             await store.put_snapshot(self._run, snapshot)
-        await keep_snapshots(store, self._run, found.position, whole=True)
         named, inline = _bodies_of(found.batches)
         lacking = await _lacking(store, sorted(named - bodies.keys() - inline))
         plans = {plan.definition for each in found.all for plan in each.plans}

@@ -81,11 +81,10 @@ async def recipe_for(
         given: See `edited`.
         over: See `crewlog.store.claiming.Over`.
     """
-    recipe = state.recipe or state.definition
-    found = await edited(store, state.crew, recipe, given)
-    if found is None and recipe == state.definition:
+    found = await edited(store, state.crew, state.recipe, given)
+    if found is None and state.recipe == state.definition:
         return None
-    data = found.definition if found is not None else await store.get_definition(recipe)
+    data = found.definition if found is not None else await store.get_definition(state.recipe)
     force = CrewDefinition.from_json(await store.get_definition(state.definition))
     homes = await homes_of(store, state.run, force.away, over)
     return elsewhere(CrewDefinition.from_json(data), homes.live)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from crewlog.definition.context_checks import summary_models
 from crewlog.definition.findings import Finding, Path
@@ -23,19 +24,29 @@ def cost_of(model: str, input_tokens: int, output_tokens: int, cached: int = 0) 
     """
     if model.startswith(SCRIPTED):
         return 0.0
+    if not _has_price(model):
+        return None
+    return _price(model, input_tokens, output_tokens, min(cached, input_tokens))
+
+
+@lru_cache(maxsize=256)
+def _has_price(model: str) -> bool:
+    """Whether the tables know a model; to find out takes as long as to calculate a price."""
+    return _price(model, 1, 1, 0) is not None
+
+
+def _price(model: str, input_tokens: int, output_tokens: int, cached: int) -> float | None:
     # Here, because the tables take time to load, and few crews ask for them.
     from genai_prices import Usage, calc_price  # noqa: PLC0415
 
     prefix, _, name = model.partition(":")
-    kept = min(cached, input_tokens)
-    priced = Usage(
-        input_tokens=input_tokens, output_tokens=output_tokens, cache_read_tokens=kept or None
+    used = Usage(
+        input_tokens=input_tokens, output_tokens=output_tokens, cache_read_tokens=cached or None
     )
     try:
-        price = calc_price(priced, name, provider_id=prefix)
+        return round(float(calc_price(used, name, provider_id=prefix).total_price), 9)
     except (LookupError, ValueError):
         return None
-    return round(float(price.total_price), 9)
 
 
 def price_findings(definition: CrewDefinition) -> Iterator[Finding]:

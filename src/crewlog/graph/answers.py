@@ -18,7 +18,6 @@ from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.merging import set_flag
 from crewlog.graph.plan import END, NEXT
-from crewlog.graph.retrying import Patched, as_new, retry
 from crewlog.graph.turns import calls_of
 from crewlog.ids import CommandId, InterruptId, NodeName, private_log
 from crewlog.model import Json
@@ -86,7 +85,6 @@ async def answer(
     reason: str = "",
     args: dict[str, Json] | None = None,
     expired: bool = False,
-    patched: Patched = as_new,
 ) -> None:
     """Records an answer and does what it says.
 
@@ -100,7 +98,6 @@ async def answer(
         args: The arguments that a call is approved with instead of its message's; they are known
             to fit the tool.
         expired: Whether nobody answered in time, and the crew's policy does.
-        patched: Whether an execution does something as this build does; by default it does.
 
     Raises:
         StopAsked: where the answer ends the run.
@@ -122,7 +119,7 @@ async def answer(
     if interrupt.kind == "tool_approval" and decision == "reject":
         await _refuse(engine, interrupt, by, reason)
     if decision == "retry" and interrupt.kind in ("step_failed", "outcome_unknown"):
-        _retry(engine, interrupt, by, patched)
+        _retry(engine, interrupt, by)
         return
     handler = _HANDLERS.get(interrupt.kind)
     if handler is not None:
@@ -209,11 +206,11 @@ async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str)
     engine.record(j.ConditionMet, step=asked.step, waived=True)
 
 
-def _retry(engine: Engine, asked: Interrupt, by: str, patched: Patched) -> None:
+def _retry(engine: Engine, asked: Interrupt, by: str) -> None:
     entry = engine.state.frontier.get(asked.step) if asked.step else None
     if entry is None or (asked.kind == "outcome_unknown" and entry.turn is None):
         return
-    retry(engine, entry.step, asked.call, by=by, patched=patched)
+    engine.record(j.StepRetried, step=entry.step, call=asked.call, by=by)
 
 
 async def _failed(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:

@@ -29,16 +29,13 @@ def artifact_heads(
     """
     found: dict[LogName, ContentHash] = {}
     left = plan.left.get(visit_of(step)) if step is not None else None
-    then = left.artifacts if left is not None else None
     for name, rules in plan.artifacts.items():
         log = artifact_log(name)
         at = state.messages.get(log)
         if at is None or not check_artifact("see", agent, name, rules.readers).allowed:
             continue
-        was = None if then is None else then.get(name)
-        if then is None or (
-            was is not None and check_artifact("see", agent, name, was.readers).allowed
-        ):
+        was = rules if left is None else left.artifacts.get(name)
+        if was is not None and check_artifact("see", agent, name, was.readers).allowed:
             found[log] = at.head
     return found
 

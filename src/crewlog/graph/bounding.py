@@ -21,16 +21,8 @@ from crewlog.ids import AgentName
 from crewlog.state.bounds import Bounds
 from crewlog.state.model import CrewState
 
-DIVIDES = "divides-what-is-left"
-"""The patch of runs whose parts have a share each of what was left of quotas and budgets."""
-DIVIDES_RAISES = "divides-what-is-left-by-the-new-limits"
-"""The patch of runs that divide what is left by the limits of the change that parts them, and whose
-parts ask for their share where that is used up, and not for the whole limit each."""
 DIVIDED = ("tokens", "cost")
 """The budgets that are divided; time goes by for all parts alike."""
-
-OWN_STEPS = "counts-its-own-steps"
-"""The patch of runs of whose limit of steps those of a run that they take in use nothing."""
 
 
 def is_bounded(plan: GraphPlan) -> bool:
@@ -56,7 +48,7 @@ def divided(
         state: The run, right before.
         leaving: Those who leave, by part.
         debts: Whether what was used beyond a budget is divided, too: each part asks people for its
-            share then, and has that. Before `DIVIDES_RAISES` each had all of it.
+            share then, and has that. Else each part has all of it.
     """
     parts = [{*each} for each in leaving]
     gone = {*plan.away, *(name for each in parts for name in each)}
@@ -142,16 +134,6 @@ def share_of_limit(plan: GraphPlan, budget: str) -> float:
         return limit
     share = limit * living / len(plan.agents)
     return ceil(share) if budget == "tokens" else share
-
-
-def counts_more(part: CrewState, state: CrewState) -> bool:
-    """Whether of the limit of steps, which holds for each run alone, a run has used more.
-
-    Args:
-        part: The run.
-        state: The one that takes it in.
-    """
-    return part.steps > state.steps or part.extensions > state.extensions
 
 
 def shared(left: float, weights: Sequence[int], *, whole: bool = True) -> list[float]:

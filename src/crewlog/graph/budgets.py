@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple
 
 from crewlog.definition.times import duration_words
-from crewlog.graph.bounding import DIVIDED, DIVIDES_RAISES, share_of_limit
+from crewlog.graph.bounding import DIVIDED, share_of_limit
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.waits import Waits
 from crewlog.state.model import Call
@@ -90,7 +90,7 @@ class Budgets:
         if spent.budget not in DIVIDED:
             return spent
         share = share_of_limit(self._run.plan, spent.budget)
-        if share == spent.more or not self._run.patched(DIVIDES_RAISES):
+        if share == spent.more:
             return spent
         return _spent(spent.budget, spent.told, share, "and its share of the limit is used up")
 
@@ -106,7 +106,6 @@ class Budgets:
             if limits.cost is not None and usage.cost >= limits.cost + allowed.get("cost", 0):
                 told = f"cost ${usage.cost:g}"
                 found.append(_spent("cost", told, limits.cost))
-            # No patch: only builds that ask this tell of a model that it has no price.
             if limits.cost is not None and usage.unpriced and not allowed.get("price"):
                 found.append(_unpriced(usage.unpriced))
         if limits.wall is not None and self._waits.wall_is_over():

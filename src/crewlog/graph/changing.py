@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from crewlog.authority.widening import regained
 from crewlog.errors import ChangeConflict, CommandRejected, InternalError
-from crewlog.graph.bounding import DIVIDED, DIVIDES, DIVIDES_RAISES, divided, is_bounded
+from crewlog.graph.bounding import DIVIDED, divided, is_bounded
 from crewlog.graph.engine import Engine
 from crewlog.graph.listening import graph_events
 from crewlog.graph.plan import GraphPlan
@@ -24,8 +24,6 @@ from crewlog.graph.swap import (
     StepFate,
     SwapReport,
     check_hearing,
-    hears_again,
-    mixes,
     permissions_after,
     plan_swap,
     same_flow,
@@ -41,11 +39,6 @@ from crewlog.state.joining import check_alone
 from crewlog.state.model import Changing, CrewState
 from crewlog.state.reduce import reduce
 from crewlog.state.topology import Topology, TopologyChange, change_of
-
-HEARS_APART = "hears-apart-from-phases"
-"""The patch of executions that tell a phase from a node of its name where its agent hears."""
-GIVES_BACK = "gives-back-what-was-heard"
-"""The patch of executions in which who comes back has all turns again that waited for it."""
 
 
 def consider(
@@ -114,11 +107,8 @@ def planned(
     Raises:
         CommandRejected: turns or phases would be lost by it.
     """
-    apart = mixes(engine.plan, plan) and engine.patched(HEARS_APART)
-    if apart:
-        check_hearing(engine.plan, plan, engine.state, again=again)
-    back = hears_again(engine.plan, plan, engine.state) and engine.patched(GIVES_BACK)
-    return plan_swap(engine.plan, plan, engine.state, abandon=abandon, apart=apart, gives_back=back)
+    check_hearing(engine.plan, plan, engine.state, again=again)
+    return plan_swap(engine.plan, plan, engine.state, abandon=abandon)
 
 
 def _falls_apart(
@@ -237,7 +227,7 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
     ]
     bounds = [Bounds()] * (len(parts) + 1)
     leaving = [p.share.creatures for p in parts]
-    if parts and is_bounded(plan) and engine.patched(DIVIDES_RAISES):
+    if parts and is_bounded(plan):
         bounds = divided(plan, state, leaving)
         # Each part asks for its share then; and an answer to this would be for all of them.
         facts += [
@@ -245,10 +235,8 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
             for asked in state.interrupts.values()
             if asked.budget in DIVIDED
         ]
-    elif parts and is_bounded(old) and engine.patched(DIVIDES):
-        known = old
-        if engine.patched(DIVIDES_RAISES):  # before, who comes by this change was looked for there
-            known = old.model_copy(update={"agents": {**plan.agents, **old.agents}})
+    elif parts and is_bounded(old):  # a limit that goes may come back
+        known = old.model_copy(update={"agents": {**plan.agents, **old.agents}})
         bounds = divided(known, state, leaving, debts=False)
     facts.append(
         j.TopologyChanged(
@@ -373,7 +361,7 @@ def _swapped(engine: Engine, changing: Changing) -> tuple[Engine, list[j.Journal
     plan = with_left(old, new, then.frontier, then.parked, ())
     check_fit(plan, report.remap, state, then)
     after = Engine(plan, engine.ledger)
-    after.at, after.patched = engine.at, engine.patched
+    after.at = engine.at
     return after, facts
 
 

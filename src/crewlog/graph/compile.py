@@ -14,7 +14,7 @@ from langgraph.graph import END as GRAPH_END
 from langgraph.graph import START, StateGraph
 
 from crewlog.content import hash_json
-from crewlog.graph.driver import Driver, Router, answers_of
+from crewlog.graph.driver import Driver, Router, memory_of
 from crewlog.graph.plan import NEXT, GraphPlan
 from crewlog.graph.routing import RESERVED, dependents, fires
 from crewlog.graph.saver import LatestSaver
@@ -39,7 +39,7 @@ def compile_plan(plan: GraphPlan) -> Driver:
     """A plan's graph, to be driven.
 
     It is compiled only where LangGraph has to be asked: 1 ms for ten nodes, linear in nodes and
-    edges. Runs of equal plans in one process share the answers.
+    edges. Runs of equal plans in one process share the graph and its answers.
     """
     following = dependents(plan)
     answers = _answer_targets(plan)
@@ -59,8 +59,8 @@ def compile_plan(plan: GraphPlan) -> Driver:
             graph.add_conditional_edges(name, cast("Any", routers[name]), _path_map(targets))
         return graph.compile(checkpointer=saver, name=plan.crew)
 
-    known = answers_of(hash_json(plan.to_json()))
-    return Driver(compiled, {START: entry, **routers}, list(plan.nodes), known)
+    memory = memory_of(hash_json(plan.to_json()))
+    return Driver(compiled, {START: entry, **routers}, list(plan.nodes), memory)
 
 
 def _path_map(names: Any) -> dict[Hashable, str]:

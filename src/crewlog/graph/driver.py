@@ -11,7 +11,8 @@ from how LangGraph works:
 - `.next` names the targets of a `Send` but not what was sent: the driver asks the routers, too.
 - What follows depends on the node and on the routes that its routers choose, and on nothing else.
   So LangGraph is asked once for each such choice, and its answer is remembered: an apply takes
-  0.7 ms, and a run takes few choices over and over. The graph is compiled at the first question.
+  0.7 ms, and a run takes few choices over and over. The graph is compiled at the first question,
+  once in a process.
 - LangGraph's asynchronous calls suspend, and an answer that is remembered does not. In a workflow,
   others go on in between: a process that knows the answer would give commands in another order
   than one that does not, and could not replay what that one did. So LangGraph is asked by its
@@ -35,29 +36,53 @@ from crewlog.model import Json
 
 Router = Callable[[Any], Sequence[str | Send]]
 """Chooses routes by the channels' values; pure, so that it may be asked twice."""
-Answers = dict[Hashable, tuple[str, ...]]
-"""LangGraph's answers: the nodes that follow, by the node, its routes, and where it was sent."""
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+Compile = Callable[[LatestSaver], Graph]
+"""Compiles a graph with a saver as its checkpointer."""
 ANSWERS_KEPT = 10_000
 """A graph with more choices than this is asked again; a node with k targets has at most 2^k."""
-
-
 GRAPHS_KEPT = 256
-"""Graphs whose answers a process remembers."""
+"""Graphs that a process remembers."""
+
+
+class GraphMemory:
+    """What a process remembers of a graph: its answers, and the graph once it was compiled.
+
+    All drivers of equal graphs share one. Workflow threads may use it at the same time: an answer
+    depends on its key alone, and each question has a thread of its own in the saver.
+    """
+
+    def __init__(self) -> None:
+        self.answers: dict[Hashable, tuple[str, ...]] = {}
+        """The nodes that follow, by the node, its routes, and where it was sent."""
+        self.saver = LatestSaver()
+        self._graph: Graph | None = None
+        self._threads = itertools.count()
+
+    def graph(self, compile_: Compile) -> Graph:
+        """The compiled graph; the first caller compiles it."""
+        if self._graph is None:
+            self._graph = compile_(self.saver)
+        return self._graph
+
+    def next_thread(self) -> str:
+        """A thread id that no other question has."""
+        return str(next(self._threads))
 
 
 @lru_cache(maxsize=GRAPHS_KEPT)
-def answers_of(graph: str) -> Answers:
-    """What a graph has answered in this process.
+def memory_of(graph: str) -> GraphMemory:
+    """What this process remembers of a graph.
 
     Args:
         graph: What names it: equal graphs have equal names, and no others.
     """
-    return {}
+    return GraphMemory()
 
 
-def forget_answers() -> None:
-    """Lets LangGraph be asked anew, as in a new process."""
-    answers_of.cache_clear()
+def forget_graphs() -> None:
+    """Forgets all graphs and their answers, as in a new process."""
+    memory_of.cache_clear()
 
 
 class Target(NamedTuple):
@@ -71,34 +96,28 @@ class Driver:
     """Applies completions to a graph.
 
     Args:
-        compiled: Makes the graph, with the saver as its checkpointer, where it is asked at all.
-        routers: Each node's router, the same that the graph has.
+        compiled: Compiles the graph, where it has to be asked at all.
+        routers: Each node's router, the same that the graph has. The graph has no other edges:
+            where a router chooses nothing, nothing follows.
         order: The nodes in the order in which targets start.
-        answers: What the graph has answered so far; it may be shared by all drivers of equal
-            graphs in a process.
+        memory: What is remembered of the graph.
     """
 
     def __init__(
         self,
-        compiled: Callable[[LatestSaver], CompiledStateGraph[Any, Any, Any, Any]],
+        compiled: Compile,
         routers: Mapping[str, Router],
         order: Sequence[str],
-        answers: Answers,
+        memory: GraphMemory,
     ) -> None:
         self._compiled = compiled
         self._routers = routers
         self._rank = {name: rank for rank, name in enumerate(order)}
-        self._answers = answers
-        self._saver = LatestSaver()
-        self._graph: CompiledStateGraph[Any, Any, Any, Any] | None = None
-        self._threads = itertools.count()
+        self._memory = memory
 
-    @property
-    def graph(self) -> CompiledStateGraph[Any, Any, Any, Any]:
-        """The compiled graph; it is compiled at the first look."""
-        if self._graph is None:
-            self._graph = self._compiled(self._saver)
-        return self._graph
+    def compile(self) -> Graph:
+        """Compiles the graph, whether it was compiled before or not."""
+        return self._compiled(LatestSaver())
 
     def apply(self, node: str, values: Mapping[str, Any], goto: Sequence[str] = ()) -> list[Target]:
         """Applies the completion of `node` with all channels' values; what follows, in order.
@@ -107,29 +126,32 @@ class Driver:
         has checked that they exist, since LangGraph only logs an unknown one.
         """
         routes = self._routers[node](values)
+        if not routes and not goto:
+            return []
         sent = [route for route in routes if isinstance(route, Send)]
         chosen = tuple(("send", r.node) if isinstance(r, Send) else r for r in routes)
         key = (node, chosen, tuple(goto))
-        names = self._answers.get(key)
+        answers = self._memory.answers
+        names = answers.get(key)
         if names is None:
             names = self._ask(node, values, goto, [send.node for send in sent])
-            if len(self._answers) >= ANSWERS_KEPT:
-                self._answers.clear()
-            self._answers[key] = names
+            if len(answers) >= ANSWERS_KEPT:
+                answers.clear()
+            answers[key] = names
         return [Target(name) for name in names] + [Target(s.node, s.arg) for s in sent]
 
     def _ask(
         self, node: str, values: Mapping[str, Any], goto: Sequence[str], sent: Sequence[str]
     ) -> tuple[str, ...]:
         """What LangGraph says that follows, besides what was sent."""
-        thread = str(next(self._threads))
+        graph, thread = self._memory.graph(self._compiled), self._memory.next_thread()
         config: RunnableConfig = {"configurable": {"thread_id": thread}}
         update = Command(update=dict(values), goto=list(goto)) if goto else dict(values)
         # With LangSmith tracing on, applying would send network traffic from the workflow.
         with tracing_context(enabled=False):
-            self.graph.update_state(config, update, as_node=node)
-        names = list(self.graph.get_state(config).next)
-        self._saver.delete_thread(thread)
+            graph.update_state(config, update, as_node=node)
+        names = list(graph.get_state(config).next)
+        self._memory.saver.delete_thread(thread)
         for target in sent:
             names.remove(target)
         # LangGraph's own order comes from a set; ours must be the same in every process.

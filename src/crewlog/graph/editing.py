@@ -200,9 +200,7 @@ def _edit(run: RunFacts, path: str, value: Json, logs: tuple[LogName, ...]) -> j
     name = f"{agent}.{key}"
     logs = logs or _shared(run, AgentName(agent), key)
     if run.appends(name):
-        return j.Edit(
-            path=path, value=value, append=True, logs=logs, **run.shaped_apart(name, value)
-        )
+        return j.Edit(path=path, value=value, append=True, logs=logs, **run.shaped(name, value))
     if is_small(value) or whole_value(run, name, value):
         return j.Edit(path=path, value=value, logs=logs)
     listed = run.listed(name, value, small=False, step=False)

@@ -25,7 +25,7 @@ from crewlog.graph.budgets import Budgets, uses
 from crewlog.graph.compile import compile_plan
 from crewlog.graph.doing import Doing
 from crewlog.graph.driver import Target
-from crewlog.graph.facts import TELLS_BOUNDS, RunFacts, switched_off
+from crewlog.graph.facts import RunFacts, switched_off
 from crewlog.graph.given import give
 from crewlog.graph.listening import Listening
 from crewlog.graph.loops import Joins, Loops
@@ -63,9 +63,6 @@ from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, FrontierEntry
 from crewlog.state.reduce import route_facts
 from crewlog.state.rewinding import handed_off
-
-ENDS_TURNS = "ends-turns-before-it-is-part-of-another-run"
-"""The patch of executions in which who was removed ends its turn before its run joins another."""
 
 
 class Order(NamedTuple):
@@ -187,7 +184,9 @@ class Engine(RunFacts):
             before = self.state.position
             for step in list(self.state.frontier):
                 entry = self.state.frontier.get(step)
-                if entry is not None and self.state.status == "running" and self._goes(entry):
+                if entry is None or not _to_make(entry, in_flight):
+                    continue
+                if self.state.status == "running" and self._goes(entry):
                     await self._move(entry)
                     await self.doing.go_on(step)
                     await self._check_calls(step, in_flight)
@@ -209,9 +208,7 @@ class Engine(RunFacts):
         they alone go on while what is under way lands.
         """
         joining = self.state.joining
-        if joining is None or joining.stage != "joins" or not self.state.ending:
-            return False
-        return self.patched(ENDS_TURNS)
+        return joining is not None and joining.stage == "joins" and bool(self.state.ending)
 
     def _goes(self, entry: FrontierEntry) -> bool:
         """Whether a step's node is not about to leave for another run."""
@@ -230,10 +227,10 @@ class Engine(RunFacts):
         if self.state.status != "running" or (self.state.still and not self.ends_turns):
             return
         for step, entry in self.state.frontier.items():
-            agent = self.agent_at(step)
-            if entry.status != "running" or entry.turn is None or agent is None:
+            if entry.status != "running" or entry.turn is None or not _to_make(entry, in_flight):
                 continue
-            if not self._goes(entry):
+            agent = self.agent_at(step)
+            if agent is None or not self._goes(entry):
                 continue
             regroups = False
             for call in entry.turn.calls:
@@ -487,7 +484,6 @@ class Engine(RunFacts):
             self.ask("ask", question, step=step, options=("continue", "again", "stop"))
             return
         spent = self.talks.talks and used_up(self.plan, name, state.routing, because)
-        spent = spent and self.patched(TELLS_BOUNDS)
         self.record(j.StepCompleted, step=step, because=because, used_up=spent)
         if outcome == FAIL:
             self.fail(f"{name}: {because}")
@@ -501,14 +497,13 @@ class Engine(RunFacts):
         since = state.talk.began if state.talk is not None else 0
         choice = routes.choose(self.plan, name, state.agent_outputs, state.execution_count, since)
         if choice.refused:
-            spent = choice.used_up and self.patched(TELLS_BOUNDS)
             self.record(
                 j.RouteRefused,
                 step=step,
                 by=route.by,
                 because=choice.because,
                 goes=choice.goes,
-                used_up=spent,
+                used_up=choice.used_up,
             )
         if choice.goes == ASK_HUMAN:
             options = routes.ways_to_ask(route)
@@ -678,3 +673,16 @@ class Engine(RunFacts):
                 j.Reached(node=NodeName(target.node), item=target.item, requirement=requirement)
             )
         return tuple(found)
+
+
+def _to_make(entry: FrontierEntry, in_flight: Collection[tuple[StepId, int]]) -> bool:
+    """Whether a step does anything besides waiting for its calls under way.
+
+    Every completion looks at the whole frontier, so this comes before all other questions.
+    """
+    if entry.status != "running" or entry.turn is None or not entry.turn.calls:
+        return True
+    for call in entry.turn.calls:
+        if call.status != "ready" or (entry.step, call.call) not in in_flight:
+            return True
+    return False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from operator import attrgetter
+from typing import Any, cast
 
 from crewlog.authority.audiences import may_be_given, may_read, may_write
 from crewlog.authority.bindings import check_binding
@@ -62,20 +63,7 @@ from crewlog.state.shapes import (
     unpacked,
 )
 
-BOUNDS_SHAPES = "bounds-what-lists-say-of-their-items"
-"""The patch of executions that work on no list which says more of that than is kept."""
-TELLS_BOUNDS = "tells-which-bounds-were-used-up"
-"""The patch of executions whose journal says which bounds of decisions and routes are used up."""
-SHAPES_APART = "keeps-what-items-that-are-handed-on-say"
-"""The patch of executions that know which agents large items name that no `set_output` set."""
-SHARES_AS_NOW = "shares-what-lands-late-as-the-crew-says-now"
-"""The patch of executions whose steps without nodes share no more than the crew in force allows."""
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
-
-
-def new(_patch: str) -> bool:
-    """Whether a run does something as this build does, where nobody replays it: it does."""
-    return True
 
 
 def message_body(text: str, *, by: str, message_id: str) -> dict[str, Json]:
@@ -113,14 +101,9 @@ class RunFacts:
         """The time that new entries get, in milliseconds since the epoch."""
         self.digest = ""
         """The digest of the command that is being applied; its outcome gets it."""
-        self.patched: Callable[[str], bool] = new
-        """Whether the run's execution does something as this build does: older ones are replayed
-        as they were."""
 
-    @property
-    def state(self) -> CrewState:
-        """The live state."""
-        return self.ledger.state
+    state: CrewState = cast("CrewState", property(attrgetter("ledger.state")))
+    """The live state. The getter is not a Python function, since a step asks for it 100 times."""
 
     def goes_on(self, step: StepId) -> bool:
         """Whether anybody still waits for the calls of a step."""
@@ -252,9 +235,10 @@ class RunFacts:
             return {}
         items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
         shape = list_shape(items, keys)
-        if shape is not None and (less := self._bounded(name, shape)) is not shape:
-            shape = less if self.patched(BOUNDS_SHAPES) else shape
-        return {"items": len(items), **({"shape": shape} if shape is not None else {})}
+        return {
+            "items": len(items),
+            **({"shape": self._bounded(name, shape)} if shape is not None else {}),
+        }
 
     def shaped(self, name: str, values: Sequence[Json]) -> dict[str, Any]:
         """What a fact that adds values to a list says of them as items that nodes work on."""
@@ -263,15 +247,10 @@ class RunFacts:
         shapes = tuple(self._short(shape_of(value, keys)) for value in values) if nodes else ()
         return {"shapes": shapes} if any(shape != Shape() for shape in shapes) else {}
 
-    def shaped_apart(self, name: str, values: Sequence[Json]) -> dict[str, Any]:
-        """The same of items that are handed on, or that people put in."""
-        shapes = self.shaped(name, values)
-        return shapes if shapes and self.patched(SHAPES_APART) else {}
-
     def _short(self, shape: Shape) -> Shape:
         """What an item says that is added to a list by itself, where that is short enough."""
         waits = len(shape.after)
-        if waits <= MOST_ADDED or not self.patched(BOUNDS_SHAPES):
+        if waits <= MOST_ADDED:
             return shape
         fault = (
             f"it waits for {waits:,} others, and at most {MOST_ADDED} where it is added to a list"
@@ -358,9 +337,7 @@ class RunFacts:
         rules, now = self.rules_of(agent, step), self.plan.agents.get(agent)
         if now is None or now is rules:
             return rules.shares
-        both, writes = _shared_by_both(agent, rules, now), self.writes_of(agent, step)
-        before = rules.shares if writes == rules.writes else (*writes, private_log(agent))
-        return both if both == before or self.patched(SHARES_AS_NOW) else before
+        return _shared_by_both(agent, rules, now)
 
     def sees(self, agent: AgentName, item: Item, step: StepId) -> Item:
         """An item as an agent may be shown it, in a step: without what it may not see."""

@@ -21,8 +21,6 @@ from crewlog.state.uniting import gone_from
 
 RULE = "privileged"
 """What decides who changes a graph, as the journal names it."""
-NEW_NAMES = "brings-nobody-by-a-name-that-was-there"
-"""The patch of executions in which agents bring nobody by the name of one that is gone."""
 ASKED = "Asked for."
 """What a group tool returns; the answer that says what came of it takes the place of this."""
 _NOTES = 5
@@ -71,7 +69,7 @@ def _against(run: RunFacts, graph: Topology, agent: AgentName, operation: o.Oper
                 return f"an agent that {agent!r} brings works for it, and may do no more"
             if operation.phase or operation.before:
                 return "the flow is not changed by agents"
-            if _was_here(run, AgentName(operation.name)) and run.patched(NEW_NAMES):
+            if _was_here(run, AgentName(operation.name)):
                 return (
                     f"there was another {operation.name!r} here, whose log and turns are not for "
                     "who comes: choose another name"

@@ -57,7 +57,7 @@ def hand_on(
             inline=None if stored or item.body is None else item.content,
             append=True,
             logs=(private_log(agent),) if logs is None else logs,
-            **(run.shaped_apart(f"{agent}.{key}", [item.content]) if item.body is not None else {}),
+            **(run.shaped(f"{agent}.{key}", [item.content]) if item.body is not None else {}),
         )
 
 

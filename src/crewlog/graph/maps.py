@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from crewlog.graph.facts import BOUNDS_SHAPES, RunFacts, switched_off
+from crewlog.graph.facts import RunFacts, switched_off
 from crewlog.graph.plan import ASK_HUMAN, NEXT, SKIP, PlanNode
-from crewlog.graph.pools import NO_ORDER, Order, order_of, ready
+from crewlog.graph.pools import Order, order_of, ready
 from crewlog.graph.unsetting import is_set
 from crewlog.ids import (
     CREW,
@@ -39,11 +39,6 @@ from crewlog.state.shapes import ListShape, Shape, in_bounds, joined, list_shape
 ASKING = 64
 """Items of a visit that may ask people at a time, besides those that are at work: an error that
 all of 1,000 items have is no reason for 1,000 questions."""
-
-KEEPS_ERRORS = "keeps-errors-it-goes-on-without"
-"""The patch of executions that keep the error of a step which they go on without."""
-ITEMS_WAIT = "items-wait-for-items"
-"""The patch of executions in which items may wait for each other whatever their phase says."""
 
 Completed = Callable[..., Awaitable[None]]
 """Completes a step as `Engine` does."""
@@ -72,9 +67,7 @@ class Maps:
         count, fault = self._count(name)
         if fault:
             said = f"{step} has a step for each item of {name}, {fault}."
-            await self._refuse(
-                entry, node, said, f"there is no list {name}", free=node.when is None
-            )
+            await self._refuse(entry, node, said, f"there is no list {name}")
             return
         if count == 0:
             await self._complete(step, because=f"{name} is empty", skipped=True)
@@ -85,7 +78,7 @@ class Maps:
             self._run.record(
                 j.ItemsRefused, step=step, agent=AgentName(agent), key=key, faults=order.faults
             )
-            await self._refuse(entry, node, said, f"{name} cannot be worked on", free=True)
+            await self._refuse(entry, node, said, f"{name} cannot be worked on")
             return
         self._run.record(
             j.StepMapped,
@@ -98,14 +91,9 @@ class Maps:
             after=order.after,
         )
 
-    async def _refuse(
-        self, entry: FrontierEntry, node: PlanNode, said: str, because: str, *, free: bool
-    ) -> None:
-        """Goes where the node's `else` says instead of over a list, or asks people about it.
-
-        `free` says whether it may: an `else` was about conditions alone once.
-        """
-        if free and node.otherwise != ASK_HUMAN:
+    async def _refuse(self, entry: FrontierEntry, node: PlanNode, said: str, because: str) -> None:
+        """Goes where the node's `else` says instead of over a list, or asks people about it."""
+        if node.otherwise != ASK_HUMAN:
             outcome = NEXT if node.otherwise == SKIP else node.otherwise
             await self._complete(entry.step, outcome=outcome, because=because, skipped=True)
             return
@@ -136,12 +124,7 @@ class Maps:
         agent, _, key = (node.for_each or "").partition(".")
         output = self._run.state.agent_outputs[AgentName(agent)][key]
         shape = shape_in(output, node.by)
-        if shape is not None and (less := in_bounds(shape)) is not shape:
-            shape = less if self._run.patched(BOUNDS_SHAPES) else shape
-        order = order_of(node, shape, count)
-        # Phases of before `by` and `at_once`: there items did not wait for each other.
-        anew = node.by or node.at_once is not None or order is NO_ORDER
-        return order if anew or self._run.patched(ITEMS_WAIT) else NO_ORDER
+        return order_of(node, None if shape is None else in_bounds(shape), count)
 
     async def start_items(self, visit: FrontierEntry, node: PlanNode) -> None:
         """Starts steps of a mapped visit, as far as there is room: in order, or those that are due.
@@ -205,9 +188,7 @@ class Maps:
 
     def kept(self, step: StepId, agent: AgentName | None) -> dict[str, Any]:
         """What a fact says of a step that failed and that the run goes on without."""
-        if agent is None or not self._run.patched(KEEPS_ERRORS):
-            return {}
-        return {"agent": agent, "logs": (private_log(agent),)}
+        return {} if agent is None else {"agent": agent, "logs": (private_log(agent),)}
 
     def tell_failed(self, step: StepId, error_type: str) -> None:
         """Tells those who read what an agent writes that a step of it failed.
@@ -290,8 +271,6 @@ def shape_in(output: Output, by: str) -> ListShape | None:
     if isinstance(output.value, list):
         items: list[Json] = output.value  # pyright: ignore[reportUnknownVariableType]
         return list_shape(items, keys)
-    if output.shapes:  # as an older build kept it
-        return joined(output.shapes, keys)
     return output.shape
 
 

@@ -277,9 +277,8 @@ class LeftStep(Model):
     """Those of the agents that its items may name."""
     tools: dict[ToolName, ToolRules] = Field(default_factory=dict[ToolName, ToolRules])
     """Of the tools that it could call when its node was taken away."""
-    artifacts: dict[str, ArtifactRules] | None = None
-    """The artifacts of then, whose readers its prompt's definition knows; none where an older build
-    took it away, which did not look."""
+    artifacts: dict[str, ArtifactRules] = Field(default_factory=dict[str, ArtifactRules])
+    """The artifacts of then, whose readers its prompt's definition knows."""
     definition: ContentHash
     """Where its agent's prompt is."""
 

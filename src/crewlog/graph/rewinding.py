@@ -14,7 +14,6 @@ from crewlog.errors import ChangeConflict, CommandRejected
 from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.retrying import Patched, as_new, retry
 from crewlog.graph.swap import permissions_after, same_graph
 from crewlog.ids import (
     AgentName,
@@ -42,9 +41,6 @@ from crewlog.state.rewinding import (
     rewound,
 )
 from crewlog.state.topology import Topology
-
-RESTS_ANEW = "rests-anew-where-it-goes-on"
-"""The patch of runs that have their `idle` anew, and not what was left of it when they ended."""
 
 
 def roll_back(
@@ -166,7 +162,6 @@ def reopen(
     by: str,
     at: int,
     home: Mapping[AgentName, CameHome] | None = None,
-    patched: Patched = as_new,
 ) -> Engine:
     """Lets a run go on that had ended: steps and calls keep their names, and their claims.
 
@@ -180,11 +175,10 @@ def reopen(
         by: Who starts it again.
         at: When.
         home: Creatures that come home by what it goes on with.
-        patched: Whether its execution does something as this build does.
     """
     engine = Engine(plan, ledger)
     engine.at = at
-    if then.rest is not None and patched(RESTS_ANEW):
+    if then.rest is not None:  # its `idle` begins anew
         then = then.model_copy(update={"rest": None})
     if (meant := engine.state.changing) is not None:
         error = "the run was ended first, from outside"
@@ -195,7 +189,7 @@ def reopen(
     kept = _to_keep(reopened(then))
     engine.record(j.Reopened, to=found.position, state=kept, by=by, home={**(home or {})})
     for step, call in list(forsaken(engine.state)):
-        retry(engine, step, call, by=by, patched=patched)
+        engine.record(j.StepRetried, step=step, call=call, by=by)
     for asked in list(engine.state.interrupts.values()):
         if asked.due:  # it may be over since the run ended; people get their time anew
             due = engine.asked_of(asked.kind).get("due", 0)

@@ -98,8 +98,6 @@ def plan_swap(
     state: CrewState,
     *,
     abandon: bool = False,
-    apart: bool = True,
-    gives_back: bool = True,
 ) -> SwapReport:
     """What going on with `new` instead of `old` does to a run in `state`.
 
@@ -108,10 +106,6 @@ def plan_swap(
         new: The plan that it is to have.
         state: Where it is.
         abandon: Whether steps in mid-turn whose nodes are gone are cut off.
-        apart: Whether a phase and a node where its agent hears are two things, though they have one
-            name.
-        gives_back: Whether who comes back where it hears has all turns again that waited there;
-            else some are taken from it, like visits whose join would have to be met once more.
     """
     if same_graph(old, new):
         return SwapReport(
@@ -122,14 +116,13 @@ def plan_swap(
             blocked=blocked(old, new, state, {**state.frontier}, forward_ways(new), state.routing),
             notes=tuple(rule_notes(old, new)),
         )
-    how = {"abandon": abandon, "apart": apart, "gives_back": gives_back}
     if same_flow(old, new):
-        report = _Swap(old, new, state, **how).report()
+        report = _Swap(old, new, state, abandon=abandon).report()
         update = {"swap": False, "at_once": True, "topology": regrouped(old, new, state.run)}
         return report.model_copy(update=update)
     if state.resting:  # between two turns nothing is under way, and the next one begins anew
         state = state.model_copy(update={"routing": Routing()})
-    return _Swap(old, new, state, **how).report()
+    return _Swap(old, new, state, abandon=abandon).report()
 
 
 def same_graph(old: GraphPlan, new: GraphPlan) -> bool:
@@ -146,43 +139,20 @@ def same_flow(old: GraphPlan, new: GraphPlan) -> bool:
     return flow(old) == flow(new)
 
 
-def is_same(old: PlanNode | None, new: PlanNode | None, *, apart: bool = True) -> bool:
+def is_same(old: PlanNode | None, new: PlanNode | None) -> bool:
     """Whether two nodes of one name are the same thing: what runs there is the same.
 
-    Items may name more agents than before; where one of them is gone, an item may be its.
+    A phase and a node where its agent hears are two things, though they have one name. Items may
+    name more agents than before; where one of them is gone, an item may be its.
 
     Args:
         old: The one.
         new: The other.
-        apart: See `plan_swap`.
     """
     if old is None or new is None or not {*old.among} <= {*new.among}:
         return False
-    if apart and old.hears != new.hears:
-        return False
-    return (old.kind, old.agent, old.by) == (new.kind, new.agent, new.by)
-
-
-def mixes(old: GraphPlan, new: GraphPlan) -> bool:
-    """Whether a name is that of a phase in one plan, and of a node where an agent hears in another.
-
-    Nodes of visits that are kept aside count as those of the old one.
-    """
-    before = [*old.nodes.items(), *((node_of(step), left.node) for step, left in old.left.items())]
-    return any(name in new.nodes and node.hears != new.nodes[name].hears for name, node in before)
-
-
-def hears_again(old: GraphPlan, new: GraphPlan, state: CrewState) -> bool:
-    """Whether who was gone hears again where turns of it were kept aside, or go on to their end.
-
-    Args:
-        old: The plan that the run has.
-        new: The plan that it is to have.
-        state: Where it is.
-    """
-    here = {*state.parked, *(step for step, entry in state.frontier.items() if entry.leaving)}
-    names = {node_of(step) for step in here if step in old.left and old.left[step].node.hears}
-    return any(name in new.nodes and new.nodes[name].hears for name in names)
+    what, now = (old.kind, old.agent, old.by, old.hears), (new.kind, new.agent, new.by, new.hears)
+    return what == now
 
 
 def check_hearing(old: GraphPlan, new: GraphPlan, state: CrewState, *, again: bool = False) -> None:
@@ -257,7 +227,7 @@ def left_step(plan: GraphPlan, name: NodeName) -> LeftStep | None:
         rules=rules,
         among=among,
         tools=tools,
-        artifacts=plan.artifacts or None,
+        artifacts=plan.artifacts,
         definition=plan.definition,
     )
 
@@ -295,10 +265,7 @@ class _Swap:
         state: CrewState,
         *,
         abandon: bool,
-        apart: bool,
-        gives_back: bool,
     ) -> None:
-        self._apart = apart and mixes(old, new)
         self._old = old
         self._new = new
         self._state = state
@@ -314,11 +281,9 @@ class _Swap:
         displaced: dict[NodeName, int] = {}
         for entry in (state.frontier[s] for s in (*self._leave, *self._park)):
             displaced[entry.node] = displaced.get(entry.node, 0) + (not has_begun(entry, state))
-        flow = new
         # Nothing joins where agents hear: a visit is for a message, and what was a phase is gone.
-        if self._apart or gives_back:
-            nodes = {name: node for name, node in new.nodes.items() if not node.hears}
-            flow = new.model_copy(update={"nodes": nodes})
+        nodes = {name: node for name, node in new.nodes.items() if not node.hears}
+        flow = new.model_copy(update={"nodes": nodes})
         self._joins = Rejoin(old, flow, state, kept=self._kept, frontier=stays, displaced=displaced)
         if state.resting:
             self._joins.reached.clear()
@@ -409,7 +374,7 @@ class _Swap:
         return left is not None and self._is_same(left.node, entry.node)
 
     def _is_same(self, old: PlanNode | None, name: NodeName) -> bool:
-        return is_same(old, self._new.nodes.get(name), apart=self._apart)
+        return is_same(old, self._new.nodes.get(name))
 
     def _reached(self) -> Iterator[Reached]:
         for name in self._joins.reached:

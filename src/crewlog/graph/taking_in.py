@@ -13,14 +13,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from crewlog.errors import ChangeConflict, InternalError, TopologyRefused
-from crewlog.graph.bounding import (
-    DIVIDES,
-    OWN_STEPS,
-    counts_more,
-    is_bounded,
-    stricter,
-    together,
-)
+from crewlog.graph.bounding import is_bounded, stricter, together
 from crewlog.graph.changing import check_fit, new_flags, planned, withdrawn
 from crewlog.graph.engine import Engine
 from crewlog.graph.listening import graph_events
@@ -33,12 +26,6 @@ from crewlog.state.calls import PreparedMerge
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.state.reduce import reduce
 from crewlog.state.uniting import Names, log_joins, questions, steps_that_come, union
-
-KEEPS_WIDER = "keeps-what-people-let-those-who-come"
-"""The patch of executions in which who comes may call what people let it while its run lived."""
-ENDING_MAY = "keeps-what-those-may-whose-turns-end"
-"""The patch of executions in which who was removed here in the middle of a turn may call until its
-end what it might before another run came."""
 
 Permissions = dict[str, tuple[AgentName, ...] | None]
 
@@ -142,17 +129,12 @@ def _bounds(
     names: Names,
 ) -> Bounds:
     """What both may use still, where that is not only what they used."""
-    found = Bounds()
-    if is_bounded(plan) and engine.patched(DIVIDES):
-        both = then.model_copy(update=union(then, part, names))
-        if prepared.together:
-            found = together(plan, engine.plan, then, part, both, prepared.quotas)
-        else:
-            found = stricter(then, part)
-    if counts_more(part, then) and engine.patched(OWN_STEPS):
-        own = {"steps": then.steps, "extensions": then.extensions}
-        found = found.model_copy(update=own)
-    return found
+    if not is_bounded(plan):
+        return Bounds()
+    if not prepared.together:
+        return stricter(then, part)
+    both = then.model_copy(update=union(then, part, names))
+    return together(plan, engine.plan, then, part, both, prepared.quotas)
 
 
 def _events(old: GraphPlan, new: GraphPlan, prepared: PreparedMerge) -> Iterator[j.GraphEvent]:
@@ -179,13 +161,8 @@ def _permissions(
     engine: Engine, plan: GraphPlan, state: CrewState, part: CrewState, names: Names
 ) -> Permissions:
     """Who may call a tool with the crew of both."""
-    found = permissions_of_both(engine.plan, plan, state, part, names)
-    before = permissions_of_both(engine.plan, plan, state, part, names, wider=False)
-    wider = found == before or engine.patched(KEEPS_WIDER)
-    found = found if wider else before
     going = {agent for step in state.ending for agent in engine.plan.node_at(step).agents}
-    whole = permissions_of_both(engine.plan, plan, state, part, names, wider=wider, going=going)
-    return whole if whole == found or engine.patched(ENDING_MAY) else found
+    return permissions_of_both(engine.plan, plan, state, part, names, going=going)
 
 
 def permissions_of_both(
@@ -195,7 +172,6 @@ def permissions_of_both(
     part: CrewState,
     names: Names,
     *,
-    wider: bool = True,
     going: Collection[AgentName] = (),
 ) -> Permissions:
     """Who may call a tool: each agent that has it by the new crew, and might in its own run.
@@ -209,7 +185,6 @@ def permissions_of_both(
         state: The run that stays.
         part: The run that joins.
         names: What it called otherwise.
-        wider: Whether those who come may what people let them, beyond what their crew says.
         going: Those who end a turn in the run that stays, though they were removed from it: no crew
             says anything of them any more.
     """
@@ -226,7 +201,7 @@ def permissions_of_both(
             continue
         said = tool in state.tool_permissions
         ruled = said and mine != old.permissions.get(ToolName(tool))
-        theirs_alone = wider and tool in part.tool_permissions
+        theirs_alone = tool in part.tool_permissions
         here = {*known} if mine is None else {*mine}
         there = {*known} if theirs is None else {*map(names.agent, theirs)}
         found[tool] = tuple(

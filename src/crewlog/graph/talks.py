@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 
 from crewlog.definition.times import due_in
 from crewlog.errors import CommandRejected, ConversationBusy
-from crewlog.graph.facts import TELLS_BOUNDS, RunFacts, message_body
+from crewlog.graph.facts import RunFacts, message_body
 from crewlog.ids import PUBLIC, AgentName, CommandId, ContentHash, FlagName, RunId, named_readers
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -23,9 +23,6 @@ from crewlog.state.combining import CONFLICTS
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Output
 from crewlog.state.talk import Said, Talk
-
-PUTS_BACK = "puts-the-message-of-an-undone-turn-back"
-"""The patch of executions whose rollbacks lose no message."""
 
 Enter = Callable[[], Awaitable[None]]
 """Reaches the nodes that a run begins with."""
@@ -115,7 +112,7 @@ class Talks:
         if undone is None or undone.resting or undone.body is None:
             return
         goes_on = now is not None and not now.resting and now.message == undone.message
-        if goes_on or not self.talks or not run.patched(PUTS_BACK):
+        if goes_on or not self.talks:
             return
         ref = j.MessageRef(body=undone.body, logs=(PUBLIC,))
         run.record(j.MessageQueued, ref=ref, by=undone.by, again=undone.message)
@@ -151,9 +148,8 @@ class Talks:
             body = self._apology(talk)
             error = error or talk.warning
             more = {"ref": j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)}
-        if state.warning and run.patched(TELLS_BOUNDS):
-            more["warning"] = state.warning
-        run.record(j.TurnEnded, turn=talk.turn, error=error, due=self._due(), **more)
+        due, warning = self._due(), state.warning
+        run.record(j.TurnEnded, turn=talk.turn, error=error, warning=warning, due=due, **more)
         rules = run.plan.conversation
         if rules is not None and any(run.holds(each) for each in rules.ends_on):
             run.record(j.RunCompleted, turns=run.state.turns)

@@ -16,7 +16,7 @@ from typing import Any, TypedDict, cast
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
-from crewlog.graph.driver import Driver, answers_of
+from crewlog.graph.driver import Driver, memory_of
 from crewlog.graph.saver import LatestSaver
 from crewlog.state.model import Turn
 
@@ -64,7 +64,7 @@ class TurnGraph:
 
     def __init__(self) -> None:
         routers = {MODEL: _after_model, TOOL: _after_tool}
-        self._driver = Driver(_compiled, routers, [MODEL, TOOL], answers_of("turn"))
+        self._driver = Driver(_compiled, routers, [MODEL, TOOL], memory_of("turn"))
 
     async def replied(self, calls: Sequence[int]) -> list[int]:
         """Applies a model's reply; returns the tool calls to make, empty where the turn is over."""

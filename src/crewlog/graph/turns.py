@@ -33,17 +33,6 @@ Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
 """Called when a turn is over, with the nodes that its tools hand off to."""
 Failed = Callable[[StepId, int | None, str, str], Awaitable[None]]
 """Called when a turn cannot go on, with the call, the error and its type."""
-ASKS_BEFORE_IT_BEGINS = "asks-before-a-call-begins"
-"""The patch of executions in which approvals that a change adds hold for calls that have not begun.
-"""
-
-REFUSES_UNREADABLE = "refuses-unreadable-arguments"
-"""The patch of executions that journal why a call is not even asked about. In older ones the audit
-takes it for one that was made, and failed."""
-TELLS_WHY = "tells-why-people-are-asked"
-"""The patch of executions whose questions about calls say why they are asked."""
-TELLS_RULING = "tells-why-people-ruled"
-"""The patch of executions in which a refusal has the reason of the ruling that it comes of."""
 
 
 class Turns:
@@ -214,7 +203,7 @@ class Turns:
             return decision
         reason = decision.reason
         if decision.rule == "ruling" and (said := self._run.why_ruled(agent, tool)):
-            reason += f": {said}" if self._run.patched(TELLS_RULING) else ""
+            reason += f": {said}"
         self._deny(step, agent, call, reason, decision.rule)
         self.give_back(step, call)
         offered = ", ".join(self._run.tools_of(agent, step)) or "none"
@@ -252,14 +241,12 @@ class Turns:
         tool = call.tool or ""
         args = approvals.arguments(result, call.id)
         if args is None:  # arguments that cannot be read are never run: the model is told
-            # Older executions leave it to the call to say so.
-            if decision.rule != "approvals" or self._run.patched(ASKS_BEFORE_IT_BEGINS):
-                say = f"The arguments of {tool!r} are not valid JSON. Call it again."
-                agent = self._run.agent_at(step)
-                if agent is not None and self._run.patched(REFUSES_UNREADABLE):
-                    self._deny(step, agent, call, "its arguments are not valid JSON", "arguments")
-                self.give_back(step, call)
-                await self.answer_call(step, call, say, ok=False)
+            agent = self._run.agent_at(step)
+            if agent is not None:
+                self._deny(step, agent, call, "its arguments are not valid JSON", "arguments")
+            self.give_back(step, call)
+            say = f"The arguments of {tool!r} are not valid JSON. Call it again."
+            await self.answer_call(step, call, say, ok=False)
             return
         shown, whole = approvals.shown(args)
         self._run.ask(
@@ -303,7 +290,7 @@ class Turns:
     def _because(self, step: StepId, tool: str, decision: Decision) -> dict[str, Any]:
         """What a question about a call says of why it is asked."""
         agent = self._run.agent_at(step)
-        if agent is None or not self._run.patched(TELLS_WHY):
+        if agent is None:
             return {}
         rules = self._run.plan.tool_at(step, tool)
         said = self._run.why_ruled(agent, tool) if decision.rule == "ruling" else ""
@@ -328,9 +315,7 @@ class Turns:
             return
         # A ruling or a change may have come since the model replied; and a yes may be of a step
         # that was taken back, of another run, or have expired.
-        by_approvals = decision.rule == "approvals" and not call.approved
-        if not by_approvals or self._run.patched(ASKS_BEFORE_IT_BEGINS):
-            self.ask_for_approval_again(step, call)
+        self.ask_for_approval_again(step, call)
 
     async def end(self, step: StepId, goto: Sequence[NodeName]) -> None:
         """Ends a turn that is done; people are asked first where its agent is not sure enough."""

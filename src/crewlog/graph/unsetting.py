@@ -18,9 +18,6 @@ from crewlog.state import journal as j
 from crewlog.state.model import FrontierEntry, Output
 from crewlog.state.pools import ERROR
 
-UNSETS = "unsets-what-no-step-said"
-"""The patch of executions that set such outputs to null."""
-
 
 def begun(run: RunFacts, step: StepId) -> int:
     """The position at which the visit of a step began; 0 where it has not, or nobody kept it."""
@@ -87,8 +84,6 @@ def _known(run: RunFacts, step: StepId, agent: AgentName) -> bool:
 def _to_null(run: RunFacts, step: StepId, agent: AgentName, key: str, since: int) -> None:
     found = run.state.agent_outputs.get(agent, {}).get(key)
     if found is None or not is_set(found) or found.position > since:
-        return
-    if not run.patched(UNSETS):  # a fact that older executions do not have
         return
     logs = (private_log(agent),) if key == ERROR else run.shares_of(agent, step)
     run.record(j.OutputSet, agent=agent, key=key, logs=logs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from crewlog.model import Json, Model
 from crewlog.servers.described import Described
@@ -39,9 +39,6 @@ def words_of(tool: Described) -> Words:
     return Words(digest=tool.digest, description=tool.description, arguments=tool.schema)
 
 
-def kept_words(text: str) -> Words | None:
-    """What `Words.kept` made; none where there is nothing that can be read."""
-    try:
-        return Words.model_validate_json(text) if text else None
-    except ValidationError:
-        return None
+def kept_words(text: str) -> Words:
+    """What `Words.kept` made."""
+    return Words.model_validate_json(text)

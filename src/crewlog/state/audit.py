@@ -148,8 +148,8 @@ class Audit:
         )
         if asked.kind == "tool_approval":
             why = asked.why
-            if not why or asked.rule == "ruling":  # who ruled, and where, the journal knows
-                why = self._grants.why_asked(record.agent, asked.tool)
+            if asked.rule == "ruling":  # the journal has who ruled, and where
+                why = self._grants.why_asked(record.agent, asked.tool) or why
             of = {"who": record.agent, "what": asked.tool, "reason": why, "rule": asked.rule}
             changed = {"kind": "check", **of}
             yield record.model_copy(update=changed)

@@ -72,7 +72,7 @@ def commanded(position: int, entry: j.JournalEntry) -> Iterator[AuditRecord]:
             return  # the rollback has a record of its own
         case _:
             name = _COMMANDS.get(type(entry), "")
-            # What a newer part of the run records of a command has its id, too.
+            # A kind that the table leaves out is a command's too, where it has a command's id.
             if name or getattr(entry, "command", None):
                 name = name or entry.kind
                 yield _by(position, entry, "command", name, "applied", detail=_detail(entry))

@@ -27,16 +27,13 @@ class Grants:
         return f"{tool!r} is among the tools of {agent!r}{self._where(tool, '')}"
 
     def why_asked(self, agent: str, tool: str) -> str:
-        """Why people are asked about an agent's call: a ruling, or else what the definition says.
-
-        That is for questions of older builds: newer ones say themselves why they are asked.
-        """
+        """Which ruling has people asked about an agent's call; empty where the journal has none."""
         row = self._rulings.get(tool, {})
         whom = agent if agent in row else EVERYONE  # its own ruling counts, as in every check
         if row.get(whom) == "ask":
             where = self._where(tool, whom)
             return f"people want to be asked before {agent!r} calls {tool!r}{where}"
-        return f"a person must approve this call of {tool!r}"
+        return ""
 
     def _where(self, tool: str, agent: str) -> str:
         said = self._said.get((tool, agent))

@@ -22,10 +22,6 @@ class Bounds(Model):
     """Quotas per run: how many calls count as used, by the quota's key."""
     allowed: dict[str, float] = Field(default_factory=dict[str, float])
     """Budgets: what is allowed beyond the limit; below 0: that much less."""
-    steps: int | None = None
-    """How many steps count as taken."""
-    extensions: int | None = None
-    """How often people let it take as many steps again."""
 
     def put(self, state: CrewState) -> dict[str, Any]:
         """What they change in a state."""
@@ -34,5 +30,4 @@ class Bounds(Model):
             found["quotas"] = {**state.quotas, **self.quotas}
         if self.allowed:
             found["allowed"] = {**state.allowed, **self.allowed}
-        counts = {"steps": self.steps, "extensions": self.extensions}
-        return found | {name: count for name, count in counts.items() if count is not None}
+        return found

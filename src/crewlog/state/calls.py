@@ -32,7 +32,7 @@ from crewlog.state.homes import CameHome
 from crewlog.state.journal import Batch
 from crewlog.state.model import CommandOutcome, Item, LogHead, PromptRemark, Usage
 from crewlog.state.parting import Share
-from crewlog.state.told import asked_tools, model_of, used
+from crewlog.state.told import asked_tools, model_of, usage_beyond, usage_with, used
 from crewlog.state.topology import Topology, TopologyChange
 
 OPEN_RUN = "open_run"
@@ -160,7 +160,7 @@ class CompilePromptResult(Model):
     journaled: bool = True
     """Whether the store has the input's batch."""
     at: int = 0
-    """When the call ended, in milliseconds; 0: an older build's, that does not say it."""
+    """When the call ended, in milliseconds since the epoch: the activity sets it last."""
 
 
 class StepCall(Model):
@@ -227,7 +227,8 @@ class Answer(Model):
     journaled: bool = True
     """Whether the store has the input's batch."""
     at: int = 0
-    """When the call ended, in milliseconds; 0: an older build's, that does not say it."""
+    """When the call ended, in milliseconds since the epoch; 0: the message was composed without a
+    call."""
 
     @classmethod
     def _told_by(cls, body: dict[str, Json]) -> dict[str, Json]:
@@ -242,8 +243,8 @@ class Answer(Model):
                 "hash": hash_json(given["body"]),
                 **cls._told_by(given["body"]),
             }
-            if isinstance(given.get("usage"), dict):
-                given = {**given, "usage": {**told.get("usage", {}), **given["usage"]}}
+            if isinstance(given.get("usage"), dict) and "usage" in told:
+                given = {**given, "usage": usage_with(given["usage"], told["usage"])}
             return {**told, **given}
         return data  # pyright: ignore[reportUnknownVariableType]
 
@@ -251,8 +252,8 @@ class Answer(Model):
     def to_json(self) -> dict[str, Json]:
         data = super().to_json()
         told: dict[str, Json] = {"hash": self.hash, **self._told_by(self.body)}
-        if (usage := data.get("usage")) and (known := told.get("usage")):
-            data["usage"] = {k: v for k, v in usage.items() if known.get(k) != v}
+        if "usage" in told:
+            data["usage"] = usage_beyond(data.get("usage", {}), told["usage"])
             told["usage"] = {}
         return {key: value for key, value in data.items() if told.get(key) != value}
 
@@ -333,9 +334,9 @@ def counted_key(call: str, started: int) -> str:
 
     Args:
         call: The call's key, or the end of it that is the run's own.
-        started: When its run started, in milliseconds since the epoch; 0: an older build's call.
+        started: When its run started, in milliseconds since the epoch.
     """
-    return f"{call}@{started}" if started else call
+    return f"{call}@{started}"
 
 
 class CallTool(StepCall):
@@ -358,8 +359,8 @@ class CallTool(StepCall):
     quotas: tuple[CallQuota, ...] = ()
     """The quotas over runs in which the call is counted."""
     started: int = 0
-    """When the run started, in milliseconds since the epoch, where there are such quotas: what
-    tells the call from those of other runs that had this id; 0: an older build's call."""
+    """When the run started, in milliseconds since the epoch, where there are such quotas: it tells
+    the call from those of other runs that had this id."""
 
 
 def claim_key(run: RunId, task: CallTool) -> str:

@@ -1,12 +1,11 @@
 """What continue-as-new carries: the compact plan and the state, with a schema version.
 
-A newer worker must take up what an older one carried. So the carry says which schema it has, and
-`UPCASTERS` turns each version into the next; the newest is `SCHEMA`.
+A carry that has another schema version than `SCHEMA` is refused. A build that changes the carry
+raises `SCHEMA`, and reads the version before as well, if runs have it: see docs/upgrading.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -17,10 +16,7 @@ from crewlog.model import Json, Model
 from crewlog.state.journal import Batch
 
 SCHEMA = 1
-"""The version that this build writes."""
-
-UPCASTERS: Mapping[int, Callable[[dict[str, Json]], dict[str, Json]]] = {}
-"""From each older version, by its number, to the next."""
+"""The schema version of the carries that this build writes and reads."""
 
 
 class DraftCarry(Model):
@@ -67,23 +63,21 @@ class Carry(Model):
 
     @override
     def to_json(self) -> dict[str, Json]:
-        """The carry as JSON; it always says its schema, which a later build could not guess."""
+        """The carry as JSON. The schema version is always there, although it is a default."""
         return {"schema_version": self.schema_version, **super().to_json()}
 
 
 def read_carry(data: dict[str, Json]) -> Carry:
-    """Reads a carry of this schema or an older one.
+    """Reads a carry.
 
     Raises:
-        UsageError: for a schema that is newer than this build.
+        UsageError: it has no schema version, or another one than `SCHEMA`.
     """
-    version = data.get("schema_version", 1)
-    if not isinstance(version, int) or not 1 <= version <= SCHEMA:
+    version = data.get("schema_version")
+    if version != SCHEMA:
         raise UsageError(
-            f"the run was carried over by a newer build (schema {version}, this one has {SCHEMA})",
-            remedy="Deploy that build's workers again; the run waits.",
+            f"the run was continued with a carry of schema version {version!r}, and this build "
+            f"reads version {SCHEMA}",
+            remedy="Start workers of the build that wrote the carry: the run waits for them.",
         )
-    while version < SCHEMA:
-        data = {**UPCASTERS[version](data), "schema_version": version + 1}
-        version += 1
     return Carry.from_json(data)

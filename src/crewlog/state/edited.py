@@ -76,7 +76,6 @@ def _output(edit: Edit, position: int) -> Output:
             body=edit.body,
             position=position,
             items=edit.items,
-            shapes=edit.shapes,
             shape=edit.shape,
             logs=edit.logs,
         )

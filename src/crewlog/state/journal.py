@@ -8,7 +8,8 @@ journal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
@@ -573,7 +574,7 @@ class PermissionDenied(Fact):
     tool: str
     reason: str
     rule: str = ""
-    """What decided: `permissions`, `rules[1]`, `ruling`; empty: an older build's, or none does."""
+    """What decided: `permissions`, `rules[1]`, `ruling`; empty: none of these did."""
 
 
 class QuotaTaken(Fact):
@@ -628,8 +629,7 @@ class OutputSet(Fact):
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
     shapes: tuple[Shape, ...] = ()
-    """Of a large value that is added to a list: what it says of how it is worked on as an item. An
-    older build said so of each item of a list."""
+    """Of a large value that is added to a list: what it says of how it is worked on as an item."""
     shape: ListShape | None = None
     """What the items of a large list say of how they are worked on, where they say anything."""
     how: str = ""
@@ -737,8 +737,6 @@ class StepRetried(Fact):
     step: StepId
     call: int | None = None
     by: str = ""
-    spent: bool = False
-    """Whether people had approved the call: their yes is used up, and they are asked anew."""
 
 
 class InterruptRaised(Fact):
@@ -1199,8 +1197,7 @@ class Edit(Model):
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
     shapes: tuple[Shape, ...] = ()
-    """Of a list that steps add to: what each value says of how it is worked on as an item. An older
-    build said so of any list."""
+    """Of a list that steps add to: what each value says of how it is worked on as an item."""
     shape: ListShape | None = None
     """What the items of a large list say of how they are worked on, where they say anything."""
     append: bool = False
@@ -1289,8 +1286,7 @@ class Forked(Fact):
     state: dict[str, Json]
     """The state that it begins with."""
     checkpoint: int = 0
-    """The checkpoint's own position, as it was asked for; 0: an older build's, that does not say
-    it."""
+    """The checkpoint's own position, as it was asked for; 0: it is a part, and no copy."""
     split: str = ""
     """The command that parted them, where their graph fell apart: then it is no copy."""
     by: str = ""
@@ -1434,6 +1430,7 @@ JournalEntry = Annotated[
 """One fact of a run."""
 
 _ADAPTER: TypeAdapter[JournalEntry] = TypeAdapter(JournalEntry)
+_validate = _ADAPTER.validator.validate_python
 
 
 def entry_to_json(entry: JournalEntry) -> dict[str, Json]:
@@ -1447,7 +1444,8 @@ def entry_from_json(data: Json) -> JournalEntry:
     Raises:
         pydantic.ValidationError: where `data` is no entry.
     """
-    return _ADAPTER.validate_python(data)
+    entry: JournalEntry = _validate(data)
+    return entry
 
 
 def placed(entry: Mapping[str, Json], before: int) -> int:
@@ -1465,6 +1463,9 @@ def begins_after(entry: Mapping[str, Json], position: int) -> int:
 def goes_on(entry: Mapping[str, Json], position: int, after: int) -> bool:
     """Whether no entry lacks between a position and an entry, as JSON, at a later one."""
     return begins_after(entry, position) <= after < position
+
+
+_KIND = itemgetter("kind")
 
 
 class Batch(Model):
@@ -1488,14 +1489,19 @@ class Batch(Model):
     @property
     def last(self) -> int:
         """The position of the last entry; the one before `first` where there is none."""
-        return max(self.positions(), default=self.first - 1)
+        positions = self.positions()
+        return positions[-1] if positions else self.first - 1
 
-    def positions(self) -> Iterator[int]:
+    def positions(self) -> Sequence[int]:
         """The positions of the entries, in order."""
+        if "GraphMerged" not in map(_KIND, self.entries):
+            return range(self.first, self.first + len(self.entries))
+        found: list[int] = []
         at = self.first - 1
         for entry in self.entries:
             at = placed(entry, at)
-            yield at
+            found.append(at)
+        return found
 
 
 Batch.EMPTY = Batch()

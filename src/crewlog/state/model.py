@@ -79,15 +79,13 @@ class Output(Model):
     """The journal position that set it."""
     items: int | None = None
     """How many items the list in the body has, where a node has a step for each of them."""
-    shapes: tuple[Shape, ...] = ()
-    """What these items say of how they are worked on, as an older build kept it."""
     shape: ListShape | None = None
     """What these items say of how they are worked on, where they say anything."""
     parts: tuple[Part, ...] = ()
     """The values in order, where what steps set makes a list."""
     logs: tuple[LogName, ...] = ()
     """The logs that its agent wrote to when it was set: who reads one of them may see it. Empty:
-    `public`; an older build did not say it."""
+    `public`."""
 
     @property
     def bodies(self) -> tuple[ContentHash, ...]:
@@ -255,7 +253,7 @@ class Turn(Model):
     returned: int = 0
     """Those of them that are applied."""
     began: int = 0
-    """The journal position at which it began; 0: an older build did not keep it."""
+    """The journal position at which it began."""
     goto: tuple[NodeName, ...] = ()
     """Where a tool handed off to: the turn ends after this batch, and the run goes there."""
     confidence: float | None = None
@@ -738,8 +736,7 @@ class CrewState(Model):
     prompt: PromptState | None = None
     """What the run was started with, where that was a prompt."""
     recipe: ContentHash = ContentHash("")
-    """The definition that the run was started with; `definition` is the live one. Empty in runs
-    that an older build started, where the two are the same."""
+    """The definition that the run was started with; `definition` is the live one."""
     changing: Changing | None = None
     """The change that the run drains for."""
     parted: int = 0

@@ -19,6 +19,7 @@ from crewlog.state.calls import View
 from crewlog.state.journal import Batch, JournalEntry
 from crewlog.state.logs import extended, heads_through
 from crewlog.state.model import Call
+from crewlog.state.told import usage_beyond, usage_with
 
 Entry = dict[str, Json]
 Told = Mapping[ContentHash, Mapping[str, Json]]
@@ -184,8 +185,8 @@ def _without_told(entry: Entry, known: Mapping[str, Json]) -> Entry:
     short = {key: value for key, value in entry.items() if expected.get(key) != value}
     if "calls" in entry and "calls" not in short:
         short["calls"] = entry["calls"][0]["call"]
-    if "usage" in short and (cost := _only_cost(short["usage"], known)):
-        short["usage"] = cost
+    if "usage" in known and entry.get("usage", {}) != known["usage"]:
+        short["usage"] = usage_beyond(entry.get("usage", {}), known["usage"])
     if "agent" in short:
         _leave_out(short, "agent", node_of(StepId(str(known["step"]))))
     return short if "step" not in short and _with_told(short, known) == entry else entry
@@ -196,7 +197,9 @@ def _with_told(short: Entry, known: Mapping[str, Json]) -> Entry:
     if "calls" in known and isinstance(short.get("calls"), int):
         entry["calls"] = _numbered(known["calls"], short["calls"], short["ref"]["body"])
     if "usage" in known and "usage" in short:
-        entry["usage"] = {**known["usage"], **short["usage"]}
+        entry["usage"] = usage_with(short["usage"], known["usage"])
+        if not entry["usage"]:
+            del entry["usage"]
     if "agent" not in entry:
         entry["agent"] = node_of(entry["step"])
     return entry
@@ -218,9 +221,3 @@ def _numbered(asked: Iterable[Mapping[str, Json]], first: int, message: str) -> 
         call = {"call": n, **one, "message": message}
         calls.append({key: call[key] for key in Call.model_fields if key in call})
     return calls
-
-
-def _only_cost(usage: Entry, known: Mapping[str, Json]) -> Entry | None:
-    """The cost alone, where the rest of the usage is told."""
-    cost = {"cost": usage.get("cost")}
-    return cost if usage == {**known.get("usage", {}), **cost} else None

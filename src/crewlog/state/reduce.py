@@ -8,7 +8,7 @@ entry's class.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 from crewlog.authority.rulings import after_permission, after_ruling
 from crewlog.ids import (
@@ -104,7 +104,7 @@ def reduce(
         changes["messages"] = _extend(state, ref, position)
     if entry.joins:
         changes["messages"] = _joined(changes.get("messages", state.messages), entry, position)
-    if (command := getattr(entry, "command", None)) is not None:
+    if type(entry) in _OF_COMMANDS and (command := getattr(entry, "command", None)) is not None:
         changes["commands"], changes["older_commands"] = remember(
             state.commands, state.older_commands, command, outcome_of(entry, position)
         )
@@ -135,6 +135,10 @@ def after(state: CrewState, landed: Iterable[tuple[int, j.JournalEntry]]) -> Cre
     return state
 
 
+_OF_COMMANDS = frozenset(
+    kind for kind in get_args(get_args(j.JournalEntry)[0]) if "command" in kind.model_fields
+)
+"""The kinds of entries that commands lead to."""
 Changes = dict[str, Any]
 Frontier = dict[StepId, FrontierEntry]
 _HANDLERS: dict[type, Callable[[CrewState, Any, int], Changes]] = {}
@@ -577,7 +581,6 @@ def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
             body=entry.body,
             position=position,
             items=entry.items,
-            shapes=entry.shapes,
             shape=entry.shape,
             logs=entry.logs,
         )
@@ -645,7 +648,9 @@ def _step_retried(state: CrewState, entry: j.StepRetried, position: int) -> Chan
         return {}
     if found.turn is None:
         return _entry(state, entry.step, status="ready", since=position)
-    again: Changes = {"status": "ready", **({"seal": ""} if entry.spent else {})}
+    # People approved one try: without the seal their approval holds for no other, and they are
+    # asked again.
+    again: Changes = {"status": "ready", "seal": ""}
     calls = tuple(
         c.model_copy(update={**again, "attempt": c.attempt + 1}) if c.call == entry.call else c
         for c in found.turn.calls

@@ -90,10 +90,57 @@ def _value(value: Json) -> str:
 
 
 def used(body: Body) -> dict[str, Json]:
-    """The usage of the call that made a reply, as `Usage` in JSON; what it cost is not told."""
+    """The usage of the call that made a reply, as `Usage` in JSON.
+
+    The body does not have the cost: the usage is that of a model without a known price.
+    """
     said: Body = body.get("usage_metadata") or {}
-    tokens: dict[str, Json] = {key: said.get(key) for key in ("input_tokens", "output_tokens")}
-    return {"calls": 1, **{key: count for key, count in tokens.items() if count}}
+    found: dict[str, Json] = {"calls": 1}
+    for key in ("input_tokens", "output_tokens"):
+        if count := said.get(key):
+            found[key] = count
+    if name := model_of(body):
+        found["unpriced"] = name
+    return found
+
+
+def usage_beyond(usage: Mapping[str, Json], body_tells: Mapping[str, Json]) -> dict[str, Json]:
+    """What of a usage its body does not tell. `usage_with` is the inverse.
+
+    Args:
+        usage: The usage as `Usage` in JSON, without defaults.
+        body_tells: What `used` says of the body.
+    """
+    known = _of_model(body_tells, priced="cost" in usage)
+    found = {key: value for key, value in usage.items() if known.get(key) != value}
+    return found | {key: _NO_USE[key] for key in known if key not in usage}
+
+
+def usage_with(beyond: Mapping[str, Json], body_tells: Mapping[str, Json]) -> dict[str, Json]:
+    """The usage that `usage_beyond` shortened; fields with their defaults may be in it.
+
+    Args:
+        beyond: What it left.
+        body_tells: What `used` says of the body.
+    """
+    found = {**_of_model(body_tells, priced="cost" in beyond), **beyond}
+    return {key: value for key, value in found.items() if value != _NO_USE.get(key)}
+
+
+_NO_USE: Mapping[str, Json] = {
+    "calls": 0,
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "unpriced": "",
+}
+"""The defaults of the fields of `Usage` that a body tells."""
+
+
+def _of_model(body_tells: Mapping[str, Json], *, priced: bool) -> Mapping[str, Json]:
+    """What a body tells of a model whose price is known, or not known."""
+    if not priced:
+        return body_tells
+    return {key: value for key, value in body_tells.items() if key != "unpriced"}
 
 
 def model_of(body: Body) -> str:

@@ -80,8 +80,6 @@ _TAKEN = frozenset(
         "commands",
         "older_commands",
         "usage",
-        "steps",
-        "extensions",
         "allowed",
         "took_in",
     }
@@ -308,8 +306,6 @@ def union(state: CrewState, part: CrewState, names: Names) -> dict[str, Any]:
         "commands": commands,
         "older_commands": older,
         "usage": _usage(state, part, names),
-        "steps": max(state.steps, part.steps),
-        "extensions": max(state.extensions, part.extensions),
         "allowed": _larger(state.allowed, part.allowed),
         "rest": None if frontier else state.rest,
     }

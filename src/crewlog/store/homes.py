@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from crewlog.definition.creatures import creatures_of
-from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
-from crewlog.errors import StoreIncomplete, UsageError
+from crewlog.errors import StoreIncomplete
 from crewlog.ids import AgentName, LogName, RunId
 from crewlog.state.homes import CameHome, Taker
 from crewlog.state.journal import TopologyChanged, entry_from_json
-from crewlog.state.model import CrewState, Lineage, LogHead
+from crewlog.state.model import CrewState, LogHead
 from crewlog.state.parting import parted_from
 from crewlog.store.claiming import Over, check_ours, goes_on, shut_out
 from crewlog.store.loading import load_state
@@ -71,23 +70,6 @@ async def check_home(store: Store, then: CrewState, end: CrewState) -> None:
         UsageError: they do: that run went back to its recipe while this one had ended.
     """
     await check_ours(store, await creatures_at_end(store, then, end), _ended, None)
-    if not parted_from(then):
-        return
-    names, at = {*creatures_of(await _crew(store, then))}, then
-    while (source := at.source) is not None and source.split:
-        names &= await _took(store, source, at.run)
-        if not names or await store.get_run(source.run) is None:
-            return
-        at = await load_state(store, source.run)
-        if not at.definition:
-            return
-        both = sorted(names & {*creatures_of(await _crew(store, at))})
-        if both:
-            raise UsageError(
-                f"the run {source.run!r} went back to its recipe, and has {listed(both)} of "
-                f"{then.run!r} again",
-                remedy=f"`crewlog fork {then.run}@POSITION` goes on with copies of them.",
-            )
 
 
 async def creatures_at_end(store: Store, then: CrewState, end: CrewState) -> list[CameHome]:
@@ -111,15 +93,6 @@ async def _ended(run: RunId) -> tuple[str, ...]:
     """Takes every run for one that has ended: then only what is recorded counts."""
     del run
     return ()
-
-
-async def _took(store: Store, source: Lineage, part: RunId) -> set[str]:
-    """Who left a run for a part of it."""
-    for row in await store.read_journal(source.run, source.position - 1, 1):
-        entry = entry_from_json(row.entry)
-        if isinstance(entry, TopologyChanged):
-            return {str(n) for p in entry.parts if p.graph == part for n in p.share.creatures}
-    return set()
 
 
 async def _crew(store: Store, state: CrewState) -> CrewDefinition:

@@ -295,7 +295,7 @@ class InMemoryStore:
         return self._claims.get(key)
 
     async def approve_tool(
-        self, source: str, tool: str, digest: str, by: str, at: int, told: str = ""
+        self, source: str, tool: str, digest: str, by: str, at: int, told: str
     ) -> None:
         """See `Store`."""
         del by, at
@@ -308,7 +308,7 @@ class InMemoryStore:
 
     async def approved_words(self, source: str) -> dict[str, str]:
         """See `Store`."""
-        return {tool: told for tool, told in self._words.get(source, {}).items() if told}
+        return dict(self._words.get(source, {}))
 
     async def prove_approval(self, approval: SignedApproval) -> None:
         """See `Store`."""
@@ -328,16 +328,14 @@ class InMemoryStore:
         execution: str = "",
     ) -> int:
         """See `Store`."""
-        rows = project(run, batch)
+        rows = project(run, batch, bodies)
         if (run, execution) in self._shut:
             known = self._runs[run].journal if run in self._runs else {}
             for row in rows.journal:  # what is there already may come again
                 if row.position not in known:
                     raise HistoryConflict(run, row.position)
         # All that can fail comes before anything is stored.
-        texts = {
-            hash_: dump_json(body) for hash_, body in (rows.bodies | dict(bodies or {})).items()
-        }
+        texts = {hash_: dump_json(body) for hash_, body in rows.bodies.items()}
         if batch.entries:
             self._runs.setdefault(run, _Run()).add(rows)
         for part, at in rows.parted:
@@ -362,8 +360,7 @@ class InMemoryStore:
         known = list[Tie]()
         for run, rows in self._runs.items():
             if rows.facts is not None and rows.facts.source is not None:
-                base = rows.facts.base or 0
-                known.append(Tie(run=run, source=rows.facts.source, position=base))
+                known.append(Tie(run=run, source=rows.facts.source, position=rows.facts.base))
             known += (
                 Tie(run=run, source=parent, position=at, taken_in=True)
                 for parent, at, *_ in rows.parents
@@ -528,13 +525,9 @@ class InMemoryStore:
                 for position in snapshots:
                     rows.snapshots.pop(position, None)
 
-    async def put_snapshot(
-        self, run: RunId, snapshot: Snapshot, digest: ContentHash | None = None
-    ) -> None:
+    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
         """See `Store`."""
         rows = self._runs.get(run, _Run())
-        if digest is not None and rows.journal.get(snapshot.position, ("",))[0] != digest:
-            return
         rows.snapshots.setdefault(snapshot.position, dump_json(snapshot.state))
         self._runs[run] = rows
 

@@ -4,8 +4,8 @@ Any number of processes may start at once on an empty database: an advisory lock
 by one, and all but the first find nothing to do. Everything happens in one transaction, so that a
 process that is killed half way leaves nothing behind.
 
-A database whose tables were dropped is an empty one, whatever else is left: the table that says
-what was applied, or what migrations made besides tables. `crewlog rebuild` begins there.
+A database whose tables were dropped is an empty one, even where `schema_migrations` or functions
+are left: the first migration replaces functions. `crewlog rebuild` begins there.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ async def _begin(connection: PoolConnectionProxy[asyncpg.Record]) -> None:
         await connection.execute("CREATE SCHEMA crewlog")
     await connection.execute(
         "DROP TABLE IF EXISTS crewlog.schema_migrations; "
-        "DROP FUNCTION IF EXISTS crewlog.refuse_entry(bigint); "
         "CREATE TABLE crewlog.schema_migrations ("
         "version integer PRIMARY KEY, name text NOT NULL, "
         "applied_at timestamptz NOT NULL DEFAULT now())"

@@ -14,7 +14,7 @@ Nothing is ever removed, but by `forget`, `prune` and `delete`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from crewlog.authority.proof import SignedApproval
 from crewlog.ids import (
@@ -53,8 +53,8 @@ class LogLink(Model):
         return (self.previous,) if self.other is None else (self.previous, self.other)
 
 
-class JournalRow(Model):
-    """A journal entry at its place."""
+class JournalRow(NamedTuple):
+    """A journal entry at its place: a tuple, since folding reads thousands of them at once."""
 
     position: int
     """From 1, in a fork from the one after its base, without gaps but for those that
@@ -355,7 +355,7 @@ class Store(Protocol):
         ...
 
     async def approve_tool(
-        self, source: str, tool: str, digest: str, by: str, at: int, told: str = ""
+        self, source: str, tool: str, digest: str, by: str, at: int, told: str
     ) -> None:
         """Keeps what a person approved of a server's tool, in the place of what was before.
 
@@ -374,7 +374,7 @@ class Store(Protocol):
         ...
 
     async def approved_words(self, source: str) -> dict[str, str]:
-        """What a server's tools said of themselves when they were approved, where that was kept."""
+        """What a server's tools said of themselves when they were approved, by name."""
         ...
 
     async def prove_approval(self, approval: SignedApproval) -> None:
@@ -424,10 +424,7 @@ class Store(Protocol):
         ...
 
     async def executions(self, run: RunId) -> Collection[str]:
-        """The executions that are known to be a run's, by `admit`; none of an open one.
-
-        An empty name among them: the run is older than what is known of executions.
-        """
+        """The executions that are known to be a run's, by `admit`; none of an open one."""
         ...
 
     async def admit(self, run: RunId, executions: Collection[str], *, alone: bool = False) -> None:
@@ -505,17 +502,8 @@ class Store(Protocol):
         """
         ...
 
-    async def put_snapshot(
-        self, run: RunId, snapshot: Snapshot, digest: ContentHash | None = None
-    ) -> None:
-        """Keeps a state; the first one at a position stays.
-
-        Args:
-            run: The run.
-            snapshot: The state.
-            digest: The hash of the entry at its position, where it was folded from stored ones:
-                nothing is kept where the store has another entry there by now, or none.
-        """
+    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
+        """Keeps a state; the first one at a position stays."""
         ...
 
     async def list_snapshots(self, run: RunId) -> list[int]:

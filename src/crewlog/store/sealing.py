@@ -5,14 +5,13 @@ what a run is about to store, the run would find it only as it reads it, at its 
 end. So a process that accepts encrypted rows only refuses a store with any other before it begins
 anything.
 
-Looking through all rows takes its time, so it is done once: the table `sealing` remembers which
-columns have encrypted texts only. A version that encrypts more columns looks at these alone.
-Whoever accepts plain rows remembers nothing: another process may still be writing some.
+Looking through all rows takes its time, so it is done once: the table `sealing` remembers that all
+texts are encrypted. Whoever accepts plain rows does not note that: another process may still be
+writing some.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS
@@ -67,7 +66,6 @@ COLUMNS = (
     Column("tool_proofs", "approver", "approver", ("source", "tool", "key")),
 )
 """All that is encrypted; docs/authority/encryption.md lists it."""
-_ALL = frozenset(each.name for each in COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -75,15 +73,16 @@ class _Known:
     """What the store remembers of its rows."""
 
     namespace: str = ""
-    columns: frozenset[str] = frozenset()
+    only_encrypted: bool = False
+    """Whether a process has found no plain text, and accepts none."""
 
     def suits(self, seal: RowSeal) -> bool:
         """Whether there is nothing to look at for who opens the store with these keys."""
         if seal.keys is None:
-            return not self.columns  # it was never encrypted as a whole
+            return not self.only_encrypted
         if self.namespace != seal.namespace:
             return False
-        return seal.keys.accept_plain or self.columns >= _ALL
+        return seal.keys.accept_plain or self.only_encrypted
 
 
 async def admit(connection: Connection, seal: RowSeal, place: str) -> None:
@@ -105,23 +104,22 @@ async def admit(connection: Connection, seal: RowSeal, place: str) -> None:
         known = await _known(connection)
         if known.suits(seal):
             return
-        error = await _why_not(connection, seal, known, COLUMNS, place)
+        error = await _why_not(connection, seal, known, place)
         if error is not None:
             raise error
         await connection.execute("DELETE FROM crewlog.sealing")
         if seal.keys is not None:
-            found = () if seal.keys.accept_plain else sorted(_ALL)
             await connection.execute(
-                "INSERT INTO crewlog.sealing (namespace, columns) VALUES ($1, $2)",
-                *(seal.namespace, found),
+                "INSERT INTO crewlog.sealing (namespace, only_encrypted) VALUES ($1, $2)",
+                *(seal.namespace, not seal.keys.accept_plain),
             )
 
 
 async def _why_not(
-    connection: Connection, seal: RowSeal, known: _Known, columns: Sequence[Column], place: str
+    connection: Connection, seal: RowSeal, known: _Known, place: str
 ) -> CrewlogError | None:
     if known.namespace not in {"", seal.namespace} or seal.keys is None:
-        if not await _first(connection, columns, sealed=True):
+        if not await _first(connection, sealed=True):
             known = _Known()  # somebody tried it with keys, and nothing was ever written
         elif seal.keys is None:
             return _no_keys(place)
@@ -129,9 +127,8 @@ async def _why_not(
             return _of_another(known.namespace, seal.namespace, place)
     if seal.keys is None or seal.keys.accept_plain:
         return None
-    new = [each for each in columns if each.name not in known.columns]
-    plain = await _first(connection, new, sealed=False)
-    return _has_plain(plain, known.columns, place) if plain else None
+    plain = await _first(connection, sealed=False)
+    return _has_plain(plain, place) if plain else None
 
 
 async def refused(dsn: str, seal: RowSeal) -> CrewlogError | None:
@@ -147,42 +144,37 @@ async def refused(dsn: str, seal: RowSeal) -> CrewlogError | None:
     pool = await Pool.connect(dsn, max_size=1)
     try:
         async with pool.acquire() as connection:
-            rows = await connection.fetch(
-                "SELECT table_name || '.' || column_name AS name FROM information_schema.columns "
-                "WHERE table_schema = 'crewlog'"
+            if await connection.fetchval("SELECT to_regclass('crewlog.sealing')") is None:
+                return None  # it has no tables yet
+            known = await _known(connection)
+            return (
+                None if known.suits(seal) else await _why_not(connection, seal, known, pool.place)
             )
-            there = {row["name"] for row in rows}  # an older version has fewer
-            known = await _known(connection) if "sealing.columns" in there else _Known()
-            if known.suits(seal):
-                return None
-            columns = [each for each in COLUMNS if each.name in there]
-            return await _why_not(connection, seal, known, columns, pool.place)
     finally:
         await pool.close()
 
 
 async def _known(connection: Connection) -> _Known:
-    row = await connection.fetchrow("SELECT namespace, columns FROM crewlog.sealing")
-    return _Known(row["namespace"], frozenset(row["columns"])) if row else _Known()
+    row = await connection.fetchrow("SELECT namespace, only_encrypted FROM crewlog.sealing")
+    return _Known(row["namespace"], row["only_encrypted"]) if row else _Known()
 
 
-async def _first(connection: Connection, columns: Sequence[Column], *, sealed: bool) -> str:
-    """The first of some columns that has an encrypted text, or one that is not; empty if none."""
+async def _first(connection: Connection, *, sealed: bool) -> str:
+    """The first column that has an encrypted text, or one that is not; empty if none."""
     is_ = "=" if sealed else "<>"
     looks = [
         # `left` reads the beginning of a large text alone; `starts_with` would read all of it.
         f"(SELECT '{each.name}' AS name FROM crewlog.{each.table} "  # noqa: S608 - our own names
         f"WHERE {each.where} AND left({each.column}, {len(PREFIX)}) {is_} '{PREFIX}' LIMIT 1)"
-        for each in columns
+        for each in COLUMNS
     ]
     sql = f"SELECT name FROM ({' UNION ALL '.join(looks)}) AS found LIMIT 1"  # noqa: S608
-    return (await connection.fetchval(sql, timeout=_TIMEOUT) or "") if looks else ""
+    return await connection.fetchval(sql, timeout=_TIMEOUT) or ""
 
 
-def _has_plain(column: str, known: Collection[str], place: str) -> SealBroken:
-    since = "this version encrypts more than the one before" if known else "which is on here"
+def _has_plain(column: str, place: str) -> SealBroken:
     return SealBroken(
-        f"the store has rows that are not encrypted, {since} ({column})",
+        f"the store has rows that are not encrypted, which is on here ({column})",
         remedy=f"Nothing was begun. Set {ACCEPT_PLAIN}=true for workers and commands, run "
         "`crewlog encryption reseal`, and take the setting away once `crewlog encryption status` "
         "counts nothing that is not encrypted. Or give what is encrypted a database of its own.",

@@ -48,7 +48,7 @@ SET digest = EXCLUDED.digest, approver = EXCLUDED.approver, at = EXCLUDED.at, to
 SELECT tool, digest FROM crewlog.tool_approvals WHERE source = $1
 
 -- name: approved_words
-SELECT tool, told FROM crewlog.tool_approvals WHERE source = $1 AND told <> ''
+SELECT tool, told FROM crewlog.tool_approvals WHERE source = $1
 
 -- name: prove_approval
 INSERT INTO crewlog.tool_proofs (source, tool, key, digest, approver, at, expires, signature)

@@ -51,7 +51,7 @@ SELECT run FROM line WHERE run <> $1 ORDER BY run
 
 -- name: ties
 WITH known AS (
-    SELECT run, source, COALESCE(base, 0) AS position, false AS taken_in FROM crewlog.runs
+    SELECT run, source, base AS position, false AS taken_in FROM crewlog.runs
     WHERE source IS NOT NULL AND (run = ANY($1::text[]) OR source = ANY($1))
     UNION SELECT run, parent, position, true FROM crewlog.parents
     WHERE run = ANY($1) OR parent = ANY($1)
@@ -143,16 +143,6 @@ AND (
 
 -- name: put_snapshot
 INSERT INTO crewlog.snapshots (run, position, state) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
-
--- name: put_folded_snapshot
--- The lock makes `forget` wait, which removes snapshots after it has removed entries: no state that
--- was folded from entries that are gone can stay behind.
-WITH entry AS (
-    SELECT FROM crewlog.journal WHERE run = $1::text AND position = $2::bigint AND digest = $4::text
-    FOR KEY SHARE
-)
-INSERT INTO crewlog.snapshots (run, position, state) SELECT $1, $2, $3::text FROM entry
-ON CONFLICT DO NOTHING
 
 -- name: list_snapshots
 SELECT position FROM crewlog.snapshots WHERE run = $1 ORDER BY position
