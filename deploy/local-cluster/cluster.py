@@ -155,7 +155,11 @@ class Cluster:
                 await cluster_postgres.make_users(self.state)
                 await self._script("temporal-schema.sh", SCHEMA_DIR=str(programs.schema))
             missing = [role for role in ROLES if self._living(role) is None]
-            await asyncio.gather(*(self._start(role) for role in missing))
+            # Of two roles that write a new database's metadata at the same time, one ends.
+            first = 0 if self.state.prepared else 1
+            for role in missing[:first]:
+                await self._start(role)
+            await asyncio.gather(*(self._start(role) for role in missing[first:]))
             await self._prepare_namespace()
             await self.ready()
             return started + missing
