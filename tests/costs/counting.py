@@ -27,6 +27,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import pytest
 from asyncpg.connection import Connection
 from asyncpg.pool import PoolConnectionProxy
 from pydantic_core import SchemaSerializer, SchemaValidator
@@ -73,23 +74,18 @@ class Counts:
     @contextlib.contextmanager
     def installed(self) -> Generator[None]:
         """Counts in every thread that starts within the block, for as long as that thread lives."""
-        threading.setprofile(self._begin_thread)
-        originals = {
-            (kind, name): getattr(kind, name)
-            for kind, name in (
-                (Connection, "_do_execute"),
-                (Connection, "execute"),
-                (PoolConnectionProxy, "execute"),
+        with pytest.MonkeyPatch.context() as patch:
+            # `execute` with arguments goes through `_do_execute`.
+            patch.setattr(
+                Connection, "_do_execute", self._sent(Connection._do_execute, always=True)
             )
-        }
-        try:
-            for (kind, name), original in originals.items():
-                setattr(kind, name, self._counted(original, always=name == "_do_execute"))
-            yield
-        finally:
-            threading.setprofile(None)  # type: ignore[arg-type]
-            for (kind, name), original in originals.items():
-                setattr(kind, name, original)
+            for kind in (Connection, PoolConnectionProxy):
+                patch.setattr(kind, "execute", self._sent(kind.execute, always=False))
+            threading.setprofile(self._begin_thread)
+            try:
+                yield
+            finally:
+                threading.setprofile(None)  # type: ignore[arg-type]
 
     @contextlib.contextmanager
     def counting(self) -> Generator[Tally]:
@@ -142,13 +138,10 @@ class Counts:
 
         sys.setprofile(count)
 
-    def _counted(self, original: Any, *, always: bool) -> Any:
-        """A method of a connection that counts its statement.
+    def _sent(self, original: Any, *, always: bool) -> Any:
+        """A method of a connection that counts its statement: always, or without arguments."""
 
-        `execute` with arguments goes through `_do_execute`, and is counted there.
-        """
-
-        def method(connection: Any, query: str, *args: Any, **options: Any) -> Any:
+        def method(connection: Any, query: Any, *args: Any, **options: Any) -> Any:
             if (always or not args) and self._on and threading.get_ident() == self.store_thread:
                 self._statements += 1
             return original(connection, query, *args, **options)

@@ -5,7 +5,7 @@ the units are counted, and no difference is needed.
 
 The client is in the caller's loop, and the worker in a thread of its own, on the event loop that
 worker processes have: what the client does is not counted. Nothing that is counted depends on how
-fast the machine is: see `STEADY`.
+fast the machine is: see `tests.costs.steady` and `tests.costs.gate`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client as TemporalClient
 from tests.costs.counting import Counts, Tally
 from tests.costs.gate import Gate
+from tests.costs.steady import LONG, steady
 from tests.costs.units import Unit
 
 from bench.crews import Crew
 from bench.history import events_of
-from crewlog.activities import call_model, models, rulings
+from crewlog.activities import models
 from crewlog.client import Client, Endpoints, Run
 from crewlog.client.connection import LazyStore
 from crewlog.definition.load import load_data
@@ -47,9 +48,6 @@ from crewlog.workers.worker import loop_factory, running_worker
 
 IDENTITY = "1234567@costs-worker"
 """Of the client and the worker: in three events of a step, else as long as the machine's name."""
-STEADY = ((call_model, "QUICK_SECONDS"), (rulings, "FRESH"))
-"""Limits of time by which the product sends a statement more: no reply and no look is too late."""
-LONG = 600.0
 LIMIT = timedelta(seconds=120)
 TRIES = 3
 """Runs of each size, of which the cheapest counts: what disturbs a run only adds to its costs."""
@@ -231,7 +229,6 @@ async def metering(endpoints: Endpoints, database: str) -> AsyncGenerator[Meter]
     root = Path(tempfile.mkdtemp(prefix="crewlog-costs-"))
     queue = f"costs-{secrets.token_hex(6)}"
     counts = Counts()
-    before = [(module, name, getattr(module, name)) for module, name in STEADY]
     store = await PostgresStore.connect(database)
     temporal = await _connected(endpoints, root)
 
@@ -249,12 +246,10 @@ async def metering(endpoints: Endpoints, database: str) -> AsyncGenerator[Meter]
         # A task that waits a second for a busy machine is not one of another worker.
         sticky_seconds=LONG,
     )
+    models.register("bench", "bench.peers.model:build")
+    models.register("costs", meter.gate.build)
     try:
-        for module, name in STEADY:
-            setattr(module, name, LONG)
-        models.register("bench", "bench.peers.model:build")
-        models.register("costs", meter.gate.build)
-        with counts.installed():
+        with steady(), counts.installed():
             worker = _Worker(endpoints, database, root, settings, meter.gate, counts)
             try:
                 await worker.ready()
@@ -262,8 +257,6 @@ async def metering(endpoints: Endpoints, database: str) -> AsyncGenerator[Meter]
             finally:
                 await worker.end()
     finally:
-        for module, name, value in before:
-            setattr(module, name, value)
         await store.close()
         shutil.rmtree(root, ignore_errors=True)
 
