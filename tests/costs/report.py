@@ -140,7 +140,10 @@ def rows(costs: Mapping[str, Mapping[str, float]]) -> list[tuple[str, ...]]:
 
 def changes(costs: Mapping[str, Mapping[str, float]]) -> list[tuple[str, ...]]:
     """By how much each cost differs from costs.json, as a table; its head first."""
-    before: dict[str, dict[str, float]] = stored()["costs"] if COSTS.exists() else {}
+    try:
+        before: dict[str, dict[str, float]] = stored()["costs"]
+    except (FileNotFoundError, ValueError):  # as where two branches have written it
+        before = {}
 
     def change(unit: str, name: str) -> str:
         was, now = before.get(unit, {}).get(name, 0.0), costs[unit][name]
