@@ -40,7 +40,6 @@ from crewlog.activities.prepare_merge import (
     tells_no_queue,
 )
 from crewlog.activities.replacing import check_replacing
-from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.activities.writing import append
@@ -156,7 +155,6 @@ class CrewActivities:
         self._executions = Executions(store, look)
         self._ended, self._hint = ended, hint
         self._batches = Batches(store)
-        self._snapshots = Snapshots(store)
         registry = self._registry = tools or ToolRegistry(mcp=lambda: _mcp_tools(store))
         self._memory = MemoryTools(store)
         built_in = BuiltIn(self._memory)
@@ -307,8 +305,6 @@ class CrewActivities:
                 filled = await self._batches.filled(task)
                 await self._executions.check(filled.run, filled.definition, filled.batch)
                 result = await self._models.run(filled, effect, pulse)
-                if result.journaled:
-                    self._snapshots.stored(filled.run, filled.batch)
                 self._batches.remember(result.hash, result.body)
                 return result.model_copy(update={"at": clock.now()})
 
@@ -321,8 +317,6 @@ class CrewActivities:
                 filled = await self._batches.filled(task)
                 await self._executions.check(filled.run, filled.definition, filled.batch)
                 result = await self._tools.run(filled, pulse, effect)
-                if result.journaled:
-                    self._snapshots.stored(filled.run, filled.batch)
                 self._batches.remember(result.hash, result.body)
                 return result.model_copy(update={"at": clock.now()})
 
@@ -339,7 +333,6 @@ class CrewActivities:
         await self._executions.check(task.run, task.definition, batch)
         if batch.entries:
             await append(self._store, task.run, batch)
-            self._snapshots.stored(task.run, batch)
         if task.state is not None:
             position = batch.last
             await self._store.put_snapshot(task.run, Snapshot(position=position, state=task.state))
@@ -355,7 +348,6 @@ class CrewActivities:
                 await self._executions.check(input.run, definition, batch)
                 made = await self._artifacts(input, batch)
                 result = await close_run(input, batch, self._store, made)
-                self._snapshots.stored(input.run, batch)
                 if batch.entries:
                     await self._prune(input.run, input.state, batch.last)
                     await self._sweep(input.state)

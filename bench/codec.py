@@ -2,8 +2,8 @@
 
 Each side has a database, a worker and a folder of its own, and every message is one that neither
 has had before: so both store every message, and one of them encrypts it. What a run sends through
-the server is encrypted where it is sent and decrypted where it comes in. A row is decrypted where
-it is read, as the snapshots of a run read each entry of its journal once.
+the server is encrypted where it is sent and decrypted where it comes in. A row of the journal is
+encrypted where it is stored; nothing here reads it.
 """
 
 from __future__ import annotations

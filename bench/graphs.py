@@ -29,7 +29,6 @@ from crewlog.definition.operations import Connect, Disconnect
 from crewlog.ids import AgentName, LogName, RunId
 from crewlog.state.given import Given, GivenMessage
 from crewlog.state.topology import part_id
-from crewlog.store.loading import EVERY
 
 AGAIN = 4
 """Splits, or merges, of a round."""
@@ -138,8 +137,6 @@ async def begun(site: Site, crew: Crew, given: Given | None = None) -> Run:
 async def _settled(site: Site, run: Run, position: int) -> bool:
     id = RunId(run.id)
     if not await site.store.read_journal(id, position - 1):
-        return False
-    if position >= EVERY and position - position % EVERY not in await site.store.list_snapshots(id):
         return False
     found = (await site.temporal.get_workflow_handle(id).describe()).raw_description
     return not found.pending_activities and not found.HasField("pending_workflow_task")

@@ -55,6 +55,7 @@ async def serve(settings: WorkerSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with await connect(task_queue=settings.task_queue) as client:
+        client.report = structlog.get_logger("crewlog.worker").warning
         relieve_collector()
         await work_until(stop, client.temporal, await client.store(), settings)
 

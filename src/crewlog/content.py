@@ -16,6 +16,11 @@ from crewlog.ids import ContentHash
 from crewlog.model import Json
 
 _DIGEST_BYTES = 20
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+)
+"""Made once: `json.dumps` makes an encoder for each call that has options."""
 
 
 DEEPEST = 100
@@ -44,12 +49,6 @@ def check_depth(value: Json) -> None:
     raise ValueError(f"it is nested deeper than {DEEPEST} levels")
 
 
-_CANONICAL = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-)
-_URL_SAFE = bytes.maketrans(b"+/", b"-_")
-
-
 def canonical(value: Json) -> bytes:
     """The one spelling of a JSON value, as bytes.
 
@@ -57,7 +56,8 @@ def canonical(value: Json) -> bytes:
         ValueError: for NaN and infinities, which JSON does not have.
         TypeError: for what is not JSON.
     """
-    return _CANONICAL.encode(value).encode()
+    # As `encode`, without its look at the type: in Temporal's sandbox that takes nine calls.
+    return "".join(_CANONICAL.iterencode(value, _one_shot=True)).encode()
 
 
 def scrubbed_text(text: str) -> str:

@@ -327,7 +327,7 @@ PLAIN_FIELDS = {
 """Texts of histories and descriptions that are no payloads."""
 PLAIN_WORDS = {"Encoded failure", "terminated by its client"}
 """Of those, all that have more than one word."""
-SDK_NOTES = {"data", "patch-data"}
+SDK_NOTES = {"data"}
 """Details of markers that the SDK itself writes: numbers, times, and the names of activities."""
 REFERENCE = b'"driverName":"crewlog-directory"'
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from crewlog.client import Run
-from crewlog.dev import postgres, temporal_server
-from crewlog.dev.processes import end, spawn
+from crewlog.dev import postgres
+from crewlog.dev.processes import end
 from crewlog.dev.registry import ServiceRecord
 
 from .harness import LIMIT, SHARED, Given, Site, WorkerProcess, calls, make_site, tool, until
@@ -88,11 +88,8 @@ async def tool_ends_without_temporal(crews: Site, run: Run) -> None:
     await asyncio.to_thread(end, old.process, gently=signal.SIGKILL)
     crews.open_gate(run, "g")
     await until(lambda: crews.ledger(run, "end"), "the tool's end")
-    home = crews.services.home
-    process = spawn(old.process.command, home.temporal_log)
-    services._spawned(process)
-    port = int(old.address.rpartition(":")[2])
-    services._keep(await temporal_server._ready(process, home, temporal_server.Ports(port, 0)))
+    await services.ensure()
+    assert record(crews, "temporal").address == old.address
 
 
 @pytest.mark.timeout(400)

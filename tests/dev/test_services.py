@@ -157,6 +157,7 @@ async def test_a_killed_server_is_taken_over_with_its_data(services: Services) -
 
     assert sorted(after.started) == ["postgres", "temporal"]
     assert not set(pids(services).values()) & set(old.values())
+    assert (after.temporal_address, after.ui_url) == (before.temporal_address, before.ui_url)
     client = await temporal_server.connect(after.temporal_address)
     assert (await client.get_workflow_handle("kept").describe()).id == "kept"
     connection = await asyncpg.connect(after.database_url)
@@ -247,7 +248,9 @@ async def test_a_port_in_use_leads_to_another_port(
         choices = iter([Ports(port, Ports.choose(usual=False).ui)])
         honest = Ports.choose
         monkeypatch.setattr(
-            Ports, "choose", lambda usual: next(choices, None) or honest(usual=usual)
+            Ports,
+            "choose",
+            lambda usual, last: next(choices, None) or honest(usual=usual, last=last),
         )
         endpoints = await services.ensure()
         assert "temporal" in endpoints.started

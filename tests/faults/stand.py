@@ -156,8 +156,7 @@ async def make_stand(root: Path, *, address: str | None = None) -> AsyncGenerato
         )
         store = await PostgresStore.connect(database.address)
         site = Site(Ephemeral(ends, services, home), root, temporal, store)
-        records = {record.name: record for record in services.records()}
-        server = TemporalVictim(records["temporal"], home, guard) if not address else None
+        server = TemporalVictim(services) if not address else None
         keeper = PostgresVictim(database, home, guard)
         try:
             yield Stand(site, nursery, ledger, keeper, server)

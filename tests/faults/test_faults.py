@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import signal
+
 import pytest
+
+from crewlog.dev.supervisor import Supervisor
 
 from .crew import FaultCrew, make_crew
 from .drill import Drill
 from .report import Report
 from .scenarios import Faults, freeze_workers, kill_workers, restart, restart_postgres, take_away
 from .stand import Stand
+from .victims import SupervisedVictim
 from .writers import write_in_parallel
 
 LIMIT = 180.0
@@ -52,6 +58,28 @@ async def test_the_server_is_killed_and_restarted(stand: Stand) -> None:
     assert stand.temporal is not None
     report = await perform(stand, "server", restart([stand.temporal], 2, longest=0.5))
     assert report.faults == {"restart temporal": 2}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+async def test_a_dead_or_wedged_server_is_restarted_by_its_supervisor(
+    stand: Stand, number: signal.Signals
+) -> None:
+    services, reports = stand.site.services.services, list[str]()
+    supervisor = Supervisor(services, stand.site.temporal, reports.append)
+    victim = SupervisedVictim(services, number)
+    address = victim.record.address
+    try:
+        report = await perform(stand, f"supervised{number:d}", restart([victim], 2, longest=0.5))
+    finally:
+        await supervisor.close()
+    assert report.faults == {f"restart {victim.name}": 2}
+    how = "ended" if number is signal.SIGKILL else r"did not answer for \d+ s"
+    assert len(reports) == 2
+    for line in reports:
+        assert re.fullmatch(
+            rf"the local Temporal server {how}; restarted it on the same data", line
+        )
+    assert victim.record.address == address
 
 
 async def test_postgres_is_restarted(stand: Stand) -> None:

@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from crewlog.dev import postgres, temporal_server
+from crewlog.dev import postgres
 from crewlog.dev.paths import Home
-from crewlog.dev.processes import Guard, ProcessRecord, end, spawn
+from crewlog.dev.processes import Guard, ProcessRecord, end
 from crewlog.dev.registry import ServiceRecord
+from crewlog.dev.services import Services
 
+SUPERVISED_LIMIT = 90.0
+"""Seconds for a supervisor to notice and to start the server, on a busy machine."""
 CLUSTER_SERVICES = ("frontend", "history", "matching", "worker", "postgres")
 
 
@@ -40,20 +44,49 @@ class TemporalVictim:
 
     name = "temporal"
 
-    def __init__(self, record: ServiceRecord, home: Home, guard: Guard) -> None:
-        self._record = record
-        self._home = home
-        self._guard = guard
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    @property
+    def record(self) -> ServiceRecord:
+        found = self._services.temporal()
+        assert found is not None
+        return found
 
     async def kill(self) -> None:
-        await asyncio.to_thread(end, self._record.process, gently=signal.SIGKILL)
+        await asyncio.to_thread(end, self.record.process, gently=signal.SIGKILL)
 
     async def start(self) -> None:
-        process = spawn(self._record.process.command, self._home.temporal_log)
-        self._guard.watch(process, signal.SIGKILL)
-        port = int(self._record.address.rpartition(":")[2])
-        ports = temporal_server.Ports(port, 0)
-        self._record = await temporal_server._ready(process, self._home, ports)
+        await self._services.ensure()
+
+
+class SupervisedVictim(TemporalVictim):
+    """The same under supervision: nobody starts it again but a supervisor.
+
+    Args:
+        services: The services of its home.
+        number: SIGKILL ends it; SIGSTOP leaves a server that accepts connections and never answers.
+    """
+
+    def __init__(self, services: Services, number: signal.Signals) -> None:
+        super().__init__(services)
+        self.name = f"temporal after {number.name}"
+        self._number = number
+        self._hurt: ProcessRecord | None = None
+
+    async def kill(self) -> None:
+        self._hurt = self.record.process
+        process = self._hurt.find()
+        assert process is not None
+        process.send_signal(self._number)
+
+    async def start(self) -> None:
+        deadline = time.monotonic() + SUPERVISED_LIMIT
+        while self.record.process == self._hurt:
+            assert time.monotonic() < deadline, "no supervisor restarts the server"
+            await asyncio.sleep(0.1)
+        assert self._hurt is not None
+        assert not self._hurt.alive
 
 
 class PostgresVictim:

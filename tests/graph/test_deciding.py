@@ -457,6 +457,19 @@ async def test_what_decides_is_not_brought_back() -> None:
         assert told == f"{name} is what it was there, and decides whether people are asked"
 
 
+async def test_who_may_not_answer_brings_nothing_back_that_decides() -> None:
+    plan = asking_plan("a", "x", {**ASK, "only_if": "risky or a.risk"}, "b")
+    for name in RIGHTS:
+        sim = await Simulation.begin(plan, final)
+        await sim.run()
+        output = {AgentName("a"): {"risk": Output(value=7, position=2)}}
+        then = sim.state.model_copy(update={"agent_outputs": output})
+        found = await send(sim, name, "rollback", loaded(sim, then), position=then.position)
+        assert (found.error is None) is (name in BOSS), found.error
+        if name == "ops":
+            assert "a.risk is what it was there" in str(found.error)
+
+
 @pytest.mark.parametrize(
     ("now", "then", "other"),
     [(True, False, False), (True, True, False), (False, True, True), (None, True, True)],

@@ -42,7 +42,7 @@ def opened(data: dict[str, Json]) -> OpenRunResult:
 
 def compiled(**more: Json) -> CompilePromptResult:
     definition = load_data(CREW).to_json()
-    return CompilePromptResult(reader="llm", definition=definition, remarks=(REMARK,), **more)
+    return CompilePromptResult(reader="llm", definition=definition, remarks=(REMARK,), at=1, **more)
 
 
 def asking() -> tuple[Drafting, Interrupt]:
@@ -71,7 +71,7 @@ async def test_one_call_is_made_at_a_time() -> None:
     assert order.call.tool is None
     assert not list(draft.orders({(order.step, order.call.call)}))
     assert draft.compile_call().replies == ()
-    draft.compiled(CompilePromptResult(reply="no", faults=1, again=True))
+    draft.compiled(CompilePromptResult(reply="no", faults=1, again=True, at=1))
     (order,) = draft.orders(())
     assert order.call.call == 2
     assert draft.compile_call().replies == ("no",)
@@ -149,7 +149,7 @@ def test_a_rejection_stops_the_run() -> None:
 def test_an_error_fails_the_run_with_every_remark() -> None:
     draft = begun()
     bad = PromptRemark(code="unknown_tool", severity="error", message="no tool", line=1, column=9)
-    draft.compiled(CompilePromptResult(reader="grammar", remarks=(REMARK, bad)))
+    draft.compiled(CompilePromptResult(reader="grammar", remarks=(REMARK, bad), at=1))
     assert (draft.state.status, draft.state.error_type) == ("failed", INVALID)
     assert "1:5  at most 3" in draft.state.error
     assert "1:9  no tool" in draft.state.error
@@ -171,7 +171,7 @@ async def test_a_call_that_failed_is_made_again_when_people_say_so() -> None:
 
 async def test_people_may_go_on_with_what_the_grammar_understood() -> None:
     draft = begun()
-    draft.compiled(CompilePromptResult(reply="no", faults=1, again=True))
+    draft.compiled(CompilePromptResult(reply="no", faults=1, again=True, at=1))
     await draft.call_failed(STEP, 2, "no key", "ModelRefused")
     (asked,) = draft.state.interrupts.values()
     assert asked.options == ("retry", "grammar", "stop")

@@ -1,8 +1,7 @@
-"""Records the histories again: `python -m tests.replay.record [NAME …]`, after a change that may.
+"""Records the histories again: `python -m tests.replay.record [NAME …]`.
 
-Runs that are under way replay what an older build recorded: record again only what a new name, or
-a history that was never released, is for. Nothing of this machine stays in the files: workers and
-clients have fixed identities, and paths and ports are replaced.
+Nothing of this machine stays in the files: workers and clients have fixed identities, and paths and
+ports are replaced.
 """
 
 from __future__ import annotations

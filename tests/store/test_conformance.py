@@ -497,6 +497,37 @@ async def test_hostile_names(store: Store, run: RunId) -> None:
     assert [found.entry for found in await store.read_journal(name)] == journal.entries
 
 
+async def test_values_are_appended_exactly(store: Store, run: RunId) -> None:
+    bodies = {hash_json(value): value for value in VALUES}
+    entries = tuple({"kind": "FlagSet", "flag": HOSTILE, "value": value} for value in VALUES)
+    await store.append(run, j.Batch(entries=entries), bodies)
+    rows = await store.read_journal(run)
+    assert [hash_json(row.entry) for row in rows] == [hash_json(entry) for entry in entries]
+    found = await store.get_bodies(list(bodies))
+    assert [hash_json(body) for body in found.values()] == list(bodies)
+
+
+async def test_hostile_texts_in_every_row(store: Store, run: RunId) -> None:
+    other = RunId(f"{run} NUL \x00 '; DROP TABLE x;-- \\0000 \\ 😀")
+    journal = Journal(run, [started(run, by=HOSTILE), asked("i", question=HOSTILE)])
+    journal.add(answered("i", decision=HOSTILE, by=HOSTILE))
+    journal.add(j.CheckpointTagged(checkpoint=1, tag=HOSTILE))
+    journal.add(j.LogsJoined(parents=(other,)))
+    journal.add(j.RunFailed(error=HOSTILE))
+    await store.append(run, journal.batch())
+    await store.append(run, journal.batch())  # it merges each row with itself
+    row = await store.get_run(run)
+    assert row is not None
+    assert (row.by, row.error) == (HOSTILE, HOSTILE)
+    [question] = await store.list_interrupts(run, open_only=False)
+    assert (question.interrupt["question"], question.decision) == (HOSTILE, HOSTILE)
+    assert question.by == HOSTILE
+    [checkpoint] = await store.list_checkpoints(run)
+    assert checkpoint.tags == (HOSTILE,)
+    assert [tie.source for tie in await store.ties([run])] == [other]
+    assert [found.entry for found in await store.read_journal(run)] == journal.entries
+
+
 async def test_snapshots(store: Store, run: RunId) -> None:
     state = CrewState(run=run, position=4, flags={"f": HOSTILE})  # type: ignore[dict-item]
     await store.put_snapshot(run, Snapshot(position=4, state=state.to_json()))

@@ -1,5 +1,6 @@
 """Loading a state at any position: the same as folding, and quick."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,13 +10,12 @@ from crewlog.errors import InternalError, StoreIncomplete, UsageError
 from crewlog.ids import RunId
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import fold, reduce
+from crewlog.state.reduce import reduce
 from crewlog.store import InMemoryStore, PostgresStore, Store
-from crewlog.store.loading import EVERY, is_due, keep_snapshots, load_state
+from crewlog.store.loading import load_state
 from crewlog.store.protocol import Snapshot
 from graph.simulation import as_json
 from store.conftest import new_database
-from store.journals import Journal, started
 from store.long_runs import LongRun, long_run
 
 
@@ -38,28 +38,55 @@ async def run_() -> LongRun:
     return await long_run(250)
 
 
+async def keep(store: Store, run: LongRun, *positions: int) -> None:
+    """Keeps snapshots of the run, as its executions do where they end."""
+    for position in positions:
+        state = run.states[position - 1].to_json()
+        await store.put_snapshot(run.run, Snapshot(position=position, state=state))
+
+
+ENDS = (200, 900)
+"""Where the executions of the run end: within the first page of entries, and behind it."""
+
+
 async def test_any_position_is_what_folding_gives(empty: Store, run_: LongRun) -> None:
     await run_.store(empty)
-    await keep_snapshots(empty, run_.run, len(run_.entries))
-    for position in [1, 2, EVERY - 1, EVERY, EVERY + 1, *run_.checkpoints[::17], len(run_.entries)]:
+    await keep(empty, run_, *ENDS)
+    near = [end + more for end in ENDS for more in (-1, 0, 1)]
+    for position in [1, 2, *near, *run_.checkpoints[::17], len(run_.entries)]:
         loaded = await load_state(empty, run_.run, position)
         assert as_json(loaded) == as_json(run_.states[position - 1]), position
     assert await load_state(empty, run_.run) == run_.states[-1]
 
 
-async def test_snapshots_are_dense_and_come_once(empty: Store, run_: LongRun) -> None:
+async def test_a_state_is_folded_from_the_newest_snapshot_before_it(
+    empty: Store, run_: LongRun
+) -> None:
     await run_.store(empty)
-    whole = len(run_.entries)
-    await keep_snapshots(empty, run_.run, whole)
-    due = list(range(EVERY, whole + 1, EVERY))
-    assert await empty.list_snapshots(run_.run) == due
+    await keep(empty, run_, *ENDS)
     counting = Counting(empty)
-    await keep_snapshots(counting, run_.run, whole)
-    assert counting.read == 0, "nothing is folded where nothing is due"
-    for position in run_.checkpoints:
+    for position in [1, ENDS[0] - 1, *ENDS, ENDS[0] + 1, *run_.checkpoints[::17]]:
         counting.read = 0
         await load_state(counting, run_.run, position)
-        assert counting.read < EVERY
+        assert counting.read == position - max(at for at in (0, *ENDS) if at <= position)
+
+
+async def test_other_tasks_run_while_a_long_journal_is_folded(run_: LongRun) -> None:
+    store = InMemoryStore()
+    await run_.store(store)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    await load_state(store, run_.run)
+    task.cancel()
+    # The store in memory never waits: what else runs does so between two entries.
+    assert turns > 1
 
 
 class Counting:
@@ -78,33 +105,18 @@ class Counting:
         return rows
 
 
-async def test_snapshots_come_as_far_as_the_journal_goes(empty: Store, run_: LongRun) -> None:
-    await empty.append(run_.run, run_.batch(1, EVERY + 10))
-    await empty.append(run_.run, run_.batch(EVERY + 20, 3 * EVERY))
-    await keep_snapshots(empty, run_.run, 3 * EVERY)
-    assert await empty.list_snapshots(run_.run) == [EVERY]
-    with pytest.raises(StoreIncomplete, match=f"its journal at position {EVERY + 11}") as caught:
-        await load_state(empty, run_.run, 2 * EVERY)
+async def test_nothing_is_folded_over_a_gap(empty: Store, run_: LongRun) -> None:
+    await empty.append(run_.run, run_.batch(1, 110))
+    await empty.append(run_.run, run_.batch(120, 300))
+    with pytest.raises(StoreIncomplete, match="its journal at position 111") as caught:
+        await load_state(empty, run_.run, 200)
     assert "crewlog rebuild sim" in caught.value.remedy
-    assert (await load_state(empty, run_.run)).position == EVERY + 10
-    await empty.append(run_.run, run_.batch(EVERY + 10, EVERY + 20))
-    await keep_snapshots(empty, run_.run, 3 * EVERY)
-    assert await empty.list_snapshots(run_.run) == [EVERY, 2 * EVERY, 3 * EVERY]
-
-
-@pytest.mark.parametrize(
-    ("first", "length", "due"),
-    [
-        (1, EVERY - 1, False),
-        (1, EVERY, True),
-        (EVERY, 1, True),
-        (EVERY + 1, 9, False),
-        (9, 0, False),
-    ],
-)
-def test_a_batch_is_due(first: int, length: int, due: bool) -> None:
-    entries = ({"kind": "StepCompleted"},) * length
-    assert is_due(j.Batch(first=first, entries=entries)) is due
+    assert (await load_state(empty, run_.run)).position == 110
+    # A snapshot behind the gap is all that is left of what was there.
+    await keep(empty, run_, 119)
+    assert as_json(await load_state(empty, run_.run, 200)) == as_json(run_.states[199])
+    await empty.append(run_.run, run_.batch(110, 120))
+    assert as_json(await load_state(empty, run_.run, 118)) == as_json(run_.states[117])
 
 
 async def test_no_journal_at_all(empty: Store) -> None:
@@ -147,23 +159,3 @@ def fold_on(state: CrewState, entries: list[dict[str, Any]]) -> CrewState:
     for entry in entries:
         state = reduce(state, j.entry_from_json(entry))
     return state
-
-
-async def test_no_snapshot_outlives_its_journal(empty: Store) -> None:
-    run = RunId("reset")
-    journal = Journal(run, [started(run), *(j.Paused(at=n) for n in range(9))])
-    await empty.append(run, journal.batch())
-    rows = await empty.read_journal(run)
-    old = Snapshot(
-        position=5, state=fold(run, (j.entry_from_json(r.entry) for r in rows[:5])).to_json()
-    )
-    await empty.put_snapshot(run, old, rows[4].digest)
-    await empty.forget(run, 4)
-    assert await empty.list_snapshots(run) == []
-    await empty.put_snapshot(run, old, rows[4].digest)  # by who had folded it before
-    assert await empty.list_snapshots(run) == []
-    other = j.entry_to_json(j.Resumed(at=7))
-    await empty.append(run, j.Batch(first=5, entries=(other,)))
-    await empty.put_snapshot(run, old, rows[4].digest)
-    assert await empty.list_snapshots(run) == []
-    assert (await load_state(empty, run)).status == "running"

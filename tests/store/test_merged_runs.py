@@ -19,7 +19,7 @@ from crewlog.state.packing import pack, unpack
 from crewlog.state.reduce import fold
 from crewlog.state.uniting import part_of
 from crewlog.store import Store
-from crewlog.store.loading import EVERY, is_due, keep_snapshots, load_state
+from crewlog.store.loading import load_state
 from crewlog.store.projection import in_order
 from crewlog.store.protocol import Snapshot
 from store.branches import BODIES, Branch, parted
@@ -123,9 +123,6 @@ async def test_its_logs_are_read_in_order(store: Store, run: RunId) -> None:
 
 async def test_its_states_are_folded_and_kept(store: Store, run: RunId) -> None:
     one, two = await merged(store, run)
-    for _ in range(EVERY):
-        one.add(j.StepStarted(step=StepId("a#1")))
-    await one.stored(store)
     rows = await store.read_journal(run)
     entries = [j.entry_from_json(row.entry) for row in rows]
     wanted = fold(run, entries)
@@ -134,12 +131,11 @@ async def test_its_states_are_folded_and_kept(store: Store, run: RunId) -> None:
         outcome="merged", other=two.run, position=two.position + 1
     )
     assert await load_state(store, run) == wanted
-    await keep_snapshots(store, run, one.position, whole=True)
-    kept = await store.list_snapshots(run)
-    assert kept == [at for at in range(EVERY, one.position + 1, EVERY) if at > two.position]
+    before = fold(run, entries[:-1])
+    await store.put_snapshot(run, Snapshot(position=before.position, state=before.to_json()))
     assert await load_state(store, run, one.position) == wanted
     # The journal is whole, so that what is not wanted may go.
-    await store.prune(run, [], kept, one.position)
+    await store.prune(run, [], [before.position], one.position)
     assert await store.list_snapshots(run) == []
 
 
@@ -192,7 +188,6 @@ def test_batches_are_cut_and_joined_over_it() -> None:
     assert (batch.first, batch.last) == (1, one.position)
     assert places == [1, 2, *range(LATER + 3, LATER + 7)]
     assert last(batch) == places[-1]
-    assert is_due(batch) == (places[-1] >= EVERY)
     for size in range(1, 7):
         cut = list(pieces(one.run, batch, size))
         assert [place for piece in cut for place in piece.positions()] == places

@@ -9,7 +9,7 @@ from crewlog.ids import NodeName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.checkpoints import CheckpointKind
 from crewlog.store import InMemoryStore, Store
-from crewlog.store.loading import EVERY, keep_snapshots, load_state
+from crewlog.store.loading import load_state
 from crewlog.store.protocol import CheckpointRow, Snapshot
 from crewlog.store.pruning import prune, to_prune
 from graph.simulation import as_json
@@ -100,13 +100,16 @@ def test_what_stays_loads_as_before(
 async def test_a_pruned_checkpoint_is_not_listed_and_can_be_loaded() -> None:
     run, store = await long_run(250), InMemoryStore()
     await run.store(store)
-    await keep_snapshots(store, run.run, len(run.entries))
+    ends = range(100, len(run.entries), 100)
+    for at in ends:
+        state = run.states[at - 1].to_json()
+        await store.put_snapshot(run.run, Snapshot(position=at, state=state))
     policy = CheckpointPolicy(keep_last=3, keep_per_phase=1)
     await prune(store, run.run, policy, len(run.entries))
     listed = await store.list_checkpoints(run.run)
     assert len(listed) < 30
     assert await store.list_snapshots(run.run) == [
-        at for at in range(EVERY, len(run.entries), EVERY) if at >= listed[1].position - EVERY
+        at for at in ends if at >= listed[1].position - 100
     ]
     everything = await store.list_checkpoints(run.run, pruned=True)
     assert [each.position for each in everything if each.kind == "step"] == run.checkpoints

@@ -1,14 +1,23 @@
-"""How many signals a run takes before it rests: the same number in every replay."""
+"""Which signals a run only counts, and how many it takes before it rests."""
 
 from __future__ import annotations
 
+import base64
+from typing import Any
+
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
+from crewlog.authority.principals import signed_text
 from crewlog.encryption.codec import PLAIN_MARK, give_up, lost, refused
-from crewlog.workflows.inbox import Incoming, Unread, Unreadable
-from crewlog.workflows.strangers import BYTES, READING, work
+from crewlog.graph.engine import Engine
+from crewlog.ids import RESERVED
+from crewlog.workflows.inbox import Incoming, Unread, Unreadable, take
+from crewlog.workflows.strangers import BYTES, READING, SPENT, TOLD, Strangers, work
+from graph.crews import plan_of
+from graph.simulation import RUN, Simulation, final
 
 JSON = {"encoding": b"json/plain"}
 
@@ -43,3 +52,75 @@ def test_a_worker_with_other_settings_finds_the_same(content: bytes) -> None:
     away = Incoming("pause", Unreadable(lost("file").metadata["encoding"].decode()))
     back = came(give_up(Payload(metadata=JSON, data=content)))
     assert weighed(away) == weighed(back)
+
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
+PUBLIC = "ed25519:" + base64.b64encode(KEY.public_key().public_bytes_raw()).decode()
+POLICY = {"mode": "signed", "principals": {"ada": {"key": PUBLIC, "rights": ["operate", "grant"]}}}
+PAUSE = {"id": "p", "by": "ada"}
+WRONG: dict[str, Any] = {"id": "p", "no": "command"}
+
+
+def proven(content: dict[str, Any]) -> dict[str, Any]:
+    signature = base64.b64encode(KEY.sign(signed_text(RUN, "pause", 2**50, content, ""))).decode()
+    return {**content, "proof": {"key": PUBLIC, "expires": 2**50, "signature": signature}}
+
+
+async def after_many(*, signed: bool) -> tuple[Strangers, Engine]:
+    """What counts in an execution that has refused as many signals one by one as it does."""
+    plan = plan_of(["a"], **({"policy": POLICY} if signed else {}))
+    engine = (await Simulation.begin(plan, final)).engine
+    strangers = Strangers()
+    for _ in range(TOLD):
+        incoming = Incoming("pause", dict(WRONG))
+        assert not strangers.counted(engine, incoming)
+        assert not strangers.passed_by(engine, came(Payload(metadata=JSON, data=b"{}")))
+        await take(engine, incoming)
+        strangers.note(incoming)
+    return strangers, engine
+
+
+@pytest.mark.parametrize(
+    ("signed", "data", "counted"),
+    [
+        (True, PAUSE, True),
+        (True, {**proven(PAUSE), "id": "other"}, True),
+        (True, WRONG, True),
+        (True, proven(PAUSE), False),
+        (True, proven(WRONG), False),  # it has a name
+        (True, {**PAUSE, "id": f"{RESERVED}1"}, False),
+        (False, PAUSE, False),
+        (False, WRONG, True),
+        (False, {**PAUSE, "id": f"{RESERVED}1"}, False),
+    ],
+)
+async def test_what_is_nobodys_command_is_counted_once_there_are_many(
+    signed: bool, data: dict[str, Any], counted: bool
+) -> None:
+    strangers, engine = await after_many(signed=signed)
+    before = engine.state.position
+    incoming = Incoming("pause", data)
+    assert strangers.counted(engine, incoming) is counted
+    assert (incoming.done, strangers.untold) == (counted, int(counted))
+    assert not strangers.counted(engine, Incoming("pause", data, arrived=1)), (
+        "an update is answered"
+    )
+    assert engine.state.position == before
+    strangers.tell(engine)
+    assert engine.state.position == before + counted
+
+
+@pytest.mark.parametrize("signed", [True, False])
+async def test_what_cannot_have_a_proof_is_not_read_where_that_is_needed(signed: bool) -> None:
+    strangers, engine = await after_many(signed=signed)
+    assert strangers.passed_by(engine, came(Payload(metadata=JSON, data=b"{}"))) is signed
+    assert strangers.untold == signed
+    named = came(Payload(metadata=JSON, data=b'{"proof": 1}'))
+    assert not strangers.passed_by(engine, named)
+
+
+async def test_the_loop_rests_after_so_much_work() -> None:
+    incoming = Incoming("pause", PAUSE)
+    strangers = Strangers()
+    rested = [strangers.rests(incoming, encrypted=False) for _ in range(2 * SPENT // READING)]
+    assert [at for at, rests in enumerate(rested, 1) if rests] == [SPENT // READING, len(rested)]

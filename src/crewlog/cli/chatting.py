@@ -194,6 +194,7 @@ async def _talker(
         steps=steps,
         by=client.user if by is None else by,
     )
+    client.report = talker.report
     try:
         yield talker
     except asyncio.CancelledError:

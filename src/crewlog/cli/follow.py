@@ -339,6 +339,11 @@ class Follower:
             self._still()
             self._worker.tell()
 
+    def report(self, text: str) -> None:
+        """Say what happened to the local server."""
+        self._still()
+        self.screen.note(("▸ ", "yellow"), text)
+
     def _look_for_server(self) -> None:
         """Say that the server does not answer, and that it does again."""
         if self._server is None or self._prompt is not None:

@@ -244,6 +244,7 @@ async def _follow(
         version=version,
         drawn=None if after else plan,
     )
+    client.report = follower.report
     try:
         code = await follower.follow(after)
     except asyncio.CancelledError:

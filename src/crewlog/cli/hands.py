@@ -249,12 +249,12 @@ def log_words(line: str) -> str:
 
 
 def environment(endpoints: Endpoints, queue: str, directory: Path) -> dict[str, str]:
-    """A worker's environment: ours, and where the services are."""
+    """A worker's environment: ours, and where the services are.
+
+    A local Temporal server is not named: so the worker knows it for local, and supervises it.
+    """
     env = {**os.environ, "CREWLOG_TASK_QUEUE": queue, "DATABASE_URL": endpoints.database_url}
     env["CREWLOG_HOME"] = str(Home.default().root)
-    if is_local():
-        env["TEMPORAL_ADDRESS"] = endpoints.temporal_address
-        env["TEMPORAL_NAMESPACE"] = endpoints.namespace
     # The crew's modules are imported from its directory, whatever PYTHONSAFEPATH says.
     paths = [str(directory), *filter(None, [os.environ.get("PYTHONPATH")])]
     env["PYTHONPATH"] = os.pathsep.join(paths)

@@ -137,6 +137,7 @@ async def connected(
     finally:
         progress.close()
     client.mentions = False
+    client.report = lambda text: screen.note(("▸ ", "yellow"), text)
     if progress.eventful or tell:
         for line in progress.lines(client.endpoints.ui_url):
             screen.line(*line)

@@ -49,6 +49,8 @@ from crewlog.client.starting import check_start, policy_of_crew, policy_of_run
 from crewlog.client.watching import Ended, Watch, events_there
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
+from crewlog.dev.services import Services
+from crewlog.dev.supervisor import Supervisor
 from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
 from crewlog.ids import CommandId, CrewName, LogName, RunId
 from crewlog.model import Json
@@ -127,6 +129,9 @@ class Client:
         """What crews remember beyond one run."""
         self.schedules = Schedules(self)
         """Runs that the server starts by itself."""
+        self.report: Callable[[str], None] = _LOG.warning
+        """Told in a line when the local Temporal server was started again."""
+        self._supervisor: Supervisor | None = None
         self.mentions = True
         """Whether a missing worker is logged, once; the command line tells it itself."""
         self._key: Key | None = None
@@ -147,7 +152,13 @@ class Client:
 
     async def close(self) -> None:
         """Lets go of connections."""
+        if self._supervisor is not None:
+            await self._supervisor.close()
         await self._store.close()
+
+    def supervise(self, services: Services) -> None:
+        """Starts the local Temporal server again, where it ends, for as long as this is open."""
+        self._supervisor = Supervisor(services, self.temporal, lambda text: self.report(text))
 
     @property
     def user(self) -> str:

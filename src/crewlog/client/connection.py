@@ -110,7 +110,8 @@ async def connect(
             it is needed: much works without it.
         store: An open store instead, e.g. `InMemoryStore`; it stays the caller's.
         task_queue: Where started runs find their workers.
-        services: Whether to start the local services where they are needed and absent.
+        services: Whether to start the local services where they are needed and absent, and to
+            start the local Temporal server again where it ends or no longer serves.
         any_rows: Whether the store is opened even where rows of it could not be read, since they
             are encrypted and we are not, or the other way about: to count them.
         progress: Told about their start.
@@ -124,7 +125,8 @@ async def connect(
 
     told = progress or SILENT
     profile = temporal_profile(os.environ)
-    if address is None and not profile.address:
+    is_local = address is None and not profile.address
+    if is_local:
         endpoints = await _local(services, told)
         config: dict[str, Any] = {}
     else:
@@ -139,7 +141,10 @@ async def connect(
         url = await _database(database_url, endpoints, services, told)
         return await open_store(url, namespace=endpoints.namespace, any_rows=any_rows)
 
-    return Client(temporal, endpoints, LazyStore(store, opener), task_queue)
+    client = Client(temporal, endpoints, LazyStore(store, opener), task_queue)
+    if is_local and services:
+        client.supervise(Services())
+    return client
 
 
 async def _dial(address: str, config: dict[str, Any]) -> TemporalClient:

@@ -60,7 +60,6 @@ from crewlog.state.journal import (
 from crewlog.state.logs import entries_of, heads_through
 from crewlog.state.model import CrewState
 from crewlog.store.claiming import keep_claim
-from crewlog.store.loading import keep_snapshots
 from crewlog.store.protocol import Store
 from crewlog.store.resealing import drop_unreadable
 from crewlog.wire import JournalPage, Page
@@ -472,7 +471,6 @@ class Rebuild:
         }
         for snapshot in snapshots.values():
             await store.put_snapshot(self._run, snapshot)
-        await keep_snapshots(store, self._run, found.position, whole=True)
         named, inline = _bodies_of(found.batches)
         lacking = await _lacking(store, sorted(named - bodies.keys() - inline))
         plans = {plan.definition for each in found.all for plan in each.plans}

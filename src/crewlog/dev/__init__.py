@@ -5,6 +5,7 @@
 | `services` | `Services.ensure`, `stop_all`, `list_services`, `register_worker` |
 | `ephemeral` | throwaway services for tests |
 | `doctor` | `examine`: what is wrong and what to do |
+| `supervisor` | `Supervisor`: starts the Temporal server again where it ends or no longer serves |
 | `temporal_cli` | `find_cli`, `look_up`: the Temporal command line |
 | `paths`, `progress` | `Home`; the `Progress` protocol |
 

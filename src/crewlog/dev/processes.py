@@ -26,6 +26,8 @@ CLOCK_TOLERANCE = 2.0
 """Seconds by which two readings of one creation time may differ (it is computed from the clock)."""
 LOG_LIMIT = 8 * 1024 * 1024
 """Bytes from which a log is set aside when its service starts."""
+POLL = 0.05
+"""Seconds between two looks at a process that is to end."""
 LOADING_LIMIT = 0.5
 """Seconds for a new program to show its command line."""
 
@@ -186,16 +188,23 @@ def end(
         return None
     with suppress(psutil.NoSuchProcess):
         process.send_signal(gently)
-        try:
-            process.wait(grace)
-        except psutil.TimeoutExpired:
+        if not _is_gone(record, grace):
             process.kill()
-            with suppress(psutil.TimeoutExpired):
-                process.wait(5)
+            _is_gone(record, 5)
     child = _children.pop(record.pid, None)
     if child is not None:
         child.poll()
     return process
+
+
+def _is_gone(record: ProcessRecord, limit: float) -> bool:
+    """Whether a process ends within `limit` seconds; one that nobody reaps has ended, too."""
+    deadline = time.monotonic() + limit
+    while record.alive:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL)
+    return True
 
 
 def tail(log: Path, *, start: int = 0, lines: int = 8) -> str:

@@ -14,7 +14,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,10 +26,12 @@ from crewlog.dev.processes import Guard, ProcessRecord, directory_of, end, ident
 from crewlog.dev.progress import SILENT, Progress
 from crewlog.dev.registry import Registry, ServiceRecord
 from crewlog.dev.temporal_cli import find_cli
-from crewlog.errors import UsageError
+from crewlog.errors import TemporalUnavailable, UsageError
 
 HUNG_LIMIT = 15.0
 """Seconds for which a live server may not answer before it is ended and started again."""
+CONFIRM_LIMIT = 2.0
+"""Seconds for a server that is taken for wedged to answer on a new connection."""
 WORKER_GRACE = 30.0
 """Seconds for a background worker to finish its activities."""
 POLL = 0.1
@@ -81,10 +83,15 @@ class _Kind:
     find: Callable[[Home], ServiceRecord | None]
     version_at: Callable[[str], Awaitable[str | None]]
     stop_signal: int
+    wedged_signal: int
+    """For one that does not answer."""
 
 
-_TEMPORAL = _Kind("temporal", temporal_server.find, temporal_server.version_at, signal.SIGTERM)
-_POSTGRES = _Kind("postgres", postgres.find, postgres.version_at, postgres.STOP)
+# What SQLite has committed outlives SIGKILL, and a wedged server ignores SIGTERM.
+_TEMPORAL = _Kind(
+    "temporal", temporal_server.find, temporal_server.version_at, signal.SIGTERM, signal.SIGKILL
+)
+_POSTGRES = _Kind("postgres", postgres.find, postgres.version_at, postgres.STOP, postgres.STOP)
 _KINDS = {kind.name: kind for kind in (_TEMPORAL, _POSTGRES)}
 
 
@@ -216,6 +223,38 @@ class Services:
                 now.workers = [worker for worker in now.workers if worker.process.alive]
         return stopped
 
+    def temporal(self) -> ServiceRecord | None:
+        """The record of the Temporal server; None before its start and after `stop_all`."""
+        return self._registry.read().services.get(_TEMPORAL.name)
+
+    async def restart_temporal(self, known: ServiceRecord) -> ServiceRecord | None:
+        """Start the Temporal server again on the same data, unless it serves.
+
+        Of several processes that call this one restarts it, and the others find the new one.
+
+        Args:
+            known: The server that does not serve.
+
+        Returns:
+            The record of the server; None if it was stopped on purpose.
+
+        Raises:
+            TemporalUnavailable: It cannot be started.
+        """
+        async with self._hold_start(SILENT, _TEMPORAL.name):
+            record = self.temporal()
+            if record is None or record.process != known.process:
+                return record
+            if record.process.alive:
+                with suppress(TemporalUnavailable):
+                    client = await temporal_server.connect(record.address, limit=CONFIRM_LIMIT)
+                    if not await temporal_server.fault(client, CONFIRM_LIMIT):
+                        return record
+                await asyncio.to_thread(end, record.process, gently=_TEMPORAL.wedged_signal)
+            record, _ = await self._start_temporal(record)
+            self._keep(record)
+            return record
+
     def register_worker(
         self, pid: int, *, task_queue: str = "crewlog", log: Path | None = None
     ) -> None:
@@ -279,7 +318,7 @@ class Services:
         self, kind: _Kind, progress: Progress, started: list[_Kind]
     ) -> ServiceRecord:
         """The record of a server that answers; its kind is added to `started` where it was."""
-        record = self._registry.read().services.get(kind.name)
+        record = last = self._registry.read().services.get(kind.name)
         if record is None or not record.process.alive:
             record = await asyncio.to_thread(kind.find, self.home)
         if record is not None:
@@ -290,10 +329,12 @@ class Services:
                 progress.done(kind.name, f"{version}, running")
                 return record
             progress.update(kind.name, "it does not answer; starting it again")
-            await asyncio.to_thread(end, record.process, gently=kind.stop_signal)
+            await asyncio.to_thread(end, record.process, gently=kind.wedged_signal)
+            last = record
         progress.update(kind.name, "starting")
-        start = self._start_temporal if kind is _TEMPORAL else self._start_postgres
-        record, how = await start(progress)
+        record, how = await (
+            self._start_temporal(last) if kind is _TEMPORAL else self._start_postgres(progress)
+        )
         self._keep(record)
         started.append(kind)
         progress.done(kind.name, f"{record.version}, {how}")
@@ -326,10 +367,13 @@ class Services:
         throwaway = self._guard is not None and kind is _TEMPORAL
         return signal.SIGKILL if throwaway else kind.stop_signal
 
-    async def _start_temporal(self, _progress: Progress) -> tuple[ServiceRecord, str]:
-        cli = await find_cli(self.environ)
+    async def _start_temporal(self, last: ServiceRecord | None) -> tuple[ServiceRecord, str]:
         record = await temporal_server.start(
-            cli, self.home, usual_ports=self._guard is None, on_spawn=self._spawned
+            await find_cli(self.environ),
+            self.home,
+            usual_ports=self._guard is None,
+            last=last,
+            on_spawn=self._spawned,
         )
         return record, "started"
 

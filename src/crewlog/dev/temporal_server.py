@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.namespace.v1 import NamespaceConfig
@@ -77,6 +78,16 @@ DYNAMIC_CONFIG = (
     "matching.numTaskqueueWritePartitions=1",
 )
 
+_WEDGED = (
+    RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.INTERNAL,
+    RPCStatusCode.UNKNOWN,
+    RPCStatusCode.NOT_FOUND,
+)
+"""What a server answers that does not reach its database, or nothing at all."""
+
 OnSpawn = Callable[[ProcessRecord], None]
 """Told about a new process, before it is ready."""
 
@@ -91,13 +102,19 @@ class Ports:
     """The web interface."""
 
     @classmethod
-    def choose(cls, *, usual: bool) -> Ports:
-        """Free ports: 7233 and 8233 where that is possible and `usual`."""
-        frontend = free_port(DEFAULT_PORT if usual else None)
-        ui = free_port(DEFAULT_UI_PORT if usual else None)
-        while ui == frontend:
-            ui = free_port()
-        return cls(frontend, ui)
+    def choose(cls, *, usual: bool, last: ServiceRecord | None = None) -> Ports:
+        """Free ports: those of the `last` server, else 7233 and 8233 if `usual`.
+
+        Clients of a server that is started again reconnect to the port that they know.
+        """
+        frontend, ui = (DEFAULT_PORT, DEFAULT_UI_PORT) if usual else (None, None)
+        if last is not None:
+            frontend = int(last.address.rpartition(":")[2])
+            ui = urlsplit(last.ui_url).port if last.ui_url else ui
+        chosen, beside = free_port(frontend), free_port(ui)
+        while beside == chosen:
+            beside = free_port()
+        return cls(chosen, beside)
 
 
 def command(cli: Path, home: Home, ports: Ports) -> list[str]:
@@ -115,7 +132,12 @@ def command(cli: Path, home: Home, ports: Ports) -> list[str]:
 
 
 async def start(
-    cli: TemporalCli, home: Home, *, usual_ports: bool = True, on_spawn: OnSpawn | None = None
+    cli: TemporalCli,
+    home: Home,
+    *,
+    usual_ports: bool = True,
+    last: ServiceRecord | None = None,
+    on_spawn: OnSpawn | None = None,
 ) -> ServiceRecord:
     """Start the server on the home's database and wait until it answers.
 
@@ -123,13 +145,14 @@ async def start(
         cli: The command line to start.
         home: Where its database and log are.
         usual_ports: Whether to prefer 7233 and 8233.
+        last: The server that it replaces: its ports are preferred to all others.
         on_spawn: Told about the process at once.
 
     Raises:
         TemporalUnavailable: It ended, or did not answer in time; the message has its last words.
     """
     for attempt in range(1, ATTEMPTS + 1):
-        ports = Ports.choose(usual=usual_ports)
+        ports = Ports.choose(usual=usual_ports, last=last)
         begin = size_of(home.temporal_log)
         words = command(cli.path, home, ports)
         try:
@@ -213,14 +236,19 @@ def find(home: Home) -> ServiceRecord | None:
     )
 
 
-async def connect(address: str, namespace: str = NAMESPACE) -> Client:
+async def connect(address: str, namespace: str = NAMESPACE, *, limit: float = ASK_LIMIT) -> Client:
     """A client of the server at `address`.
+
+    Args:
+        address: `127.0.0.1:7233`.
+        namespace: The namespace; whether it is there is not asked.
+        limit: Seconds for the first answer.
 
     Raises:
         TemporalUnavailable: It does not answer.
     """
     try:
-        async with asyncio.timeout(ASK_LIMIT):
+        async with asyncio.timeout(limit):
             return await Client.connect(address, namespace=namespace)
     except (RuntimeError, TimeoutError) as error:
         raise TemporalUnavailable(
@@ -231,11 +259,33 @@ async def connect(address: str, namespace: str = NAMESPACE) -> Client:
 
 
 async def version_at(address: str) -> str | None:
-    """The version of the server at `address`, or None if it does not answer."""
+    """The version of the server at `address`, or None if it does not answer or cannot serve."""
     try:
-        return await server_version(await connect(address))
+        client = await connect(address)
+        return None if await fault(client) else await server_version(client)
     except TemporalUnavailable:
         return None
+
+
+async def fault(client: Client, limit: float = ASK_LIMIT) -> str:
+    """Why a server with the client's namespace cannot serve; empty if it can.
+
+    The frontend reads the namespace from the database: a wedged server knows its own version, and
+    nothing else.
+
+    Args:
+        client: A client of the server.
+        limit: Seconds for the answer.
+    """
+    try:
+        await client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=client.namespace),
+            retry=False,
+            timeout=timedelta(seconds=limit),
+        )
+    except RPCError as error:
+        return error.message if error.status in _WEDGED else ""
+    return ""
 
 
 async def server_version(client: Client) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, cast
 
 from crewlog.authority.audiences import may_be_given, may_read, may_write
 from crewlog.authority.bindings import check_binding
@@ -101,10 +102,8 @@ class RunFacts:
         self.digest = ""
         """The digest of the command that is being applied; its outcome gets it."""
 
-    @property
-    def state(self) -> CrewState:
-        """The live state."""
-        return self.ledger.state
+    state: CrewState = cast("CrewState", property(attrgetter("ledger.state")))
+    """The live state. The getter is not a Python function, since a step asks for it 100 times."""
 
     def goes_on(self, step: StepId) -> bool:
         """Whether anybody still waits for the calls of a step."""

@@ -159,8 +159,8 @@ class CompilePromptResult(Model):
     """This call's usage."""
     journaled: bool = True
     """Whether the store has the input's batch."""
-    at: int
-    """When the call ended, in milliseconds since the epoch."""
+    at: int = 0
+    """When the call ended, in milliseconds since the epoch: the activity sets it last."""
 
 
 class StepCall(Model):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from crewlog.content import canonical, hash_bytes, hash_json
 from crewlog.ids import ContentHash
 
@@ -27,6 +29,7 @@ def joined(one: ContentHash, two: ContentHash, position: int) -> ContentHash:
     return hash_bytes(b"joined", one.encode(), two.encode(), position.to_bytes(8, "big"))
 
 
+@lru_cache(maxsize=1024)
 def log_root(run: str, log: str) -> ContentHash:
     """The head of an empty log; it names the run, so that equal names never mix two runs."""
     return hash_bytes(b"log", _utf8(run), _utf8(log))

@@ -1430,6 +1430,7 @@ JournalEntry = Annotated[
 """One fact of a run."""
 
 _ADAPTER: TypeAdapter[JournalEntry] = TypeAdapter(JournalEntry)
+_validate = _ADAPTER.validator.validate_python
 
 
 def entry_to_json(entry: JournalEntry) -> dict[str, Json]:
@@ -1443,7 +1444,8 @@ def entry_from_json(data: Json) -> JournalEntry:
     Raises:
         pydantic.ValidationError: where `data` is no entry.
     """
-    return _ADAPTER.validate_python(data)
+    entry: JournalEntry = _validate(data)
+    return entry
 
 
 def placed(entry: Mapping[str, Json], before: int) -> int:

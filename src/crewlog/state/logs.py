@@ -13,6 +13,8 @@ from crewlog.state.journal import Batch, JournalEntry, entry_from_json
 
 _REWINDS = frozenset({"RolledBack", "Forked", "Reopened"})
 """Entries after which the logs stand where the state says that they hold."""
+_LINKING = frozenset({"ref", "joined", "state"})
+"""An entry with none of these keys leaves the logs as they are."""
 _NO_BODY = ContentHash("")
 _WAITING = frozenset({"MessageQueued"})
 """Entries with a message that is in no log yet."""
@@ -33,8 +35,7 @@ class Link(NamedTuple):
 
 def entries_of(batch: Batch) -> Iterator[tuple[int, JournalEntry]]:
     """The entries of a batch with their positions."""
-    for position, data in zip(batch.positions(), batch.entries, strict=True):
-        yield position, entry_from_json(data)
+    return zip(batch.positions(), map(entry_from_json, batch.entries), strict=True)
 
 
 def heads_of(entry: Mapping[str, Json]) -> dict[LogName, ContentHash] | None:
@@ -83,8 +84,8 @@ def links_of(run: RunId, batch: Batch) -> Iterator[Link]:
 def _links(run: RunId, batch: Batch, heads: dict[LogName, ContentHash]) -> Iterator[Link]:
     """The links; `heads` are those before the batch, and then those after what was yielded."""
     for position, entry in zip(batch.positions(), batch.entries, strict=True):
-        if "ref" not in entry and "joined" not in entry and entry["kind"] not in _REWINDS:
-            continue  # most entries; this runs several times for each
+        if _LINKING.isdisjoint(entry):
+            continue
         if (gone_back := heads_of(entry)) is not None:
             heads.clear()
             heads |= gone_back
@@ -104,7 +105,7 @@ def extended(batch: Batch) -> set[LogName]:
     """The logs that a batch extends, since the run last went back in it."""
     logs: set[LogName] = set()
     for entry in batch.entries:
-        if "ref" not in entry and "joined" not in entry and entry["kind"] not in _REWINDS:
+        if _LINKING.isdisjoint(entry):
             continue
         if heads_of(entry) is not None:
             logs.clear()

@@ -22,6 +22,8 @@ _ESCAPED = "~"
 _HOSTILE = re.compile(r"[\\\x00\ud800-\udfff]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\([0-9a-f]{4})")
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+"""Made once: `json.dumps` makes an encoder for each call that has options."""
 
 
 def pack(text: str) -> str:
@@ -46,7 +48,7 @@ def dump_json(value: Json) -> str:
         ValueError: for NaN and infinities, which JSON does not have.
         TypeError: for what is not JSON.
     """
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = _ENCODER.encode(value)
     if text.isascii():  # known to the string: no scan of a large body
         return text
     try:

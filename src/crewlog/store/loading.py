@@ -1,33 +1,30 @@
-"""The state of a run at any position, and the snapshots that make loading it quick.
+"""The state of a run at any position: the journal is the truth, and a state is folded from it.
 
-The journal is the truth: a state is folded from it. So that no checkpoint needs a long fold,
-snapshots are kept at every `EVERY`th position, by whoever appends beyond one: not within the
-append, which is one round trip and stays so, but after it. They are at the same positions whoever
-makes them, so that a rebuild makes the same rows. One that is missing costs time and nothing else.
+A snapshot is kept where the workflow has its state at hand as JSON: where an execution leaves, and
+at the end of the run. A state is folded from the newest snapshot before it, which is about one
+execution. One that is missing costs time and nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 
 from pydantic import ValidationError
 
 from crewlog.errors import InternalError, StoreIncomplete, UsageError
 from crewlog.ids import RunId
-from crewlog.state.journal import Batch, entry_from_json
+from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
 from crewlog.store.missing import rows_missing
 from crewlog.store.projection import begin_of
-from crewlog.store.protocol import JournalRow, Snapshot, Store
+from crewlog.store.protocol import JournalRow, Store
 
-EVERY = 100
-"""Positions between two snapshots: to fold so many entries takes 5 to 10 ms. A step makes some
-five, and Postgres compresses a state to a third: one of 8 KB costs a step about 130 bytes."""
-_PAGE = 1000
-"""Entries that are read at a time."""
-_BREATH = 50
-"""Entries after which others may run: whoever folds may be a worker with calls under way."""
+_PAGE = 500
+"""Entries that are read at a time: others wait while the store decodes them, some 3 ms."""
+_TURN = 0.004
+"""Seconds after which other tasks run: the process may be a worker with calls under way."""
 _NEWEST = 2**53
 
 
@@ -52,29 +49,6 @@ async def load_state(store: Store, run: RunId, position: int = 0) -> CrewState:
     return state
 
 
-async def keep_snapshots(store: Store, run: RunId, position: int, *, whole: bool = False) -> None:
-    """Keeps the snapshots that there should be up to a position, as far as the journal goes.
-
-    Args:
-        store: The store.
-        run: The run.
-        position: The position.
-        whole: Whether those before the newest one are made, too, that are missing; else they are
-            taken to be there, or to have been pruned.
-    """
-    kept = {at for at in await store.list_snapshots(run) if at <= position}
-    after = 0 if whole else max(kept, default=0)
-    due = [at for at in range(after + EVERY - after % EVERY, position + 1, EVERY) if at not in kept]
-    if due:
-        begin = await _nearest(store, run, due[0])
-        await _fold(store, begin, due[-1], keep=True)
-
-
-def is_due(batch: Batch) -> bool:
-    """Whether a batch has an entry that there should be a snapshot at."""
-    return (batch.first - 1) // EVERY < batch.last // EVERY
-
-
 async def _nearest(store: Store, run: RunId, position: int) -> CrewState:
     """The newest state that is kept at or before a position; one at 0 where there is none."""
     snapshot = await store.get_snapshot(run, position)
@@ -86,7 +60,7 @@ async def _nearest(store: Store, run: RunId, position: int) -> CrewState:
         raise _unknown(run, snapshot.position, error) from error
 
 
-async def _fold(store: Store, state: CrewState, to: int, *, keep: bool = False) -> CrewState:
+async def _fold(store: Store, state: CrewState, to: int) -> CrewState:
     """The state after the entries up to `to`, or up to the first that is missing."""
     while state.position < to:
         size = min(_PAGE, to - state.position)
@@ -98,15 +72,14 @@ async def _fold(store: Store, state: CrewState, to: int, *, keep: bool = False) 
             if base >= to:
                 return state
             state = state.model_copy(update={"position": base})
-        for start in range(0, len(rows), _BREATH):
-            for row in rows[start : start + _BREATH]:
-                if row.position > to:
-                    return state
-                state = _applied(state, row)
-                if keep and not row.position % EVERY:
-                    snapshot = Snapshot(position=row.position, state=state.to_json())
-                    await store.put_snapshot(state.run, snapshot, row.digest)
-            await asyncio.sleep(0)
+        turn_ends = monotonic() + _TURN
+        for row in rows:
+            if row.position > to:
+                return state
+            state = _applied(state, row)
+            if monotonic() > turn_ends:
+                await asyncio.sleep(0)
+                turn_ends = monotonic() + _TURN
         if len(rows) < size:
             return state
     return state

@@ -328,16 +328,14 @@ class InMemoryStore:
         execution: str = "",
     ) -> int:
         """See `Store`."""
-        rows = project(run, batch)
+        rows = project(run, batch, bodies)
         if (run, execution) in self._shut:
             known = self._runs[run].journal if run in self._runs else {}
             for row in rows.journal:  # what is there already may come again
                 if row.position not in known:
                     raise HistoryConflict(run, row.position)
         # All that can fail comes before anything is stored.
-        texts = {
-            hash_: dump_json(body) for hash_, body in (rows.bodies | dict(bodies or {})).items()
-        }
+        texts = {hash_: dump_json(body) for hash_, body in rows.bodies.items()}
         if batch.entries:
             self._runs.setdefault(run, _Run()).add(rows)
         for part, at in rows.parted:
@@ -527,13 +525,9 @@ class InMemoryStore:
                 for position in snapshots:
                     rows.snapshots.pop(position, None)
 
-    async def put_snapshot(
-        self, run: RunId, snapshot: Snapshot, digest: ContentHash | None = None
-    ) -> None:
+    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
         """See `Store`."""
         rows = self._runs.get(run, _Run())
-        if digest is not None and rows.journal.get(snapshot.position, ("",))[0] != digest:
-            return
         rows.snapshots.setdefault(snapshot.position, dump_json(snapshot.state))
         self._runs[run] = rows
 

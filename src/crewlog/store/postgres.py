@@ -19,6 +19,7 @@ from crewlog.model import Json
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.model import RunStatus
+from crewlog.store.append import append_statement
 from crewlog.store.codec import dump_json, load_json, pack, pack_optional, spellings, unpack
 from crewlog.store.deleting import (
     heads_from,
@@ -36,7 +37,6 @@ from crewlog.store.pool import Connection, EntryRefusedError, Pool
 from crewlog.store.postgres_memories import PostgresMemories
 from crewlog.store.projection import (
     InterruptFacts,
-    Rows,
     RunFacts,
     chain_of,
     interrupt_row,
@@ -315,13 +315,12 @@ class PostgresStore:
         execution: str = "",
     ) -> int:
         """See `Store`."""
-        rows = project(run, batch)
-        all_bodies = rows.bodies | dict(bodies or {})
+        rows = project(run, batch, bodies)
         if not batch.entries:
-            await self.put_bodies(all_bodies)
+            await self.put_bodies(rows.bodies)
             return await self.last_ruling(run)
         try:
-            found = await self._fetch("append", *self._append_args(rows, all_bodies, execution))
+            found = await self._pool.fetch(*append_statement(rows, self.seal, execution))
         except EntryRefusedError as refused:
             raise HistoryConflict(run, refused.position) from None
         return int(found[0]["ruling"])
@@ -418,8 +417,8 @@ class PostgresStore:
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
         rows = await self._fetch("read_journal", pack(run), after, limit)
-        entries = [self._journal_row(pack(run), row) for row in rows]
-        return without_holes(entries, after)
+        packed = pack(run)
+        return without_holes([self._journal_row(packed, row) for row in rows], after)
 
     async def find_command(self, run: RunId, command: str) -> JournalRow | None:
         """See `Store`."""
@@ -478,17 +477,11 @@ class PostgresStore:
         if snapshots:
             await self._fetch("prune_snapshots", pack(run), list(snapshots))
 
-    async def put_snapshot(
-        self, run: RunId, snapshot: Snapshot, digest: ContentHash | None = None
-    ) -> None:
+    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
         """See `Store`."""
         place = pack(run), str(snapshot.position)
         state = self.seal.seal(dump_json(snapshot.state), "snapshot", *place)
-        values = [pack(run), snapshot.position, state]
-        if digest is None:
-            await self._fetch("put_snapshot", *values)
-        else:
-            await self._fetch("put_folded_snapshot", *values, digest)
+        await self._fetch("put_snapshot", pack(run), snapshot.position, state)
 
     async def list_snapshots(self, run: RunId) -> list[int]:
         """See `Store`."""
@@ -507,13 +500,12 @@ class PostgresStore:
         """See `Store`."""
         async with self._pool.acquire() as connection, connection.transaction():
             kept = await connection.fetch(self._sql["forget"], pack(run), after)
-            await connection.execute(self._sql["forget_snapshots"], pack(run), after)
             if kept:
                 entries = (
                     (row["position"], load_json(self._entry(pack(run), row))) for row in kept
                 )
                 rows = project_again(run, entries)
-                await connection.fetch(self._sql["append"], *self._append_args(rows, {}))
+                await connection.fetch(*append_statement(rows, self.seal))
 
     async def expect_fork(self, source: RunId, fork: RunId, at: int) -> bool:
         """See `Store`."""
@@ -650,90 +642,6 @@ class PostgresStore:
         definitions = await connection.fetch(self._sql["remove_definitions"], gone)
         left = await connection.fetchval(self._sql["count_doomed"])
         return Deleted(entries=entries, bodies=len(bodies), definitions=len(definitions), left=left)
-
-    def _append_args(
-        self, rows: Rows, bodies: Mapping[ContentHash, Json], execution: str = ""
-    ) -> list[object]:
-        """The parameters of `queries/append.sql`, in its order."""
-        links = [facts.link for facts in rows.links]
-        asked = rows.interrupts
-        state = rows.state
-        run, seal = pack(rows.run), self.seal
-        return [
-            run,
-            [row.position for row in rows.journal],
-            [row.digest for row in rows.journal],
-            [
-                seal.seal(dump_json(row.entry), "entry", run, str(row.position), row.digest)
-                for row in rows.journal
-            ],
-            [link.head for link in links],
-            [link.previous for link in links],
-            [link.position for link in links],
-            [link.body for link in links],
-            [facts.first for facts in rows.links],
-            list(bodies),
-            self._bodies(bodies),
-            [pack(step) for step, _ in rows.agents],
-            [pack(agent) for _, agent in rows.agents],
-            [row.position for row in rows.checkpoints],
-            [pack(row.step) for row in rows.checkpoints],
-            [pack(row.node) for row in rows.checkpoints],
-            [row.at for row in rows.checkpoints],
-            [row.kind for row in rows.checkpoints],
-            [pack(facts.tag) for facts in rows.tags],
-            [facts.checkpoint for facts in rows.tags],
-            [facts.position for facts in rows.tags],
-            [facts.at for facts in rows.tags],
-            [pack(facts.id) for facts in asked],
-            [facts.position for facts in asked],
-            [facts.at for facts in asked],
-            [
-                None
-                if facts.interrupt is None
-                else seal.seal(dump_json(facts.interrupt), "interrupt", run, pack(facts.id))
-                for facts in asked
-            ],
-            [facts.asked for facts in asked],
-            [
-                seal.seal_optional(pack_optional(facts.decision), "decision", run, pack(facts.id))
-                for facts in asked
-            ],
-            [
-                seal.seal_optional(pack_optional(facts.by), "answered_by", run, pack(facts.id))
-                for facts in asked
-            ],
-            [facts.answered for facts in asked],
-            *self._run_args(run, state),
-            execution,
-            list(rows.rulings),
-            [link.other for link in links],
-            [pack(parent) for parent, _, _ in rows.parents],
-            [position for _, position, _ in rows.parents],
-            [left_out for _, _, left_out in rows.parents],
-            [pack(part) for part, _ in rows.parted],
-            [at for _, at in rows.parted],
-        ]
-
-    def _run_args(self, run: str, state: RunFacts | None) -> list[object]:
-        if state is None:
-            return [None] * 14
-        return [
-            pack_optional(state.crew),
-            state.definition,
-            state.ruled,
-            state.recipe,
-            state.started,
-            self.seal.seal_optional(pack_optional(state.by), "started_by", run),
-            state.base,
-            pack_optional(state.source),
-            state.reset,
-            state.status,
-            state.since,
-            state.ended,
-            self.seal.seal(pack(state.error), "error", run) if state.error else "",
-            state.position,
-        ]
 
     def _run(self, row: asyncpg.Record) -> RunRow:
         by = self.seal.open_optional(row["started_by"], "started_by", row["run"])

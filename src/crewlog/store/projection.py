@@ -20,8 +20,9 @@ facts, and facts are merged in a way that does not depend on their order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, get_args
 
 from pydantic import ValidationError
 
@@ -194,7 +195,7 @@ class Rows:
     journal: tuple[EntryFacts, ...]
     links: tuple[LinkFacts, ...]
     bodies: dict[ContentHash, Json]
-    """Bodies that the entries carry themselves."""
+    """Bodies that the entries name, by hash."""
     state: RunFacts | None
     """None where no entry says anything of the run as a whole."""
     interrupts: tuple[InterruptFacts, ...]
@@ -208,10 +209,6 @@ class Rows:
     """Runs whose logs came in, each with the position, and how many are left out before that."""
     parted: tuple[tuple[RunId, int], ...] = ()
     """Runs that are about to begin as parts of it, each with the time at which it parted."""
-
-
-_RULINGS = (j.PermissionSet, j.RulingSet, j.RulesChanged, j.TopologyChanged, j.GraphMerged)
-"""Entries that say who may call what, at once."""
 
 
 @dataclass(slots=True)
@@ -265,120 +262,166 @@ class _Collector:
         )
 
     def add(self, position: int, entry: j.JournalEntry) -> None:
-        self.bodies |= inline_bodies(entry)
-        self.parents |= dict.fromkeys(_parents(position, entry))
-        self.parted |= _parted(entry)
-        status = _status_after(entry)
-        if status is not None:
-            self.run(_run_facts(position, entry, status))
-        if (rules := _rules(position, entry)) is not None:
-            self.run(rules)
-        source, because = getattr(entry, "source", None), getattr(entry, "because", "")
-        kind = checkpoint_kind(entry.kind, source, because)
-        if kind is not None:
-            step = entry.step if isinstance(entry, j.StepCompleted) else StepId("")
-            node = node_of(step) if step else NodeName("")
-            if isinstance(entry, j.TurnEnded):  # by which people name it
-                step = StepId(turn_name(entry.turn))
-            self.checkpoints.append(CheckpointFacts(position, step, node, entry.at, kind))
-        match entry:
-            case j.StepStarted(agent=str(agent)):
-                self.agents[entry.step] = AgentName(agent)
-            case _ if isinstance(entry, _RULINGS):
-                self.rulings.append(position)
-            case j.CheckpointTagged():
-                tag = TagFacts(entry.tag, entry.checkpoint, position, entry.at)
-                self.tags[tag.tag] = self.tags[tag.tag].merge(tag) if tag.tag in self.tags else tag
-            case j.InterruptRaised():
-                self.asked(
-                    entry.interrupt.model_copy(update={"position": position}), position, entry
-                )
-            case j.Forked() | j.RolledBack() | j.Reopened():
-                for asked in _open_in(entry.state):
-                    self.asked(asked, position, entry)
-            case j.InterruptAnswered():
-                facts = InterruptFacts(
-                    entry.interrupt, decision=entry.decision, by=entry.by, answered=position
-                )
-                self.interrupt(facts, position)
-            case _:
-                pass
+        for add in _ADDED_BY[entry.kind]:
+            add(self, position, entry)
 
 
-def _parents(position: int, entry: j.JournalEntry) -> Iterator[tuple[RunId, int, int]]:
+_STATUSES: Mapping[type[j.Fact], RunStatus] = {
+    j.RunStarted: "running",
+    j.PromptReceived: "running",
+    j.Resumed: "running",
+    j.Paused: "paused",
+    j.StopRequested: "stopping",
+    j.RunCompleted: "completed",
+    j.RunStopped: "stopped",
+    j.RunFailed: "failed",
+    j.MergedInto: "merged",
+}
+"""The status that an entry puts the run into."""
+_RESTORING = (j.Forked, j.RolledBack, j.Reopened)
+"""Entries after which the run continues from the state that they carry."""
+
+
+def _message_body(rows: _Collector, _: int, entry: Any) -> None:
+    ref: j.MessageRef | None = entry.ref
+    if ref is not None and ref.inline is not None:
+        rows.bodies[ref.body] = ref.inline
+
+
+def _output_body(rows: _Collector, _: int, entry: j.OutputSet) -> None:
+    if entry.body is not None and entry.inline is not None:
+        rows.bodies[entry.body] = entry.inline
+
+
+def _prompt_body(rows: _Collector, _: int, entry: j.PromptReceived) -> None:
+    rows.bodies[entry.prompt] = entry.inline
+
+
+def _edited_bodies(rows: _Collector, _: int, entry: j.StateEdited) -> None:
+    rows.bodies.update(edited_bodies(entry))
+
+
+def _status(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
+    if isinstance(entry, _RESTORING):
+        status: RunStatus = entry.state.get("status", "running")
+    else:
+        status = _STATUSES[type(entry)]
+    rows.run(_run_facts(position, entry, status))
+
+
+def _definition(rows: _Collector, position: int, entry: j.NewGraph | j.RulesChanged) -> None:
+    rows.run(_definition_facts(position, entry.crew, entry.definition))
+
+
+def _restored_definition(
+    rows: _Collector, position: int, entry: j.Forked | j.RolledBack | j.Reopened
+) -> None:
+    state = entry.state
+    facts = _definition_facts(position, state.get("crew", ""), state.get("definition", ""))
+    if isinstance(entry, j.Forked):
+        facts = replace(facts, recipe=state.get("recipe", ""))
+    rows.run(facts)
+
+
+def _checkpoint(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
+    source, because = (entry.source, entry.because) if isinstance(entry, j.Routed) else (None, "")
+    kind = checkpoint_kind(entry.kind, source, because)
+    if kind is None:
+        return
+    step, node = StepId(""), NodeName("")
+    if isinstance(entry, j.StepCompleted):
+        step, node = entry.step, node_of(entry.step)
+    elif isinstance(entry, j.TurnEnded):  # by which people name it
+        step = StepId(turn_name(entry.turn))
+    rows.checkpoints.append(CheckpointFacts(position, step, node, entry.at, kind))
+
+
+def _tag(rows: _Collector, position: int, entry: j.CheckpointTagged) -> None:
+    tag = TagFacts(entry.tag, entry.checkpoint, position, entry.at)
+    known = rows.tags.get(tag.tag)
+    rows.tags[tag.tag] = tag if known is None else known.merge(tag)
+
+
+def _agent(rows: _Collector, _: int, entry: j.StepStarted) -> None:
+    if entry.agent is not None:
+        rows.agents[entry.step] = entry.agent
+
+
+def _ruling(rows: _Collector, position: int, _: j.JournalEntry) -> None:
+    rows.rulings.append(position)
+
+
+def _question(rows: _Collector, position: int, entry: j.InterruptRaised) -> None:
+    question = entry.interrupt.model_copy(update={"position": position})
+    rows.asked(question, position, entry)
+
+
+def _open_questions(
+    rows: _Collector, position: int, entry: j.Forked | j.RolledBack | j.Reopened
+) -> None:
+    for data in entry.state.get("interrupts", {}).values():
+        rows.asked(Interrupt.from_json(data), position, entry)
+
+
+def _answer(rows: _Collector, position: int, entry: j.InterruptAnswered) -> None:
+    facts = InterruptFacts(entry.interrupt, decision=entry.decision, by=entry.by, answered=position)
+    rows.interrupt(facts, position)
+    if entry.arguments is not None and entry.inline is not None:
+        rows.bodies[entry.arguments] = entry.inline
+
+
+def _parents(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
     left_out = position - entry.follows - 1 if isinstance(entry, j.GraphMerged) else 0
     for run in entry.brought_by:
-        yield run, position, left_out
+        rows.parents[run, position, left_out] = None
 
 
-def _parted(entry: j.JournalEntry) -> dict[RunId, int]:
-    """The runs that an entry names as parts, and when."""
-    parts = entry.parts if isinstance(entry, j.TopologyChanged) else ()
-    return {part.graph: entry.at for part in parts}
+def _parts(rows: _Collector, _: int, entry: j.TopologyChanged) -> None:
+    for part in entry.parts:
+        rows.parted[part.graph] = entry.at
 
 
-def inline_bodies(entry: j.JournalEntry) -> dict[ContentHash, Json]:
-    """The bodies that an entry carries itself, by hash."""
-    ref = entry.message
-    if ref is not None:
-        return {} if ref.inline is None else {ref.body: ref.inline}
-    match entry:
-        case j.OutputSet(body=str(body)) if entry.inline is not None:
-            return {ContentHash(body): entry.inline}
-        case j.InterruptAnswered(arguments=str(arguments)) if entry.inline is not None:
-            return {ContentHash(arguments): entry.inline}
-        case j.MessageQueued():
-            return {} if entry.ref.inline is None else {entry.ref.body: entry.ref.inline}
-        case j.PromptReceived():
-            return {entry.prompt: entry.inline}
-        case j.StateEdited():
-            return dict(edited_bodies(entry))
-        case _:
-            return {}
+_Adder: TypeAlias = Callable[[_Collector, int, Any], None]
+_ADDERS: tuple[tuple[_Adder, tuple[type[j.Fact], ...]], ...] = (
+    (_output_body, (j.OutputSet,)),
+    (_prompt_body, (j.PromptReceived,)),
+    (_edited_bodies, (j.StateEdited,)),
+    (_status, (*_STATUSES, *_RESTORING)),
+    (_definition, (j.NewGraph, j.RulesChanged)),
+    (_restored_definition, _RESTORING),
+    (_tag, (j.CheckpointTagged,)),
+    (_agent, (j.StepStarted,)),
+    # Entries that say at once who may call what.
+    (
+        _ruling,
+        (j.PermissionSet, j.RulingSet, j.RulesChanged, j.TopologyChanged, j.GraphMerged),
+    ),
+    (_question, (j.InterruptRaised,)),
+    (_open_questions, _RESTORING),
+    (_answer, (j.InterruptAnswered,)),
+    (_parts, (j.TopologyChanged,)),
+)
 
 
-def _status_after(entry: j.JournalEntry) -> RunStatus | None:
-    """The status that an entry puts the run into; None where it leaves it alone."""
-    match entry:
-        case j.RunStarted() | j.PromptReceived() | j.Resumed():
-            return "running"
-        case j.Paused():
-            return "paused"
-        case j.StopRequested():
-            return "stopping"
-        case j.RunCompleted():
-            return "completed"
-        case j.RunStopped():
-            return "stopped"
-        case j.RunFailed():
-            return "failed"
-        case j.MergedInto():
-            return "merged"
-        case j.Forked() | j.RolledBack() | j.Reopened():
-            status: RunStatus = entry.state.get("status", "running")
-            return status
-        case _:
-            return None
+def _adders(model: type[j.Fact]) -> Iterator[_Adder]:
+    """The functions that add the rows of a kind of entry."""
+    if "ref" in model.model_fields:
+        yield _message_body
+    if "parents" in model.model_fields:
+        yield _parents
+    if checkpoint_kind(model.__name__, None) is not None:
+        yield _checkpoint
+    yield from (add for add, models in _ADDERS if issubclass(model, models))
 
 
-def _rules(position: int, entry: j.JournalEntry) -> RunFacts | None:
-    """What an entry says of the crew and the definition that the run has."""
-    match entry:
-        case j.NewGraph() | j.RulesChanged():
-            crew, definition = entry.crew, entry.definition
-        case j.Forked() | j.RolledBack() | j.Reopened():
-            crew, definition = entry.state.get("crew", ""), entry.state.get("definition", "")
-        case _:
-            return None
-    facts = RunFacts(crew=crew, definition=definition, ruled=position, position=position)
-    if isinstance(entry, j.Forked):
-        return replace(facts, recipe=entry.state.get("recipe", ""))
-    return facts
+_ADDED_BY: Mapping[str, tuple[_Adder, ...]] = {
+    model.__name__: tuple(_adders(model)) for model in get_args(get_args(j.JournalEntry)[0])
+}
+"""By the kind of an entry: what adds its rows. Most kinds add none, and cost one look-up."""
 
 
-def _open_in(state: Mapping[str, Json]) -> list[Interrupt]:
-    """The questions that a state has open."""
-    return [Interrupt.from_json(data) for data in state.get("interrupts", {}).values()]
+def _definition_facts(position: int, crew: CrewName, definition: ContentHash) -> RunFacts:
+    return RunFacts(crew=crew, definition=definition, ruled=position, position=position)
 
 
 def _run_facts(position: int, entry: j.JournalEntry, status: RunStatus) -> RunFacts:
@@ -415,31 +458,33 @@ def _run_facts(position: int, entry: j.JournalEntry, status: RunStatus) -> RunFa
     return facts
 
 
-def project(run: RunId, batch: j.Batch) -> Rows:
+def project(run: RunId, batch: j.Batch, bodies: Mapping[ContentHash, Json] | None = None) -> Rows:
     """The rows that a batch of a run's journal adds.
+
+    Args:
+        run: The run.
+        batch: The batch.
+        bodies: Bodies that the entries name and do not carry themselves.
 
     Raises:
         InternalError: where an entry is none that this version of Crewlog knows.
     """
-    collector = _Collector()
+    collector = _Collector(bodies=dict(bodies or {}))
     try:
         for position, entry in entries_of(batch):
             collector.add(position, entry)
-        links = tuple(LinkFacts.of(run, link) for link in links_of(run, batch))
+        links = [LinkFacts.of(run, link) for link in links_of(run, batch)]
     except ValidationError as error:
         raise InternalError(
             f"a journal entry of run {run!r} at or after position {batch.first} is not one that "
             f"this version of Crewlog knows: {error.errors()[0]['msg']}",
             remedy="Update Crewlog on the machine that says this.",
         ) from error
-    return collector.rows(
-        run,
-        journal=tuple(
-            EntryFacts(position, entry, hash_json(entry))
-            for position, entry in zip(batch.positions(), batch.entries, strict=True)
-        ),
-        links=links,
-    )
+    journal = [
+        EntryFacts(position, entry, hash_json(entry))
+        for position, entry in zip(batch.positions(), batch.entries, strict=True)
+    ]
+    return collector.rows(run, tuple(journal), tuple(links))
 
 
 def project_again(run: RunId, entries: Iterable[tuple[int, Mapping[str, Json]]]) -> Rows:

@@ -30,7 +30,7 @@ def to_prune(
 ) -> Pruned:
     """What a policy takes away.
 
-    Of the snapshots the newest stays, which the next ones are made from, and of each checkpoint
+    Of the snapshots the newest stays, which the last state is loaded from, and of each checkpoint
     that is kept the one that it is loaded from.
 
     Args:

@@ -21,6 +21,7 @@ DELETE FROM crewlog.executions WHERE run = $1::text AND execution <> ALL($2::tex
 WITH journal_rows AS (DELETE FROM crewlog.journal WHERE run = $1::text AND position > $2::bigint),
 step_rows AS (DELETE FROM crewlog.steps WHERE run = $1),
 checkpoint_rows AS (DELETE FROM crewlog.checkpoints WHERE run = $1 AND position > $2),
+snapshot_rows AS (DELETE FROM crewlog.snapshots WHERE run = $1 AND position > $2),
 interrupt_rows AS (DELETE FROM crewlog.interrupts WHERE run = $1),
 tag_rows AS (DELETE FROM crewlog.tags WHERE run = $1),
 ruling_rows AS (DELETE FROM crewlog.rulings WHERE run = $1 AND position > $2),
@@ -36,7 +37,3 @@ parent_rows AS (DELETE FROM crewlog.parents WHERE run = $1 AND position > $2),
 run_rows AS (DELETE FROM crewlog.runs WHERE run = $1)
 SELECT position, digest, entry FROM crewlog.journal
 WHERE run = $1 AND position <= $2 ORDER BY position
-
--- name: forget_snapshots
--- A statement of its own, after that: see `put_folded_snapshot`.
-DELETE FROM crewlog.snapshots WHERE run = $1::text AND position > $2::bigint

@@ -144,16 +144,6 @@ AND (
 -- name: put_snapshot
 INSERT INTO crewlog.snapshots (run, position, state) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
 
--- name: put_folded_snapshot
--- The lock makes `forget` wait, which removes snapshots after it has removed entries: no state that
--- was folded from entries that are gone can stay behind.
-WITH entry AS (
-    SELECT FROM crewlog.journal WHERE run = $1::text AND position = $2::bigint AND digest = $4::text
-    FOR KEY SHARE
-)
-INSERT INTO crewlog.snapshots (run, position, state) SELECT $1, $2, $3::text FROM entry
-ON CONFLICT DO NOTHING
-
 -- name: list_snapshots
 SELECT position FROM crewlog.snapshots WHERE run = $1 ORDER BY position
 
