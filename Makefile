@@ -9,7 +9,7 @@ export UV_LINK_MODE := copy
 export UV_COMPILE_BYTECODE := 1
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos bench test-size test-scenarios test-replay test-encrypted test-authority
+.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos costs bench test-size test-scenarios test-replay test-encrypted test-authority
 
 help:  ## What can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 26
@@ -93,6 +93,9 @@ cluster-stop: setup  ## End the cluster's processes and remove its data
 test-cluster: setup  ## The acceptance tests on that cluster, with two workers
 	@$(CLUSTER) up >/dev/null
 	eval "$$($(CLUSTER) env)" && $(RUN)python -m pytest tests/acceptance
+
+costs: setup  ## What a step, a tool call, a swap … costs, counted, in a minute; COSTS=--write: for good
+	@$(RUN)python -m tests.costs $(COSTS)
 
 # In an environment of its own: what is compared with is no dependency of ours.
 bench: setup  ## This engine beside others, 20 minutes; a part: BENCH="--only tools --pairs 3"

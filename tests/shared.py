@@ -70,6 +70,11 @@ async def postgres_dsn() -> AsyncIterator[str]:
 @pytest.fixture
 async def database(postgres_dsn: str) -> str:
     """The URL of an empty database of the test's own."""
+    return await make_database(postgres_dsn)
+
+
+async def make_database(postgres_dsn: str) -> str:
+    """The URL of a new, empty database on a Postgres server."""
     name = f"crewlog_test_{os.getpid()}_{next(_NUMBERS)}_{secrets.token_hex(3)}"
     connection = await asyncpg.connect(postgres_dsn)
     await connection.execute(f'CREATE DATABASE "{name}"')
