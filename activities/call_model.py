@@ -26,7 +26,7 @@ from crewlog.activities.recent import Recent
 from crewlog.activities.render import prompt, with_heard, with_item
 from crewlog.activities.replies import kept, message_of
 from crewlog.activities.sight import Sight
-from crewlog.activities.streaming import CannotStream, Writing, streamed
+from crewlog.activities.streaming import CannotStream, Writing, prompt_of, streamed
 from crewlog.activities.summaries import Summaries
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
@@ -201,7 +201,7 @@ class ModelCalls:
                 except CannotStream as exc:
                     if exc.ever:
                         self._silent.put(name, True)
-            return message_of(await model.ainvoke(said, config))
+            return message_of(await model.ainvoke(prompt_of(model, said), config))
         except (asyncio.CancelledError, ModelError):
             raise
         except Exception as exc:

@@ -158,7 +158,7 @@ class CrewActivities:
         registry = self._registry = tools or ToolRegistry(mcp=lambda: _mcp_tools(store))
         self._memory = MemoryTools(store)
         built_in = BuiltIn(self._memory)
-        hydrator = Hydrator(store, max_entries)
+        hydrator = self._hydrator = Hydrator(store, max_entries)
         self._built = Artifacts(store, hydrator)
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
@@ -333,6 +333,8 @@ class CrewActivities:
         await self._executions.check(task.run, task.definition, batch)
         if batch.entries:
             await append(self._store, task.run, batch)
+            # The calls that follow begin together: none of them has to read what they go on from.
+            self._hydrator.learn(task.run, batch)
         if task.state is not None:
             position = batch.last
             await self._store.put_snapshot(task.run, Snapshot(position=position, state=task.state))

@@ -19,6 +19,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -29,7 +30,8 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langchain_core.messages.tool import ToolCallChunk
-from langchain_core.runnables import RunnableConfig
+from langchain_core.prompt_values import ChatPromptValue, PromptValue
+from langchain_core.runnables import RunnableBinding, RunnableConfig
 from temporalio import activity
 
 from crewlog.activities.heartbeat import Pulse
@@ -115,7 +117,7 @@ async def streamed(
     """
     pieces: list[BaseMessage] = []
     try:
-        async for given in model.astream(said, config):
+        async for given in model.astream(prompt_of(model, said), config):
             piece = message_of(given)
             pieces.append(piece)
             if text := piece.text:
@@ -125,6 +127,18 @@ async def streamed(
             raise CannotStream(ever=_NOTHING not in str(exc)) from exc
         raise
     return whole(pieces)
+
+
+def prompt_of(model: Any, messages: Sequence[BaseMessage]) -> PromptValue | list[BaseMessage]:
+    """Messages as a model is given them.
+
+    LangChain converts a list message by message, at each call the whole transcript again. A chat
+    model takes a prompt value as it is; anything else that is registered as a model gets the list.
+    """
+    bound = model.bound if isinstance(model, RunnableBinding) else model  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if isinstance(bound, BaseChatModel):
+        return ChatPromptValue.model_construct(messages=messages)
+    return list(messages)
 
 
 def _refuses_to_stream(exc: Exception) -> bool:

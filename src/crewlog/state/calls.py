@@ -163,6 +163,13 @@ class CompilePromptResult(Model):
     """When the call ended, in milliseconds since the epoch: the activity sets it last."""
 
 
+def _begun_last(batch: Any) -> str:
+    """The step with whose beginning a batch ends, as JSON; empty where it ends otherwise."""
+    entries = batch.get("entries") if isinstance(batch, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    last: Any = entries[-1] if entries else {}
+    return str(last["step"]) if last.get("kind") == "StepStarted" else ""
+
+
 class StepCall(Model):
     """What the inputs of both kinds of calls say."""
 
@@ -184,6 +191,23 @@ class StepCall(Model):
     """The journal position when it was scheduled, where the batch does not tell."""
     inputs: tuple[Given, ...] = ()
     """What the agent asks for under `inputs`, as far as it is set and the agent may be given it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_step(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "step" not in data:
+            given: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
+            begun = _begun_last(given.get("batch") or {})
+            return {**given, "step": begun} if begun else given
+        return data  # pyright: ignore[reportUnknownVariableType]
+
+    @override
+    def to_json(self) -> dict[str, Json]:
+        """As JSON; without the step where the batch ends with its beginning, as it mostly does."""
+        data = super().to_json()
+        if _begun_last(data.get("batch", {})) == self.step:
+            del data["step"]
+        return data
 
     @property
     def knows(self) -> int:

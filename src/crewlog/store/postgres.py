@@ -64,6 +64,7 @@ from crewlog.store.protocol import (
 )
 from crewlog.store.sealing import admit
 from crewlog.store.shared_read import SharedRead
+from crewlog.store.shared_write import SharedWrite
 from crewlog.store.sql import queries
 
 _SCAN_TIMEOUT = 600.0
@@ -82,6 +83,8 @@ class PostgresStore:
         self._sql = queries()
         self.memories: Memories = PostgresMemories(pool, self._sql, self.seal)
         self._last_rulings = SharedRead(self._read_last_ruling)
+        self._known_executions = SharedRead(self._read_executions)
+        self._shared_bodies = SharedWrite(self._write_bodies)
 
     @classmethod
     async def connect(
@@ -232,7 +235,10 @@ class PostgresStore:
     async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
         """See `Store`."""
         if bodies:
-            await self._fetch("put_bodies", list(bodies), self._bodies(bodies))
+            await self._shared_bodies.put(bodies)
+
+    async def _write_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
+        await self._fetch("put_bodies", list(bodies), self._bodies(bodies))
 
     async def get_bodies(self, hashes: Collection[ContentHash]) -> dict[ContentHash, Json]:
         """See `Store`."""
@@ -386,6 +392,9 @@ class PostgresStore:
 
     async def executions(self, run: RunId) -> set[str]:
         """See `Store`."""
+        return set(await self._known_executions.get(run))
+
+    async def _read_executions(self, run: RunId) -> set[str]:
         return {str(row["execution"]) for row in await self._fetch("executions", pack(run))}
 
     async def admit(self, run: RunId, executions: Collection[str], *, alone: bool = False) -> None:

@@ -1,0 +1,95 @@
+"""Writes that callers share who write at the same time.
+
+Many replies of one run arrive together, and each is stored by a statement of its own unless they
+share one. A write that comes while none is under way is sent at once. What comes while one is under
+way is collected and sent as one statement as soon as that one has ended. A caller returns when its
+own values are stored. Where a shared statement fails, each caller's values are written alone: a
+value that the database refuses fails nobody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+MOST = 64
+"""Values in one statement, at most, unless a single caller has more."""
+
+
+class SharedWrite(Generic[K, V]):
+    """Shares the statements that insert values by their keys.
+
+    Args:
+        write: Stores values; to store one twice does no harm.
+    """
+
+    def __init__(self, write: Callable[[Mapping[K, V]], Awaitable[None]]) -> None:
+        self._write = write
+        self._waiting: list[tuple[Mapping[K, V], asyncio.Future[None]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def put(self, values: Mapping[K, V]) -> None:
+        """Stores values.
+
+        Raises:
+            Exception: what the statement raises.
+        """
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((values, stored))
+        if self._task is None:
+            self._task = asyncio.create_task(self._send())
+        await stored
+
+    async def _send(self) -> None:
+        """Sends what waits, until nothing does."""
+        try:
+            while self._waiting:
+                group = self._take()
+                try:
+                    await self._write({k: v for values, _ in group for k, v in values.items()})
+                except Exception as error:  # noqa: BLE001 - each caller is given its own
+                    await self._send_each(group, error)
+                else:
+                    for _, stored in group:
+                        _end(stored)
+        finally:
+            self._task = None
+
+    async def _send_each(
+        self, group: list[tuple[Mapping[K, V], asyncio.Future[None]]], error: Exception
+    ) -> None:
+        for values, stored in group:
+            failed: Exception | None = error
+            if len(group) > 1:
+                try:
+                    await self._write(values)
+                except Exception as own:  # noqa: BLE001 - as above
+                    failed = own
+                else:
+                    failed = None
+            _end(stored, failed)
+
+    def _take(self) -> list[tuple[Mapping[K, V], asyncio.Future[None]]]:
+        """The callers whose values go into the next statement."""
+        group: list[tuple[Mapping[K, V], asyncio.Future[None]]] = []
+        count = 0
+        for values, stored in self._waiting:
+            count += len(values)
+            if group and count > MOST:
+                break
+            group.append((values, stored))
+        del self._waiting[: len(group)]
+        return group
+
+
+def _end(stored: asyncio.Future[None], error: Exception | None = None) -> None:
+    if stored.done():  # its caller was cancelled
+        return
+    if error is None:
+        stored.set_result(None)
+    else:
+        stored.set_exception(error)
