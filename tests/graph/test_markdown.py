@@ -92,7 +92,9 @@ async def test_the_calls_under_way_and_the_changes_show_theirs(text: str) -> Non
     check(str(tool_options(sim.engine.plan, sim.state, asks, None)["summary"]), text)
     entry = sim.state.frontier[StepId("a#1")]
     turn = entry.turn and entry.turn.model_copy(update={"calls": (asked,)})
-    change = Mutation(position=3, graph_version=2, what=text, by=text, definition=ContentHash("d"))
+    change = Mutation(
+        position=3, graph_version=2, what=text, by=text, definition=ContentHash("d"), number=1
+    )
     state = sim.state.model_copy(
         update={
             "frontier": {entry.step: entry.model_copy(update={"turn": turn})},

@@ -146,7 +146,7 @@ class ArgumentCheck(Model):
 
 
 def _is_expression(text: str) -> bool:
-    """Whether a text is a pattern; of old definitions, also one that is not used any more."""
+    """Whether a text is a regular expression; `reach_checks` refuses one that is not linear."""
     try:
         pattern_of(text)
     except NotLinear:

@@ -20,7 +20,7 @@ from crewlog.state.pools import ERROR
 
 
 def begun(run: RunFacts, step: StepId) -> int:
-    """The position at which the visit of a step began; 0 where it has not, or nobody kept it."""
+    """The position at which the visit of a step began; 0 where it has not."""
     entry = run.state.frontier.get(step)
     visit = run.state.frontier.get(visit_of(step)) if item_of(step) else entry
     if visit is not None and visit.mapped is not None:

@@ -5,8 +5,8 @@ These are durable data: histories hold them. A field may be added with a default
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, cast
 
 from pydantic import Field, model_validator
 from typing_extensions import override
@@ -165,8 +165,10 @@ class CompilePromptResult(Model):
 
 def _begun_last(batch: Any) -> str:
     """The step with whose beginning a batch ends, as JSON; empty where it ends otherwise."""
-    entries = batch.get("entries") if isinstance(batch, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    last: Any = entries[-1] if entries else {}
+    if not isinstance(batch, dict):
+        return ""
+    entries = cast("dict[str, Any]", batch).get("entries") or ({},)
+    last: Mapping[str, Json] = entries[-1]
     return str(last["step"]) if last.get("kind") == "StepStarted" else ""
 
 

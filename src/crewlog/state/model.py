@@ -534,8 +534,8 @@ class Mutation(Model):
     """The graph's version since."""
     definition: ContentHash
     """The definition since."""
-    number: int = 0
-    """Which of the run's changes it is, from 1; 0 where nobody counted."""
+    number: int
+    """Which of the run's changes it is, from 1."""
     reason: str = ""
     """Of who may call what: why people said so."""
 

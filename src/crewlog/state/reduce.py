@@ -876,7 +876,7 @@ def _mutated(
         what=brief(what, WHY),
         graph_version=state.graph_version if version is None else version,
         definition=state.definition if definition is None else definition,
-        number=(before[-1].number or len(before) if before else 0) + 1,
+        number=(before[-1].number if before else 0) + 1,
         reason=brief(reason, WHY_RULED),
     )
     kept = [*before, made][-MUTATIONS_KEPT:]
