@@ -5,7 +5,7 @@ These are durable data: histories hold them. A field may be added with a default
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from pydantic import Field, model_validator
@@ -167,9 +167,10 @@ def _begun_last(batch: Any) -> str:
     """The step with whose beginning a batch ends, as JSON; empty where it ends otherwise."""
     if not isinstance(batch, dict):
         return ""
-    entries = cast("dict[str, Any]", batch).get("entries") or ({},)
-    last: Mapping[str, Json] = entries[-1]
-    return str(last["step"]) if last.get("kind") == "StepStarted" else ""
+    entries = cast("Sequence[Mapping[str, Json]]", cast("Any", batch).get("entries") or ())
+    if not entries or entries[-1]["kind"] != "StepStarted":
+        return ""
+    return str(entries[-1]["step"])
 
 
 class StepCall(Model):

@@ -77,7 +77,7 @@ class Fact(Model):
     """When, in milliseconds since the epoch, by the workflow's clock."""
     digest: str = ""
     """Of a command's outcome: the digest of what the command said, by which a repetition is told
-    from another command of the same id. Empty: no command led to it, or one that could not be read."""
+    from another command of the same id. Empty: no command led to it, or an unreadable one."""
 
     @property
     def message(self) -> MessageRef | None:
