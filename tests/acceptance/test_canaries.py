@@ -307,7 +307,8 @@ def test_a_canary_is_found_in_any_form() -> None:
 
 PLAIN_FIELDS = {
     *("accepted_request_message_id", "activity_id", "build_id", "continued_execution_run_id"),
-    *("first_execution_run_id", "first_run_id", "identity", "last_worker_identity", "marker_name"),
+    *("first_execution_run_id", "first_run_id", "identity", "inbound_update_id"),
+    *("last_worker_identity", "marker_name"),
     *("message", "name"),
     *("new_execution_run_id", "normal_name", "original_execution_run_id", "protocol_instance_id"),
     *(

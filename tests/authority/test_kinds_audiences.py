@@ -14,7 +14,8 @@ from authority.kinds_world import Worker, hunt
 from crewlog.activities import artifacts as folding
 from crewlog.authority.permissions import Decision
 from crewlog.definition.audiences import Audiences
-from crewlog.graph import artifacts, doing, handoffs, replying, swap
+from crewlog.graph import artifacts, doing, facts, handoffs, replying
+from crewlog.graph.artifacts import artifact_heads
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.replying import Replies
 from crewlog.graph.talks import Talks
@@ -78,13 +79,11 @@ def _artifacts_for_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def _left_steps_see_new_artifacts(patch: pytest.MonkeyPatch) -> None:
-    make = swap.left_step
+    def as_now(plan: Any, state: Any, agent: Any, step: Any = None) -> Any:
+        del step
+        return artifact_heads(plan, state, agent)
 
-    def older(*args: Any) -> Any:
-        found = make(*args)
-        return found and found.model_copy(update={"artifacts": None})
-
-    patch.setattr(swap, "left_step", older)
+    patch.setattr(facts, "artifact_heads", as_now)
 
 
 def _late_outputs_shared_as_then(patch: pytest.MonkeyPatch) -> None:

@@ -523,7 +523,8 @@ def test_a_forks_state_begins_with_its_checkpoint() -> None:
 
 def test_a_ruling_is_shown_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
     made = {"position": 7, "what": "clerk may not call look", "by": "ana", "graph_version": 1}
-    ruled = Mutation.model_validate({**made, "definition": "d", "reason": "enough looking"})
+    more = {"definition": "d", "number": 1, "reason": "enough looking"}
+    ruled = Mutation.model_validate({**made, **more})
     show_mutations(Screen(), CrewState(run=RunId("r"), mutations=(ruled,)), [ruled])
     assert "clerk may not call look by ana: enough looking" in capsys.readouterr().out
 
