@@ -208,17 +208,23 @@ BEGIN, END = "<!-- table -->", "<!-- /table -->"
 """Where a page has the table."""
 
 
-def on_page(page: str, table: str) -> str:
-    """A page with the table in its place.
+def on_page(page: str, table: str, begin: str = BEGIN, end: str = END) -> str:
+    """A page with a table in its place.
+
+    Args:
+        page: The page.
+        table: The table.
+        begin: The comment before the table.
+        end: The comment behind it.
 
     Raises:
         ValueError: the page does not say where the table is.
     """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page has no {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+    before, begins, rest = page.partition(begin)
+    _, ends, after = rest.partition(end)
+    if not begins or not ends:
+        raise ValueError(f"the page has no {begin} … {end}")
+    return f"{before}{begin}\n{table}\n{end}{after}"
 
 
 def _coded(row: tuple[str, ...]) -> tuple[str, ...]:

@@ -356,9 +356,9 @@ class CrewRun:
         """
         made = incoming.result
         rules = isinstance(made, Changed) and not made.swap and not incoming.dry
-        if incoming.name == "rollback" and incoming.standing is not None:
-            rules = True  # it may have another policy
-        if not rules and incoming.name != "set_permission":
+        # A rollback of a signed run may lead to another policy.
+        signed_rollback = incoming.name == "rollback" and incoming.standing is not None
+        if not (rules or signed_rollback or incoming.name == "set_permission"):
             return
         if self._execution is None:
             return

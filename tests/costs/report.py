@@ -18,6 +18,8 @@ from typing import Any
 from tests.costs.measure import Cost
 from tests.costs.units import UNITS, Unit
 
+from bench.report import on_page
+
 HERE = Path(__file__).parent
 COSTS, CALLS = HERE / "costs.json", HERE / "calls.json"
 PAGE = HERE.parents[1] / "docs" / "performance.md"
@@ -71,7 +73,7 @@ def write(costs: Costs, commit: str) -> None:
         json.dumps({unit: most_called(cost.functions) for unit, cost in costs.items()}, indent=1)
         + "\n"
     )
-    PAGE.write_text(on_page(PAGE.read_text(), markdown(found)))
+    PAGE.write_text(on_page(PAGE.read_text(), markdown(found), BEGIN, END))
 
 
 def bound(unit: str, figure: str) -> float:
@@ -163,16 +165,3 @@ def markdown(found: Mapping[str, Any]) -> str:
     on = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
     lines = "\n".join(f"| {' | '.join(row)} |" for row in table)
     return f"Measured at commit `{found['commit']}`: {on}.\n\n{lines}"
-
-
-def on_page(page: str, table: str) -> str:
-    """A page with the table in its place.
-
-    Raises:
-        ValueError: the page does not say where the table is.
-    """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE} has no {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"

@@ -88,7 +88,7 @@ def test_the_costs_are_those_of_the_locked_versions() -> None:
 
 def test_the_page_has_the_costs() -> None:
     page = report.PAGE.read_text()
-    again = report.on_page(page, report.markdown(report.stored()))
+    again = report.on_page(page, report.markdown(report.stored()), report.BEGIN, report.END)
     assert page == again, f"the table of costs.json is another one: `{report.AGAIN}`"
 
 

@@ -108,3 +108,18 @@ async def test_a_cancelled_caller_holds_up_nobody() -> None:
     table.gate.set()
     await other
     assert table.values == {"first": 0, "a": 1, "b": 1}
+
+
+async def test_nobody_waits_for_a_statement_that_was_cancelled() -> None:
+    table = Table()
+    shared = SharedWrite(table.write)
+    first = await behind_one(table, shared)
+    waiting = asyncio.create_task(shared.put({"a": 1}))
+    await asyncio.sleep(0)
+    assert shared._task is not None
+    shared._task.cancel()
+    found = await asyncio.gather(first, waiting, return_exceptions=True)
+    assert all(isinstance(each, asyncio.CancelledError) for each in found)
+    table.gate.set()
+    await shared.put({"b": 1})
+    assert table.values == {"b": 1}

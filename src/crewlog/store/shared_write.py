@@ -46,6 +46,7 @@ class SharedWrite(Generic[K, V]):
 
     async def _send(self) -> None:
         """Sends what waits, until nothing does."""
+        group: list[tuple[Mapping[K, V], asyncio.Future[None]]] = []
         try:
             while self._waiting:
                 group = self._take()
@@ -58,6 +59,9 @@ class SharedWrite(Generic[K, V]):
                         _end(stored)
         finally:
             self._task = None
+            for _, stored in (*group, *self._waiting):  # left where this task is cancelled
+                stored.cancel()
+            self._waiting.clear()
 
     async def _send_each(
         self, group: list[tuple[Mapping[K, V], asyncio.Future[None]]], error: Exception
