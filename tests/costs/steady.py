@@ -1,4 +1,4 @@
-"""Takes the clock out of what is counted: a slow machine counts what a fast one does."""
+"""Takes out of what is counted what is not the unit's: the clock, and secrets of other tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from crewlog import redaction
 from crewlog.activities import call_model, rulings
 from crewlog.activities.clock import Clock
 
@@ -21,6 +22,8 @@ def steady() -> Iterator[None]:
     A reply that takes longer than `QUICK_SECONDS` is stored by a statement of its own, and what
     people ruled is looked at again after `FRESH`. A reply that ends in the same millisecond as the
     one before, by the clocks of their activities, has no time in the journal: 19 bytes less.
+
+    A process that knows secrets searches every part of a message for them: none is known here.
     """
     now, last = Clock.now, 0
 
@@ -33,4 +36,5 @@ def steady() -> Iterator[None]:
         patch.setattr(call_model, "QUICK_SECONDS", LONG)
         patch.setattr(rulings, "FRESH", LONG)
         patch.setattr(Clock, "now", later)
+        patch.setattr(redaction, "_SHARED", redaction.Redactor())
         yield

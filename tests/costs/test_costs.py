@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 from tests.costs import report
 from tests.costs.measure import Cost, Meter, metering
+from tests.costs.steady import steady
 from tests.costs.units import UNITS, Unit, steps
 
+from crewlog import redaction
 from crewlog.activities.batches import Batches
 from crewlog.client import Endpoints
 from crewlog.state.model import Usage
@@ -72,6 +74,14 @@ async def test_a_unit_costs_no_more_than_its_bound(
     cost = await measured.cost(unit)
     if cost.figures[figure] > report.bound(unit.name, figure):
         pytest.fail(report.failure(unit, figure, cost), pytrace=False)
+
+
+def test_secrets_that_other_tests_left_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_SHARED", redaction.Redactor())
+    redaction.remember("left-by-another-test")
+    with steady():
+        assert redaction.redacted("left-by-another-test") == "left-by-another-test"
+    assert redaction.redacted("left-by-another-test") == redaction.REDACTED
 
 
 def _skip_on_another_python() -> None:
