@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
+from pydantic import ValidationError
 
 from crewlog.activities.replies import kept
 from crewlog.content import hash_json
@@ -15,7 +16,7 @@ from crewlog.ids import AgentName, ContentHash, LogName, StepId
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief_of
-from crewlog.state.calls import ModelResult, OutputValue, ToolResult, View
+from crewlog.state.calls import CallModel, ModelResult, OutputValue, ToolResult, View
 from crewlog.state.ledger import Ledger
 from crewlog.state.logs import links_of
 from crewlog.state.messages import message_to_json
@@ -244,3 +245,33 @@ def test_a_small_answer_in_a_large_result_is_not_relied_on() -> None:
     returned = j.ToolReturned(step=StepId("x#1"), call=2, agent=AgentName("x"), tool="t", ref=ref)
     ledger.record(returned)
     assert not set(needed(ledger.batch()))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {},
+        "StepStarted",
+        7,
+        [1],
+        [{}],
+        [{"kind": "StepStarted"}],
+        [{"kind": "StepStarted", "step": 1}],
+    ],
+    ids=str,
+)
+def test_a_call_whose_batch_names_no_step_is_refused_as_invalid(entries: Any) -> None:
+    given = {"definition": "d", "batch": {"entries": entries}}
+    with pytest.raises(ValidationError, match="step"):
+        CallModel.model_validate(given)
+
+
+def test_a_call_leaves_out_the_step_that_its_batch_begins() -> None:
+    begun = {"kind": "StepStarted", "step": "planner#1", "agent": "planner", "at": 1}
+    batch = j.Batch(first=3, entries=(begun,))
+    call = CallModel(step=StepId("planner#1"), definition=ContentHash("d"), batch=batch)
+    assert "step" not in call.to_json()
+    assert CallModel.model_validate(call.to_json()) == call
+    other = call.model_copy(update={"step": StepId("critic#1")})
+    assert other.to_json()["step"] == "critic#1"
+    assert CallModel.model_validate(other.to_json()) == other

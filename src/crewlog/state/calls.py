@@ -5,8 +5,8 @@ These are durable data: histories hold them. A field may be added with a default
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Callable
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import override
@@ -165,12 +165,11 @@ class CompilePromptResult(Model):
 
 def _begun_last(batch: Any) -> str:
     """The step with whose beginning a batch ends, as JSON; empty where it ends otherwise."""
-    if not isinstance(batch, dict):
-        return ""
-    entries = cast("Sequence[Mapping[str, Json]]", cast("Any", batch).get("entries") or ())
-    if not entries or entries[-1]["kind"] != "StepStarted":
-        return ""
-    return str(entries[-1]["step"])
+    match batch:
+        case {"entries": [*_, {"kind": "StepStarted", "step": str(step)}]}:
+            return step
+        case _:
+            return ""
 
 
 class StepCall(Model):
