@@ -15,7 +15,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -48,6 +47,7 @@ from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
 from crewlog.store import PostgresStore, Store, open_store
 from crewlog.wire import InterruptView, RunResult
+from starter import Started, starter
 
 T = TypeVar("T")
 
@@ -111,9 +111,9 @@ async def _asks_nobody(run: Run, what: str) -> None:
 
 @dataclass
 class WorkerProcess:
-    """A worker, as users start it: `python -m crewlog.workers` in the project's directory."""
+    """A worker: `python -m crewlog.workers` in the project's directory, by the starter."""
 
-    process: subprocess.Popen[bytes]
+    process: Started
     log: Path
 
     @property
@@ -222,15 +222,8 @@ class Site:
     ) -> WorkerProcess:
         """Starts a worker; `ready` waits until it polls. One of somebody's own is a module, too."""
         log = self.root / f"worker-{next(_NUMBERS)}.log"
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-m", module],
-                cwd=self.project,
-                env={**self.environ(queue), **environ},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
+        env = {**self.environ(queue), **environ}
+        process = starter().start(module, self.project, env, log)
         worker = WorkerProcess(process, log)
         self.workers.setdefault(queue, []).append(worker)
         return worker
