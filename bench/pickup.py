@@ -55,7 +55,7 @@ def asking_ring(steps: int) -> Crew:
 
 async def picked_up(site: Site, run: Run, steps: int) -> float:
     """Wakes the run; how long the first task took that its new worker got, in seconds."""
-    before = len(await _events(site, run))
+    before = len(await _at_rest(site, run))
     assert before >= LEAST_EVENTS * steps / STEPS
     await run.message("still there?")
     deadline = time.monotonic() + LIMIT
@@ -68,6 +68,18 @@ async def picked_up(site: Site, run: Run, steps: int) -> float:
             assert begun.event_type == _STARTED
             return ms_between(begun, ended) / 1000
         assert time.monotonic() < deadline, "no worker took the run"
+        await asyncio.sleep(0.1)
+
+
+async def _at_rest(site: Site, run: Run) -> Sequence[HistoryEvent]:
+    """The events of the run, once its worker has nothing to do: the last round left a flush."""
+    handle = site.temporal.get_workflow_handle(run.id)
+    deadline = time.monotonic() + LIMIT
+    while True:
+        found = (await handle.describe()).raw_description
+        if not found.pending_activities and not found.HasField("pending_workflow_task"):
+            return await _events(site, run)
+        assert time.monotonic() < deadline, "the worker does not come to rest"
         await asyncio.sleep(0.1)
 
 

@@ -883,8 +883,11 @@ class Execution:
             await self._stored(storing)
 
     async def _flush_and_hint(self, hints: Sequence[MergeHint]) -> Flushed | None:
-        """Stores what is left, and gives hints then; none where nothing was left, or to be told."""
-        storing = self._start_flush(hints=tuple(hints))
+        """Stores what is left, and gives hints then; none where nothing was left, or to be told.
+
+        With a snapshot: both runs of a merge load each other's state, at several positions.
+        """
+        storing = self._start_flush(snapshot=True, hints=tuple(hints))
         if storing is None:
             return None
         await self._stored(storing)
