@@ -26,9 +26,8 @@ from crewlog.activities.crew import CrewActivities
 from crewlog.activities.models import ModelFactory
 from crewlog.dev.deployment import can_pin, current_build, make_current
 from crewlog.dev.temporal_cli import program
-from crewlog.dev.temporal_server import describe_namespace, server_version
+from crewlog.dev.temporal_server import check_namespace, server_version
 from crewlog.errors import TemporalUnavailable
-from crewlog.namespace import missing_namespace, namespace_not_found
 from crewlog.store.protocol import Store
 from crewlog.wire import SEARCH_ATTRIBUTES
 from crewlog.workers.origins import beginnings, endings, hints, looks, queues
@@ -258,20 +257,10 @@ async def work_until(
     except RuntimeError as error:
         if not str(error).startswith(_NO_WORKER):
             raise
-        address = client.service_client.config.target_host
-        if await _lacks_namespace(client):
-            raise namespace_not_found(client.namespace, address) from error
+        await check_namespace(client)
         raise TemporalUnavailable(
             f"the Temporal server cannot serve: {str(error).removeprefix(_NO_WORKER)}",
             remedy="It answers, but its own services or its database are away: `crewlog doctor` "
             "looks closer.",
-            place=address,
+            place=client.service_client.config.target_host,
         ) from error
-
-
-async def _lacks_namespace(client: Client) -> bool:
-    try:
-        await describe_namespace(client, client.namespace)
-    except RPCError as error:
-        return missing_namespace(error) is not None
-    return False

@@ -41,6 +41,7 @@ async def call(cli: Cli, server: Endpoints, *words: str) -> Done:
         ("run", "two.yaml"),
         ("schedule", "list"),
         ("worker",),
+        ("dev", "--detach"),
     ],
     ids=" ".join,
 )

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from crewlog import connect
-from crewlog.dev import temporal_server
+from crewlog.dev import supervisor, temporal_server
 from crewlog.dev.registry import ServiceRecord
 from crewlog.dev.services import Services
 from crewlog.dev.supervisor import Supervisor
@@ -115,6 +115,48 @@ async def test_of_several_supervisors_one_restarts_and_all_report(
     assert servers(alone) == [record(alone).process.pid]
     assert {line for reports in every for line in reports} <= {ENDED, OTHER}
     assert [len(reports) for reports in every] == [1, 1, 1]
+
+
+async def test_a_server_that_an_interrupted_start_left_is_taken(alone: Services) -> None:
+    known = record(alone)
+    send(alone, signal.SIGKILL).wait(LIMIT)
+    left, _ = await alone._start_temporal(known)  # and its starter ended before it recorded that
+    assert record(alone).process == known.process
+
+    found = await Services(alone.home, environ=alone.environ).restart_temporal(known)
+
+    assert found is not None
+    assert found.process == left.process == record(alone).process
+    assert servers(alone) == [left.process.pid]
+
+
+async def test_supervision_outlives_errors_of_restarts_and_of_reports(
+    alone: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = Services(alone.home, environ=alone.environ)
+    restart, tries, told = services.restart_temporal, 0, list[str]()
+
+    async def refused_once(known: ServiceRecord) -> ServiceRecord | None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise PermissionError("not yours")
+        return await restart(known)
+
+    def report(line: str) -> None:
+        told.append(line)
+        raise BrokenPipeError
+
+    monkeypatch.setattr(services, "restart_temporal", refused_once)
+    monkeypatch.setattr(supervisor, "RETRY_PAUSE", 0.05)
+    made = Supervisor(services, await temporal_server.connect(record(alone).address), report)
+    send(alone, signal.SIGKILL)
+
+    await until(lambda: len(told) == 2)
+
+    assert told == [f"{ENDED.partition(';')[0]}, and does not start again: not yours", ENDED]
+    assert servers(alone) == [record(alone).process.pid]
+    await made.close()
 
 
 async def test_a_server_that_was_stopped_on_purpose_stays_down(

@@ -28,6 +28,7 @@ from crewlog.definition.load import load_file
 from crewlog.dev.processes import Guard, end, identify
 from crewlog.dev.services import Services
 from crewlog.dev.temporal_cli import look_up
+from crewlog.dev.temporal_server import check_namespace
 from crewlog.errors import CrewlogError, InvalidDefinition, WorkerMissing
 
 READY_LIMIT = 60.0
@@ -63,6 +64,7 @@ async def develop(*, detach: bool, worker: bool, queue: str | None, as_json: boo
     if worker:
         claim(chosen, here)
     async with connected(screen, queue=chosen, both=True, tell=True, hint=False) as client:
+        await check_namespace(client.temporal)  # else a worker begins to poll, and ends
         crew = await _register(screen, client, here)
         found = _running(chosen, here) if worker else None
         made: Background | None = None

@@ -245,10 +245,15 @@ class Services:
             record = self.temporal()
             if record is None or record.process != known.process:
                 return record
+            if not record.process.alive:
+                # A start that was interrupted leaves a server that nobody recorded; a second one
+                # on the same database would damage it.
+                record = await asyncio.to_thread(temporal_server.find, self.home) or record
             if record.process.alive:
                 with suppress(TemporalUnavailable):
                     client = await temporal_server.connect(record.address, limit=CONFIRM_LIMIT)
                     if not await temporal_server.fault(client, CONFIRM_LIMIT):
+                        self._keep(record)
                         return record
                 await asyncio.to_thread(end, record.process, gently=_TEMPORAL.wedged_signal)
             record, _ = await self._start_temporal(record)

@@ -96,10 +96,12 @@ class Supervisor:
     async def _restart(self, why: str, known: ServiceRecord) -> None:
         try:
             record = await self._services.restart_temporal(known)
-        except CrewlogError as error:
-            if error.message != self._complaint:
-                self._complaint = error.message
-                self._report(f"the local Temporal server {why}, and does not start again: {error}")
+        except Exception as error:  # noqa: BLE001 - supervision goes on, whatever was in the way
+            complaint = error.message if isinstance(error, CrewlogError) else repr(error)
+            if complaint != self._complaint:
+                self._complaint = complaint
+                told = str(error) or repr(error)
+                self._tell(f"the local Temporal server {why}, and does not start again: {told}")
             await asyncio.sleep(RETRY_PAUSE)
             return
         if record is None or record.process == known.process:
@@ -111,7 +113,12 @@ class Supervisor:
         moved = self._known is not None and record.address != self._known.address
         self._take(record)
         where = f", at {record.address}: start this command again" if moved else ""
-        self._report(f"the local Temporal server {how} on the same data{where}")
+        self._tell(f"the local Temporal server {how} on the same data{where}")
+
+    def _tell(self, line: str) -> None:
+        # Whoever reads the reports may be gone: the server is supervised all the same.
+        with suppress(Exception):
+            self._report(line)
 
     def _take(self, record: ServiceRecord | None) -> None:
         self._known, self._since, self._failures, self._complaint = record, None, 0, ""

@@ -46,6 +46,7 @@ from crewlog.dev.processes import (
 from crewlog.dev.registry import ServiceRecord
 from crewlog.dev.temporal_cli import TemporalCli
 from crewlog.errors import TemporalUnavailable
+from crewlog.namespace import missing_namespace, namespace_not_found
 
 NAMESPACE = "default"
 RETENTION = timedelta(days=30)
@@ -308,6 +309,20 @@ async def describe_namespace(client: Client, namespace: str) -> DescribeNamespac
     return await client.workflow_service.describe_namespace(
         DescribeNamespaceRequest(namespace=namespace), timeout=timedelta(seconds=ASK_LIMIT)
     )
+
+
+async def check_namespace(client: Client) -> None:
+    """Checks that the server has the client's namespace, as far as the server says.
+
+    Raises:
+        NamespaceNotFound: it does not.
+    """
+    try:
+        await describe_namespace(client, client.namespace)
+    except RPCError as error:
+        if missing_namespace(error) is not None:
+            address = client.service_client.config.target_host
+            raise namespace_not_found(client.namespace, address) from error
 
 
 def retention_of(described: DescribeNamespaceResponse) -> timedelta:
