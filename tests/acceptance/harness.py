@@ -15,6 +15,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -47,7 +48,6 @@ from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
 from crewlog.store import PostgresStore, Store, open_store
 from crewlog.wire import InterruptView, RunResult
-from starter import Started, starter
 
 T = TypeVar("T")
 
@@ -111,9 +111,9 @@ async def _asks_nobody(run: Run, what: str) -> None:
 
 @dataclass
 class WorkerProcess:
-    """A worker: `python -m crewlog.workers` in the project's directory, by the starter."""
+    """A worker, as users start it: `python -m crewlog.workers` in the project's directory."""
 
-    process: Started
+    process: subprocess.Popen[bytes]
     log: Path
 
     @property
@@ -222,8 +222,15 @@ class Site:
     ) -> WorkerProcess:
         """Starts a worker; `ready` waits until it polls. One of somebody's own is a module, too."""
         log = self.root / f"worker-{next(_NUMBERS)}.log"
-        env = {**self.environ(queue), **environ}
-        process = starter().start(module, self.project, env, log)
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module],
+                cwd=self.project,
+                env={**self.environ(queue), **environ},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
         worker = WorkerProcess(process, log)
         self.workers.setdefault(queue, []).append(worker)
         return worker
