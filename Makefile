@@ -43,8 +43,8 @@ mypy: setup
 pyright: setup
 	$(RUN)pyright
 
-# Tests that need the machine for themselves. Of the others, three run side by side, each with
-# servers of its own: they wait a third of their time.
+# Tests that need the machine for themselves. The others run in three processes, each with servers
+# of its own: two leave a third of the processor time of two cores unused.
 ALONE := tests/size tests/faults
 
 test: check  ## Everything: the static checks, then every test

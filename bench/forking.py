@@ -135,7 +135,7 @@ async def _row_bytes(site: Site) -> int:
 async def slowest_load(site: Site, source: Run, places: Sequence[int], seed: int) -> float:
     """The slowest load of some checkpoints, taken at random, in milliseconds.
 
-    The collector works as in a worker: else a pass over all that this driver holds is measured.
+    The garbage collector has a worker's settings: with the defaults, its passes are measured.
     """
     slowest, thresholds = 0.0, gc.get_threshold()
     relieve_collector()

@@ -21,6 +21,7 @@ from temporalio.service import RPCError
 
 from bench.cases import Bench
 from bench.crews import Crew, agent
+from bench.history import is_idle
 from bench.pairs import Figure, figure, ratio, rounds
 from bench.peers import bare
 from bench.site import Site
@@ -138,8 +139,7 @@ async def _settled(site: Site, run: Run, position: int) -> bool:
     id = RunId(run.id)
     if not await site.store.read_journal(id, position - 1):
         return False
-    found = (await site.temporal.get_workflow_handle(id).describe()).raw_description
-    return not found.pending_activities and not found.HasField("pending_workflow_task")
+    return await is_idle(site, id)
 
 
 async def split(site: Site, given: Given | None = None) -> float:

@@ -53,6 +53,12 @@ class Connected(Protocol):
         ...
 
 
+async def is_idle(site: Connected, id: str) -> bool:
+    """Whether a run has no activity and no workflow task pending."""
+    found = (await site.temporal.get_workflow_handle(id).describe()).raw_description
+    return not found.pending_activities and not found.HasField("pending_workflow_task")
+
+
 async def events_of(site: Connected, handle: WorkflowHandle[Any, Any]) -> list[HistoryEvent]:
     """The events of all executions of a run, in order."""
     executions = await executions_of(site, handle)

@@ -15,7 +15,7 @@ from temporalio.api.history.v1 import HistoryEvent
 
 from bench.cases import Bench
 from bench.crews import Crew, ring
-from bench.history import executions_of, ms_between
+from bench.history import executions_of, is_idle, ms_between
 from bench.pairs import Figure, figure
 from bench.site import Site
 from crewlog.client import Run
@@ -72,15 +72,12 @@ async def picked_up(site: Site, run: Run, steps: int) -> float:
 
 
 async def _at_rest(site: Site, run: Run) -> Sequence[HistoryEvent]:
-    """The events of the run, once its worker has nothing to do: the last round left a flush."""
-    handle = site.temporal.get_workflow_handle(run.id)
+    """The events of the run, once it is idle: the round before may leave a flush pending."""
     deadline = time.monotonic() + LIMIT
-    while True:
-        found = (await handle.describe()).raw_description
-        if not found.pending_activities and not found.HasField("pending_workflow_task"):
-            return await _events(site, run)
-        assert time.monotonic() < deadline, "the worker does not come to rest"
+    while not await is_idle(site, run.id):
+        assert time.monotonic() < deadline, "the run does not become idle"
         await asyncio.sleep(0.1)
+    return await _events(site, run)
 
 
 async def _events(site: Site, run: Run) -> Sequence[HistoryEvent]:

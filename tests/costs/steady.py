@@ -23,7 +23,7 @@ def steady() -> Iterator[None]:
     people ruled is looked at again after `FRESH`. A reply that ends in the same millisecond as the
     one before, by the clocks of their activities, has no time in the journal: 19 bytes less.
 
-    A process that knows secrets searches every part of a message for them: none is known here.
+    No secret is known: a process that knows one searches every part of each message for it.
     """
     now, last = Clock.now, 0
 

@@ -153,10 +153,10 @@ async def test_supervision_outlives_errors_of_restarts_and_of_reports(
     send(alone, signal.SIGKILL)
 
     await until(lambda: len(told) == 2)
+    await made.close()
 
     assert told == [f"{ENDED.partition(';')[0]}, and does not start again: not yours", ENDED]
     assert servers(alone) == [record(alone).process.pid]
-    await made.close()
 
 
 async def test_a_server_that_was_stopped_on_purpose_stays_down(

@@ -64,7 +64,7 @@ async def develop(*, detach: bool, worker: bool, queue: str | None, as_json: boo
     if worker:
         claim(chosen, here)
     async with connected(screen, queue=chosen, both=True, tell=True, hint=False) as client:
-        await check_namespace(client.temporal)  # else a worker begins to poll, and ends
+        await check_namespace(client.temporal)  # a worker would only log this
         crew = await _register(screen, client, here)
         found = _running(chosen, here) if worker else None
         made: Background | None = None

@@ -246,8 +246,8 @@ class Services:
             if record is None or record.process != known.process:
                 return record
             if not record.process.alive:
-                # A start that was interrupted leaves a server that nobody recorded; a second one
-                # on the same database would damage it.
+                # An interrupted start leaves a running server without a record. Two servers on
+                # one database would damage it.
                 record = await asyncio.to_thread(temporal_server.find, self.home) or record
             if record.process.alive:
                 with suppress(TemporalUnavailable):

@@ -96,12 +96,13 @@ class Supervisor:
     async def _restart(self, why: str, known: ServiceRecord) -> None:
         try:
             record = await self._services.restart_temporal(known)
-        except Exception as error:  # noqa: BLE001 - supervision goes on, whatever was in the way
+        except Exception as error:  # noqa: BLE001 - supervision continues
+            # Not the text of a CrewlogError: its remedy may quote a log that changes.
             complaint = error.message if isinstance(error, CrewlogError) else repr(error)
             if complaint != self._complaint:
                 self._complaint = complaint
-                told = str(error) or repr(error)
-                self._tell(f"the local Temporal server {why}, and does not start again: {told}")
+                cause = str(error) or repr(error)
+                self._tell(f"the local Temporal server {why}, and does not start again: {cause}")
             await asyncio.sleep(RETRY_PAUSE)
             return
         if record is None or record.process == known.process:
@@ -116,7 +117,7 @@ class Supervisor:
         self._tell(f"the local Temporal server {how} on the same data{where}")
 
     def _tell(self, line: str) -> None:
-        # Whoever reads the reports may be gone: the server is supervised all the same.
+        # A report that fails, for instance on a closed pipe, must not end the supervision.
         with suppress(Exception):
             self._report(line)
 
