@@ -5,6 +5,7 @@ event, with the call's idempotency key. What a tool waits for is a file, too: th
 """
 
 import asyncio
+import fcntl
 import json
 import logging
 import os
@@ -96,15 +97,21 @@ def blocking_gate(name: str) -> str:
 
 
 def pay(amount: int, name: str) -> str:
-    """Pays through a service that takes idempotency keys, then waits at a gate."""
+    """Pays through a service that takes idempotency keys, then waits at a gate.
+
+    The line in the ledger is the payment itself. So a worker that is killed here has paid and
+    written the line, or has done neither.
+    """
     note("start", gate=name)
-    receipt = LEDGER / f"payment-{current_call().key.replace('/', '_')}"
-    try:
-        with receipt.open("x") as out:
-            out.write(str(amount))
-        note("paid")
-    except FileExistsError:
-        note("known")
+    call = current_call()
+    ledger = LEDGER / f"{call.run}.jsonl"
+    with (LEDGER / f"{call.run}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        text = ledger.read_text()
+        whole = text[: text.rfind("\n") + 1]  # another call may be in the middle of a line
+        lines = [json.loads(line) for line in whole.splitlines()]
+        paid = any(e["event"] == "paid" and e["key"] == call.key for e in lines)
+        note("known" if paid else "paid", amount=amount)
     deadline = time.monotonic() + LIMIT
     while not is_open(name) and time.monotonic() < deadline:
         time.sleep(POLL)
