@@ -102,6 +102,10 @@ from crewlog.workflows.talking import Answers
 FLUSH_BYTES = 64 * 1024
 """More than this is stored before activities are scheduled, instead of by each of them."""
 
+SNAPSHOT_AFTER = 200
+"""Entries since the last snapshot after which a flush stores the next one. Only a run that comes to
+rest, or whose batch is large, flushes. To load such a state costs the fold of so many entries."""
+
 CARRIED_BYTES = 8 * 1024
 """Up to this, what is not stored is carried over a swap, instead of stored before: an activity
 would double the time of it."""
@@ -252,7 +256,9 @@ class Execution:
         self._cut: set[tuple[StepId, int]] = set()
         """Calls that were cancelled so that a change need not wait: they are made again."""
         # An execution that leaves without storing leaves the snapshot to the next one, too.
-        self._owes_snapshot = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
+        owes = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
+        self._snapshot_due = 0 if owes else engine.ledger.first - 1 + SNAPSHOT_AFTER
+        """The position from which on the next flush stores a snapshot."""
         self._strangers = Strangers()
         self._merging = Merging()
         self._whole = False
@@ -883,11 +889,8 @@ class Execution:
             await self._stored(storing)
 
     async def _flush_and_hint(self, hints: Sequence[MergeHint]) -> Flushed | None:
-        """Stores what is left, and gives hints then; none where nothing was left, or to be told.
-
-        With a snapshot: both runs of a merge load each other's state, at several positions.
-        """
-        storing = self._start_flush(snapshot=True, hints=tuple(hints))
+        """Stores what is left, and gives hints then; none where nothing was left, or to be told."""
+        storing = self._start_flush(hints=tuple(hints))
         if storing is None:
             return None
         await self._stored(storing)
@@ -902,6 +905,8 @@ class Execution:
         if not batch.entries:
             return None
         state = self.engine.state
+        if snapshot := snapshot or state.position >= self._snapshot_due:
+            self._snapshot_due = state.position + SNAPSHOT_AFTER
         self._commands += 1
         task = workflow.start_activity(
             FLUSH,
@@ -909,7 +914,7 @@ class Execution:
                 run=state.run,
                 batch=batch,
                 definition=self.engine.plan.definition,
-                state=state.to_json() if snapshot or self._owes_snapshot else None,
+                state=state.to_json() if snapshot else None,
                 hints=hints,
             ),
             summary="stores the journal",
@@ -923,7 +928,6 @@ class Execution:
             await storing.task
         finally:
             self._flushes -= 1
-        self._owes_snapshot = False
         self.engine.ledger.stored(storing.position)
 
     def _stop(self) -> None:

@@ -1,9 +1,9 @@
 """The state of a run at any position: the journal is the truth, and a state is folded from it.
 
 A snapshot is kept where the workflow has its state at hand as JSON: where an execution leaves,
-where another run waits to merge with this one, and at the end of the run. A state is folded from
-the newest snapshot before it, which is about one execution. One that is missing costs time and
-nothing else.
+where a run comes to rest with many entries since the last one, and at the end of the run. A state
+is folded from the newest snapshot before it, which is at most about one execution. One that is
+missing costs time and nothing else.
 """
 
 from __future__ import annotations
