@@ -15,18 +15,19 @@ import psutil
 import pytest
 
 from crewlog.dev import temporal_server
+from crewlog.dev.doctor import examine
 from crewlog.dev.paths import Home
 from crewlog.dev.processes import ProcessRecord, end, identify, spawn
 from crewlog.dev.progress import Progress
 from crewlog.dev.registry import Registry, ServiceRecord
-from crewlog.dev.services import Services
+from crewlog.dev.services import Services, temporal_profile
 from crewlog.dev.temporal_cli import TemporalCli
 from crewlog.dev.temporal_server import Ports
 from crewlog.errors import ServiceError, TemporalUnavailable, UsageError
 
 ENSURE = """
 import asyncio, dataclasses, json
-from crewlog.dev.services import Services
+from crewlog.dev.services import Services, temporal_profile
 print(json.dumps(dataclasses.asdict(asyncio.run(Services().ensure()))))
 """
 EPHEMERAL = """
@@ -62,12 +63,17 @@ async def start_run(address: str, run: str) -> None:
 
 
 class _Ready(Progress):
-    """Says when a server is ready."""
+    """Says when a server is ready, and what people saw."""
 
     def __init__(self) -> None:
         self.ready: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self.seen: list[tuple[str, str]] = []
+
+    def update(self, name: str, text: str) -> None:
+        self.seen.append((name, text))
 
     def done(self, name: str, text: str) -> None:
+        self.seen.append((name, text))
         self.ready[name].set()
 
 
@@ -153,9 +159,12 @@ async def test_a_killed_server_is_taken_over_with_its_data(services: Services) -
         process.kill()
     psutil.wait_procs(killed, timeout=60)
 
-    after = await services.ensure()
+    progress = _Ready()
+    after = await services.ensure(progress)
 
     assert sorted(after.started) == ["postgres", "temporal"]
+    version = services.temporal().version
+    assert ("temporal", f"{version}, restarted on the same data") in progress.seen
     assert not set(pids(services).values()) & set(old.values())
     assert (after.temporal_address, after.ui_url) == (before.temporal_address, before.ui_url)
     client = await temporal_server.connect(after.temporal_address)
@@ -163,6 +172,25 @@ async def test_a_killed_server_is_taken_over_with_its_data(services: Services) -
     connection = await asyncpg.connect(after.database_url)
     assert await connection.fetchval("SELECT value FROM kept") == 7
     await connection.close()
+
+
+async def test_a_server_that_does_not_answer_is_restarted_and_people_see_the_wait(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crewlog.dev.services.HUNG_LIMIT", 2.0)
+    before = await services.ensure()
+    old = psutil.Process(pids(services)["temporal"])
+    old.send_signal(signal.SIGSTOP)
+    progress = _Ready()
+
+    after = await services.ensure(progress)
+
+    assert after.started == ["temporal"]
+    assert after.temporal_address == before.temporal_address
+    assert not old.is_running()
+    texts = [text for name, text in progress.seen if name == "temporal"]
+    assert texts[:2] == ["waiting for it to answer", "it does not answer; starting it again"]
+    assert texts[-1].endswith(", restarted on the same data")
 
 
 async def test_a_corrupt_registry_is_set_aside_and_servers_are_found_again(
@@ -236,6 +264,23 @@ async def test_a_profile_with_an_address_counts_too(directory: Path) -> None:
         await Services(Home.at(directory / "none"), environ=env).ensure()
 
 
+@pytest.mark.parametrize("source", ["variable", "file"])
+async def test_a_namespace_without_a_server_is_refused(directory: Path, source: str) -> None:
+    file = directory / "temporal.toml"
+    file.write_text('[profile.default]\nnamespace = "crews"\n' if source == "file" else "")
+    env = {"TEMPORAL_CONFIG_FILE": str(file), "DATABASE_URL": "postgresql://x/y"}
+    if source == "variable":
+        env["TEMPORAL_NAMESPACE"] = "crews"
+    with pytest.raises(UsageError, match="'crews' is configured without a server") as caught:
+        await Services(Home.at(directory / "none"), environ=env).ensure()
+    assert caught.value.remedy == "Set TEMPORAL_ADDRESS too, or unset TEMPORAL_NAMESPACE."
+    assert temporal_profile(env, address="far:7233").namespace == "crews"
+    (verdict,) = [
+        c for c in await examine(Home.at(directory / "none"), environ=env) if c.status == "fail"
+    ]
+    assert "without a server" in verdict.detail
+
+
 async def test_a_port_in_use_leads_to_another_port(
     cli: TemporalCli, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +312,41 @@ async def test_a_server_that_dies_at_its_start_says_why(
         await local.ensure()
     assert "not a database" in caught.value.message
     assert "temporal.log" in caught.value.remedy
+
+
+PANICS = """#!/bin/sh
+if [ -e {once} ]; then exec {then} "$@"; fi
+touch {once}
+echo 'panic: {cause}'
+for frame in $(seq 1 200); do echo "    goroutine frame $frame"; done
+exit 2
+"""
+
+
+def panicking(directory: Path, cause: str, then: Path = Path("false")) -> TemporalCli:
+    """A command line that panics with a long trace, and does something else the next time."""
+    program = directory / "panics"
+    program.write_text(PANICS.format(cause=cause, once=directory / "panicked", then=then))
+    program.chmod(0o755)
+    return TemporalCli(program, "1.9.1", "1.32.0", "test")
+
+
+async def test_a_panic_at_the_start_shows_its_cause(services: Services, directory: Path) -> None:
+    services.home.create()
+    with pytest.raises(TemporalUnavailable, match="panic: no such table") as caught:
+        await temporal_server.start(panicking(directory, "no such table"), services.home)
+    assert "frame 200" not in caught.value.message
+
+
+async def test_a_port_that_was_taken_for_a_service_within_leads_to_another_start(
+    cli: TemporalCli, services: Services, directory: Path
+) -> None:
+    services.home.create()
+    panics = panicking(directory, "listen tcp: bind: address already in use", cli.path)
+    begun: list[ProcessRecord] = []
+    record = await temporal_server.start(panics, services.home, on_spawn=begun.append)
+    assert [process.pid == record.process.pid for process in begun] == [False, True]
+    end(record.process, gently=signal.SIGKILL)
 
 
 async def test_a_home_that_cannot_be_written_is_a_clear_error(

@@ -118,13 +118,13 @@ async def connect(
 
     Raises:
         TemporalUnavailable: no server answers; `place` is its address.
-        UsageError: the environment's configuration cannot be read.
+        UsageError: the environment's configuration cannot be read, or names a namespace and no server.
     """
     # Here, because the client's module needs the types above.
     from crewlog.client.client import Client  # noqa: PLC0415
 
     told = progress or SILENT
-    profile = temporal_profile(os.environ)
+    profile = temporal_profile(os.environ, address=address)
     is_local = address is None and not profile.address
     if is_local:
         endpoints = await _local(services, told)

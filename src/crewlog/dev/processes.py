@@ -212,7 +212,7 @@ def tail(log: Path, *, start: int = 0, lines: int = 8) -> str:
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(start if start <= size else 0, size - 16_384))
+            file.seek(max(start if start <= size else 0, size - 2_000 * lines))
             text = file.read().decode(errors="replace")
     except OSError:
         return ""

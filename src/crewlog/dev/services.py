@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
@@ -30,6 +29,8 @@ from crewlog.errors import TemporalUnavailable, UsageError
 
 HUNG_LIMIT = 15.0
 """Seconds for which a live server may not answer before it is ended and started again."""
+QUIET_LIMIT = 1.0
+"""Seconds for its answer after which people see that it is waited for."""
 CONFIRM_LIMIT = 2.0
 """Seconds for a server that is taken for wedged to answer on a new connection."""
 WORKER_GRACE = 30.0
@@ -95,20 +96,34 @@ _POSTGRES = _Kind("postgres", postgres.find, postgres.version_at, postgres.STOP,
 _KINDS = {kind.name: kind for kind in (_TEMPORAL, _POSTGRES)}
 
 
-def temporal_profile(environ: Mapping[str, str]) -> ClientConfigProfile:
+def temporal_profile(
+    environ: Mapping[str, str], *, address: str | None = None
+) -> ClientConfigProfile:
     """The Temporal client profile of the environment and the user's `temporal.toml`.
 
+    Args:
+        environ: The environment.
+        address: The server's address, where the caller names one.
+
     Raises:
-        UsageError: The file or a variable cannot be read.
+        UsageError: The file or a variable cannot be read, or a namespace is named without a server.
     """
     try:
         # The bridge takes a dict and nothing else; os.environ is none.
-        return ClientConfigProfile.load(override_env_vars=dict(environ))
+        profile = ClientConfigProfile.load(override_env_vars=dict(environ))
     except (RuntimeError, ValueError, OSError) as error:
         raise UsageError(
             f"the Temporal client configuration cannot be read: {error}",
             remedy="Correct it, or set TEMPORAL_CONFIG_FILE and TEMPORAL_PROFILE.",
         ) from error
+    own = temporal_server.NAMESPACE
+    if not (address or profile.address) and (profile.namespace or own) != own:
+        raise UsageError(
+            f"the Temporal namespace {profile.namespace!r} is configured without a server, and the "
+            f"local server has the namespace {own!r} only",
+            remedy="Set TEMPORAL_ADDRESS too, or unset TEMPORAL_NAMESPACE.",
+        )
+    return profile
 
 
 class Services:
@@ -347,16 +362,23 @@ class Services:
 
     async def _answer(self, kind: _Kind, record: ServiceRecord, progress: Progress) -> str | None:
         """The version of a live server; None if it does not answer for long, or ends."""
-        deadline = time.monotonic() + HUNG_LIMIT
-        while record.process.alive:
-            version = await kind.version_at(record.address)
-            if version is not None:
-                return version
-            if time.monotonic() > deadline:
-                return None
-            progress.update(kind.name, "waiting for it to answer")
-            await asyncio.sleep(POLL)
-        return None
+
+        async def ask() -> str | None:
+            while record.process.alive:
+                if (version := await kind.version_at(record.address)) is not None:
+                    return version
+                await asyncio.sleep(POLL)
+            return None
+
+        asking = asyncio.create_task(ask())
+        try:
+            answered, _ = await asyncio.wait({asking}, timeout=QUIET_LIMIT)
+            if not answered:
+                progress.update(kind.name, "waiting for it to answer")
+                answered, _ = await asyncio.wait({asking}, timeout=HUNG_LIMIT - QUIET_LIMIT)
+            return asking.result() if answered else None
+        finally:
+            asking.cancel()
 
     def _keep(self, record: ServiceRecord) -> None:
         with self._registry.edit() as data:
@@ -380,7 +402,7 @@ class Services:
             last=last,
             on_spawn=self._spawned,
         )
-        return record, "started"
+        return record, "started" if last is None else "restarted on the same data"
 
     async def _start_postgres(self, progress: Progress) -> tuple[ServiceRecord, str]:
         record = await postgres.start(

@@ -60,6 +60,8 @@ ASK_LIMIT = 10.0
 """Seconds for one question."""
 ATTEMPTS = 3
 """Starts, if another program takes the port between our look and the server's."""
+SHOWN = 8
+"""Lines of a server's log that an error quotes."""
 POLL = 0.05
 
 # Measured: a durable step takes 97 ms with the server's defaults, 10 ms with these.
@@ -170,7 +172,8 @@ async def start(
             return await _ready(process, home, ports)
         except TemporalUnavailable as error:
             await asyncio.to_thread(end, process)
-            taken = "address already in use" in tail(home.temporal_log, start=begin, lines=40)
+            # A port for its own services may be taken too: then it panics, with a long trace.
+            taken = "address already in use" in tail(home.temporal_log, start=begin, lines=1000)
             if taken and attempt < ATTEMPTS:
                 continue
             raise _did_not_start(error.message, home, begin) from error
@@ -207,7 +210,7 @@ async def _ready(process: ProcessRecord, home: Home, ports: Ports) -> ServiceRec
 
 
 def _did_not_start(message: str, home: Home, begin: int) -> TemporalUnavailable:
-    words = tail(home.temporal_log, start=begin)
+    words = _last_words(tail(home.temporal_log, start=begin, lines=1000))
     said = "\n" + "\n".join(f"    | {line}" for line in words.splitlines()) if words else ""
     if "no space left" in words.lower() or "disk is full" in words.lower():
         remedy = f"The disk of {home.root} is full: free some room, or set CREWLOG_HOME."
@@ -217,6 +220,13 @@ def _did_not_start(message: str, home: Home, begin: int) -> TemporalUnavailable:
         remedy = f"The whole log is {home.temporal_log}. Set CREWLOG_HOME to begin afresh, or "
         remedy += "TEMPORAL_ADDRESS to use a server of your own."
     return TemporalUnavailable(message + said, remedy=remedy, place=str(home.temporal_log))
+
+
+def _last_words(log: str) -> str:
+    """The end of a log; where a program of Go panicked, the cause and not the end of its trace."""
+    lines = log.splitlines()
+    causes = [n for n, line in enumerate(lines) if line.startswith(("panic:", "fatal error:"))]
+    return "\n".join(lines[causes[0] :][:SHOWN] if causes else lines[-SHOWN:])
 
 
 def find(home: Home) -> ServiceRecord | None:
