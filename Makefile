@@ -44,11 +44,12 @@ pyright: setup
 	$(RUN)pyright
 
 # Tests that need the machine for themselves. The others run in three processes, each with servers
-# of its own: two leave a third of the processor time of two cores unused.
+# of its own: two leave a third of the processor time of two cores unused. `tests/conftest.py` has their order.
+SIDE_BY_SIDE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 ALONE := tests/size tests/faults
 
 test: check  ## Everything: the static checks, then every test
-	$(RUN)python -m pytest --numprocesses 3 --dist loadfile $(ALONE:%=--ignore=%)
+	$(RUN)python -m pytest $(SIDE_BY_SIDE) $(ALONE:%=--ignore=%)
 	$(RUN)python -m pytest $(ALONE)
 
 chaos: setup  ## The long set of faults, an hour: SEED=1 CHAOS="--scenario workers --report chaos.json"
@@ -65,7 +66,7 @@ test-replay: setup  ## Every test but those of size, with workers that replay at
 
 test-encrypted: setup  ## Every test but those of size, with all payloads and rows encrypted
 	@rm -f .encrypted/keys.json && $(RUN)crewlog encryption init .encrypted/keys.json >/dev/null 2>&1
-	CREWLOG_ENCRYPTION_KEYS=$(CURDIR)/.encrypted/keys.json $(RUN)python -m pytest --numprocesses 3 --dist loadfile $(ALONE:%=--ignore=%)
+	CREWLOG_ENCRYPTION_KEYS=$(CURDIR)/.encrypted/keys.json $(RUN)python -m pytest $(SIDE_BY_SIDE) $(ALONE:%=--ignore=%)
 	CREWLOG_ENCRYPTION_KEYS=$(CURDIR)/.encrypted/keys.json $(RUN)python -m pytest $(filter-out tests/size,$(ALONE))
 
 .PHONY: coverage-of-capabilities
@@ -76,7 +77,7 @@ HUNTS := CREWLOG_HOSTILE=100000 CREWLOG_HOSTILE_TURNS=100000 CREWLOG_WIDENINGS=1
 HUNTS += CREWLOG_AUDIENCE_LAYOUTS=10000 CREWLOG_AUDIENCE_HUNTS=10000
 
 test-authority: setup  ## The hunts for what authority lets through, at their full size
-	$(HUNTS) $(RUN)python -m pytest --numprocesses 3 --dist loadfile --timeout 7200 tests/authority
+	$(HUNTS) $(RUN)python -m pytest $(SIDE_BY_SIDE) --timeout 7200 tests/authority
 
 coverage: setup  ## Every test, with the lines and branches that none of them enters
 	$(RUN)coverage erase

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 from shared import database, directory, lab, postgres_dsn, postgres_store, server, store, worker
@@ -22,3 +25,18 @@ pytest_plugins = ["pytester"]
 # The same examples each time, and no limit for one: what passes does not fail on another machine.
 # `--hypothesis-profile default` looks at others.
 settings.load_profile("ci")
+
+LONG = ("acceptance", "faults", "replay", "size", "workers", "cli", "client")
+"""Directories whose files take long, most of all the first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts long files first: of several processes, none works alone on a long one at the end."""
+    places = {name: place for place, name in enumerate(LONG)}
+    root = Path(__file__).parent
+
+    def place(item: pytest.Item) -> int:
+        inside = item.path.relative_to(root).parts if item.path.is_relative_to(root) else ("",)
+        return places.get(inside[0], len(places))
+
+    items.sort(key=place)

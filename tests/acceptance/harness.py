@@ -48,6 +48,7 @@ from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
 from crewlog.store import PostgresStore, Store, open_store
 from crewlog.wire import InterruptView, RunResult
+from starter import Started, starter
 
 T = TypeVar("T")
 
@@ -109,11 +110,15 @@ async def _asks_nobody(run: Run, what: str) -> None:
     assert not asked, f"{what} does not come, since {run.id} asks people. {told}"
 
 
+WORKERS = "crewlog.workers"
+Process = subprocess.Popen[bytes] | Started
+
+
 @dataclass
 class WorkerProcess:
-    """A worker, as users start it: `python -m crewlog.workers` in the project's directory."""
+    """A worker: `python -m crewlog.workers` in the project's directory."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     log: Path
 
     @property
@@ -217,20 +222,27 @@ class Site:
 
     # -- workers -----------------------------------------------------------------------------
 
-    def spawn(
-        self, queue: str, *, module: str = "crewlog.workers", **environ: str
-    ) -> WorkerProcess:
-        """Starts a worker; `ready` waits until it polls. One of somebody's own is a module, too."""
+    def spawn(self, queue: str, *, module: str = WORKERS, **environ: str) -> WorkerProcess:
+        """Starts a worker; `ready` waits until it polls. One of somebody's own is a module, too.
+
+        The starter has imported `crewlog.workers` already. What decides about imports therefore
+        needs an interpreter of its own: another module, or a variable such as PYTHONPATH.
+        """
         log = self.root / f"worker-{next(_NUMBERS)}.log"
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-m", module],
-                cwd=self.project,
-                env={**self.environ(queue), **environ},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
+        env = {**self.environ(queue), **environ}
+        process: Process
+        if module == WORKERS and not any(name.startswith("PYTHON") for name in environ):
+            process = starter().start(module, self.project, env, log)
+        else:
+            with log.open("wb") as out:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", module],
+                    cwd=self.project,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                )
         worker = WorkerProcess(process, log)
         self.workers.setdefault(queue, []).append(worker)
         return worker

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import json
 import os
 import shutil
@@ -17,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from .starter import Starter
+from starter import starter
 
 LIMIT = 100
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,14 +34,6 @@ def environment(home: Path) -> dict[str, str]:
 def _no_edge(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipe has no end here, wherever the tests themselves are started from."""
     monkeypatch.delenv("COLUMNS", raising=False)
-
-
-@functools.cache
-def starter() -> Starter:
-    """The session's, which ends with it."""
-    found = Starter()
-    atexit.register(found.close)
-    return found
 
 
 @dataclass(frozen=True)
