@@ -118,7 +118,8 @@ async def connect(
 
     Raises:
         TemporalUnavailable: no server answers; `place` is its address.
-        UsageError: the environment's configuration cannot be read, or names a namespace and no server.
+        UsageError: the environment's configuration cannot be read, or names a namespace without
+            a server.
     """
     # Here, because the client's module needs the types above.
     from crewlog.client.client import Client  # noqa: PLC0415
