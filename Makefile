@@ -46,7 +46,7 @@ pyright: setup
 # Tests that need the machine for themselves. The others run in three processes, each with servers
 # of its own: two leave a third of the processor time of two cores unused. `tests/conftest.py` has their order.
 SIDE_BY_SIDE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
-ALONE := tests/size tests/faults
+ALONE := tests/size tests/faults tests/state/test_topology_cost.py
 
 test: check  ## Everything: the static checks, then every test
 	$(RUN)python -m pytest $(SIDE_BY_SIDE) $(ALONE:%=--ignore=%)

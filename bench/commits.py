@@ -58,9 +58,9 @@ def short_hash(commit: str = "HEAD", root: Path = ROOT) -> str:
         raise CommitError(f"there is no commit {commit!r}; is it fetched? {error}") from error
 
 
-def uncommitted(root: Path = ROOT) -> list[str]:
-    """The measured files that differ from HEAD, new files included."""
-    found = git("status", "--porcelain", "--untracked-files=all", "--", *MEASURED, root=root)
+def uncommitted(files: Sequence[str] = MEASURED, root: Path = ROOT) -> list[str]:
+    """The files, as Git path specifications, that differ from HEAD, new files included."""
+    found = git("status", "--porcelain", "--untracked-files=all", "--", *files, root=root)
     return [line[3:] for line in found.splitlines()]
 
 
@@ -70,7 +70,7 @@ def measured_commit(root: Path = ROOT) -> str:
     Raises:
         CommitError: measured files have uncommitted changes.
     """
-    if changed := uncommitted(root):
+    if changed := uncommitted(root=root):
         shown = ", ".join(changed[:5]) + (", …" if len(changed) > 5 else "")
         raise CommitError(
             f"{root}: {len(changed)} measured files have uncommitted changes ({shown}), so the "

@@ -10,7 +10,7 @@ from temporalio.api.enums.v1 import EventType
 
 from crewlog.client import Run
 
-from .harness import Site, calls, tool, until
+from .harness import LIMIT, Site, calls, tool, until
 
 QUEUE = "local"
 
@@ -85,7 +85,7 @@ async def test_nothing_is_lost_where_workers_die_while_signals_come(site: Site) 
         await run.message(f"m{sent}", by="ana")
         sent += 1
         await site.start_worker(QUEUE)
-    result = await run.result(60)
+    result = await run.result(2 * LIMIT)
     assert result.total.tool_calls == 24
     said = [e.ref.inline["content"] for e in await site.entries(run, "MessageAdded")][1:]
     assert said == [f"m{n}" for n in range(sent)]

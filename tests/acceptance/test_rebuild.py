@@ -158,10 +158,14 @@ async def worker(site: Site) -> None:
     await site.start_worker(QUEUE, CREWLOG_PAYLOAD_THRESHOLD="65536")
 
 
-def busy(site: Site, events: int = 50, nap: float = 0.02, turns: int = 0) -> dict[str, Any]:
+def busy(
+    site: Site, events: int = 50, nap: float = 0.02, turns: int = 0, heartbeat: float = 30
+) -> dict[str, Any]:
     """Turns with parallel tools, large and small outputs, a payment, a refusal and questions.
 
-    `turns` more of them come before the first question.
+    `turns` more of them come before the first question. A call that misses its heartbeat on a busy
+    machine is made again, and then the store has more than the history: only where workers are
+    killed is the heartbeat short.
     """
     batch = calls(("nap", {"seconds": nap}), ("echo", {"text": "x"}), ("large", {"size": 70_000}))
     outputs = calls(
@@ -194,6 +198,8 @@ def busy(site: Site, events: int = 50, nap: float = 0.02, turns: int = 0) -> dic
     )
     crew["flow"] = [["one", "two"], {"ask": "Go on?", "sets": "go"}, "last", {"ask": "Publish?"}]
     crew["rules"] = [{"tool": ["nap", "echo", "pay"], "quota": "1000 per day"}]
+    for each in (*crew["agents"].values(), *crew["tools"].values()):
+        each["heartbeat"] = heartbeat
     return crew
 
 
@@ -340,7 +346,7 @@ async def test_a_payment_is_not_repeated_before_its_claim_is_made_again(
     site: Site, db: Any
 ) -> None:
     await worker(site)
-    run = await site.start(patient(busy(site, 2000)), queue=QUEUE)
+    run = await site.start(patient(busy(site, 2000, heartbeat=1)), queue=QUEUE)
     await until(lambda: site.ledger(run, "start", gate="g"), "the gate")
     await drop(db)
     for dead in site.workers[QUEUE]:

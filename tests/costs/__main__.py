@@ -19,10 +19,12 @@ from tests.costs import report
 from tests.costs.measure import metering
 from tests.costs.units import UNITS
 
-from bench.commits import short_hash, uncommitted
+from bench.commits import MEASURED, short_hash, uncommitted
 from bench.report import columns
 from crewlog.client import Endpoints
 from crewlog.dev.ephemeral import ephemeral
+
+WRITTEN = tuple(f":(exclude)tests/costs/{path.name}" for path in (report.COSTS, report.CALLS))
 
 
 async def measured() -> report.Costs:
@@ -43,7 +45,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.costs", description="Counts costs.")
     parser.add_argument("--write", action="store_true", help="write the files and the page's table")
     write = parser.parse_args().write
-    if write and (changed := uncommitted()):
+    commit = short_hash()
+    if write and (changed := uncommitted((*MEASURED, "tests/costs", *WRITTEN))):
         sys.stderr.write(
             f"nothing was measured: {len(changed)} files have uncommitted changes, so the costs "
             f"would belong to no commit: {', '.join(changed[:5])}. Commit them first.\n"
@@ -53,7 +56,7 @@ def main() -> int:
     figures = {unit: cost.figures for unit, cost in costs.items()}
     sys.stdout.write(f"{columns(report.rows(figures))}\n\n{columns(report.changes(figures))}\n")
     if write:
-        report.write(costs, short_hash())
+        report.write(costs, commit)
     return 0
 
 

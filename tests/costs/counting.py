@@ -1,4 +1,4 @@
-"""Counts what the threads of a worker do: Python calls, validations, serialisations, statements.
+"""Counts what the threads of a worker do: Python calls, validations, serialisations, round trips.
 
 `Counts.installed` sets a profile function for threads that start within its block. So the worker
 starts there: workflow tasks are done in threads of a pool. The function returns at once while
@@ -28,13 +28,15 @@ from types import CodeType, FrameType
 from typing import Any
 
 import pytest
-from asyncpg.connection import Connection
-from asyncpg.pool import PoolConnectionProxy
+from asyncpg.protocol import Protocol
 from pydantic_core import SchemaSerializer, SchemaValidator
 
 ROOT = Path(__file__).parents[2]
 _VALIDATORS = frozenset({"validate_python", "validate_json", "validate_strings"})
 _SERIALIZERS = frozenset({"to_python", "to_json"})
+_REQUESTS = ("query", "prepare", "bind", "bind_execute", "bind_execute_many", "execute")
+_REQUESTS += ("copy_in", "copy_out", "close_statement", "close_portal")
+"""What asyncpg's protocol sends and waits for."""
 _ENCODE = json.JSONEncoder.encode.__code__
 _LIBRARY = str(Path(json.__file__).parents[1])
 _NOT_COUNTED = (
@@ -57,7 +59,7 @@ class Tally:
     validations: int = 0
     serialisations: int = 0
     round_trips: int = 0
-    """Statements that the worker's store sent."""
+    """Requests that the worker's store sent to Postgres, each of which waits for an answer."""
 
 
 class Counts:
@@ -67,20 +69,16 @@ class Counts:
         self._on = False
         self._python: list[dict[CodeType, int]] = []
         self._native: list[dict[str, int]] = []
-        self._statements = 0
+        self._requests = 0
         self.store_thread: int | None = None
-        """The thread whose statements count: a client in the same process has a store as well."""
+        """The thread whose requests count: a client in the same process has a store as well."""
 
     @contextlib.contextmanager
     def installed(self) -> Generator[None]:
         """Counts in every thread that starts within the block, for as long as that thread lives."""
         with pytest.MonkeyPatch.context() as patch:
-            # `execute` with arguments goes through `_do_execute`.
-            patch.setattr(
-                Connection, "_do_execute", self._sent(Connection._do_execute, always=True)
-            )
-            for kind in (Connection, PoolConnectionProxy):
-                patch.setattr(kind, "execute", self._sent(kind.execute, always=False))
+            for name in _REQUESTS:
+                patch.setattr(Protocol, name, self._sent(getattr(Protocol, name)))
             threading.setprofile(self._begin_thread)
             try:
                 yield
@@ -92,7 +90,7 @@ class Counts:
         """Counts within the block; the tally is filled at its end."""
         for each in (*self._python, *self._native):
             each.clear()
-        self._statements = 0
+        self._requests = 0
         tally = Tally()
         self._on = True
         try:
@@ -107,7 +105,7 @@ class Counts:
                     tally.serialisations += number
         tally.validations = sum(each.get("validation", 0) for each in self._native)
         tally.serialisations += sum(each.get("serialisation", 0) for each in self._native)
-        tally.round_trips = self._statements
+        tally.round_trips = self._requests
 
     def moves(self) -> int:
         """A number that grows while a counted thread works."""
@@ -138,13 +136,13 @@ class Counts:
 
         sys.setprofile(count)
 
-    def _sent(self, original: Any, *, always: bool) -> Any:
-        """A method of a connection that counts its statement: always, or without arguments."""
+    def _sent(self, original: Any) -> Any:
+        """A method of a connection's protocol that counts its request."""
 
-        def method(connection: Any, query: Any, *args: Any, **options: Any) -> Any:
-            if (always or not args) and self._on and threading.get_ident() == self.store_thread:
-                self._statements += 1
-            return original(connection, query, *args, **options)
+        def method(protocol: Any, *args: Any, **options: Any) -> Any:
+            if self._on and threading.get_ident() == self.store_thread:
+                self._requests += 1
+            return original(protocol, *args, **options)
 
         return method
 

@@ -38,6 +38,10 @@ async def steps(meter: Meter, count: int, model: str = "bench:new") -> Counted:
     )
 
 
+async def _whole(meter: Meter, count: int) -> Counted:
+    return await meter.to_its_end(_named("whole", ring(10 * count), 10 * count))
+
+
 async def _calls(meter: Meter, count: int) -> Counted:
     return await meter.to_its_end(_named("lookups", lookups(count, local=False), count))
 
@@ -84,6 +88,7 @@ def _named(name: str, crew: Crew, count: int) -> Crew:
 
 
 UNITS = (
+    Unit("run", "a run of ten plain steps, from its start to its end", 0, 1, _whole),
     Unit("step", "a plain step: one model call", 20, 40, steps),
     Unit("tool_call", "a tool call that is an activity, with its model call", 5, 15, _calls),
     Unit("local_tool_call", "the same tool placed `local`", 5, 15, _local_calls),
