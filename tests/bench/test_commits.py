@@ -202,6 +202,6 @@ def test_nothing_is_measured_for_a_file_where_measured_files_changed(
         raise AssertionError
 
     monkeypatch.setattr(command, "measure", measure)
-    monkeypatch.setattr(commits, "uncommitted", lambda _root: ["src/a.py"])
+    monkeypatch.setattr(commits, "uncommitted", lambda **_: ["src/a.py"])
     assert command.main(["--only", "steps", "--out", str(tmp_path / "some.json")]) == 1
     assert "1 measured files have uncommitted changes (src/a.py)" in capsys.readouterr().err
