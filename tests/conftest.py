@@ -26,12 +26,12 @@ pytest_plugins = ["pytester"]
 # `--hypothesis-profile default` looks at others.
 settings.load_profile("ci")
 
-LONG = ("acceptance", "faults", "replay", "size", "workers", "cli", "client")
-"""Directories whose files take long, most of all the first."""
+LONG = ("acceptance", "cli", "prompt", "state", "client")
+"""The directories that take the longest time in all, the longest first."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts long files first: of several processes, none works alone on a long one at the end."""
+    """Puts long files first, so that all processes work until the end."""
     places = {name: place for place, name in enumerate(LONG)}
     root = Path(__file__).parent
 

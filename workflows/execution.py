@@ -103,8 +103,9 @@ FLUSH_BYTES = 64 * 1024
 """More than this is stored before activities are scheduled, instead of by each of them."""
 
 SNAPSHOT_AFTER = 200
-"""Entries since the last snapshot after which a flush stores the next one. Only a run that comes to
-rest, or whose batch is large, flushes. To load such a state costs the fold of so many entries."""
+"""Entries since the last snapshot from which on a flush stores the next one. A run flushes when it
+comes to rest, or when its batch is large. To load the state of a run at rest, at most so many
+entries are folded."""
 
 CARRIED_BYTES = 8 * 1024
 """Up to this, what is not stored is carried over a swap, instead of stored before: an activity
@@ -905,7 +906,8 @@ class Execution:
         if not batch.entries:
             return None
         state = self.engine.state
-        if snapshot := snapshot or state.position >= self._snapshot_due:
+        snapshot = snapshot or state.position >= self._snapshot_due
+        if snapshot:
             self._snapshot_due = state.position + SNAPSHOT_AFTER
         self._commands += 1
         task = workflow.start_activity(

@@ -223,10 +223,10 @@ class Site:
     # -- workers -----------------------------------------------------------------------------
 
     def spawn(self, queue: str, *, module: str = WORKERS, **environ: str) -> WorkerProcess:
-        """Starts a worker; `ready` waits until it polls. One of somebody's own is a module, too.
+        """Starts a worker; `ready` waits until it polls.
 
-        The starter has imported `crewlog.workers` already. What decides about imports therefore
-        needs an interpreter of its own: another module, or a variable such as PYTHONPATH.
+        The starter has imported `crewlog.workers` already. So a worker of another module, or with a
+        variable that decides about imports, such as PYTHONPATH, gets an interpreter of its own.
         """
         log = self.root / f"worker-{next(_NUMBERS)}.log"
         env = {**self.environ(queue), **environ}

@@ -25,6 +25,7 @@ from crewlog.client import Endpoints
 from crewlog.dev.ephemeral import ephemeral
 
 WRITTEN = tuple(f":(exclude)tests/costs/{path.name}" for path in (report.COSTS, report.CALLS))
+"""What `--write` writes, as Git path specifications that exclude it."""
 
 
 async def measured() -> report.Costs:
@@ -45,13 +46,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.costs", description="Counts costs.")
     parser.add_argument("--write", action="store_true", help="write the files and the page's table")
     write = parser.parse_args().write
-    commit = short_hash()
     if write and (changed := uncommitted((*MEASURED, "tests/costs", *WRITTEN))):
         sys.stderr.write(
             f"nothing was measured: {len(changed)} files have uncommitted changes, so the costs "
             f"would belong to no commit: {', '.join(changed[:5])}. Commit them first.\n"
         )
         return 2
+    commit = short_hash() if write else ""  # before it is measured: HEAD may move meanwhile
     costs = asyncio.run(measured())
     figures = {unit: cost.figures for unit, cost in costs.items()}
     sys.stdout.write(f"{columns(report.rows(figures))}\n\n{columns(report.changes(figures))}\n")

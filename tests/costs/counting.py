@@ -59,7 +59,7 @@ class Tally:
     validations: int = 0
     serialisations: int = 0
     round_trips: int = 0
-    """Requests that the worker's store sent to Postgres, each of which waits for an answer."""
+    """Requests of the worker's store to Postgres. The store waits for the answer to each."""
 
 
 class Counts:

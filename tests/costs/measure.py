@@ -35,7 +35,7 @@ from tests.costs.steady import LONG, steady
 from tests.costs.units import Unit
 
 from bench.crews import Crew
-from bench.history import events_of
+from bench.history import events_of, is_idle
 from crewlog.activities import models
 from crewlog.client import Client, Endpoints, Run
 from crewlog.client.connection import LazyStore
@@ -177,13 +177,11 @@ class Meter:
 
     async def _settled(self, run: Run) -> None:
         """Waits until neither the server nor the worker has anything to do for a run."""
-        handle = self.temporal.get_workflow_handle(run.id)
         while True:
             before = self._counts.moves()
-            described = (await handle.describe()).raw_description
+            idle = await is_idle(self, run.id)
             await asyncio.sleep(0.02)
-            waits = described.pending_activities or described.HasField("pending_workflow_task")
-            if not waits and self._counts.moves() == before:
+            if idle and self._counts.moves() == before:
                 return
 
     async def _events(self, run: Run) -> list[HistoryEvent]:

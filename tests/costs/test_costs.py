@@ -7,14 +7,17 @@ busy machine makes no difference.
 from __future__ import annotations
 
 import os
+import threading
 import typing
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import asyncpg
 import pytest
 from tests.costs import report
+from tests.costs.counting import Counts
 from tests.costs.measure import Cost, Meter, metering
 from tests.costs.steady import steady
 from tests.costs.units import UNITS, Unit, steps
@@ -100,6 +103,36 @@ def test_the_page_has_the_costs() -> None:
     page = report.PAGE.read_text()
     again = report.on_page(page, report.markdown(report.stored()), report.BEGIN, report.END)
     assert page == again, f"the table of costs.json is another one: `{report.AGAIN}`"
+
+
+async def test_every_request_to_postgres_is_a_round_trip(database: str) -> None:
+    counts = Counts()
+    with counts.installed():
+        counts.store_thread = threading.get_ident()
+        connection = await asyncpg.connect(database)
+
+        async def requests(action: Awaitable[Any]) -> tuple[int, Any]:
+            with counts.counting() as tally:
+                found = await action
+            return tally.round_trips, found
+
+        async def read_all() -> None:
+            async with connection.transaction():  # BEGIN and COMMIT
+                async for _ in connection.cursor("SELECT number FROM numbers", prefetch=1):
+                    pass
+
+        created = await requests(connection.execute("CREATE TABLE numbers (number int)"))
+        prepared, statement = await requests(connection.prepare("SELECT $1::int"))
+        fetched = await requests(statement.fetch(1))
+        copied = await requests(
+            connection.copy_records_to_table("numbers", columns=["number"], records=[(1,), (2,)])
+        )
+        cursor = await requests(read_all())
+        await connection.close()
+    assert (created[0], prepared, fetched[0]) == (1, 1, 1)
+    assert copied[0] == 2  # it asks for the columns' types before
+    # It is prepared, reads each row and the end, and is closed.
+    assert cursor[0] == 2 + 1 + 3 + 1
 
 
 async def test_what_costs_more_is_found(

@@ -27,7 +27,7 @@ from crewlog.errors import ServiceError, TemporalUnavailable, UsageError
 
 ENSURE = """
 import asyncio, dataclasses, json
-from crewlog.dev.services import Services, temporal_profile
+from crewlog.dev.services import Services
 print(json.dumps(dataclasses.asdict(asyncio.run(Services().ensure()))))
 """
 EPHEMERAL = """

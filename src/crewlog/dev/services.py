@@ -30,7 +30,7 @@ from crewlog.errors import TemporalUnavailable, UsageError
 HUNG_LIMIT = 15.0
 """Seconds for which a live server may not answer before it is ended and started again."""
 QUIET_LIMIT = 1.0
-"""Seconds for its answer after which people see that it is waited for."""
+"""Seconds without an answer after which the user sees that the command waits."""
 CONFIRM_LIMIT = 2.0
 """Seconds for a server that is taken for wedged to answer on a new connection."""
 WORKER_GRACE = 30.0

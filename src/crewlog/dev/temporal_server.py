@@ -173,10 +173,10 @@ async def start(
         except TemporalUnavailable as error:
             await asyncio.to_thread(end, process)
             # A port for its own services may be taken too: then it panics, with a long trace.
-            taken = "address already in use" in tail(home.temporal_log, start=begin, lines=1000)
-            if taken and attempt < ATTEMPTS:
+            log = tail(home.temporal_log, start=begin, lines=1000)
+            if "address already in use" in log and attempt < ATTEMPTS:
                 continue
-            raise _did_not_start(error.message, home, begin) from error
+            raise _did_not_start(error.message, home, log) from error
         except BaseException:
             await asyncio.shield(asyncio.to_thread(end, process))
             raise
@@ -209,8 +209,8 @@ async def _ready(process: ProcessRecord, home: Home, ports: Ports) -> ServiceRec
     )
 
 
-def _did_not_start(message: str, home: Home, begin: int) -> TemporalUnavailable:
-    words = _last_words(tail(home.temporal_log, start=begin, lines=1000))
+def _did_not_start(message: str, home: Home, log: str) -> TemporalUnavailable:
+    words = _cause(log)
     said = "\n" + "\n".join(f"    | {line}" for line in words.splitlines()) if words else ""
     if "no space left" in words.lower() or "disk is full" in words.lower():
         remedy = f"The disk of {home.root} is full: free some room, or set CREWLOG_HOME."
@@ -222,11 +222,11 @@ def _did_not_start(message: str, home: Home, begin: int) -> TemporalUnavailable:
     return TemporalUnavailable(message + said, remedy=remedy, place=str(home.temporal_log))
 
 
-def _last_words(log: str) -> str:
-    """The end of a log; where a program of Go panicked, the cause and not the end of its trace."""
+def _cause(log: str) -> str:
+    """The last lines of a server's log; after a panic of Go, those from its cause on."""
     lines = log.splitlines()
-    causes = [n for n, line in enumerate(lines) if line.startswith(("panic:", "fatal error:"))]
-    return "\n".join(lines[causes[0] :][:SHOWN] if causes else lines[-SHOWN:])
+    panics = (n for n, line in enumerate(lines) if line.startswith(("panic:", "fatal error:")))
+    return "\n".join(lines[next(panics, -SHOWN) :][:SHOWN])
 
 
 def find(home: Home) -> ServiceRecord | None:
