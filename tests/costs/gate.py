@@ -19,6 +19,7 @@ from typing import Any
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatResult
+from temporalio import activity
 from temporalio.bridge.proto import ActivityTaskCompletion
 from temporalio.bridge.proto.activity_task import ActivityTask
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
@@ -33,10 +34,12 @@ class Gate:
     def __init__(self) -> None:
         self._left = 0
         """Calls whose model is still to be asked."""
-        self._held: deque[asyncio.Event] = deque()
-        """Those that may not reply yet, in their order."""
-        self._taken = False
-        """Whether the first reply has come to the worker."""
+        self._held: deque[tuple[bytes, asyncio.Event]] = deque()
+        """The task tokens of those that may not reply yet, in their order."""
+        self._replying: bytes | None = None
+        """The task token of the one that may reply."""
+        self._first = asyncio.Event()
+        """Whether the first reply is with the server, as far as the worker knows."""
         self._free = asyncio.Event()
         """Whether the call that the worker was given last waits or has ended."""
         self._free.set()
@@ -47,7 +50,8 @@ class Gate:
         """Lets so many calls wait for each other; called while the worker has nothing to do."""
         assert not self._held
         assert not self._left
-        self._left, self._taken = width, False
+        self._left = width
+        self._first.clear()
         self._empty.clear()
 
     def attach(self, bridge: BridgeWorker) -> None:
@@ -55,7 +59,7 @@ class Gate:
         poll_activity, poll_workflow = bridge.poll_activity_task, bridge.poll_workflow_activation
         complete = bridge.complete_activity_task
 
-        async def activity() -> ActivityTask:
+        async def activity_task() -> ActivityTask:
             await self._free.wait()
             task = await poll_activity()
             if self._left and task.HasField("start"):
@@ -65,35 +69,41 @@ class Gate:
         async def activation() -> WorkflowActivation:
             found = await poll_workflow()
             if self._held and any(job.HasField("resolve_activity") for job in found.jobs):
-                self._taken = True
-                self._held[0].set()
+                # The workflow task may come before the worker hears that the server has the reply.
+                await self._first.wait()
+                self._release()
                 await self._empty.wait()
             return found
 
         async def completed(completion: ActivityTaskCompletion) -> None:
             await complete(completion)
             self._free.set()
-            if self._taken:
-                self._held.popleft()
-                if self._held:
-                    self._held[0].set()
-                else:
-                    self._taken = False
-                    self._empty.set()
+            if completion.task_token != self._replying:
+                return
+            if not self._first.is_set():
+                self._first.set()
+            elif self._held:
+                self._release()
+            else:
+                self._empty.set()
 
-        bridge.poll_activity_task = activity  # type: ignore[method-assign]
+        bridge.poll_activity_task = activity_task  # type: ignore[method-assign]
         bridge.poll_workflow_activation = activation  # type: ignore[method-assign]
         bridge.complete_activity_task = completed  # type: ignore[method-assign]
 
     async def wait(self) -> None:
         """Waits until a reply may come."""
         mine = asyncio.Event()
-        self._held.append(mine)
+        self._held.append((activity.info().task_token, mine))
         self._left -= 1
         self._free.set()
         if not self._left:
-            self._held.popleft().set()
+            self._release()
         await mine.wait()
+
+    def _release(self) -> None:
+        self._replying, reply = self._held.popleft()
+        reply.set()
 
     def build(self, name: str, settings: Mapping[str, Any], timeout: float) -> BenchModel:
         """A model whose replies wait, as the engine's model factory makes it."""
