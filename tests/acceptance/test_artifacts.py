@@ -348,7 +348,12 @@ async def test_one_operation_costs_the_same_however_large_the_artifact_is(crews:
         ]
         return sizes / (rounds - 1), min(took)
 
-    small, small_ms = await measured(0)
-    large, large_ms = await measured(250)
-    assert abs(large - small) < 20, "times and ids are a few bytes longer or shorter"
-    assert large_ms < small_ms + 15
+    more: list[float] = []
+    for _ in range(5):  # what else the machine does only adds
+        small, small_ms = await measured(0)
+        large, large_ms = await measured(250)
+        assert abs(large - small) < 20, "times and ids are a few bytes longer or shorter"
+        more.append(large_ms - small_ms)
+        if more[-1] < 15:
+            break
+    assert min(more) < 15

@@ -82,12 +82,19 @@ async def test_nothing_is_lost_or_doubled_in_mid_turn_and_mid_join(crews: Site) 
     long["model"] = short["model"]
     (run, result), (whole, other) = await asyncio.gather(crews.finish(short), crews.finish(long))
     assert other.executions == 1
-    assert result.executions > 3
-    one, two = await canonical(crews, run), await canonical(crews, whole)
-    assert max(one["ran"].values()) == 1
-    assert one == two
+    expected = await canonical(crews, whole)
+    places: list[tuple[bool, bool]] = []
     # Not only between steps: the seams cut turns whose batches were half applied, and the join.
-    places = await cut_places(crews, run)
+    # Where they cut depends on how fast the lanes are.
+    for _ in range(6):
+        assert result.executions > 3
+        found = await canonical(crews, run)
+        assert max(found["ran"].values()) == 1
+        assert found == expected
+        places += await cut_places(crews, run)
+        if any(turn for turn, _ in places) and any(join for _, join in places):
+            break
+        run, result = await crews.finish(short)
     assert any(turn for turn, _ in places)
     assert any(join for _, join in places)
 

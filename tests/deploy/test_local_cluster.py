@@ -61,7 +61,7 @@ def test_a_state_file_says_all_of_it_to_its_owner_alone(directory: Path) -> None
     cluster = Cluster(directory)
     with pytest.raises(ServiceError, match="no cluster"):
         _ = cluster.environ
-    process = ProcessRecord(pid=1, created=2.5, command=("a", "b"))
+    process = ProcessRecord(pid=1, started=2.5, command=("a", "b"))
     cluster._write(_state().model_copy(update={"processes": {"history": process}}))
     assert cluster.state == _state().model_copy(update={"processes": {"history": process}})
     assert stat.S_IMODE((directory / "state.json").stat().st_mode) == 0o600
@@ -81,7 +81,7 @@ async def test_only_its_own_process_is_ended(directory: Path) -> None:
     program.symlink_to("/bin/sleep")
     lost = spawn([str(program), "60"], directory / "log")
     try:
-        said = stranger.model_copy(update={"created": stranger.created - 100})
+        said = stranger.model_copy(update={"started": stranger.started - 100})
         cluster._write(_state().model_copy(update={"processes": {"frontend": said}}))
         assert cluster.kill("frontend") is None
         assert stranger.alive
@@ -191,7 +191,7 @@ async def test_without_postgres_no_part_of_the_server_is_ended_or_started(direct
 
 
 def test_what_is_not_well_has_a_remedy(directory: Path) -> None:
-    cluster, process = Cluster(directory), ProcessRecord(pid=1, created=2.5, command=("a",))
+    cluster, process = Cluster(directory), ProcessRecord(pid=1, started=2.5, command=("a",))
     well = Condition("frontend", process, True, "")
     ill = Condition("matching", process, False, "does not listen")
     dead = [Condition(name, None, False, "not running") for name in ("history", "worker")]

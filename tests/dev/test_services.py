@@ -17,7 +17,7 @@ import pytest
 from crewlog.dev import temporal_server
 from crewlog.dev.doctor import examine
 from crewlog.dev.paths import Home
-from crewlog.dev.processes import ProcessRecord, end, identify, spawn
+from crewlog.dev.processes import Guard, ProcessRecord, end, identify, spawn
 from crewlog.dev.progress import Progress
 from crewlog.dev.registry import Registry, ServiceRecord
 from crewlog.dev.services import Services, temporal_profile
@@ -215,7 +215,7 @@ async def test_stop_leaves_a_process_that_got_a_recorded_pid(
     now = identify(foreign.pid)
     assert now is not None
     other_command = now.model_copy(update={"command": ("temporal", "server")})
-    other_time = now.model_copy(update={"created": now.created - 60})
+    other_time = now.model_copy(update={"started": now.started - 60})
     with Registry(services.home).edit() as data:
         data.services["temporal"] = ServiceRecord(name="temporal", process=other_command)
         data.services["postgres"] = ServiceRecord(name="postgres", process=other_time)
@@ -399,7 +399,28 @@ def test_a_zombie_or_a_stranger_is_not_alive() -> None:
     assert identify(child.pid) is None
     assert record is None or not record.alive
     child.wait()
-    assert not ProcessRecord(pid=os.getpid(), created=0, command=()).alive
+    assert not ProcessRecord(pid=os.getpid(), started=-1000, command=()).alive
+
+
+@pytest.mark.skipif(not psutil.LINUX, reason="other systems record the time of the clock")
+def test_a_step_of_the_clock_leaves_a_process_alive(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = spawn(["sleep", "100"], directory / "log")
+    guard = Guard()
+    try:
+        created = process.created
+        with monkeypatch.context() as patched:
+            # The system's boot is as long ago as before, so the clock has another time for it.
+            boot = psutil.boot_time() + 3600
+            patched.setattr("psutil._pslinux.boot_time", lambda: boot)
+            assert process.alive
+            assert identify(process.pid) == process
+            assert process.created == pytest.approx(created + 3600, abs=2)
+        guard.watch(process)
+    finally:
+        guard.close()
+    assert not process.alive
 
 
 def test_a_program_that_is_still_being_loaded_is_alive(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import signal
 import time
@@ -230,6 +231,27 @@ async def test_a_server_that_does_not_start_again_is_reported_once(
         assert "Install it." in line
     await until(lambda: len(reports) > 1)
     assert reports[1:] == [ENDED]
+
+
+async def test_a_server_that_ends_at_each_start_is_restarted_less_and_less_often(
+    alone: Services, supervise: Supervise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "PAUSE", 0.05)
+    recorded, restarts = [record(alone)], list[float]()
+
+    async def restart(_services: Services, known: ServiceRecord) -> ServiceRecord:
+        restarts.append(time.monotonic())
+        process = known.process.model_copy(update={"started": -1.0 - len(restarts)})
+        recorded.append(known.model_copy(update={"process": process}))
+        return recorded[-1]
+
+    monkeypatch.setattr(Services, "restart_temporal", restart)
+    monkeypatch.setattr(Services, "temporal", lambda _services: recorded[-1])
+    await supervise([])
+    send(alone, signal.SIGKILL)
+    await until(lambda: len(restarts) == 5)
+    pauses = [after - before for before, after in itertools.pairwise(restarts)]
+    assert all(pause >= 0.05 * 2**n for n, pause in enumerate(pauses, start=1))
 
 
 async def test_the_client_supervises_a_local_server_and_no_named_one(

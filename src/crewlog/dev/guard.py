@@ -1,6 +1,6 @@
 """A process that ends others when the one that started it is gone.
 
-Run as a script with a pipe as its standard input. Every line is `pid created signal`. When the
+Run as a script with a pipe as its standard input. Every line is `pid start signal`. When the
 pipe ends, for whatever reason, SIGKILL of the parent included, the processes of all lines are
 ended. `PR_SET_PDEATHSIG` would do this only on Linux, and it fires when the *thread* that forked
 ends, which for a thread of an executor is long before the process does.
@@ -16,6 +16,23 @@ import psutil
 
 GRACE = 8.0
 """Seconds between asking a process to end and killing it."""
+TOLERANCE = 2.0
+"""Seconds by which two readings of one start may differ."""
+
+
+def start_of(process: psutil.Process) -> float:
+    """When a process was started, in seconds: since the boot on Linux, since the epoch elsewhere.
+
+    Linux tells it since the boot, which no step of the clock changes. psutil adds the boot time of
+    the clock, so it is subtracted again.
+    """
+    created = process.create_time()
+    return round(created - psutil.boot_time(), 2) if psutil.LINUX else created
+
+
+def started_at(process: psutil.Process, start: float) -> bool:
+    """Whether this is the start of a process."""
+    return abs(start_of(process) - start) <= TOLERANCE
 
 
 def main() -> None:
@@ -24,10 +41,10 @@ def main() -> None:
         signal.signal(ignored, signal.SIG_IGN)
     wards: list[tuple[psutil.Process, int]] = []
     for line in sys.stdin:
-        pid, created, wanted = line.split()
+        pid, start, wanted = line.split()
         try:
             process = psutil.Process(int(pid))
-            if abs(process.create_time() - float(created)) > 1:
+            if not started_at(process, float(start)):
                 continue
         except psutil.Error:
             continue

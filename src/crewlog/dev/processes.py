@@ -1,7 +1,7 @@
 """Background processes: started detached, recognised beyond doubt, ended gently.
 
 A pid alone proves nothing, since the system gives it to another process later. A process is taken
-for a recorded one only if pid, creation time and command line all agree.
+for a recorded one only if pid, start and command line all agree.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from pydantic import BaseModel, ConfigDict
 
 from crewlog.dev import guard as guard_script
 
-CLOCK_TOLERANCE = 2.0
-"""Seconds by which two readings of one creation time may differ (it is computed from the clock)."""
 LOG_LIMIT = 8 * 1024 * 1024
 """Bytes from which a log is set aside when its service starts."""
 POLL = 0.05
@@ -42,8 +40,8 @@ class ProcessRecord(BaseModel):
 
     pid: int
     """The process id."""
-    created: float
-    """When the system made it, in seconds since the epoch."""
+    started: float
+    """When the system started it, as `guard.start_of` has it."""
     command: tuple[str, ...]
     """Its command line."""
 
@@ -54,7 +52,7 @@ class ProcessRecord(BaseModel):
             return None
         try:
             process = psutil.Process(self.pid)
-            if abs(process.create_time() - self.created) > CLOCK_TOLERANCE:
+            if not guard_script.started_at(process, self.started):
                 return None
             if process.status() == psutil.STATUS_ZOMBIE:
                 return None
@@ -69,6 +67,11 @@ class ProcessRecord(BaseModel):
     def alive(self) -> bool:
         """Whether the process still runs."""
         return self.find() is not None
+
+    @property
+    def created(self) -> float:
+        """When the system started it, in seconds since the epoch, by the clock of now."""
+        return self.started + (psutil.boot_time() if psutil.LINUX else 0.0)
 
 
 def exit_code(record: ProcessRecord) -> int | None:
@@ -107,8 +110,8 @@ def identify(pid: int) -> ProcessRecord | None:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
-        created, command = process.create_time(), _command_of(process)
-        return ProcessRecord(pid=pid, created=created, command=command)
+        started, command = guard_script.start_of(process), _command_of(process)
+        return ProcessRecord(pid=pid, started=started, command=command)
     except psutil.Error:
         return None
 
@@ -169,10 +172,10 @@ def spawn(
         )
     _children[child.pid] = child
     try:
-        created = psutil.Process(child.pid).create_time()
-    except psutil.Error:
-        created = time.time()
-    return ProcessRecord(pid=child.pid, created=created, command=tuple(command))
+        started = guard_script.start_of(psutil.Process(child.pid))
+    except psutil.Error:  # it has ended
+        started = 0.0
+    return ProcessRecord(pid=child.pid, started=started, command=tuple(command))
 
 
 def end(
@@ -281,7 +284,7 @@ class Guard:
     def watch(self, record: ProcessRecord, gently: int = signal.SIGTERM) -> None:
         """End this process too, asking with the signal `gently`."""
         if self._process.stdin is not None:
-            self._process.stdin.write(f"{record.pid} {record.created} {int(gently)}\n")
+            self._process.stdin.write(f"{record.pid} {record.started} {int(gently)}\n")
             self._process.stdin.flush()
 
     def close(self) -> None:

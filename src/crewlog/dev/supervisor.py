@@ -10,6 +10,7 @@ names is never supervised.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,6 +33,10 @@ SILENCE = 8.0
 """Seconds without an answer, at least, likewise."""
 RETRY_PAUSE = 5.0
 """Seconds between two attempts to start a server that does not start."""
+STABLE = 10.0
+"""Seconds for which a restarted server runs; one that ends earlier is restarted after a pause."""
+LONGEST_PAUSE = 30.0
+"""Seconds of that pause, at most. It doubles each time that the server ends early again."""
 
 Report = Callable[[str], None]
 """Told in a line what happened to the server."""
@@ -55,6 +60,8 @@ class Supervisor:
         """When the first of the looks that failed in a row began."""
         self._failures = 0
         self._complaint = ""
+        self._restarted_at = float("-inf")
+        self._early_ends = 0
         self._task = asyncio.create_task(self._supervise())
 
     async def close(self) -> None:
@@ -78,10 +85,19 @@ class Supervisor:
             elif record.process != known.process:
                 self._restarted("was restarted", record)
             elif not record.process.alive:
+                await asyncio.sleep(self._pause())
                 await self._restart("ended", record)
             elif await self._is_silent():
                 since = time.monotonic() - (self._since or 0.0)
                 await self._restart(f"did not answer for {since:.0f} s", record)
+
+    def _pause(self) -> float:
+        """Seconds before a server that ended is restarted."""
+        if time.monotonic() - self._restarted_at >= STABLE:
+            self._early_ends = 0
+            return 0.0
+        self._early_ends += 1
+        return min(math.ldexp(PAUSE, self._early_ends), LONGEST_PAUSE)
 
     async def _is_silent(self) -> bool:
         """Whether the server has not served for so long that it is taken for wedged."""
@@ -113,6 +129,7 @@ class Supervisor:
     def _restarted(self, how: str, record: ServiceRecord) -> None:
         moved = self._known is not None and record.address != self._known.address
         self._take(record)
+        self._restarted_at = time.monotonic()
         where = f", at {record.address}: start this command again" if moved else ""
         self._tell(f"the local Temporal server {how} on the same data{where}")
 
