@@ -138,14 +138,14 @@ def test_the_page_names_the_commits_of_its_rows() -> None:
 
 COMPARISON = {
     "| LangGraph with a Postgres saver": (
-        *("plain_lanes_vs_critical_path", "plain_step_ms_10", "plain_step_ms_1000"),
+        *("plain_lanes_vs_critical_path", "plain_step_ms_100", "plain_step_ms_1000"),
     ),
     "| LangGraph's Temporal plugin": (
-        *("plugin_step_ms_10", "plugin_step_ms_100", "plugin_history_bytes_per_step_100"),
+        *("plugin_step_ms_100", "plugin_history_bytes_per_step_100"),
     ),
     "| Crewlog": (
-        *("lanes_vs_critical_path", "step_ms_10", "step_ms_1000"),
-        *("history_bytes_per_step_10", "history_bytes_per_step_1000"),
+        *("lanes_vs_critical_path", "step_ms_100", "step_ms_1000"),
+        *("history_bytes_per_step_100", "history_bytes_per_step_1000"),
     ),
     "A bare Temporal workflow": (
         *("bare_step_ms_100", "bare_step_ms_1000", "bare_history_bytes_per_step_100"),

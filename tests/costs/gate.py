@@ -97,7 +97,7 @@ class Gate:
         self._held.append((activity.info().task_token, mine))
         self._left -= 1
         self._free.set()
-        if not self._left:
+        if self._left <= 0:
             self._release()
         await mine.wait()
 

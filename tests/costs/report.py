@@ -87,6 +87,16 @@ def exceeded(unit: str, cost: Cost) -> list[str]:
     return [name for name in FIGURES if cost.figures[name] > bound(unit, name)]
 
 
+def fallen(unit: str, cost: Cost) -> list[str]:
+    """The figures of a cost that are so far below costs.json that a rise could hide behind it."""
+    return [name for name in FIGURES if cost.figures[name] < _floor(unit, name)]
+
+
+def _floor(unit: str, figure: str) -> float:
+    value: float = stored()["costs"][unit][figure]
+    return value / MARGIN - SLACK.get(figure, 0.0)
+
+
 def most_called(functions: Mapping[str, float]) -> dict[str, float]:
     """The calls of the functions that are called most; of the others, those of their files."""
     ordered = sorted(functions.items(), key=lambda item: (-item[1], item[0]))

@@ -58,7 +58,7 @@ class Measured:
 
     @staticmethod
     def _is_within(unit: str, cost: Cost) -> bool:
-        return not report.exceeded(unit, cost)
+        return not report.exceeded(unit, cost) and not report.fallen(unit, cost)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +77,10 @@ async def test_a_unit_costs_no_more_than_its_bound(
     cost = await measured.cost(unit)
     if cost.figures[figure] > report.bound(unit.name, figure):
         pytest.fail(report.failure(unit, figure, cost), pytrace=False)
+    assert figure not in report.fallen(unit.name, cost), (
+        f"{unit.name} costs only {cost.figures[figure]:,.2f} {report.FIGURES[figure]}, and a rise "
+        f"could hide behind the bound: write the new costs with `{report.AGAIN}`"
+    )
 
 
 def test_secrets_that_other_tests_left_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,10 +90,12 @@ def _named(name: str, crew: Crew, count: int) -> Crew:
 UNITS = (
     Unit("run", "a run of ten plain steps, from its start to its end", 0, 1, _whole),
     Unit("step", "a plain step: one model call", 20, 40, steps),
+    Unit("late_step", "the same behind 120 others: the transcript is longer", 120, 140, steps),
     Unit("tool_call", "a tool call that is an activity, with its model call", 5, 15, _calls),
     Unit("local_tool_call", "the same tool placed `local`", 5, 15, _local_calls),
     # Both so wide that the journal is stored before the fan-out begins.
     Unit("fan_out_step", "a step of a fan-out", 32, 48, _fan),
+    Unit("fan_out", "the same of a run of 32, with what the run has once", 0, 32, _fan),
     Unit("swap", "a graph change of a run that waits for people, with its swap", 0, 4, _swaps),
     Unit("exchange", "an exchange of a conversation: two model calls", 0, 4, _exchanges),
 )

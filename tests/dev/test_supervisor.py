@@ -237,6 +237,8 @@ async def test_a_server_that_ends_at_each_start_is_restarted_less_and_less_often
     alone: Services, supervise: Supervise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "PAUSE", 0.05)
+    monkeypatch.setattr(supervisor, "LONGEST_PAUSE", 0.4)
+    reports: list[str] = []
     recorded, restarts = [record(alone)], list[float]()
 
     async def restart(_services: Services, known: ServiceRecord) -> ServiceRecord:
@@ -247,11 +249,16 @@ async def test_a_server_that_ends_at_each_start_is_restarted_less_and_less_often
 
     monkeypatch.setattr(Services, "restart_temporal", restart)
     monkeypatch.setattr(Services, "temporal", lambda _services: recorded[-1])
-    await supervise([])
+    await supervise(reports)
     send(alone, signal.SIGKILL)
-    await until(lambda: len(restarts) == 5)
+    await until(lambda: len(restarts) == 6)
+    monkeypatch.setattr(supervisor, "STABLE", 0.0)
+    await until(lambda: len(restarts) == 8)
     pauses = [after - before for before, after in itertools.pairwise(restarts)]
-    assert all(pause >= 0.05 * 2**n for n, pause in enumerate(pauses, start=1))
+    assert all(pause >= 0.05 * 2 ** min(n, 3) for n, pause in enumerate(pauses[:5], start=1))
+    again = [line for line in reports if "ended again; restarting it in" in line]
+    assert len(again) in (5, 6)
+    assert [line for line in reports[:3] if line not in again] == [ENDED, ENDED]
 
 
 async def test_the_client_supervises_a_local_server_and_no_named_one(

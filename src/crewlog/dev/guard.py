@@ -8,9 +8,11 @@ ends, which for a thread of an executor is long before the process does.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
@@ -23,11 +25,19 @@ TOLERANCE = 2.0
 def start_of(process: psutil.Process) -> float:
     """When a process was started, in seconds: since the boot on Linux, since the epoch elsewhere.
 
-    Linux tells it since the boot, which no step of the clock changes. psutil adds the boot time of
-    the clock, so it is subtracted again.
+    Linux has it since the boot, which no step of the clock changes. psutil adds the boot time.
+
+    Raises:
+        psutil.Error: There is no such process.
     """
-    created = process.create_time()
-    return round(created - psutil.boot_time(), 2) if psutil.LINUX else created
+    if not psutil.LINUX:
+        return process.create_time()
+    try:
+        # `proc_pid_stat(5)`; the second field is a name that may have spaces.
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError as error:
+        raise psutil.NoSuchProcess(process.pid) from error
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def started_at(process: psutil.Process, start: float) -> bool:

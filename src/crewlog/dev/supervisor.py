@@ -18,6 +18,7 @@ from contextlib import suppress
 from temporalio.client import Client
 
 from crewlog.dev import temporal_server
+from crewlog.dev.processes import ProcessRecord
 from crewlog.dev.registry import ServiceRecord
 from crewlog.dev.services import Services
 from crewlog.errors import CrewlogError
@@ -62,6 +63,8 @@ class Supervisor:
         self._complaint = ""
         self._restarted_at = float("-inf")
         self._early_ends = 0
+        self._delayed: ProcessRecord | None = None
+        """The server whose restart was delayed last, if need be."""
         self._task = asyncio.create_task(self._supervise())
 
     async def close(self) -> None:
@@ -85,19 +88,24 @@ class Supervisor:
             elif record.process != known.process:
                 self._restarted("was restarted", record)
             elif not record.process.alive:
-                await asyncio.sleep(self._pause())
+                await self._delay_restart(record)
                 await self._restart("ended", record)
             elif await self._is_silent():
                 since = time.monotonic() - (self._since or 0.0)
                 await self._restart(f"did not answer for {since:.0f} s", record)
 
-    def _pause(self) -> float:
-        """Seconds before a server that ended is restarted."""
+    async def _delay_restart(self, ended: ServiceRecord) -> None:
+        """Waits where a server ended soon after a restart, once for each server."""
+        if ended.process == self._delayed:
+            return
+        self._delayed = ended.process
         if time.monotonic() - self._restarted_at >= STABLE:
             self._early_ends = 0
-            return 0.0
+            return
         self._early_ends += 1
-        return min(math.ldexp(PAUSE, self._early_ends), LONGEST_PAUSE)
+        pause = min(math.ldexp(PAUSE, self._early_ends), LONGEST_PAUSE)
+        self._tell(f"the local Temporal server ended again; restarting it in {pause:.0f} s")
+        await asyncio.sleep(pause)
 
     async def _is_silent(self) -> bool:
         """Whether the server has not served for so long that it is taken for wedged."""
