@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import threading
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 BUILT_IN = ToolDefinition(run="crewlog:built_in", effects="read")
 """What the tools that every crew has are defined as."""
+_INVALIDATING = threading.Lock()
+"""Held while import caches are cleared: two threads that do it at once may raise KeyError."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +232,8 @@ def _if_misnamed() -> str:
 
 def _import(name: ToolName, module_name: str) -> ModuleType:
     place = f"tool {name!r}"
-    importlib.invalidate_caches()  # the module may have been written since the worker began
+    with _INVALIDATING:
+        importlib.invalidate_caches()  # the module may have been written since the worker began
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as exc:

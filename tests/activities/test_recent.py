@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from activity_kit import crew
@@ -121,6 +123,26 @@ async def test_tools_are_made_once_and_the_oldest_are_forgotten(
     for name in ("boom", "add", "gives", "add", "boom"):
         await ready(name)
     assert made == ["add", "boom", "gives", "boom"]
+
+
+async def test_no_two_tools_clear_the_import_caches_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Python's own deletes entries of a list that it made before: the second one finds them gone.
+    both, at_once = threading.Barrier(2), list[bool]()
+
+    def invalidate() -> None:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.2)
+            at_once.append(True)
+
+    monkeypatch.setattr(importlib, "invalidate_caches", invalidate)
+    registry = ToolRegistry()
+    names = [ToolName(name) for name in ("loads", "dumps")]
+    await asyncio.gather(
+        *(registry.ready(name, ToolDefinition(run=f"json:{name}")) for name in names)
+    )
+    assert not at_once
 
 
 async def test_what_is_being_made_is_not_remembered_once_it_is_made() -> None:
