@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import asyncpg
@@ -421,6 +422,38 @@ def test_a_step_of_the_clock_leaves_a_process_alive(
     finally:
         guard.close()
     assert not process.alive
+
+
+def test_the_pid_of_a_process_that_was_ended_is_free(directory: Path) -> None:
+    # Its parent is another process, which reaps it late.
+    parent = subprocess.Popen(
+        [
+            *(sys.executable, "-c"),
+            "import subprocess, sys\n"
+            "child = subprocess.Popen(['sleep', '100'])\n"
+            "print(child.pid, flush=True)\n"
+            "sys.stdin.read()\n"
+            "child.wait()\n",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    record = identify(int(parent.stdout.readline()))
+    assert record is not None
+    with ThreadPoolExecutor() as pool:
+        ending = pool.submit(end, record)
+        while record.alive:
+            os.sched_yield()
+        assert psutil.pid_exists(record.pid)
+        assert not ending.done()
+        parent.stdin.close()
+        assert ending.result() is not None
+    assert not psutil.pid_exists(record.pid)
+    parent.wait()
+    parent.stdout.close()
 
 
 def test_a_program_that_is_still_being_loaded_is_alive(

@@ -111,6 +111,8 @@ class Drill:
         doing = asyncio.ensure_future(faults(self))
         try:
             await self._feed(doing)
+            if doing.done() and isinstance(failed := doing.exception(), RuntimeError):
+                raise failed
             self.points.withdraw()
             for worker in self.fleet.workers:
                 if self.fleet.is_frozen(worker.pid):

@@ -26,6 +26,8 @@ LOG_LIMIT = 8 * 1024 * 1024
 """Bytes from which a log is set aside when its service starts."""
 POLL = 0.05
 """Seconds between two looks at a process that is to end."""
+REAP_LIMIT = 5.0
+"""Seconds for the parent of a process that ended, or for init, to reap it."""
 LOADING_LIMIT = 0.5
 """Seconds for a new program to show its command line."""
 
@@ -197,7 +199,15 @@ def end(
     child = _children.pop(record.pid, None)
     if child is not None:
         child.poll()
+    _wait_until_reaped(process)
     return process
+
+
+def _wait_until_reaped(process: psutil.Process) -> None:
+    """Wait until the pid is free: Postgres refuses to start while its old one's pid exists."""
+    deadline = time.monotonic() + REAP_LIMIT
+    while process.is_running() and time.monotonic() < deadline:
+        time.sleep(POLL)
 
 
 def _is_gone(record: ProcessRecord, limit: float) -> bool:
