@@ -424,17 +424,19 @@ def test_a_step_of_the_clock_leaves_a_process_alive(
     assert not process.alive
 
 
+LATE_REAPER = """
+import subprocess, sys
+child = subprocess.Popen(["sleep", "100"])
+print(child.pid, flush=True)
+sys.stdin.read()
+child.wait()
+"""
+
+
 def test_the_pid_of_a_process_that_was_ended_is_free(directory: Path) -> None:
     # Its parent is another process, which reaps it late.
     parent = subprocess.Popen(
-        [
-            *(sys.executable, "-c"),
-            "import subprocess, sys\n"
-            "child = subprocess.Popen(['sleep', '100'])\n"
-            "print(child.pid, flush=True)\n"
-            "sys.stdin.read()\n"
-            "child.wait()\n",
-        ],
+        [sys.executable, "-c", LATE_REAPER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
