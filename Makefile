@@ -100,7 +100,7 @@ costs: setup  ## What a step, a tool call, a swap … costs, counted, in a minut
 	@$(RUN)python -m tests.costs $(COSTS)
 
 # In an environment of its own: what is compared with is no dependency of ours.
-bench: setup  ## This engine beside others, 20 minutes; a part: BENCH="--only tools --pairs 3"
+bench: setup  ## This engine beside others, 35 minutes; a part: BENCH="--only tools --pairs 3"
 	@echo "▸ environment (.venv-bench)"
 	@UV_PROJECT_ENVIRONMENT=.venv-bench $(UV) sync --locked --quiet --no-dev --group bench --python $(PYTHON)
 	.venv-bench/bin/python -m bench $(BENCH)

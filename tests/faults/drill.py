@@ -111,8 +111,9 @@ class Drill:
         doing = asyncio.ensure_future(faults(self))
         try:
             await self._feed(doing)
-            if doing.done() and isinstance(failed := doing.exception(), RuntimeError):
-                raise failed
+            failed = doing.exception() if doing.done() else None
+            if failed is not None and not isinstance(failed, TimeoutError):
+                raise failed  # runs that wait for what was not started again would hide it
             self.points.withdraw()
             for worker in self.fleet.workers:
                 if self.fleet.is_frozen(worker.pid):

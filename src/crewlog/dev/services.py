@@ -2,7 +2,7 @@
 
 `ensure` holds the home's start lock from the look at the records to the last record written, so
 of two processes that need a server at the same time one starts it and the other finds it. A
-server is reused if its record names a live process (pid, creation time and command line agree)
+server is reused if its record names a live process (pid, start and command line agree)
 that answers. If the records are lost, the process is found by its command line, since a second
 server on the same database would damage it. Only if there is none, one is started.
 """

@@ -104,7 +104,8 @@ class Supervisor:
             return
         self._early_ends += 1
         pause = min(math.ldexp(PAUSE, self._early_ends), LONGEST_PAUSE)
-        self._tell(f"the local Temporal server ended again; restarting it in {pause:.0f} s")
+        if self._early_ends > 1:  # the first pause is short
+            self._tell(f"the local Temporal server ended again; restarting it in {pause:.0f} s")
         await asyncio.sleep(pause)
 
     async def _is_silent(self) -> bool:
