@@ -219,7 +219,7 @@ def unmet(sim: Simulation) -> list[str]:
 async def test_without_findings_a_run_ends_or_asks_what_it_says(seed: int) -> None:
     flow = random_flow(dice(seed), loops=True)
     definition = definition_of(flow)
-    if all_findings(definition):
+    if [each for each in all_findings(definition) if not each.unsound]:
         SEEN["found"] += 1
         return
     SEEN["clean"] += 1

@@ -39,6 +39,8 @@ class Finding:
     """Whether the text there is not shown: a log of a build is no place for a secret."""
     anew: bool = False
     """Whether it is held against what is handed in only: what was stored and ran goes on."""
+    unsound: bool = False
+    """Whether the crew could not work as it is meant: an error of a prompt."""
     hides: bool = False
     """Whether it kept checks from being made: once it is mended others may be found."""
 

@@ -6,7 +6,7 @@ All are warnings: the crew runs, perhaps not as its author thinks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.conditions import (
@@ -147,7 +147,8 @@ def _approvals(definition: CrewDefinition) -> Iterator[Finding]:
         may = [name for name in alone if _lacking(definition, name, tool) is None]
         if not may:
             say = f"calls of {tool!r} wait for a yes, and no agent may call it"
-            yield _warning(("approvals", tool), say, "Remove it, or let an agent call it.", "key")
+            how = "Remove it, or let an agent call it."
+            yield replace(_warning(("approvals", tool), say, how, "key"), unsound=True)
             continue
         for i, name in enumerate(named or ()):
             if name in definition.agents and name not in may:

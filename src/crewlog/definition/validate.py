@@ -45,6 +45,7 @@ from crewlog.definition.reach_checks import reach_findings
 from crewlog.definition.reply_checks import reply_findings
 from crewlog.definition.rule_checks import rule_findings
 from crewlog.definition.secrets import REMEDY, literals
+from crewlog.definition.soundness import soundness_findings
 from crewlog.definition.unused import conditions_of, unused_findings
 from crewlog.errors import Diagnostic
 from crewlog.model import Json
@@ -99,6 +100,8 @@ def all_findings(definition: CrewDefinition) -> list[Finding]:
     order = order_of(found)
     courses = course_findings(definition, expanded, found, order)
     known = [*_findings(plain, found, expanded, order), *courses]
+    if order.whole:
+        known += soundness_findings(plain, order.cut)
     known += _of_their_own(unused_findings(plain, found), known)
     secret = secret_findings(definition.to_json())
     told = causes((expanded.original(each) for each in known), definition)
