@@ -27,8 +27,8 @@ from crewlog.definition.model import (
 from crewlog.definition.reaching import servers_of
 from crewlog.errors import InvalidDefinition
 from crewlog.prompt.keeping_questions import asked, not_asked
+from crewlog.prompt.offered import reaches
 from crewlog.prompt.registry import Registry
-from crewlog.prompt.ruling import reaches
 from crewlog.prompt.standing import CHANNEL, with_channels, with_standing
 
 How = Literal["said", "unless", "kept", "joined", "stands"]

@@ -6,7 +6,7 @@ says what the crew's prompts may use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +15,11 @@ from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.load import CREW
 from crewlog.definition.model import BuilderPhase, CrewDefinition, Limits, ToolDefinition
 from crewlog.definition.phases import phases
+from crewlog.definition.reaching import parse_host
 from crewlog.definition.shape import Form
 from crewlog.definition.times import duration_words
 from crewlog.definition.unused import callers
 from crewlog.prompt.registry import LONGEST_WAIT, WAIT_REMEDY, OfferedTool, Registry
-from crewlog.prompt.ruling import reaches
 from crewlog.prompt.standing import not_standing
 
 _OWN = {"prompt", "words", "description"}
@@ -166,3 +166,29 @@ def _waits(crew: CrewDefinition) -> Iterator[Finding]:
             if seconds is not None and seconds > LONGEST_WAIT:
                 say = f"{duration_words(seconds)} is longer than prompts, and edits, may wait"
                 yield Finding((*phase.path, key), say, WAIT_REMEDY)
+
+
+def reaches(hosts: Sequence[str], host: str) -> bool:
+    """Whether some hosts have in them all that a host, or `*.` and a host, stands for.
+
+    Names open no private address, so that `*` has every plain name in it, and no number.
+    """
+    for offered in hosts:
+        if offered.lower() == host.lower():
+            return True
+        wanted, has = _name(host), _name(offered)
+        if wanted and has == "*":
+            return True
+        if wanted and has.startswith("*.") and wanted.removeprefix("*").endswith(has[1:]):
+            return True
+    return False
+
+
+def _name(host: str) -> str:
+    """The plain name of a host without a scheme or a port; empty where it is something else."""
+    try:
+        rule = parse_host(host)
+    except ValueError:
+        return ""
+    plain = rule.port is None and rule.network is None and "://" not in host
+    return rule.name if plain and "/" not in host else ""

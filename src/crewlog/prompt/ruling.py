@@ -6,7 +6,7 @@ which agents there are, may be said later. Nothing here gives a tool to anybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from crewlog.authority.telling import questions
@@ -21,11 +21,11 @@ from crewlog.definition.model import (
     QuestionKind,
     Rule,
 )
-from crewlog.definition.reaching import parse_host
 from crewlog.prompt import ast
 from crewlog.prompt.ast import Words
 from crewlog.prompt.authority import Granted
 from crewlog.prompt.crew import speaks_of
+from crewlog.prompt.offered import reaches
 
 if TYPE_CHECKING:
     from crewlog.prompt.assemble import Assembly
@@ -299,29 +299,3 @@ def _expiry(said: ast.Unanswered) -> dict[str, Any]:
     if said.escalate_to is not None:
         found["escalate_to"] = said.escalate_to
     return found
-
-
-def reaches(hosts: Sequence[str], host: str) -> bool:
-    """Whether some hosts have in them all that a host, or `*.` and a host, stands for.
-
-    Names open no private address, so that `*` has every plain name in it, and no number.
-    """
-    for offered in hosts:
-        if offered.lower() == host.lower():
-            return True
-        wanted, has = _name(host), _name(offered)
-        if wanted and has == "*":
-            return True
-        if wanted and has.startswith("*.") and wanted.removeprefix("*").endswith(has[1:]):
-            return True
-    return False
-
-
-def _name(host: str) -> str:
-    """The plain name of a host without a scheme or a port; empty where it is something else."""
-    try:
-        rule = parse_host(host)
-    except ValueError:
-        return ""
-    plain = rule.port is None and rule.network is None and "://" not in host
-    return rule.name if plain and "/" not in host else ""

@@ -28,8 +28,8 @@ from crewlog.definition.quotas import quota_of
 from crewlog.prompt import ast
 from crewlog.prompt.grammar.lexicon import word_set
 from crewlog.prompt.names import agent_name, plain
+from crewlog.prompt.offered import reaches
 from crewlog.prompt.registry import Registry
-from crewlog.prompt.ruling import reaches
 from crewlog.prompt.standing import CHANNEL, with_standing
 
 if TYPE_CHECKING:
