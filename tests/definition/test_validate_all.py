@@ -115,8 +115,6 @@ TOLD = (
     "agent 'a' uses the tool 'serch', which is not defined.",
     "nothing ever starts the phase 'f'",
     "agent 'idle' is in no phase of the flow",
-    "'nobody' follows 'a', which the loop of 'after_b_c' repeats",
-    "'fork' looks at 'ok', and nobody upstream decides it",
     "no answer to 'ask_1' leads to the end of the run",
     "goes back to 'a' without a bound",
     "the phases wait for each other, so none can start: e1 → e2 → e1",

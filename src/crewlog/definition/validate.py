@@ -100,7 +100,7 @@ def all_findings(definition: CrewDefinition) -> list[Finding]:
     order = order_of(found)
     courses = course_findings(definition, expanded, found, order)
     known = [*_findings(plain, found, expanded, order), *courses]
-    if order.whole:
+    if order.whole and not order.waits:  # of phases that wait for each other nothing is known
         known += soundness_findings(plain, order.cut)
     known += _of_their_own(unused_findings(plain, found), known)
     secret = secret_findings(definition.to_json())
