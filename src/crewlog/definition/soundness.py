@@ -37,7 +37,7 @@ def soundness_findings(definition: CrewDefinition, found: Sequence[Phase]) -> It
     ways = edges(found)
     yield from _undecided(definition, found, ways)
     yield from _bypassed(found, ways)
-    yield from _all_skipped(definition, found)
+    yield from _all_skipped(found)
 
 
 def _unsound(path: Path, message: str, remedy: str, word: str = "") -> Finding:
@@ -48,9 +48,8 @@ def _undecided(
     definition: CrewDefinition, found: Sequence[Phase], ways: Iterable[Edge]
 ) -> Iterator[Finding]:
     """Conditions whose facts are set only by agents that cannot have worked before."""
-    before: dict[str, list[str]] = {}
-    for way in ways:
-        before.setdefault(way.target, []).append(way.source)
+    ahead = successors(ways)
+    before = _reversed(ahead)
     deciders = _deciders(definition, found)
     settled = {*definition.flags}
     for phase in found:
@@ -65,7 +64,7 @@ def _undecided(
                     upstream = reachable(phase.name, before)
                 if upstream & {*who} - ({phase.name} if not waits else set()):
                     continue
-                if waits and not _after(phase.name, who, ways):
+                if waits and not reachable(phase.name, ahead).issuperset(who):
                     continue
                 if _repeats(phase, who, upstream):
                     continue
@@ -77,10 +76,13 @@ def _repeats(phase: Phase, who: Sequence[str], upstream: set[str]) -> bool:
     return phase.name in who and phase.name in upstream and isinstance(phase.item, DecisionPhase)
 
 
-def _after(name: str, who: Iterable[str], ways: Iterable[Edge]) -> bool:
-    """Whether all who decide work only after a phase that waits for them."""
-    later = reachable(name, successors(ways))
-    return all(each in later for each in who)
+def _reversed(next_of: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """The sources of every target."""
+    found: dict[str, list[str]] = {}
+    for source, targets in next_of.items():
+        for target in targets:
+            found.setdefault(target, []).append(source)
+    return found
 
 
 def _nobody(phase: Phase, key: str, fact: Fact, who: Sequence[str]) -> Finding:
@@ -89,7 +91,7 @@ def _nobody(phase: Phase, key: str, fact: Fact, who: Sequence[str]) -> Finding:
         f"{phase.name!r} looks at {name!r}, and nobody upstream decides it: {listed(who)} "
         f"{'works' if len(who) == 1 else 'work'} beside or after it"
     )
-    remedy = f"Let {phase.name} wait for {who[0]}, or ask who has worked before."
+    remedy = f"Let {phase.name} wait for {who[0]}, or use what an agent before it decides."
     return _unsound((*phase.path, key), say, remedy, word=name)
 
 
@@ -98,7 +100,7 @@ def _deciders(
 ) -> dict[tuple[str, str], list[str]]:
     """The phases in which a fact is set, by its agent and its name."""
     deciders: dict[tuple[str, str], list[str]] = {}
-    for phase in found:
+    for phase in () if definition.lives else found:  # agents with channels work at any time
         item = phase.item
         if isinstance(item, AskPhase) and item.sets:
             deciders.setdefault(("", item.sets), []).append(phase.name)
@@ -110,20 +112,20 @@ def _deciders(
                 deciders.setdefault(("", flag), []).append(phase.name)
             for output in (*agent.writes_flags, *outputs_of(agent), "text", "error"):
                 deciders.setdefault((name, output), []).append(phase.name)
-    if definition.lives:
-        return {}  # agents with channels work whenever they hear something
     return deciders
 
 
 def _bypassed(found: Sequence[Phase], ways: Sequence[Edge]) -> Iterator[Finding]:
     """Phases outside a loop that follow a phase inside it and not what the loop ends with."""
     ahead = successors(way for way in ways if not way.guarded)
+    back = _reversed(ahead)
     by_name = {phase.name: phase for phase in found}
+    waits_for = {phase.name: phase.sources for phase in found}
     for phase in found:
         item = phase.item
         if not isinstance(item, DecisionPhase) or item.go not in by_name:
             continue
-        inside = {n for n in reachable(item.go, ahead) if phase.name in reachable(n, ahead)}
+        inside = reachable(item.go, ahead) & reachable(phase.name, back)
         if phase.name not in inside:
             continue  # it goes forward
         for name in sorted(inside - {phase.name}):
@@ -131,8 +133,9 @@ def _bypassed(found: Sequence[Phase], ways: Sequence[Edge]) -> Iterator[Finding]
                 other = by_name[target]
                 if target in inside or not inside.issuperset(other.sources):
                     continue  # what waits for others, too, is looked at in `course_checks`
-                if _waits_for_loop(other, phase.name, by_name):
-                    continue
+                waits = other.need == len(other.sources)
+                if waits and phase.name in reachable(target, waits_for):
+                    continue  # through others
                 say = (
                     f"{target!r} follows {name!r}, which the loop of {phase.name!r} repeats: it "
                     "bypasses the loop, and starts before the loop ends"
@@ -141,14 +144,8 @@ def _bypassed(found: Sequence[Phase], ways: Sequence[Edge]) -> Iterator[Finding]
                 yield _unsound(after_path(other), say, remedy, word=name)
 
 
-def _waits_for_loop(phase: Phase, loop: str, by_name: Mapping[str, Phase]) -> bool:
-    """Whether a phase waits, through others, for what a loop ends with."""
-    before = {name: each.sources for name, each in by_name.items()}
-    return phase.need == len(phase.sources) and loop in reachable(phase.name, before)
-
-
-def _all_skipped(definition: CrewDefinition, found: Sequence[Phase]) -> Iterator[Finding]:
-    """Joins of some phases of which each may be skipped: then nothing of what they wait for is."""
+def _all_skipped(found: Sequence[Phase]) -> Iterator[Finding]:
+    """Joins of some phases of which each may be skipped: they may start with nothing done."""
     by_name = {phase.name: phase for phase in found}
     for phase in found:
         arms = [by_name[name] for name in phase.sources if name in by_name]

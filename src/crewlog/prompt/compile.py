@@ -7,23 +7,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from hashlib import sha256
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from crewlog.authority.rules import rule_words
 from crewlog.authority.rules import rules_of as call_rules
-from crewlog.definition.conditions import AllOf, AnyOf, Condition, Fact, Not
+from crewlog.definition.conditions import AllOf, Condition, Fact, Not
 from crewlog.definition.findings import Finding, Path, listed
 from crewlog.definition.model import (
-    AgentPhase,
-    AskPhase,
     CrewDefinition,
-    DecisionPhase,
     ParallelPhase,
-    RoutePhase,
     Rule,
-    WaitPhase,
 )
 from crewlog.definition.reaching import servers_of
 from crewlog.definition.validate import all_findings
@@ -34,6 +28,7 @@ from crewlog.prompt.ast import Ask, PromptAst, Words
 from crewlog.prompt.authority import Granted
 from crewlog.prompt.compiled import CompiledPrompt, Provenance, Remark, What
 from crewlog.prompt.draft import Node, Sources, flow_of
+from crewlog.prompt.names import fitting_name, with_bare_flags
 from crewlog.prompt.registry import Registry
 from crewlog.prompt.remarks import Remarks
 from crewlog.prompt.standing import with_standing
@@ -276,7 +271,7 @@ class _Finish:
         self.nodes.insert(first, node)
 
     def _put_before(self, said: Ask, target: Node) -> None:
-        name = _fitting(f"before_{target.name}")
+        name = fitting_name(f"before_{target.name}")
         if any(node.name == name for node in self.nodes):
             return  # said twice
         fields = self.crew.question(said)
@@ -318,7 +313,7 @@ class _Finish:
     def _put_gate(self, target: Node, only_if: Condition, words: tuple[Words, ...]) -> None:
         who = target.agent.replace("_", " ")
         ask = Node(
-            _fitting(f"gate_{target.name}"),
+            fitting_name(f"gate_{target.name}"),
             "ask",
             Sources.all([target.name]),
             words,
@@ -449,7 +444,7 @@ class _Finish:
             approval=self.registry.approval,
             **crew.shaping.fields(),
         )
-        definition = _with_bare_flags(definition)
+        definition = with_bare_flags(definition)
         self.ruled = definition.rules
         definition = with_standing(definition, self.registry.groups, self.registry.rules)
         return self._with_merges(definition)
@@ -534,13 +529,6 @@ class _Finish:
             put("invalid", finding.message, words, remedy)
 
 
-def _fitting(name: str) -> str:
-    """A name no longer than names may be, and another for another."""
-    if len(name) <= _LONGEST_NAME:
-        return name
-    return f"{name[: _LONGEST_NAME - 9]}_{sha256(name.encode()).hexdigest()[:8]}"
-
-
 def _words_for(finding: Finding, provenance: Sequence[Provenance]) -> tuple[Words, ...]:
     """Where the prompt says what a finding is about: the longest path that they share."""
     best = 0
@@ -583,48 +571,3 @@ def _is_excepted(finding: Finding) -> bool:
     """Whether it is the warning that an agent has a tool which it may not call."""
     of_agents = finding.path[:1] == ("agents",) and finding.path[2:3] == ("tools",)
     return of_agents and finding.severity == "warning"
-
-
-def _with_bare_flags(definition: CrewDefinition) -> CrewDefinition:
-    """Flags that one agent alone writes stand without it, but for requirements."""
-    writers: dict[str, list[str]] = {}
-    for name, agent in definition.agents.items():
-        for flag in agent.writes_flags:
-            writers.setdefault(flag, []).append(name)
-    sole = {flag for flag, names in writers.items() if len(names) == 1}
-
-    def mended(item: Any) -> Any:
-        if isinstance(item, tuple):
-            parts: tuple[Any, ...] = item  # pyright: ignore[reportUnknownVariableType]
-            return tuple(mended(part) for part in parts)
-        if isinstance(item, ParallelPhase):
-            return item.model_copy(update={"parallel": mended(item.parallel)})
-        if isinstance(item, DecisionPhase):
-            return item.model_copy(update={"if_": _bare(item.if_, sole)})
-        if (
-            isinstance(item, AgentPhase | AskPhase | WaitPhase | RoutePhase)
-            and item.only_if is not None
-        ):
-            return item.model_copy(update={"only_if": _bare(item.only_if, sole)})
-        return item
-
-    flow = tuple(mended(item) for item in definition.flow)
-    rules = tuple(
-        rule if rule.if_ is None else rule.model_copy(update={"if_": _bare(rule.if_, sole)})
-        for rule in definition.rules
-    )
-    return definition.model_copy(update={"flow": flow, "rules": rules})
-
-
-def _bare(condition: Condition, sole: Collection[str]) -> Condition:
-    match condition:
-        case Fact():
-            if condition.operator is None and condition.name in sole:
-                return condition.model_copy(update={"agent": None})
-            return condition
-        case Not():
-            return Not(of=_bare(condition.of, sole))
-        case AllOf():
-            return AllOf(of=tuple(_bare(part, sole) for part in condition.of))
-        case AnyOf():
-            return AnyOf(of=tuple(_bare(part, sole) for part in condition.of))
