@@ -186,7 +186,7 @@ async def _made(incoming: Incoming, engine: Engine, command: Change, queue: str)
         model=command.model,
         permissions=_set_by_hand(engine) if command.prompt else {},
     )
-    reads = bool(command.prompt) and command.reader != "grammar"
+    reads = bool(command.prompt) and command.reader != "forms"
     options: dict[str, Any] = {**READING, "task_queue": queue or None} if reads else PREPARING
     while True:
         try:
@@ -198,6 +198,8 @@ async def _made(incoming: Incoming, engine: Engine, command: Change, queue: str)
         if made.reply is not None:
             incoming.rounds.append(made)
             task = task.model_copy(update={"replies": (*task.replies, made.reply)})
+        if made.refused:
+            raise _no_crew(made.refused)
         if not made.again:
             return made
 
@@ -279,8 +281,12 @@ def _refusal(error: ActivityError) -> CrewlogError | ActivityError:
     remedy = next((str(detail) for detail in cause.details[1:2] if detail), "")
     if cause.type == "ChangeConflict":
         return ChangeConflict(cause.message, remedy=remedy)
+    return _no_crew(cause.message, remedy)
+
+
+def _no_crew(faults: str, remedy: str = "") -> CommandRejected:
     return CommandRejected(
-        f"the change makes no crew:\n{cause.message}",
+        f"the change makes no crew:\n{faults}",
         remedy=remedy or "The run goes on as it was: correct the change, and send it as a new one.",
     )
 

@@ -481,7 +481,11 @@ class Execution:
                 await self.engine.turns.tool_returned(order.step, order.call.call, result)
             elif landed.error_type == MOVED:
                 self._moved.add(key)
-            elif landed.error_type not in ("Cancelled", AGAIN, RULED) and not cut:
+            elif (
+                landed.error_type not in ("Cancelled", AGAIN, RULED)
+                and not cut
+                and self.engine.goes_on(order.step)
+            ):
                 await self.engine.call_failed(
                     order.step, order.call.call, landed.error, landed.error_type
                 )

@@ -62,7 +62,7 @@ def run_view(
             node=entry.node,
             status=entry.status,
             waits_for=waits.waits_for(entry),
-            due=entry.due if entry.status == "waiting" else 0,
+            due=waits.due_at(entry),
             doing=tuple(_doing(entry, flights)),
             lacks=_lacks(entry, flights),
             agent=named_agent(state, entry.step) or "",

@@ -10,11 +10,7 @@ from crewlog.authority.telling import terms
 from crewlog.cli.explained import show_explanation
 from crewlog.cli.screen import Screen
 from crewlog.definition.load import load_data
-from crewlog.definition.model import CrewDefinition
 from crewlog.graph.explain import explain
-from crewlog.prompt.english import expressible
-from crewlog.prompt.keeping import CREW
-from crewlog.prompt.registry import registry_of_crew
 
 KEY = "ed25519:A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="
 OTHERS = [f"ed25519:{letter * 42}A=" for letter in "BCD"]
@@ -98,30 +94,3 @@ def test_a_node_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     for words in ("groups", "desk", "at most 5 per run", "it works for scout"):
         assert words in said
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "unsaid"),
-    [
-        ("groups", MORE["groups"], "the group 'none'"),
-        ("rules", [{"tool": "send", "do": "never", "reason": "No."}], "why rules[0] holds: No."),
-        ("logs", MORE["logs"], "who reads and writes facts and shut"),
-        ("policy", MORE["policy"], "who commands its runs: ada may change and grant"),
-        ("memory", {}, "what the crew remembers"),
-        ("timezone", "Europe/Berlin", "the time zone Europe/Berlin"),
-        ("checkpoints", {"keep_last": 3}, "which checkpoints are kept"),
-        ("flags", {"x": True}, "the first values of flags: x"),
-        ("merge", {"author.text": "append"}, "how the values of author.text combine"),
-        ("approval", "required", "who must approve it"),
-    ],
-)
-def test_what_no_sentence_says_is_named(key: str, value: Any, unsaid: str) -> None:
-    crew = CrewDefinition.from_json({**BARE, key: value})
-    assert any(unsaid in line for line in expressible(crew)), expressible(crew)
-    assert key in CREW
-
-
-def test_what_a_registry_has_need_not_be_said() -> None:
-    crew = load_data({**BARE, "groups": {"desk": ["scout"]}, "rules": MORE["rules"]})
-    found = expressible(crew, registry_of_crew(crew))
-    assert not [line for line in found if "rule" in line or "group" in line]

@@ -71,7 +71,6 @@ SIGNED = {
         (other(agent(BASE, "a", tools=None), permissions={}), "agent a may call write"),
         (other(BASE, approvals={}), "calls of write by agent b need no approval any more"),
         (other(BASE, approvals={"write": ["a"]}), "calls of write by agent b"),
-        (other(BASE, approval="none"), "the crew's approval"),
         (agent(BASE, "b", prompt="Other words.", max_calls=3, timeout=9, on_error="fail"), None),
         (agent(BASE, "b", model="scripted:x"), "agent b: the model scripted:x"),
         (other(BASE, model="scripted:x"), "the model scripted:x"),
@@ -124,6 +123,7 @@ def test_what_widens_is_told_and_what_does_not_is_let_pass(
 @pytest.mark.parametrize(
     ("was", "now", "way"),
     [
+        ({"approval": "required"}, {"approval": "understood"}, "the crew's approval"),
         ({"limits": {"cost": 5}}, {"limits": {"cost": 6}}, "limits: cost"),
         ({"limits": {"wall": 5}}, {"limits": {}}, "limits: wall"),
         ({"limits": {"tokens": 5}}, {"limits": {"tokens": 4}}, None),
@@ -137,6 +137,31 @@ def test_what_gives_way_to_less_is_told(
     was: dict[str, Any], now: dict[str, Any], way: str | None
 ) -> None:
     found = "; ".join(widening(other(BASE, **was), other(BASE, **was | now)))
+    assert (way in found) if way else not found
+
+
+GO: dict[str, Any] = {"agent": "b", "after": "go"}
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "way"),
+    [
+        (["a", "b"], [{"agent": "a", "on_error": "continue"}, "b"], "on_error of the phase a"),
+        (["a", "b"], [{"agent": "a", "on_error": "b"}, GO], "on_error of the phase a"),
+        (["a", "b"], [{"agent": "a", "on_error": "fail"}, "b"], None),
+        ([{"agent": "a", "on_error": "b"}, GO], ["a", "b"], None),
+        (
+            [{"agent": "a", "on_error": "b"}, GO],
+            [{"agent": "a", "on_error": "continue"}, "b"],
+            None,
+        ),
+        (["a", "b"], [{"agent": "a", "timeout": "1m"}, "b"], None),
+    ],
+)
+def test_a_phase_whose_failure_stops_less_is_told(
+    was: list[Any], now: list[Any], way: str | None
+) -> None:
+    found = "; ".join(widening(other(BASE, flow=was), other(BASE, flow=now)))
     assert (way in found) if way else not found
 
 

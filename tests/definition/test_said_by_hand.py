@@ -14,10 +14,9 @@ from crewlog.definition.model import FILLED, AgentDefinition, CrewDefinition
 from crewlog.definition.write import to_yaml
 from crewlog.graph.lower import lower
 from crewlog.ids import AgentName
-from crewlog.prompt.edits import keep_names
-from crewlog.prompt.english import expressible, to_english
 from crewlog.prompt.keeping import kept
 from crewlog.prompt.registry import registry_of_crew
+from crewlog.prompt.renaming import keep_names
 from definition.test_operations import after
 
 HUB = {"use": "hub", "with": {"router": "lead"}}
@@ -101,25 +100,23 @@ def test_who_was_shown_what_an_agent_said_that_left_is_shown_what_the_builder_br
     assert [each.from_ for each in made.inputs] == ["input", "lead.instructions"]
 
 
+def understood(prompt: str, registry: Registry) -> CrewDefinition:
+    """The crew of a prompt in which the forms understand everything."""
+    found = compile_prompt(prompt, registry)
+    assert found.ok, found.faults
+    assert found.definition is not None
+    return found.definition
+
+
 def test_a_prompt_says_it_and_keeps_it() -> None:
-    registry = Registry(model="scripted:x")
-    said = compile_prompt(f"{PROMPT} If billing fails, ask me.", registry).definition
-    assert said is not None
+    said = understood(f"{PROMPT} If billing fails, ask me.", Registry(model="scripted:x"))
     said = CrewDefinition.from_json(said.to_json() | {"conversation": {}})
     on_error = {name: agent.on_error for name, agent in lower(said).agents.items()}
     assert on_error == {"router": "continue", "billing": "ask", "general": "continue"}
-    assert "If the billing fails, ask me" in to_english(said, registry)
     own = registry_of_crew(said)
     for more, wanted in ("", "ask"), (" If billing fails, go on without it.", "continue"):
-        fresh = compile_prompt(PROMPT + more, own).definition
-        assert fresh is not None
+        fresh = understood(PROMPT + more, own)
         now = kept(said, keep_names(said, fresh), own, own=True)
         again = CrewDefinition.from_json(now.to_json())
         assert lower(again).agents[AgentName("billing")].on_error == wanted
         assert not again.agents["general"].says("on_error")
-
-
-def test_english_tells_which_defaults_it_cannot_say() -> None:
-    said = crew(HUB, lead={"writes": ["public"]}, find={"writes": ["public"]})
-    assert "that writes of the agent 'lead' is as by default" in expressible(said)
-    assert not any("'find'" in each for each in expressible(said))

@@ -32,11 +32,11 @@ def _unsound(flow: list[Any], **more: Any) -> list[str]:
     [
         (
             [{"agent": "writer", "only_if": "approved"}, "checker", "editor"],
-            "'writer' looks at 'approved', and nobody upstream decides it",
+            "'writer' needs 'approved', and no earlier step sets it",
         ),
         (
             [{"agent": "writer", "when": "checker.approved"}, "checker", "editor"],
-            "'writer' looks at 'checker.approved', and nobody upstream decides it",
+            "'writer' needs 'checker.approved', and no earlier step sets it",
         ),
         (
             ["writer", "checker", LOOP, {"agent": "editor", "after": "writer"}],
@@ -73,6 +73,12 @@ def test_what_could_not_work_is_a_warning_of_a_file(flow: list[Any], said: str) 
         [["writer", "checker"], {"agent": "editor", "after": "writer", "when": "checker.approved"}],
         ["checker", {"agent": "writer", "only_if": "approved"}, "editor"],
         ["writer", "checker", LOOP, {"agent": "editor", "after": ["writer", "after_checker"]}],
+        [
+            "writer",
+            {"agent": "checker", "on_error": "editor"},
+            LOOP,
+            {"agent": "editor", "after": "go"},
+        ],
     ],
 )
 def test_what_works_is_not_warned_of(flow: list[Any]) -> None:

@@ -494,6 +494,12 @@ class Simulation:
                 self.engine.record(j.StepCancelled, step=step)
             self.engine.record(j.RunStopped)
         await self.engine.settle(self._keys())
+        for key in [key for key in self.flights if self._is_cancelled(key[0])]:
+            del self.flights[key]
+
+    def _is_cancelled(self, step: Any) -> bool:
+        """Whether a step failed as a whole, and its calls are cancelled."""
+        return step in self.state.frontier and not self.engine.goes_on(step)
 
     def launch(self) -> None:
         """Makes the calls that are to be made, as far as there is room."""

@@ -42,7 +42,9 @@ def opened(data: dict[str, Json]) -> OpenRunResult:
 
 def compiled(**more: Json) -> CompilePromptResult:
     definition = load_data(CREW).to_json()
-    return CompilePromptResult(reader="llm", definition=definition, remarks=(REMARK,), at=1, **more)
+    return CompilePromptResult(
+        reader="model", definition=definition, remarks=(REMARK,), at=1, **more
+    )
 
 
 def asking() -> tuple[Drafting, Interrupt]:
@@ -149,7 +151,7 @@ def test_a_rejection_stops_the_run() -> None:
 def test_an_error_fails_the_run_with_every_remark() -> None:
     draft = begun()
     bad = PromptRemark(code="unknown_tool", severity="error", message="no tool", line=1, column=9)
-    draft.compiled(CompilePromptResult(reader="grammar", remarks=(REMARK, bad), at=1))
+    draft.compiled(CompilePromptResult(reader="forms", remarks=(REMARK, bad), at=1))
     assert (draft.state.status, draft.state.error_type) == ("failed", INVALID)
     assert "1:5  at most 3" in draft.state.error
     assert "1:9  no tool" in draft.state.error
@@ -169,14 +171,14 @@ async def test_a_call_that_failed_is_made_again_when_people_say_so() -> None:
     assert draft.state.error_type == INVALID
 
 
-async def test_people_may_go_on_with_what_the_grammar_understood() -> None:
+async def test_people_may_let_the_forms_read_where_the_model_cannot_be_asked() -> None:
     draft = begun()
     draft.compiled(CompilePromptResult(reply="no", faults=1, again=True, at=1))
     await draft.call_failed(STEP, 2, "no key", "ModelRefused")
     (asked,) = draft.state.interrupts.values()
-    assert asked.options == ("retry", "grammar", "stop")
-    answer(draft, asked, "grammar")
-    assert (draft.compile_call().reader, draft.compile_call().replies) == ("grammar", ())
+    assert asked.options == ("retry", "forms", "stop")
+    answer(draft, asked, "forms")
+    assert (draft.compile_call().reader, draft.compile_call().replies) == ("forms", ())
     (order,) = draft.orders(())
     assert order.call.tool is None
 

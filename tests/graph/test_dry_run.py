@@ -145,6 +145,60 @@ async def test_what_the_crew_does_not_have_cannot_be_assumed(
     assert caught.value.remedy == remedy
 
 
+STANDS_IN: list[Any] = [
+    {"agent": "vendor", "timeout": "10m", "on_error": "archive"},
+    {"agent": "archive", "after": "go"},
+    {"agent": "printer", "after": {"any": ["vendor", "archive"]}},
+]
+
+
+async def test_a_step_that_is_assumed_to_fail_shows_what_stands_in() -> None:
+    plan = plan_of(STANDS_IN)
+    found = await dry_run(plan, errors={"vendor": "timeout"})
+    assert visits(found) == ["vendor#1", "archive#1", "printer#1"]
+    vendor, archive, printer = found.steps
+    assert (vendor.outcome, vendor.because, vendor.to) == (
+        "failed",
+        "failed: timeout",
+        ("archive",),
+    )
+    assert archive.why == "in the place of vendor, which failed"
+    assert printer.why == "archive is done, the first of vendor and archive"
+    assert found.errors == {"vendor": "timeout"}
+    assert found.end == "completed"
+    assert not found.questions
+
+
+async def test_a_stand_in_is_not_reached_where_nothing_fails() -> None:
+    found = await dry_run(plan_of(STANDS_IN))
+    assert visits(found) == ["vendor#1", "printer#1"]
+    (never,) = found.never
+    assert (never.node, never.why) == ("archive", "it runs only where vendor fails")
+
+
+async def test_a_step_that_fails_is_asked_about_and_skipped() -> None:
+    found = await dry_run(plan_of(["a", "b"]), errors={"a": "gone"})
+    (asked,) = found.questions
+    assert (asked.kind, asked.step, asked.answer) == ("step_failed", "a#1", "skip")
+    assert visits(found) == ["a#1", "b#1"]
+    failing = await dry_run(
+        plan_of([{"agent": "a", "on_error": "fail"}, "b"]), errors={"a": "gone"}
+    )
+    assert (failing.end, failing.because) == ("failed", "a#1: gone")
+
+
+async def test_a_phase_or_all_phases_of_an_agent_are_assumed_to_fail() -> None:
+    flow = ["a", {"agent": "a", "phase": "again", "on_error": "continue"}, "b"]
+    plan = plan_of(flow, {"a": {"on_error": "continue"}})
+    found = await dry_run(plan, errors={"again": "gone"})
+    assert [each.outcome for each in found.steps] == ["done", "failed", "done"]
+    found = await dry_run(plan, errors={"a": "gone"})
+    assert [each.outcome for each in found.steps] == ["failed", "failed", "done"]
+    with pytest.raises(UsageError, match="no step 'again_' that could fail") as refused:
+        await dry_run(plan, errors={"again_": "gone"})
+    assert refused.value.remedy == "Did you mean 'again'?"
+
+
 async def test_joins_say_who_came_first() -> None:
     flow = [{"parallel": ["a", "b", "c"], "join": "any"}, "d"]
     found = await dry_run(plan_of(flow))

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crewlog.cli.timeline import Timeline
@@ -245,6 +245,7 @@ async def test_the_next_visit_that_is_not_capped_says_so() -> None:
     max_calls=st.integers(1, 4),
     seed=st.integers(0, 1000),
 )
+@example(made=[], tries=1, fallback=False, on_cap="fail", max_calls=1, seed=52)
 async def test_no_reply_kills_a_run_and_every_try_is_in_the_journal(
     made: list[str], tries: int, fallback: bool, on_cap: str, max_calls: int, seed: int
 ) -> None:
@@ -269,11 +270,11 @@ async def test_no_reply_kills_a_run_and_every_try_is_in_the_journal(
     await sim.run()
     assert sim.state.closed
     assert sim.state.status in ("completed", "stopped")
-    calls = [each["call"] for each in sim.facts("ModelReplied") if each["step"] == "router#1"]
-    refused = [each["call"] for each in sim.facts("ReplyRefused")]
-    marked = [each["call"] for each in sim.facts("ModelReplied") if each.get("refused")]
+    # People may go back: then the router has a second step.
+    replies = [each for each in sim.facts("ModelReplied") if each["agent"] == "router"]
+    refused = [(each["step"], each["call"]) for each in sim.facts("ReplyRefused")]
+    marked = [(each["step"], each["call"]) for each in replies if each.get("refused")]
     assert refused == marked, "each reply that was refused, once"
-    assert {*refused} <= {*calls}
     for fact in sim.facts("ReplyRefused"):
         assert 1 <= fact["attempt"] <= tries
 

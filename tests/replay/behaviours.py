@@ -16,6 +16,7 @@ from acceptance.harness import LIMIT, Site, calls, tool, until
 from crewlog.client import Run
 from crewlog.definition.operations import RemoveAgent
 from crewlog.errors import ChangeConflict, CommandRejected, InvalidArguments, RunFailed
+from readings import reply
 from replay.graph_behaviours import DRIVES
 
 Drive = Callable[[Site], Awaitable[Run | tuple[Run, ...]]]
@@ -313,6 +314,42 @@ async def step_failed_retried(site: Site) -> Run:
     return run
 
 
+STAND_IN: list[Any] = [
+    {"agent": "b", "after": "go"},
+    {"agent": "c", "after": {"any": ["a", "b"]}},
+]
+
+
+@behaviour
+async def step_stands_in(site: Site) -> Run:
+    """A model that refuses; another phase runs in the place of the step."""
+    said = {"a": [{"fail": "refused"}], "b": [{"text": "B"}], "c": [{"text": "C"}]}
+    flow = [{"agent": "a", "on_error": "b"}, *STAND_IN]
+    return await _to_the_end(site, "step_stands_in", site.crew(said, flow=flow))
+
+
+@behaviour
+async def step_times_out(site: Site) -> Run:
+    """A step hangs twice: people let it try again, and then skip it; another one has a stand-in."""
+    hangs = [calls(("gate", {"name": "g"})), {"text": "A"}]
+    said = {
+        "a": hangs,
+        "b": [{"text": "B"}],
+        "c": [{"text": "C"}],
+        "d": hangs,
+        "e": [{"text": "E"}],
+    }
+    first = {"agent": "d", "timeout": "1s", "on_error": "ask"}
+    flow = [first, {"agent": "a", "timeout": "1s", "on_error": "b"}, *STAND_IN, "e"]
+    tools = {"gate": tool("gate", "safe", effects="read")}
+    run = await _start(site, "step_times_out", site.crew(said, flow=flow, tools=tools))
+    await run.respond(await _asked(run), "retry", by="ana", id="again")
+    await run.wait_until(lambda view: view.interrupts == ("i2",), LIMIT)
+    await run.respond("i2", "skip", by="ana", id="skip")
+    await run.result(LIMIT)
+    return run
+
+
 @behaviour
 async def condition_unmet(site: Site) -> Run:
     """A condition that nothing is left to make true: people waive it."""
@@ -339,30 +376,19 @@ async def bad_start(site: Site) -> Run:
 
 
 PROMPT = "The collector gathers the changes, then the writer drafts the notes. Make it snappy."
-READING: dict[str, Any] = {
-    "statements": [
-        {
-            "kind": "step",
-            "quotes": ["The collector gathers the changes"],
-            "parts": [{"agent": "collector"}],
-        },
-        {
-            "kind": "step",
-            "quotes": ["then the writer drafts the notes."],
-            "parts": [{"agent": "writer"}],
-        },
-    ],
-    "not_understood": ["Make it snappy."],
-}
+READING = reply(
+    ("collector", "gathers the changes", [1]),
+    ("writer", "drafts the notes and makes them snappy", [2, 3]),
+    of=3,
+)
 
 
 async def _prompted(site: Site, name: str, *answers: str) -> Run:
     """A run with a prompt; a model reads it, as is given."""
-    reading = json.dumps(READING)
-    said = [{"text": text or reading} for text in (*answers, "")]
+    said = [{"text": text} for text in (*answers, READING)]
     model = site.script({"compiler": said, "*": [{"text": "done"}]})
     id_ = name.replace("_", "-")
-    return await site.start(PROMPT, id=id_, reader="llm", model=model)
+    return await site.start(PROMPT, id=id_, reader="model", model=model)
 
 
 async def _definition(run: Run) -> dict[str, Any]:
@@ -433,7 +459,7 @@ async def prompt_continued(site: Site) -> Run:
 async def prompt_stopped(site: Site) -> Run:
     """The signal `stop` while a model reads the prompt."""
     model = site.script({"compiler": [{"stall": 60, "text": "late"}]})
-    run = await site.start(PROMPT, id="prompt-stopped", reader="llm", model=model)
+    run = await site.start(PROMPT, id="prompt-stopped", reader="model", model=model)
     await until(lambda: site.prompted(run), "the model")
     await run.stop("enough", by="ana", id="s1")
     await run.result(LIMIT)

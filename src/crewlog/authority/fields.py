@@ -138,6 +138,8 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "among": "flow",
         "within": "flow",
         "otherwise": "flow",
+        "timeout": "flow",
+        "on_error": "flow",
     },
     DecisionPhase: {
         "if_": "flow",
@@ -182,7 +184,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
 """Each model's fields, by what may be done to them."""
 
 ORDER: Mapping[tuple[type[Model], str], tuple[str, ...]] = {
-    (CrewDefinition, "approval"): ("none", "understood", "required"),
+    (CrewDefinition, "approval"): ("understood", "required"),
     (AgentDefinition, "on_error"): ("continue", "ask", "fail"),
     (ToolDefinition, "on_error"): ("model", "fail"),
     (ToolDefinition, "retry"): ("safe", "keyed", "never"),

@@ -24,8 +24,9 @@ from crewlog.definition.unused import conditions_of
 
 _ON = "on"
 """The way from a phase to what waits for it."""
-_PLACE = {"phase", "after", "task", "agent", "for_each", "at_once", "by", "among"}
-"""Fields of phases that say where they stand, and what they are about; all else guards."""
+_PLACE = {"phase", "after", "task", "agent", "for_each", "at_once", "by", "among", "on_error"}
+"""Fields of phases that say where they stand, what they are about, and what follows a failure; all
+else guards."""
 
 _LONGEST = 60
 """Characters of a question or a condition that are told."""
@@ -191,7 +192,7 @@ def _ways_of(phase: Phase) -> dict[str, str]:
         case AskPhase() as item:
             return {_ON: "", **{f"option {option}": option for option in item.options}}
         case AgentPhase() as item:
-            return {_ON: "", "else": item.otherwise or ""}
+            return {_ON: "", "else": item.otherwise or "", "on_error": item.stand_in or ""}
         case _:
             return {_ON: ""}
 

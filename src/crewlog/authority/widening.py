@@ -22,6 +22,7 @@ from crewlog.definition.expand import expand
 from crewlog.definition.model import (
     GROUP_TOOLS,
     AgentDefinition,
+    AgentPhase,
     AskPhase,
     CrewDefinition,
     ToolDefinition,
@@ -47,6 +48,7 @@ def _ways(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
     decide = deciding_names(old)
     yield from _deciding(old, new, decide)
     yield from unguarded(old, new)
+    yield from _failing(old, new)
     models = {agent.model or old.model for agent in old.agents.values()} | {old.model}
     models |= {model for model, _ in summary_models(old)}
     for summing, _ in summary_models(new):
@@ -66,21 +68,34 @@ def _fields(old: Model, new: Model, whose: str) -> Iterator[str]:
         was, now = before[key], after[key]
         if _same(was, now):
             continue
-        match way_of(kind, key):
-            case "free" | "own" | "flow":
-                continue
-            case "inner":
-                yield from _fields(getattr(old, key), getattr(new, key), f"{whose}{key}: ")
-            case "less" if _is_less(was, now):
-                continue
-            case "more" if _is_less(now, was):
-                continue
-            case "fewer" if {*map(canonical, now)} <= {*map(canonical, was)}:
-                continue
-            case "order" if _is_no_less_strict(ORDER[kind, key], was, now):
-                continue
-            case _:
-                yield _TOLD.get((kind, key), f"{whose}{key}")
+        if way_of(kind, key) == "inner":
+            yield from _fields(getattr(old, key), getattr(new, key), f"{whose}{key}: ")
+        elif widens(kind, key, was, now):
+            yield _TOLD.get((kind, key), f"{whose}{key}")
+
+
+def widens(kind: type[Model], key: str, was: Json, now: Json) -> bool:
+    """Whether another value of a field gives more, by the table of `crewlog.authority.fields`.
+
+    Args:
+        kind: The model that has the field.
+        key: The field.
+        was: Its value, as data.
+        now: The other value.
+    """
+    match way_of(kind, key):
+        case "free" | "own" | "flow":
+            return False
+        case "less":
+            return not _is_less(was, now)
+        case "more":
+            return not _is_less(now, was)
+        case "fewer":
+            return not {*map(canonical, now)} <= {*map(canonical, was)}
+        case "order":
+            return not _is_no_less_strict(ORDER[kind, key], was, now)
+        case _:
+            return not _same(was, now)
 
 
 _TOLD: Mapping[tuple[type[Model], str], str] = {
@@ -172,6 +187,28 @@ def _deciding(old: CrewDefinition, new: CrewDefinition, decide: Names) -> Iterat
     has_rules = any(rule.if_ is not None for rule in old.rules)
     if has_rules and not _same(_flow(old), _flow(new)):
         yield "the crew's flow, by which the conditions of rules come to hold"
+
+
+def _failing(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
+    """Phases whose failure ends less than any failure of their agent does in `old`."""
+    least = {name: _strictness(agent.on_error) for name, agent in old.agents.items()}
+    for phase in phases(old):
+        if isinstance(phase.item, AgentPhase) and phase.item.on_error is not None:
+            for agent in least.keys() & {*phase.item.agents}:
+                least[agent] = min(least[agent], _strictness(phase.item.on_error))
+    for phase in phases(new):
+        if not isinstance(phase.item, AgentPhase) or phase.item.on_error is None:
+            continue
+        for agent in phase.item.agents:
+            if agent in least and _strictness(phase.item.on_error) < least[agent]:
+                yield f"on_error of the phase {phase.name}"
+                break
+
+
+def _strictness(on_error: str) -> int:
+    """How much a policy for failures stops; a stand-in stops as little as `continue`."""
+    order = ORDER[AgentDefinition, "on_error"]
+    return order.index(on_error) if on_error in order else 0
 
 
 def _questions(crew: CrewDefinition) -> list[AskPhase]:

@@ -168,6 +168,12 @@ class Audiences:
         own = self._crew.agents[agent].writes
         return tuple(log for log in dict.fromkeys(own) if not self.no_writer(agent, log))
 
+    def pairs(self) -> set[tuple[str, str]]:
+        """Each agent with each other agent that reads a log that it writes to."""
+        logs = {(agent, log) for agent in self._crew.agents for log in self.writes(agent)}
+        readers = {log: self.readers(log) for _, log in logs}
+        return {(agent, each) for agent, log in logs for each in readers[log] if each != agent}
+
     def shares(self, agent: str) -> tuple[str, ...]:
         """The logs whose readers may see an agent's outputs, besides itself."""
         own = self._crew.agents[agent].shares

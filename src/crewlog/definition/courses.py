@@ -236,6 +236,8 @@ def all_outcomes(phase: Phase, names: Mapping[str, object]) -> tuple[str, ...]:
             ways = [NEXT]
             if item.gives_way and item.otherwise not in (None, ASK_HUMAN, SKIP):
                 ways.append(item.otherwise or NEXT)
+            if item.stand_in is not None:
+                ways.append(item.stand_in)
         case WaitPhase() | BuilderPhase():
             ways = [NEXT]
     known = [way for way in ways if way in names or way in (NEXT, END, FAIL, STOP)]

@@ -222,6 +222,8 @@ class _Expansion:
             return None
         if f"agent {item.agent}" in within:
             return None  # a step of its own pattern
+        if item.timeout is not None:
+            self.faults.append(_timeout_of_pattern(phase, item, origin))
         place = Place(
             phase.name, self.definition, item.agent, item.task, agent.pattern.off, item.for_each
         )
@@ -297,6 +299,15 @@ class _Expansion:
         return agent.model_copy(update={**update, **brought})
 
 
+def _timeout_of_pattern(phase: Phase, item: AgentPhase, origin: Origin) -> Finding:
+    say = (
+        f"'timeout' of {phase.name!r} bounds one step, and {item.agent!r} works by a pattern, "
+        "which makes several steps"
+    )
+    remedy = "Remove 'timeout', or remove the agent's 'pattern'."
+    return Finding((*origin.phase, "timeout"), say, remedy, at="key")
+
+
 def _brought(agent: AgentDefinition, fields: Mapping[str, Any]) -> dict[str, Any]:
     """What a builder brings of an agent's fields, where the agent says nothing of them itself."""
     found: dict[str, Any] = {}
@@ -352,6 +363,8 @@ def _renamed(phase: Phase, names: Mapping[str, str]) -> Phase:
         and (item.otherwise or "") in names
     ):
         update["otherwise"] = names[item.otherwise or ""]
+    if isinstance(item, AgentPhase) and (item.stand_in or "") in names:
+        update["on_error"] = names[item.stand_in or ""]
     return replace(
         phase,
         name=names.get(phase.name, phase.name),
@@ -382,7 +395,7 @@ def _kept(part: Phase, outer: AgentPhase, inner: Sequence[Phase]) -> Phase:
 
     `when` is waited for at the beginning. `only_if` holds for every step, and a way back is taken
     only where it holds. `needs` and `for_each` are for the agent's own steps, unless its pattern
-    says which of them are for each item.
+    says which of them are for each item. `on_error` holds for every turn.
     """
     item = part.item
     update: dict[str, object] = {}
@@ -392,6 +405,8 @@ def _kept(part: Phase, outer: AgentPhase, inner: Sequence[Phase]) -> Phase:
         update["only_if"] = _both(outer.only_if, item.only_if)
         if own:
             update["needs"] = tuple(dict.fromkeys((*outer.needs, *item.needs)))
+        if outer.on_error is not None:
+            update["on_error"] = outer.on_error
         if own and not spread:
             update["for_each"] = outer.for_each
             update["at_once"] = outer.at_once
@@ -424,6 +439,7 @@ def _targets(item: PhaseItem) -> Iterator[str]:
             yield item.otherwise or ""
         case AgentPhase():
             yield item.otherwise or ""
+            yield item.stand_in or ""
         case WaitPhase() | BuilderPhase():
             return
 

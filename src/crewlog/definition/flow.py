@@ -113,6 +113,8 @@ class Part:
             update["to"] = tuple(names.get(to, to) for to in item.to)
         if isinstance(item, AgentPhase | DecisionPhase | RoutePhase) and item.otherwise is not None:
             update["otherwise"] = names.get(item.otherwise, item.otherwise)
+        if isinstance(item, AgentPhase) and item.stand_in is not None:
+            update["on_error"] = names.get(item.stand_in, item.stand_in)
         if isinstance(item, AskPhase):
             update["options"] = tuple(names.get(option, option) for option in item.options)
         name = names.get(self.name, self.name)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
-from crewlog.definition.findings import Finding, Path, did_you_mean
+from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.model import (
+    POLICIES,
     AgentPhase,
     AskPhase,
     BuilderPhase,
@@ -33,6 +34,8 @@ def flow_findings(found: list[Phase], order: Order, agents: Collection[str]) -> 
     for cycle in order.waits:
         yield _waits_for_itself(cycle, found)
     for endless in order.endless:
+        if endless.way.source == endless.way.target and endless.way.key == "on_error":
+            continue  # `_stand_in` says so
         yield _endless(endless, found)
     if len({phase.name for phase in found}) == len(found):
         yield from _unreachable(found, edges(found), order.stuck)
@@ -67,7 +70,7 @@ def after_path(phase: Phase) -> Path:
 
 
 def _targets(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
-    names = {phase.name for phase in found}
+    names = {phase.name: phase for phase in found}
     for phase in found:
         item = phase.item
         if isinstance(item, BuilderPhase | WaitPhase):
@@ -93,7 +96,8 @@ def _targets(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
         else:
             words = (SKIP, ASK_HUMAN)
             yield from _unbounded(phase, item)
-        if item.otherwise is not None and item.otherwise not in names | set(words):
+            yield from _stand_in(phase, item, names, agents)
+        if item.otherwise is not None and item.otherwise not in (*names, *words):
             yield _bad_target(phase, "else", item.otherwise, found, agents, words)
 
 
@@ -105,6 +109,37 @@ def _unbounded(phase: Phase, item: AgentPhase) -> Iterator[Finding]:
         say = "'within' says how long 'when' is waited for, and there is no 'when'"
         remedy = "Add 'when'. To wait before the phase, add an item: {wait: 2h}."
         yield Finding((*phase.path, "within"), say, remedy, at="key")
+
+
+_POLICY_OF = {ASK_HUMAN: "ask", SKIP: "continue", NEXT: "continue", END: "fail"}
+"""What `on_error` says for what other keys say by these words."""
+
+
+def _stand_in(
+    phase: Phase, item: AgentPhase, there: Mapping[str, Phase], agents: Collection[str]
+) -> Iterator[Finding]:
+    """What is wrong with the phase that runs where a step fails."""
+    path = (*phase.path, "on_error")
+    if item.stand_in is None:
+        return
+    target = there.get(item.stand_in)
+    if item.stand_in in _POLICY_OF:
+        say = f"'on_error' of {phase.name!r} cannot be {item.stand_in!r}"
+        remedy = f"Write on_error: {_POLICY_OF[item.stand_in]}, or name a phase."
+        yield Finding(path, say, remedy)
+    elif target is None:
+        yield _bad_target(phase, "on_error", item.stand_in, [*there.values()], agents, POLICIES)
+    elif target.name == phase.name:
+        say = (
+            f"'on_error' of {phase.name!r} names the phase itself, which cannot stand in for itself"
+        )
+        remedy = "To repeat calls that fail, set the agent's 'retry'; or name another phase."
+        yield Finding(path, say, remedy)
+    elif target.entry or target.sources:
+        waits = f"waits for {listed(target.sources)}" if target.sources else "starts with the run"
+        say = f"'on_error' of {phase.name!r} names the phase {target.name!r}, which {waits}"
+        remedy = f"Add 'after: go' to {target.name}: then it starts only where it stands in."
+        yield Finding(path, say, remedy)
 
 
 def _answers(phase: Phase, item: AskPhase, found: list[Phase]) -> Iterator[Finding]:
@@ -159,8 +194,12 @@ def _endless(endless: Endless, found: list[Phase]) -> Finding:
         say = f"{phase.name!r} goes back to {back.target!r} without a bound: {around}"
         remedy = "Add 'at_most', e.g. at_most: 3, and 'else' for what happens then."
     else:
-        say = f"'else' of {phase.name!r} goes back to {back.target!r} without a bound: {around}"
+        say = (
+            f"{back.key!r} of {phase.name!r} goes back to {back.target!r} without a bound: {around}"
+        )
         remedy = "Go on to a later phase, to 'ask_human' or to the end."
+        if back.key == "on_error":
+            remedy = "Name a phase from which the run does not come back here, or 'ask'."
     return Finding((*phase.path, back.key), say, remedy)
 
 
@@ -182,7 +221,10 @@ def _unreachable(found: list[Phase], ways: list[Edge], stuck: set[str]) -> Itera
         if sources:  # report where it begins
             continue
         say = f"nothing ever starts the phase {phase.name!r}"
-        remedy = "Name it in a 'go', an 'else' or an answer, or say what it comes 'after'."
+        remedy = (
+            "Name it in a 'go', an 'else', an 'on_error' or an answer, or say what it comes "
+            "'after'."
+        )
         yield Finding((*phase.path, "after"), say, remedy)
 
 

@@ -448,6 +448,8 @@ After = str | tuple[str, ...] | JoinAll | JoinAny | JoinQuorum
 
 SENT_ONLY = "go"
 """As `after`: the phase waits for nothing and starts only when something sends the run there."""
+POLICIES = ("ask", "fail", "continue")
+"""What `on_error` says where it names no phase."""
 
 
 class AgentPhase(Model):
@@ -462,7 +464,8 @@ class AgentPhase(Model):
     """What the agent is to do in this phase, besides its prompt."""
     after: After | None = None
     """What it waits for; by default the item before it in the flow. An empty list means: from the
-    start. `go` means: it starts only when a decision, an answer or an `else` names it."""
+    start. `go` means: it starts only when a decision, an answer, an `else` or an `on_error` names
+    it."""
     when: ConditionText | None = None
     """It waits until this holds, after what it depends on is done."""
     only_if: ConditionText | None = None
@@ -485,6 +488,17 @@ class AgentPhase(Model):
     otherwise: str | None = Field(default=None, alias="else")
     """Where `when` can no longer come true, or the list of `for_each` cannot be worked on: the
     phase to go to, `skip`, or `ask_human` (the default)."""
+    timeout: Wait | None = None
+    """How long a step of it may take once it is started, e.g. `10m`; a step that takes longer
+    fails. Of a phase with `for_each`: each of its steps."""
+    on_error: str | None = None
+    """When a step of it fails: `ask`, `fail` or `continue` as an agent's `on_error`, or a phase
+    with `after: go` that stands in for this one. By default what the agent's `on_error` says."""
+
+    @property
+    def stand_in(self) -> str | None:
+        """The phase that runs in its place where a step of it fails; none where it names none."""
+        return None if self.on_error in POLICIES else self.on_error
 
     @property
     def gives_way(self) -> bool:
@@ -981,10 +995,10 @@ class CrewDefinition(Model):
     default nothing."""
     window: WindowOrNumber | None = None
     """How much of its transcript a model is shown, for agents that say nothing; by default all."""
-    approval: Literal["required", "understood", "none"] = "understood"
+    approval: Literal["required", "understood"] = "understood"
     """Whether `crewlog run --yes` may approve a crew that a prompt was compiled to, in a person's
-    place: `required` never; `understood` where every sentence was understood; `none` always. A
-    prompt cannot set it, and a run that another client starts with a prompt asks in any case."""
+    place: `required` never; `understood` where every clause is understood. A prompt cannot set it,
+    and a run that another client starts with a prompt asks in any case."""
     policy: Policy | None = None
     """Who may command the crew's runs; by default whoever reaches the server."""
 

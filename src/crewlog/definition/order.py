@@ -80,6 +80,14 @@ def _endless(ways: Sequence[Edge]) -> Iterator[Endless]:
             yield Endless(way, cycle[start:] + cycle[:start])
 
 
+_CUTS: dict[str, dict[str, object]] = {
+    "go": {"at_most": 1},
+    "else": {"otherwise": None},
+    "on_error": {"on_error": None},
+}
+"""What an author will change so that a way back is gone, or has a bound; by the way's key."""
+
+
 def _cut(phase: Phase, back: set[tuple[str, str]], endless: Sequence[Edge]) -> Phase:
     sources = tuple(source for source in phase.sources if (source, phase.name) not in back)
     if len(sources) < len(phase.sources):
@@ -90,6 +98,6 @@ def _cut(phase: Phase, back: set[tuple[str, str]], endless: Sequence[Edge]) -> P
         item = phase.item
         if way.source != phase.name or not isinstance(item, DecisionPhase | AgentPhase):
             continue
-        change = {"at_most": 1} if way.key == "go" else {"otherwise": None}
+        change = _CUTS[way.key]
         phase = replace(phase, item=item.model_copy(update=change))
     return phase

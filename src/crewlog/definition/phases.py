@@ -213,7 +213,7 @@ class Edge:
     source: str
     target: str
     key: str
-    """What makes it: `after`, `go`, `else`, `to` or `options`."""
+    """What makes it: `after`, `go`, `else`, `on_error`, `to` or `options`."""
     guarded: bool = False
     """Whether it can be taken only so often: by `at_most`, or because people answer."""
 
@@ -236,6 +236,8 @@ def edges(all_phases: Iterable[Phase]) -> list[Edge]:
                 found.append(Edge(phase.name, item.otherwise or END, "else", guarded=True))
             case AgentPhase() as item:
                 found.append(Edge(phase.name, item.otherwise or ASK_HUMAN, "else"))
+                if item.stand_in is not None:
+                    found.append(Edge(phase.name, item.stand_in, "on_error"))
             case WaitPhase():
                 pass  # it only goes on
             case BuilderPhase():

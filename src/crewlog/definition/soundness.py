@@ -1,14 +1,15 @@
 """Soundness: a crew that is well formed, and that could not work as its author means it.
 
-A prompt that compiles to such a crew is refused; a file, Python or a change of a run is warned.
+A prompt that compiles to such a crew is refused. A file, Python or a change of a run gets a
+warning.
 
 | what | example |
 | --- | --- |
-| nobody upstream decides a condition | `only_if: checker.approved` before the checker works |
+| no earlier step sets what a condition needs | `only_if: checker.approved` before the checker |
 | a step bypasses a loop | a step after the writer, while the checker sends the writer back |
 | `any` of steps that may all be skipped | each of them has a condition |
 
-An approval for a tool that nobody has is found in `crewlog.definition.unused`. A cycle without a
+An approval for a tool that no agent has is found in `crewlog.definition.unused`. A cycle without a
 bound is an error everywhere (`crewlog.definition.flow_checks`).
 """
 
@@ -55,11 +56,11 @@ def _undecided(
     for phase in found:
         upstream: set[str] | None = None
         for key, condition in conditions_of(phase).items():
-            waits = key == "when"  # it waits: whoever decides it may work beside it
+            waits = key == "when"  # it waits: the agent that sets the output may work beside it
             for fact in () if is_never(condition) else facts_in(condition):
                 who = deciders.get((fact.agent or "", fact.name), [])
                 if not who or (fact.agent is None and fact.name in settled):
-                    continue  # unknown names are told as faults of their own; people set others
+                    continue  # unknown names are faults of their own; people set flags
                 if upstream is None:
                     upstream = reachable(phase.name, before)
                 if upstream & {*who} - ({phase.name} if not waits else set()):
@@ -68,7 +69,7 @@ def _undecided(
                     continue
                 if _repeats(phase, who, upstream):
                     continue
-                yield _nobody(phase, key, fact, who)
+                yield _unset(phase, key, fact, who)
 
 
 def _repeats(phase: Phase, who: Sequence[str], upstream: set[str]) -> bool:
@@ -85,13 +86,13 @@ def _reversed(next_of: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     return found
 
 
-def _nobody(phase: Phase, key: str, fact: Fact, who: Sequence[str]) -> Finding:
+def _unset(phase: Phase, key: str, fact: Fact, who: Sequence[str]) -> Finding:
     name = f"{fact.agent}.{fact.name}" if fact.agent else fact.name
     say = (
-        f"{phase.name!r} looks at {name!r}, and nobody upstream decides it: {listed(who)} "
+        f"{phase.name!r} needs {name!r}, and no earlier step sets it: {listed(who)} "
         f"{'works' if len(who) == 1 else 'work'} beside or after it"
     )
-    remedy = f"Let {phase.name} wait for {who[0]}, or use what an agent before it decides."
+    remedy = f"Let {phase.name} wait for {who[0]}, or use an output of an earlier step."
     return _unsound((*phase.path, key), say, remedy, word=name)
 
 
@@ -117,7 +118,8 @@ def _deciders(
 
 def _bypassed(found: Sequence[Phase], ways: Sequence[Edge]) -> Iterator[Finding]:
     """Phases outside a loop that follow a phase inside it and not what the loop ends with."""
-    ahead = successors(way for way in ways if not way.guarded)
+    # A stand-in starts in the place of a step, and not after it.
+    ahead = successors(way for way in ways if not way.guarded and way.key != "on_error")
     back = _reversed(ahead)
     by_name = {phase.name: phase for phase in found}
     waits_for = {phase.name: phase.sources for phase in found}

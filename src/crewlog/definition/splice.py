@@ -126,15 +126,20 @@ class Splice:
                     each.set(otherwise=heir)
         elif isinstance(item, RoutePhase):
             self._route_on(each, item, part)
-        elif isinstance(item, AgentPhase) and item.otherwise is not None:
-            if self._is(item.otherwise, part):
-                if heir is None:
-                    self._unclear(each, "else", part)
-                else:  # where there is no other way any more, people are asked
-                    each.set(otherwise=None if heir in (END, each.name) else heir)
+        elif isinstance(item, AgentPhase):
+            self._stand_in_on(each, item, part, heir)
         elif isinstance(item, AskPhase) and any(self._is(o, part) for o in item.options):
             self._answers_on(each, item, part, heir)
         return None
+
+    def _stand_in_on(self, each: Part, item: AgentPhase, part: Part, heir: str | None) -> None:
+        if item.otherwise is not None and self._is(item.otherwise, part):
+            if heir is None:
+                self._unclear(each, "else", part)
+            else:  # where there is no other way any more, people are asked
+                each.set(otherwise=None if heir in (END, each.name) else heir)
+        if item.stand_in is not None and self._is(item.stand_in, part):
+            each.set(on_error=None)  # what comes after a stand-in cannot stand in
 
     def _answers_on(self, each: Part, item: AskPhase, part: Part, heir: str | None) -> None:
         if heir in (None, END) or heir in item.options or self._compared(item, part):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from crewlog.definition.agent_outputs import outputs_of
+from crewlog.definition.agent_outputs import keeping_errors, outputs_of
 from crewlog.definition.conditions import (
     AllOf,
     AnyOf,
@@ -169,12 +169,13 @@ class _Facts:
     @classmethod
     def of(cls, definition: CrewDefinition, found: list[Phase]) -> _Facts:
         setters: dict[str, set[str]] = {}
+        errors = keeping_errors(definition, found)
         for name, agent in definition.agents.items():
             if agent.enabled:
                 for key in (*agent.writes_flags, *(f"{name}.{k}" for k in outputs_of(agent))):
                     setters.setdefault(key, set()).add(name)
                 setters.setdefault(f"{name}.text", set()).add(name)
-                if agent.on_error == "continue":
+                if name in errors:
                     setters.setdefault(f"{name}.error", set()).add(name)
         for flag in counted_conflicts(definition):
             setters[flag] = {*definition.agents}

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from crewlog.definition.agent_outputs import outputs_of
+from crewlog.definition.agent_outputs import keeping_errors, outputs_of
 from crewlog.definition.artifact_checks import artifact_findings
 from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.audience_checks import audience_findings, log_findings
@@ -30,6 +30,7 @@ from crewlog.definition.interrupting import interrupt_findings
 from crewlog.definition.memory_checks import memory_findings
 from crewlog.definition.model import (
     MEMORY_TOOLS,
+    POLICIES,
     AgentDefinition,
     AgentPhase,
     AskPhase,
@@ -215,9 +216,17 @@ def _names(
 
 def _phase_names(found: list[Phase], definition: CrewDefinition) -> Iterator[Finding]:
     for phase in found:
+        if phase.name in POLICIES and any(_fails_to(each, phase.name) for each in found):
+            say = f"'on_error: {phase.name}' does not name the phase {phase.name!r}"
+            remedy = f"The word has a meaning of its own there. Call the phase {phase.name}_phase."
+            yield Finding((*phase.path, "phase"), say, remedy, severity="warning")
         if phase.item.phase in RESERVED and phase.name not in definition.agents:
             say = f"a phase cannot be called {phase.name!r}: the word has a meaning of its own"
             yield Finding((*phase.path, "phase"), say, "Choose another name.")
+
+
+def _fails_to(phase: Phase, name: str) -> bool:
+    return isinstance(phase.item, AgentPhase) and phase.item.on_error == name
 
 
 def model_findings(model: str, path: Path) -> Iterator[Finding]:
@@ -438,6 +447,10 @@ def _facts(
             remedy = did_you_mean(fact.agent, definition.agents, "Agents are under 'agents:'.")
             yield Finding(path, say, remedy, word=fact.agent)
         elif fact.name not in (known := _said_of(agent)):
+            if fact.name == "error" and fact.agent in keeping_errors(
+                definition, phases(definition)
+            ):
+                continue
             say = f"agent {fact.agent!r} neither writes the flag {fact.name!r} nor has it as output"
             add = f"Add it to the agent's writes_flags or outputs, e.g. outputs: [{fact.name}]."
             remedy = did_you_mean(fact.name, known, add)

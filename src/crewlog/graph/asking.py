@@ -15,12 +15,12 @@ with nobody asked. What is left of a plan is what is behind a question on every 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import reduce
 
 from crewlog.authority.guards import Names, names_in
 from crewlog.definition.conditions import Condition, facts_in
-from crewlog.graph.plan import ASK_HUMAN, NEXT, GraphPlan, PlanNode
+from crewlog.graph.plan import ASK_HUMAN, GraphPlan, PlanNode
 from crewlog.graph.routing import dependents
 from crewlog.ids import FlagName, NodeName
 from crewlog.state.model import Routing
@@ -39,7 +39,7 @@ class Asking:
         self._plan = plan
         self._joins = dependents(plan)
         self._jumps = {
-            name: tuple(each for each in _jumps(node) if each in plan.nodes)
+            name: tuple(NodeName(each) for _, each in node.sends if each in plan.nodes)
             for name, node in plan.nodes.items()
         }
         self._bits = {name: 1 << number for number, name in enumerate(plan.nodes)}
@@ -176,7 +176,7 @@ class Asking:
             return not node.decide.passes
         if node.route is not None:
             return True
-        return node.ask is None and node.otherwise in self._plan.nodes
+        return node.ask is None and bool(self._jumps[name])
 
     def _reads_an_answer(self, name: NodeName) -> bool:
         conditions = _conditions(self._plan.nodes[name])
@@ -267,16 +267,3 @@ def _conditions(node: PlanNode) -> tuple[Condition, ...]:
         node.route.reads if node.route is not None else None,
     )
     return tuple(each for each in found if each is not None)
-
-
-def _jumps(node: PlanNode) -> Iterator[NodeName]:
-    """Where a node sends the run, besides what waits for it; words among them that are no nodes."""
-    if node.decide is not None:
-        yield node.decide.go
-        yield NodeName(node.decide.otherwise)
-    elif node.route is not None:
-        yield from map(NodeName, node.route.nodes)
-    elif node.ask is not None:
-        yield from map(NodeName, node.ask.options)
-    elif node.otherwise != NEXT:
-        yield NodeName(node.otherwise)

@@ -189,14 +189,15 @@ def _sets(node: PlanNode, agents: Mapping[AgentName, AgentRules], fact: Fact) ->
     if node.ask is not None and node.ask.sets == fact.name:
         return True
     return any(
-        _agent_sets(name, rules, fact)
+        _agent_sets(name, rules, node, fact)
         for name in node.agents
         if (rules := agents.get(name)) is not None and rules.enabled
     )
 
 
-def _agent_sets(agent: AgentName, rules: AgentRules, fact: Fact) -> bool:
+def _agent_sets(agent: AgentName, rules: AgentRules, node: PlanNode, fact: Fact) -> bool:
     if FlagName(fact.name) in rules.flags:
         return True
     own = fact.name in rules.outputs or fact.name == "text"
-    return fact.agent == agent and (own or (fact.name == ERROR and rules.on_error == "continue"))
+    policy = node.on_error or rules.on_error
+    return fact.agent == agent and (own or (fact.name == ERROR and policy not in ("ask", "fail")))

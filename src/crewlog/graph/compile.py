@@ -68,18 +68,11 @@ def _path_map(names: Any) -> dict[Hashable, str]:
 
 
 def _answer_targets(plan: GraphPlan) -> Mapping[NodeName, Sequence[NodeName]]:
-    """The nodes that decisions and answers may go to, besides what depends on them."""
-    found: dict[NodeName, list[NodeName]] = {}
-    for name, node in plan.nodes.items():
-        named = [node.otherwise] if node.gives_way else []
-        if node.decide is not None:
-            named += [node.decide.go, node.decide.otherwise]
-        if node.route is not None:
-            named += node.route.nodes
-        if node.ask is not None:
-            named += node.ask.options
-        found[name] = [NodeName(n) for n in named if n in plan.nodes and n not in RESERVED]
-    return found
+    """The nodes that each node may send the run to, besides what depends on it."""
+    return {
+        name: [NodeName(n) for _, n in node.sends if n in plan.nodes and n not in RESERVED]
+        for name, node in plan.nodes.items()
+    }
 
 
 def _entry_router(entries: Sequence[NodeName]) -> Router:

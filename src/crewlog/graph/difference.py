@@ -12,7 +12,7 @@ from crewlog.ids import NodeName
 from crewlog.model import Json, Model
 
 Edge = tuple[str, str, str]
-"""Source, target, and what leads there: `join`, `go`, `else`, `answer`."""
+"""Source, target, and what leads there: `join`, `go`, `to`, `answer`, `else`, `on_error`."""
 _EDGES = frozenset({"join"})
 """Fields of a node that its edges tell."""
 
@@ -60,22 +60,9 @@ def _edges(plan: GraphPlan) -> Iterator[Edge]:
     for name, node in plan.nodes.items():
         for source in node.join.of if node.join else ():
             yield source, name, "join"
-        for target, how in _targets(node):
+        for how, target in node.sends:
             if target in plan.nodes:
                 yield name, target, how
-
-
-def _targets(node: PlanNode) -> Iterator[tuple[str, str]]:
-    if node.decide is not None:
-        yield node.decide.go, "go"
-        yield node.decide.otherwise, "else"
-    if node.route is not None:
-        yield from ((to, "to") for to in node.route.to)
-        yield node.route.otherwise, "else"
-    if node.ask is not None:
-        yield from ((option, "answer") for option in node.ask.options)
-    if node.gives_way:
-        yield node.otherwise, "else"
 
 
 def _fields(old: PlanNode, new: PlanNode) -> tuple[str, ...]:

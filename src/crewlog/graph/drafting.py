@@ -153,8 +153,8 @@ class Drafting(RunFacts):
         if error_type == "InvalidDefinition":  # of the registry that it names, or of the crew
             self.record(j.RunFailed, error=f"the prompt makes no crew: {error}", error_type=INVALID)
             return
-        # Where the grammar was enough to begin with, what it understood may be enough after all.
-        other = ("grammar",) if self.draft.reader == "auto" else ()
+        # The forms may read what the model could not be asked for.
+        other = ("forms",) if self.draft.reader == "auto" else ()
         self.ask(
             "step_failed",
             f"the prompt could not be compiled: {brief(error, 300)}",
@@ -207,8 +207,8 @@ class Drafting(RunFacts):
         )
         if decision == "stop":
             raise StopAsked
-        if decision == "grammar":
-            self._know(reader="grammar", replies=())
+        if decision == "forms":
+            self._know(reader="forms", replies=())
         elif asked.kind != "approval":  # `retry`
             self._know(attempt=self.draft.attempt + 1)
         elif decision == asked.options[0]:

@@ -17,7 +17,13 @@ from crewlog.definition.times import duration_words
 from crewlog.graph.canvas import Box, doubtful, paint, text_width
 from crewlog.graph.layout import arrange, without_shortcuts
 from crewlog.graph.loops import Loops
-from crewlog.graph.lower import ANY_WORDS, decision_text, route_text, wait_words
+from crewlog.graph.lower import (
+    ANY_WORDS,
+    decision_text,
+    failing_words,
+    route_text,
+    wait_words,
+)
 from crewlog.graph.plan import ASK_HUMAN, END, NEXT, Ask, GraphPlan, PlanNode, Wait
 from crewlog.ids import AgentName, NodeName, ToolName
 from crewlog.state.brief import shortened
@@ -224,8 +230,15 @@ def sent(node: PlanNode, nodes: Collection[str]) -> Iterator[tuple[NodeName, str
             goes = _goes(node.ask, option, nodes)
             if goes != NEXT:
                 yield NodeName(goes), option
-    elif node.gives_way and node.otherwise not in (ASK_HUMAN, "skip"):
-        yield NodeName(node.otherwise), "else"
+    else:
+        if node.gives_way and node.otherwise not in (ASK_HUMAN, "skip"):
+            yield NodeName(node.otherwise), "else"
+        if node.stand_in is not None:
+            yield node.stand_in, ON_ERROR
+
+
+ON_ERROR = "on error"
+"""The label of the way to a node that stands in where a step fails."""
 
 
 def _last(plan: GraphPlan) -> list[NodeName]:
@@ -390,6 +403,11 @@ def _notes(
         yield f"◔ {name}: waits {_wait(node.wait)}"
     elif tools := _guarded(node, plan):
         yield f"? {name}: asks before {listed(tools, 'and')}"
+    yield from _limits(name, node)
+
+
+def _limits(name: NodeName, node: PlanNode) -> Iterator[str]:
+    """How long a node waits and works, and what runs in its place."""
     if node.when is not None and node.otherwise != ASK_HUMAN:
         yield f"⇢ {name}: where {render_condition(node.when)} cannot come true → {node.otherwise}"
     elif node.for_each is not None and node.otherwise != ASK_HUMAN:
@@ -397,3 +415,7 @@ def _notes(
     if node.when is not None and node.within is not None:
         most = duration_words(node.within)
         yield f"◔ {name}: waits for {render_condition(node.when)} at most {most}"
+    if node.timeout is not None:
+        yield f"◔ {name}: fails where a step takes more than {duration_words(node.timeout)}"
+    if node.on_error:
+        yield f"⇢ {name}: where it fails, {failing_words(node)}"

@@ -14,7 +14,7 @@ from crewlog.definition.conditions import (
     value_of,
 )
 from crewlog.definition.findings import listed
-from crewlog.graph.draw import sent
+from crewlog.graph.draw import ON_ERROR, sent
 from crewlog.graph.dry_model import (
     DryQuestion,
     DryRun,
@@ -59,7 +59,7 @@ class _Draft:
     step: StepId
     why: str
     conditions: list[Looked] = field(default_factory=list[Looked])
-    outcome: Literal["done", "skipped", "open"] = "open"
+    outcome: Literal["done", "skipped", "failed", "open"] = "open"
     because: str = ""
     items: int | None = None
     sets: dict[str, Json] = field(default_factory=dict[str, Json])
@@ -115,6 +115,9 @@ class _Account:
                 self._set(entry.by, entry.flag, entry.value)
             case j.OutputSet():
                 self._set(entry.agent, f"{entry.agent}.{entry.key}", entry.value)
+            case j.StepFailed():
+                draft = self.steps[visit_of(entry.step)]
+                draft.outcome, draft.because = "failed", f"failed: {entry.error}"
             case j.StepCompleted() if not item_of(entry.step):
                 self._ended(entry)
             case j.InterruptRaised():
@@ -188,6 +191,8 @@ class _Account:
             return f"the answer to {entry.source} sends the run here"
         if source.gives_way and source.otherwise == name:
             return f"in the place of {entry.source}"
+        if source.stand_in == name:
+            return f"in the place of {entry.source}, which failed"
         return f"{entry.source} hands over to it"
 
     def _joined(self, source: NodeName, name: NodeName) -> str:
@@ -216,13 +221,16 @@ class _Account:
         name = node_of(entry.step)
         node = self.plan.nodes[name]
         self._completed[name] = entry.step
-        draft.outcome = "skipped" if entry.skipped else "done"
+        failed = draft.outcome == "failed"
+        if not failed:
+            draft.outcome = "skipped" if entry.skipped else "done"
         if node.decide is not None:
             draft.conditions.append(self.look(node.decide.when, "decide"))
         elif entry.skipped and node.only_if is not None and not draft.conditions:
             looked = self.look(node.only_if, "only_if")
             draft.conditions += [] if looked.holds else [looked]
-        draft.because = entry.because.replace("people said", "the answer is")
+        if not failed:
+            draft.because = entry.because.replace("people said", "the answer is")
         if node.when is not None and node.otherwise != ASK_HUMAN and entry.skipped:
             self._note_unmet(name, node)
 
@@ -325,4 +333,6 @@ def _unsent(told: _Account, plan: GraphPlan, source: NodeName, why: str) -> str:
         return f"{source} sends the run here only where {node.route.by} says so"
     if node.ask is not None:
         return f"{source} sends the run here only where people answer {why!r}"
+    if node.stand_in is not None and why == ON_ERROR:
+        return f"it runs only where {source} fails"
     return f"it runs only in the place of {source}"

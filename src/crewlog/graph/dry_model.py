@@ -61,8 +61,8 @@ class DryStep(Model):
     """Why it was reached."""
     conditions: tuple[Looked, ...] = ()
     """The conditions that were looked at, in order."""
-    outcome: Literal["done", "skipped", "open"] = "open"
-    """`open` where the run ended before it."""
+    outcome: Literal["done", "skipped", "failed", "open"] = "open"
+    """`failed` where it was assumed to fail, `open` where the run ended before it."""
     because: str = ""
     """Why it was skipped, or where a decision or an answer went."""
     items: int | None = None
@@ -99,6 +99,8 @@ class DryRun(Model):
     """The flags that were assumed."""
     outputs: dict[str, dict[str, Json]] = Field(default_factory=dict[str, dict[str, Json]])
     """The outputs that were assumed."""
+    errors: dict[str, str] = Field(default_factory=dict[str, str])
+    """The errors with which steps were assumed to fail, by node or by agent."""
     steps: tuple[DryStep, ...] = ()
     """The visits, in the order in which nodes were reached."""
     questions: tuple[DryQuestion, ...] = ()

@@ -1,9 +1,9 @@
 """A dry run: the graph routed on an empty state, with the real engine, and nothing called.
 
-Every agent's turn is over at once, says nothing and sets nothing but what is assumed; every
-question gets its first answer; every wait is over once nothing else goes on. What the engine then
-recorded is told by `crewlog.graph.dry_account`: which node follows which and why, what is asked,
-what is never reached.
+Every agent's turn is over at once, says nothing and sets nothing but what is assumed, unless it is
+assumed to fail; every question gets its first answer; every wait is over once nothing else goes on.
+What the engine then recorded is told by `crewlog.graph.dry_account`: which node follows which and
+why, what is asked, what is never reached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from crewlog.graph.dry_account import account
 from crewlog.graph.dry_model import DryRun, End
 from crewlog.graph.engine import Engine, Order
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import AgentName, FlagName, NodeName, RunId
+from crewlog.ids import AgentName, FlagName, NodeName, RunId, node_of
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import ModelResult, OutputValue, ReadReply
@@ -29,6 +29,8 @@ MOST_STEPS = 200
 
 Outputs = Mapping[str, Mapping[str, Json]]
 """Outputs by agent and key."""
+ASSUMED = "Assumed"
+"""The error type of a step that is assumed to fail."""
 
 
 async def dry_run(
@@ -36,6 +38,7 @@ async def dry_run(
     *,
     flags: Mapping[str, Json] | None = None,
     outputs: Outputs | None = None,
+    errors: Mapping[str, str] | None = None,
     most: int = MOST_STEPS,
 ) -> DryRun:
     """Routes a plan's graph without calling anything.
@@ -45,18 +48,21 @@ async def dry_run(
         flags: Flags that are assumed: those an agent writes are set when its turn ends, others
             at the start.
         outputs: Outputs that are assumed, set when their agents' turns end.
+        errors: Errors with which steps are assumed to fail, by their node, or by their agent for
+            all of its steps.
         most: After so many steps it is cut off.
 
     Raises:
         UsageError: where what is assumed is nothing that the crew has.
     """
-    drill = _Drill(plan, flags or {}, outputs or {})
+    drill = _Drill(plan, flags or {}, outputs or {}, errors or {})
     end, because = await drill.go(most)
     entries = [j.entry_from_json(data) for data in drill.engine.ledger.entries]
     return account(plan, entries, end=end, because=because).model_copy(
         update={
             "flags": dict(flags or {}),
             "outputs": {agent: dict(found) for agent, found in (outputs or {}).items()},
+            "errors": dict(errors or {}),
         }
     )
 
@@ -66,15 +72,27 @@ class _Drill:
 
     engine: Engine
 
-    def __init__(self, plan: GraphPlan, flags: Mapping[str, Json], outputs: Outputs) -> None:
+    def __init__(
+        self,
+        plan: GraphPlan,
+        flags: Mapping[str, Json],
+        outputs: Outputs,
+        errors: Mapping[str, str],
+    ) -> None:
         # One turn of a conversation; and the turns of agents that ask no model are over at once, as
-        # those of all others: nothing is called.
+        # those of all others: nothing is called, and no step takes any time.
         idle = {name: rules.model_copy(update={"does": ()}) for name, rules in plan.agents.items()}
-        self.plan = plan.model_copy(update={"conversation": None, "agents": idle})
+        nodes = {
+            name: node if node.timeout is None else node.model_copy(update={"timeout": None})
+            for name, node in plan.nodes.items()
+        }
+        self.plan = plan.model_copy(update={"conversation": None, "agents": idle, "nodes": nodes})
         self.flags = flags
         self.outputs = outputs
+        self.errors = errors
         self._answered: set[tuple[NodeName | None, str]] = set()
         _check(plan, flags, outputs)
+        _check_errors(plan, errors)
 
     async def go(self, most: int) -> tuple[End, str]:
         """Runs to the end, or to `most` steps; how it ended and why."""
@@ -109,8 +127,12 @@ class _Drill:
                 return "stopped", "nothing is left that could go on"
 
     async def _end_turn(self, order: Order) -> None:
-        """The agent's turn is over: it sets what is assumed, and says nothing."""
+        """The agent's turn is over: it sets what is assumed, and says nothing; or it fails."""
         agent, rules = order.agent, self.plan.agents[order.agent]
+        error = self.errors.get(node_of(order.step), self.errors.get(agent))
+        if error is not None:
+            await self.engine.fail_step(order.step, order.call.call, error, ASSUMED)
+            return
         for flag in rules.flags:
             if flag in self.flags:
                 self.engine.record(j.FlagSet, flag=flag, value=self.flags[flag], by=agent)
@@ -130,6 +152,8 @@ class _Drill:
         It does where it goes to a node and was given before, and where it says to look again for
         a list that nobody sets.
         """
+        if asked.kind == "step_failed":
+            return "skip"  # it would only fail again
         first, *others = asked.options
         node = self.engine.state.frontier[asked.step].node if asked.step else None
         key = (node, asked.question)
@@ -139,6 +163,16 @@ class _Drill:
             return first
         on = [option for option in others if option not in self.plan.nodes]
         return next((option for option in on if option != "stop"), on[0] if on else first)
+
+
+def _check_errors(plan: GraphPlan, errors: Mapping[str, str]) -> None:
+    known = {name: node.agents for name, node in plan.nodes.items() if node.agents}
+    for name in errors:
+        if name not in known and not any(name in agents for agents in known.values()):
+            raise UsageError(
+                f"the crew {str(plan.crew)!r} has no step {name!r} that could fail",
+                remedy=did_you_mean(name, known, f"Its agents' phases are: {', '.join(known)}."),
+            )
 
 
 def _check(plan: GraphPlan, flags: Mapping[str, Json], outputs: Outputs) -> None:

@@ -44,7 +44,7 @@ from crewlog.graph.showing import shown, words_go_to
 from crewlog.graph.talks import Talks
 from crewlog.graph.turns import Turns, calls_of
 from crewlog.graph.unsetting import begun, unset, unset_error
-from crewlog.graph.waits import Waits
+from crewlog.graph.waits import TIMEOUT, Waits
 from crewlog.ids import (
     PUBLIC,
     AgentName,
@@ -182,6 +182,8 @@ class Engine(RunFacts):
         """
         while self.state.status == "running" and (not self.state.still or self.ends_turns):
             before = self.state.position
+            if self.waits.any_over:
+                await self._time_out()
             for step in list(self.state.frontier):
                 entry = self.state.frontier.get(step)
                 if entry is None or not _to_make(entry, in_flight):
@@ -266,10 +268,18 @@ class Engine(RunFacts):
     async def fail_step(
         self, step: StepId, number: int | None, error: str, error_type: str
     ) -> None:
-        """Records that a step cannot go on, and does what its agent's `on_error` says."""
+        """Records that a step cannot go on, and does what `on_error` of its phase or agent says.
+
+        Args:
+            step: The step.
+            number: Its call that failed; none where the step as a whole failed.
+            error: What went wrong, for people.
+            error_type: The name of the error's type.
+        """
         agent = self.agent_at(step)
-        policy = self.rules_of(agent, step).on_error if agent else "ask"
-        kept = self.maps.kept(step, agent) if policy == "continue" else {}
+        node = self.plan.node_at(step)
+        policy = node.on_error or (self.rules_of(agent, step).on_error if agent else "ask")
+        kept = {} if policy in ("ask", "fail") else self.maps.kept(step, agent)
         if kept and item_of(step):  # it makes a list of those of its visit
             unset_error(self, step)
         self.record(
@@ -279,11 +289,15 @@ class Engine(RunFacts):
             if self.talks.talks:  # a later turn may look at what it did not say
                 unset(self, step)
             self.fail(f"{step}: {error}")
-        elif policy == "continue":
+        elif policy != "ask":
             if kept:
                 self.maps.tell_failed(step, error_type)
             unset(self, step)
-            await self._complete(step, because=f"failed: {brief(error)}")
+            because = f"failed: {brief(error)}"
+            if node.stand_in is None:
+                await self._complete(step, because=because)
+            else:
+                await self._give_way_to(node.stand_in, step, because=because)
         else:
             self.ask(
                 "step_failed",
@@ -293,6 +307,26 @@ class Engine(RunFacts):
                 options=("retry", "skip", "stop"),
                 detail=error,
             )
+
+    async def _give_way_to(self, stand_in: NodeName, step: StepId, *, because: str) -> None:
+        """Completes the step of a node that failed, or the visit of its item, with a stand-in."""
+        visit = visit_of(step)
+        if visit != step:
+            self._cancel_items(visit)
+            unset(self, visit)
+        await self._complete(visit, outcome=stand_in, because=because)
+
+    async def _time_out(self) -> None:
+        """Fails the steps that have taken as long as their nodes let them."""
+        for entry in self.waits.overdue():
+            if self.state.status != "running" or (self.state.still and not entry.leaving):
+                return
+            if entry.step not in self.state.frontier:  # an item of a visit that failed just now
+                continue
+            limit = duration_words(self.plan.node_at(entry.step).timeout or 0)
+            self.withdraw(entry.step)
+            error = f"it took longer than its timeout of {limit}"
+            await self.fail_step(entry.step, None, error, TIMEOUT)
 
     async def _turn_ended(self, step: StepId, handoff: Sequence[NodeName]) -> None:
         unset_error(self, step)
@@ -311,13 +345,17 @@ class Engine(RunFacts):
 
     async def give_way(self, step: StepId, *, because: str) -> None:
         """Ends a step at once, with those of its items; the run goes where people sent it."""
-        for item in [each for each in self.state.frontier if visit_of(each) == step != each]:
-            unset(self, item)
-            self.withdraw(item)
-            self.record(j.StepCancelled, step=item)
+        self._cancel_items(step)
         if begun(self, step):
             unset(self, step)
         await self._complete(step, because=because, skipped=True)
+
+    def _cancel_items(self, visit: StepId) -> None:
+        """Cancels the steps of a visit's items that are under way."""
+        for item in [each for each in self.state.frontier if visit_of(each) == visit != each]:
+            unset(self, item)
+            self.withdraw(item)
+            self.record(j.StepCancelled, step=item)
 
     async def again(self, step: StepId) -> None:
         """Lets a decision whose visits are used up go where it goes, with its visits anew."""
@@ -349,7 +387,7 @@ class Engine(RunFacts):
         elif entry.status == "ready":
             await self._start(entry, node)
         elif entry.status == "running" and entry.mapped is None:
-            await self._ask_again(entry, node)
+            await self._go_on_with(entry, node)
         elif entry.mapped is not None and entry.status == "running":
             await self.maps.start_items(entry, node)
         elif (
@@ -394,8 +432,10 @@ class Engine(RunFacts):
             **(shown(asks.shows, self.state.agent_outputs) if asks.shows else {}),
         )
 
-    async def _ask_again(self, entry: FrontierEntry, node: PlanNode) -> None:
-        """Asks what was asked before a change took the question back."""
+    async def _go_on_with(self, entry: FrontierEntry, node: PlanNode) -> None:
+        """Limits the time of a started step; asks again what a change took back."""
+        if node.timeout is not None:
+            self.waits.limit(entry, node)
         if entry.turn is not None:
             if not entry.turn.calls:
                 await self.turns.end(entry.step, entry.turn.goto)

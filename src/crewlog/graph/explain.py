@@ -25,7 +25,7 @@ from crewlog.definition.replies import Reply
 from crewlog.definition.times import duration_words
 from crewlog.errors import UsageError
 from crewlog.graph.draw import sent
-from crewlog.graph.lower import lower, wait_words
+from crewlog.graph.lower import failing_words, lower, wait_words
 from crewlog.graph.plan import (
     ASK_HUMAN,
     BUILT_IN_TOOLS,
@@ -197,6 +197,10 @@ def _conditions(node: PlanNode) -> Iterator[str]:
         yield f"skipped where {who} may not call {listed(node.needs)}"
     if node.for_each is not None:
         yield from _pool(node)
+    if node.timeout is not None:
+        yield f"fails where a step takes more than {duration_words(node.timeout)}"
+    if node.on_error:
+        yield f"where it fails, {failing_words(node)}"
 
 
 def _pool(node: PlanNode) -> Iterator[str]:

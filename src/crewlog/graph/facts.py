@@ -106,8 +106,15 @@ class RunFacts:
     """The live state. The getter is not a Python function, since a step asks for it 100 times."""
 
     def goes_on(self, step: StepId) -> bool:
-        """Whether anybody still waits for the calls of a step."""
-        return step in self.state.frontier
+        """Whether the run still waits for the calls of a step.
+
+        It does not once the step is gone, or failed as a whole: people are asked then.
+        """
+        state = self.state
+        if step not in state.frontier or not state.interrupts:
+            return step in state.frontier
+        asked = (each for each in state.interrupts.values() if each.step == step)
+        return not any(each.kind == "step_failed" and each.call is None for each in asked)
 
     def record(self, kind: type[Any], **fields: Any) -> Any:
         """Records a fact at the engine's time.

@@ -88,16 +88,8 @@ def _ways(plan: GraphPlan) -> Iterator[tuple[NodeName, NodeName, bool]]:
     for name, node in plan.nodes.items():
         for source in node.join.of if node.join else ():
             yield source, name, False
-        named: list[tuple[str, bool]] = []
-        if node.decide is not None:
-            named.append((node.decide.go, node.decide.at_most is not None))
-            named.append((node.decide.otherwise, False))
-        elif node.route is not None:
-            named += [(target, True) for target in node.route.nodes]
-        elif node.ask is not None:
-            named += [(option, True) for option in node.ask.options]
-        else:
-            named.append((node.otherwise, False))
-        for target, guarded in named:
+        bounded = node.decide is not None and node.decide.at_most is not None
+        for key, target in node.sends:
             if target in plan.nodes:
+                guarded = bounded if key == "go" else node.route is not None or key == "answer"
                 yield name, NodeName(target), guarded

@@ -202,6 +202,8 @@ def _node(phase: Phase) -> PlanNode:
                 only_if=item.only_if,
                 within=item.within,
                 otherwise=item.otherwise or ASK_HUMAN,
+                timeout=item.timeout,
+                on_error=item.on_error or "",
                 needs=tuple(ToolName(tool) for tool in item.needs),
                 for_each=item.for_each,
                 at_once=item.at_once,
@@ -467,6 +469,20 @@ def _gives_way(name: NodeName, node: PlanNode) -> Iterator[str]:
     if node.when is not None and node.within is not None:
         condition = render_condition(node.when)
         yield f"{name} waits for {condition} at most {duration_words(node.within)}"
+    if node.timeout is not None:
+        yield f"{name} fails where a step of it takes more than {duration_words(node.timeout)}"
+    if node.on_error:
+        yield f"where {name} fails, {failing_words(node)}"
+
+
+def failing_words(node: PlanNode) -> str:
+    """What happens where a step of a node fails, as its own `on_error` says it."""
+    words = {
+        "ask": "people are asked",
+        "fail": "the run fails",
+        "continue": "the run continues without it",
+    }
+    return words.get(node.on_error, f"{node.on_error} runs instead")
 
 
 def wait_words(wait: Wait) -> str:

@@ -17,6 +17,7 @@ from crewlog.definition.conditions import Fact, is_never
 from crewlog.definition.creatures import INBOX
 from crewlog.definition.doing import DoneCall
 from crewlog.definition.model import (
+    POLICIES,
     ConditionText,
     Conversation,
     GraphPolicy,
@@ -149,6 +150,11 @@ class PlanNode(Model):
     """Seconds for which `when` is waited for; then it is as where it can no longer come true."""
     otherwise: str = ASK_HUMAN
     """Where `when` can no longer come true: a node, `skip`, or `ask_human`."""
+    timeout: float | None = None
+    """Seconds that one of its steps may take once it is started; then the step fails."""
+    on_error: str = ""
+    """Where one of its steps fails: `ask`, `fail`, `continue`, or a node that stands in; empty: as
+    the agent's rules say."""
     needs: tuple[ToolName, ...] = ()
     """Skipped where its agent may not call these when it is reached."""
     for_each: str | None = None
@@ -175,6 +181,27 @@ class PlanNode(Model):
     def gives_way(self) -> bool:
         """Whether `otherwise` can be taken: it waits for a condition, or works on a list."""
         return self.when is not None or self.for_each is not None
+
+    @property
+    def stand_in(self) -> NodeName | None:
+        """The node that runs in its place where a step of it fails; none where there is none."""
+        return NodeName(self.on_error) if self.on_error not in ("", *POLICIES) else None
+
+    @property
+    def sends(self) -> tuple[tuple[str, str], ...]:
+        """Where it sends the run besides the joins that wait for it: by which key, and the target.
+
+        The keys are `go`, `to`, `answer`, `else` and `on_error`. A target is a node or a word such
+        as `next`.
+        """
+        if self.decide is not None:
+            return ("go", self.decide.go), ("else", self.decide.otherwise)
+        if self.route is not None:
+            return *(("to", to) for to in self.route.to), ("else", self.route.otherwise)
+        if self.ask is not None:
+            return tuple(("answer", option) for option in self.ask.options)
+        otherwise = (("else", self.otherwise),) if self.gives_way else ()
+        return otherwise if self.stand_in is None else (*otherwise, ("on_error", self.stand_in))
 
 
 class ReplyRules(Model):

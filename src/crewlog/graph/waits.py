@@ -2,6 +2,7 @@
 
     reached ──► started, its timer set: waiting ──(due)──► fired ──► completed
     waits for `when` ──► its timer set ──(due)──► fired ──► `else`
+    started, its node has a `timeout`: its timer set ──(due)──► failed ──► `on_error`
 
 A timer is data: the time when it is due stands in the frontier, so it is carried, swapped and
 rolled back with it; so are the times when questions expire, and when the run has taken what it may.
@@ -26,6 +27,8 @@ IDLE = "idle"
 """The timer of a conversation that waits for its next message."""
 WALL = "wall"
 """The timer for the time that the whole run may take."""
+TIMEOUT = "timeout"
+"""The error type of a step that took longer than its node's `timeout`."""
 
 Completed = Callable[..., Awaitable[None]]
 """Completes a step as `Engine` does."""
@@ -82,7 +85,7 @@ class Waits:
 
     def _timers(self) -> Iterator[tuple[str, int]]:
         """All timers that are set: what each is for, and when it is due."""
-        yield from ((e.step, e.due) for e in self._waiting())
+        yield from ((e.step, e.due) for e in self._timed())
         interrupts = self._run.state.interrupts.values()
         yield from ((asked.id, asked.due) for asked in interrupts if asked.due)
         if (due := self._wall()) and not any(asked.budget == WALL for asked in interrupts):
@@ -101,11 +104,40 @@ class Waits:
         began = state.talk.at if state.talk is not None else state.started
         return int(state.allowed.get(WALL, 0)) or due_in(wall, began)
 
-    def _waiting(self) -> Iterator[FrontierEntry]:
-        return (e for e in self._run.state.frontier.values() if e.status == "waiting" and e.due)
+    def _timed(self) -> Iterator[FrontierEntry]:
+        """The steps whose timers count: they wait for a time, or their own time is limited."""
+        return (
+            entry
+            for entry in self._run.state.frontier.values()
+            if entry.due and (entry.status == "waiting" or self._is_limited(entry))
+        )
+
+    def _is_limited(self, entry: FrontierEntry) -> bool:
+        """Whether a step that is started may take only so long.
+
+        A step of a node whose `timeout` a change removed may take as long as it needs.
+        """
+        at_work = entry.turn is not None and entry.status in ("running", "asking")
+        return at_work and self._run.plan.node_at(entry.step).timeout is not None
 
     def _is_over(self, entry: FrontierEntry) -> bool:
         return (entry.step, entry.due) in self._over
+
+    @property
+    def any_over(self) -> bool:
+        """Whether a timer has rung since the run's state was loaded."""
+        return bool(self._over)
+
+    def limit(self, entry: FrontierEntry, node: PlanNode) -> None:
+        """Sets the timer of a step that is started and may take only so long, once."""
+        if node.timeout is not None and entry.turn is not None and not entry.due:
+            due = due_in(node.timeout, self._run.at)
+            self._run.record(j.TimerSet, step=entry.step, due=due)
+
+    def overdue(self) -> list[FrontierEntry]:
+        """The steps that are started and whose time is over, in the order of the frontier."""
+        found = (each for each in self._timed() if each.status != "waiting")
+        return [entry for entry in found if self._is_over(entry)]
 
     def begin(self, entry: FrontierEntry, node: PlanNode) -> None:
         """Starts a node that waits for a time."""
@@ -140,6 +172,14 @@ class Waits:
             return
         due = milliseconds(wait.until) if wait.until else due_in(wait.seconds, self._run.at)
         self._run.record(j.TimerSet, step=entry.step, due=due)
+
+
+def due_at(entry: FrontierEntry) -> int:
+    """When the timer of a step rings, in milliseconds since the epoch; 0: it has none.
+
+    A step waits for that time, or it is started and fails then if it is not done.
+    """
+    return entry.due if entry.status == "waiting" or entry.turn is not None else 0
 
 
 def waits_for(entry: FrontierEntry) -> str:

@@ -119,13 +119,13 @@ class OpenRunResult(Model):
 
 
 class CompilePrompt(Model):
-    """Read a prompt, with the grammar or by asking a model once, and make a definition of it."""
+    """Read a prompt, with the forms or by asking a model once, and make a definition of it."""
 
     prompt: ContentHash
     """The prompt's hash. The batch brings it along once; from then on it is a body in the store."""
     registry: str = ""
     """The registry that says what it may use; empty: nothing."""
-    reader: Literal["auto", "grammar", "llm"] = "auto"
+    reader: Literal["auto", "forms", "model"] = "auto"
     """Who reads it."""
     model: str = ""
     """The model, where the registry names none."""
@@ -140,7 +140,7 @@ class CompilePrompt(Model):
 class CompilePromptResult(Model):
     """What a prompt comes to, or a model's answer that does not hold."""
 
-    reader: Literal["grammar", "llm"] = "grammar"
+    reader: Literal["forms", "model"] = "forms"
     """Who read it."""
     reply: str | None = None
     """What the model answered; none where it was not asked."""
@@ -556,7 +556,7 @@ class PrepareChange(Model):
     """`crewlog.definition.operations`, as JSON."""
     prompt: str = ""
     registry: str = ""
-    reader: Literal["auto", "grammar", "llm"] = "auto"
+    reader: Literal["auto", "forms", "model"] = "auto"
     model: str = ""
     replies: tuple[str, ...] = ()
     """What a model that reads the prompt answered before."""
@@ -601,6 +601,9 @@ class PreparedChange(Model):
     """What a model answered that reads the prompt."""
     again: bool = False
     """Whether the model must be asked once more; then there is no definition yet."""
+    refused: str = ""
+    """Of a prompt that a model read: all faults, where the change makes no crew. The result, and no
+    failure, has them, since a failure has no usage."""
     usage: Usage = Usage()
     widens: tuple[str, ...] | None = None
     """By what it gives somebody more than the definition in force; none where nobody has looked."""

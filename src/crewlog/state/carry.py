@@ -26,7 +26,7 @@ class DraftCarry(Model):
     """What the crew will be asked to do."""
     by: str = ""
     """Who started the run."""
-    reader: Literal["auto", "grammar", "llm"] = "auto"
+    reader: Literal["auto", "forms", "model"] = "auto"
     model: str = ""
     command: str = ""
     """The command whose text the input is."""

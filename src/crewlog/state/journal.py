@@ -155,7 +155,7 @@ class PromptCompiled(Fact):
     kind: Literal["PromptCompiled"] = "PromptCompiled"
     definition: ContentHash
     crew: CrewName
-    reader: Literal["grammar", "llm"]
+    reader: Literal["forms", "model"]
     remarks: tuple[PromptRemark, ...] = ()
     requirements: tuple[str, ...] = ()
 
@@ -164,7 +164,7 @@ class PromptRefused(Fact):
     """The prompt makes no crew: what is wrong with it."""
 
     kind: Literal["PromptRefused"] = "PromptRefused"
-    reader: Literal["grammar", "llm"] = "grammar"
+    reader: Literal["forms", "model"] = "forms"
     remarks: tuple[PromptRemark, ...]
 
 
@@ -1233,7 +1233,7 @@ class Redirected(Fact):
 
 
 class TimerSet(Fact):
-    """A step waits for a time."""
+    """A step waits for a time; or it is started, and fails at that time if it is not done."""
 
     kind: Literal["TimerSet"] = "TimerSet"
     step: StepId

@@ -306,7 +306,8 @@ class FrontierEntry(Model):
     mapped: Mapped | None = None
     """The position of its items' steps, where it has a step for each item of a list."""
     due: int = 0
-    """When a timer that it waits for is over, in milliseconds since the epoch; 0: none."""
+    """When the timer is over that it waits for, or that limits the time of a started step, in
+    milliseconds since the epoch; 0: none."""
     leaving: bool = False
     """Whether a change took its node away: its turn goes on to its end, and nothing follows."""
     definition: ContentHash = ContentHash("")
@@ -318,10 +319,10 @@ class FrontierEntry(Model):
 
 
 class PromptRemark(Model):
-    """Something to know about a prompt: an error, or what was not understood or assumed."""
+    """Something to know about a prompt: what was not understood, or what was assumed."""
 
     code: str
-    """What kind of thing it is: see `crewlog.prompt.compiled.Code`."""
+    """What kind of thing it is: see `crewlog.prompt.faults.Code`."""
     severity: Literal["error", "warning"] = "warning"
     """With an error there is no crew that may run."""
     message: str
@@ -343,7 +344,7 @@ class PromptState(Model):
     """The body that holds the prompt."""
     registry: str = ""
     """The registry that says what it may use; empty: nothing."""
-    reader: Literal["grammar", "llm", ""] = ""
+    reader: Literal["forms", "model", ""] = ""
     """Who read it, once it is compiled."""
     rounds: int = 0
     """How often a model was asked."""

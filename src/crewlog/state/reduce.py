@@ -412,6 +412,9 @@ def _condition_met(state: CrewState, entry: j.ConditionMet, position: int) -> Ch
 
 @_on(j.TimerSet)
 def _timer_set(state: CrewState, entry: j.TimerSet, position: int) -> Changes:
+    found = state.frontier.get(entry.step)
+    if found is not None and found.turn is not None:  # its time is limited, and it goes on
+        return _entry(state, entry.step, due=entry.due)
     return _entry(state, entry.step, status="waiting", since=position, due=entry.due)
 
 
@@ -633,7 +636,7 @@ def _step_cancelled(state: CrewState, entry: j.StepCancelled, position: int) -> 
 def _step_failed(state: CrewState, entry: j.StepFailed, position: int) -> Changes:
     turn = _call_changed(state, entry.step, entry.call, status="asking")
     changes: Changes = {"turn": turn} if turn else {}
-    failed = _entry(state, entry.step, status="asking", since=position, **changes)
+    failed = _entry(state, entry.step, status="asking", since=position, due=0, **changes)
     return {
         **failed,
         **talking.failing(state, entry.error),

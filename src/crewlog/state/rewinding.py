@@ -195,8 +195,16 @@ def waiting_anew(talk: Talk | None) -> Talk | None:
 
 def _there(then: CrewState, position: int) -> dict[StepId, FrontierEntry]:
     """The steps that are taken up again; what was queued behind another one moves up."""
-    there = {step: entry for step, entry in then.frontier.items() if not entry.leaving}
+    there = {step: entry for step, entry in _anew(then).items() if not entry.leaving}
     return queued(there, position) if len(there) < len(then.frontier) else there
+
+
+def _anew(then: CrewState) -> dict[StepId, FrontierEntry]:
+    """The frontier of a state that is loaded later: the time of a started step begins anew."""
+    return {
+        step: entry.model_copy(update={"due": 0}) if entry.due and entry.turn else entry
+        for step, entry in then.frontier.items()
+    }
 
 
 def _fresh_names(steps: Sequence[StepId], visits: dict[NodeName, int]) -> dict[StepId, StepId]:
@@ -411,6 +419,7 @@ def reopened(then: CrewState) -> CrewState:
             "error": "",
             "error_type": "",
             "changing": None,
+            "frontier": _anew(then),
             "talk": waiting_anew(then.talk),
         }
     )
