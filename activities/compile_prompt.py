@@ -1,4 +1,4 @@
-"""One round of compiling a prompt: the grammar, or one call of a model.
+"""One round of compiling a prompt: the forms, or one call of a model.
 
 At most one model call in an activity, and its answer is the activity's result: so a crash repeats
 at most one, and the workflow goes round. The prompt comes with the batch the first time, and is in
@@ -22,7 +22,7 @@ from crewlog.errors import StoreUnavailable
 from crewlog.ids import RunId
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt, Remark
-from crewlog.prompt.readers import with_model
+from crewlog.prompt.model_reader import take_reply
 from crewlog.prompt.registry import Registry
 from crewlog.state.calls import CompilePrompt, CompilePromptResult
 from crewlog.state.journal import Batch, PromptReceived, entry_from_json
@@ -67,7 +67,8 @@ class PromptCompiler:
                 return _result(found, journaled=journaled)
         effect.started = True
         reply, usage, name = await self._ask(run, task, text, registry)
-        asked = await asyncio.to_thread(with_model, text, reply, registry, before=len(task.replies))
+        replies = [*task.replies, reply]
+        asked = await asyncio.to_thread(take_reply, text, replies, registry)
         told: dict[str, Any] = {
             "reply": reply,
             "faults": asked.faults,
@@ -76,7 +77,7 @@ class PromptCompiler:
             "journaled": journaled,
         }
         if asked.compiled is None:
-            return CompilePromptResult(reader="llm", again=True, **told)
+            return CompilePromptResult(reader="model", again=True, **told)
         return _result(asked.compiled, **told)
 
     async def _append(self, run: RunId, batch: Batch) -> bool:

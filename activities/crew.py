@@ -22,7 +22,7 @@ from crewlog.activities.clock import Clock
 from crewlog.activities.close_run import close_run
 from crewlog.activities.compile_prompt import PromptCompiler
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.errors import as_failures, to_application_error
+from crewlog.activities.errors import REFUSED, as_failures, to_application_error
 from crewlog.activities.executions import Executions, Look, looks_nowhere
 from crewlog.activities.heartbeat import heartbeats
 from crewlog.activities.hints import Hinted, give, hints_nobody
@@ -261,7 +261,7 @@ class CrewActivities:
 
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
-        """Reads a run's prompt, with the grammar or by asking a model once."""
+        """Reads a run's prompt, with the forms or by asking a model once."""
         clock = Clock()
         with as_failures() as effect:
             async with heartbeats():
@@ -274,7 +274,7 @@ class CrewActivities:
     @activity.defn(name=PREPARE_CHANGE)
     async def prepare_change(self, task: PrepareChange) -> PreparedChange:
         """Makes what a change leads to, or asks a model once that reads its prompt."""
-        with as_failures(refuses="a change was refused") as effect:
+        with as_failures(refuses=REFUSED) as effect:
             if task.after is not None:
                 _check_own()
             async with heartbeats():

@@ -31,6 +31,8 @@ from crewlog.redaction import redacted
 from crewlog.store.missing import RowsMissing
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
+REFUSED = "a change was refused"
+"""The line of the worker's log about a change with faults."""
 
 
 def to_application_error(

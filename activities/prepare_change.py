@@ -1,8 +1,8 @@
-"""What a change of a live run leads to: a definition, checked and stored, and its plan.
+"""Prepares a change of a live run: makes, checks and stores its definition and its plan.
 
-Nothing is changed yet: the run looks at what comes out, and takes it or refuses it. A prompt is
-read as at a run's start, one model call at most in an activity; what it says in other words than
-the crew that there is keeps the names that it has there.
+The activity changes nothing: the run takes or refuses the result. A prompt is read as at the start
+of a run, with at most one model call in an activity. A step that the prompt describes in other
+words keeps the name that it has in the crew.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from pydantic import TypeAdapter, ValidationError
 from temporalio import activity
 
 from crewlog.activities.compile_prompt import TRIES, remark_of
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.errors import Effect
+from crewlog.activities.errors import REFUSED, Effect
 from crewlog.activities.look_at_run import Ended, never_ended, over_by
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import crew_data, lowered, lowered_crew
@@ -42,17 +43,19 @@ from crewlog.graph.lower import topology_in
 from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt
-from crewlog.prompt.edits import keep_names
 from crewlog.prompt.keeping import kept
+from crewlog.prompt.model_reader import take_reply
 from crewlog.prompt.offered import offered_form
-from crewlog.prompt.readers import with_model
 from crewlog.prompt.registry import Registry, registry_of_crew
+from crewlog.prompt.renaming import keep_names
+from crewlog.redaction import redacted
 from crewlog.state.calls import PrepareChange, PreparedChange, PreparedPart
 from crewlog.state.homes import Taker
 from crewlog.state.topology import parts_of
 from crewlog.store.homes import Homes, homes_of
 from crewlog.store.protocol import Store
 
+log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
 _OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
 
 
@@ -66,14 +69,15 @@ class ChangePreparer:
     ended: Ended = never_ended
 
     async def run(self, task: PrepareChange, effect: Effect) -> PreparedChange:
-        """What a change leads to.
+        """Prepares a change.
 
         Args:
             task: The change.
-            effect: Told when a model is asked.
+            effect: Records that a model call has begun.
 
         Raises:
-            InvalidDefinition: with everything that is wrong with what comes out.
+            InvalidDefinition: with all faults of the new definition. Of a prompt that a model read,
+                the result has the faults instead.
         """
         base = CrewDefinition.from_json(await self.store.get_definition(task.base))
         if task.prompt:
@@ -90,7 +94,7 @@ class ChangePreparer:
         return await self._made(made, base, task, compared=task.base)
 
     async def _recipe(self, task: PrepareChange, base: CrewDefinition) -> PreparedChange:
-        """The recipe; whoever left for a run that lives stays there."""
+        """Goes back to the recipe; creatures that left for a live run stay there."""
         force = await self._in_force(task, base)
         crew = base
         if task.definition is not None:
@@ -113,7 +117,7 @@ class ChangePreparer:
         return back.model_copy(update={"what": what})
 
     async def _homes(self, task: PrepareChange, away: Mapping[str, str]) -> Homes:
-        """Where creatures are that left the run; those that come home are claimed."""
+        """Finds the creatures that left the run, and claims those that come home."""
         if not task.against:
             return Homes({}, {})
         taker = None
@@ -137,7 +141,7 @@ class ChangePreparer:
         compared: str = "",
         **more: Any,
     ) -> PreparedChange:
-        """A change that leads to a crew, which was checked."""
+        """Makes the change to a crew that was checked."""
         kept, parts = await self._parted(after, task)
         definition, plan = await lowered_crew(kept, self.store, self.definitions)
         gone = [CrewDefinition.from_json(part.definition) for part in parts]
@@ -160,7 +164,7 @@ class ChangePreparer:
     async def _parted(
         self, crew: CrewDefinition, task: PrepareChange
     ) -> tuple[CrewDefinition, tuple[PreparedPart, ...]]:
-        """What the run keeps of a crew, and the parts that fall off, checked and stored."""
+        """Splits a crew into the part of the run and other parts; checks and stores those."""
         if not task.command or not crew.lives:
             return crew, ()
         graphs = parts_of(task.run, topology_in(crew), task.command)
@@ -193,15 +197,20 @@ class ChangePreparer:
                 return await self._compiled(task, found, base, registry)
         effect.started = True
         told = await self._ask(task, registry)
-        asked = await asyncio.to_thread(
-            with_model, task.prompt, told["reply"], registry, before=len(task.replies)
-        )
+        replies = [*task.replies, told["reply"]]
+        asked = await asyncio.to_thread(take_reply, task.prompt, replies, registry)
         if asked.compiled is None:
             return PreparedChange(again=True, **told)
-        return await self._compiled(task, asked.compiled, base, registry, **told)
+        try:
+            return await self._compiled(task, asked.compiled, base, registry, **told)
+        except InvalidDefinition as error:
+            # A failure would lose the reply and its usage: the faults are a result.
+            faults = redacted(str(error))
+            log.info(REFUSED, run=task.run, why=faults.partition("\n")[0])
+            return PreparedChange(refused=faults, **told)
 
     async def _registry(self, task: PrepareChange, base: CrewDefinition) -> Registry:
-        """What the prompt may use: without a registry, what the run's crew has."""
+        """The registry of the prompt; without one, a registry of what the run's crew has."""
         if task.registry:
             return await registry_of(self.store, task.registry, task.model)
         own = registry_of_crew(base)
@@ -225,11 +234,11 @@ class ChangePreparer:
         registry: Registry,
         **told: Any,
     ) -> PreparedChange:
-        """What a prompt was compiled to, under the names that the crew has for the same things."""
+        """Makes the change of a compiled prompt, which keeps the names of the crew."""
         if found.definition is None or not found.ok:
             raise InvalidDefinition([each.diagnostic for each in found.remarks if each.error])
         named = await asyncio.to_thread(keep_names, base, found.definition)
-        # What no prompt can say stands as people wrote it, or the change says what would be lost.
+        # Keys that no prompt can state keep the values that people wrote, or a fault names them.
         named = kept(base, named, registry, own=not task.registry, permissions=task.permissions)
         data = named.to_json()
         read_data(data, offered_form(registry))
@@ -239,7 +248,7 @@ class ChangePreparer:
 
 
 def _said_of(crew: CrewDefinition, base: CrewDefinition) -> CrewDefinition:
-    """A crew as people change it, in which what the engine says stands."""
+    """A crew that people changed, with the values that only the engine sets."""
     return as_counted(where_they_are(crew, base), base)
 
 
@@ -250,7 +259,7 @@ def _told(warning: Finding) -> str:
 def _read(operations: Iterable[dict[str, Json]]) -> tuple[Operation, ...]:
     try:
         return _OPERATIONS.validate_python(tuple(operations))
-    except ValidationError as error:  # the update was checked: another version sent it
+    except ValidationError as error:  # another version sent the update, which was checked
         faults = [
             Diagnostic(fault_of(each), path=("operations", *each["loc"]))
             for each in error.errors(include_url=False)

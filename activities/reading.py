@@ -1,11 +1,14 @@
-"""One round of reading a prompt: the grammar, or one question to a model.
+"""One round of reading a prompt: the forms, or one call of a model.
 
-The command line and a run's activities read prompts alike; here is what they share.
+The command line and the activities of a run share this module. A call uses structured output where
+LangChain supports it for the model. Where LangChain or the service does not support it, the
+instructions contain the schema, and the reply is plain text.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,51 +18,54 @@ from langchain_core.runnables import RunnableConfig
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import counted
+from crewlog.activities.recent import Recent
 from crewlog.content import scrubbed_text
 from crewlog.errors import InvalidDefinition, ModelError, ModelRefused
 from crewlog.graph.drafting import COMPILER, STEP
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt
-from crewlog.prompt.llm import conversation, reply_schema
-from crewlog.prompt.readers import Reader, first_reading, needs_model
+from crewlog.prompt.model_reader import LARGEST_REPLY, messages
+from crewlog.prompt.readers import Reader, without_model
+from crewlog.prompt.reading import reading_schema
 from crewlog.prompt.registry import Registry
-from crewlog.prompt.reply import LARGEST_REPLY
 
 TIMEOUT = 170.0
 """Seconds for one request; a little less than the activity's."""
 
 
+_PLAIN: Recent[str, bool] = Recent(256)
+"""Models whose service refused structured output: later calls do not use it."""
+
+
 async def read_without(
     text: str, registry: Registry, reader: Reader, models: ModelFactory, file: str = "prompt"
 ) -> CompiledPrompt | None:
-    """What a prompt comes to without a model; none where one is to be asked.
+    """Compiles a prompt without a model; returns none where a model reads the prompt.
 
     Args:
         text: The prompt.
-        registry: What it may use.
-        reader: Who is to read it.
-        models: What makes the registry's model.
-        file: What the prompt is called in messages.
+        registry: The registry of the prompt.
+        reader: The reader.
+        models: The factory of chat models.
+        file: The name of the prompt in messages.
     """
-    # In a thread: a long prompt takes the grammar a while, and heartbeats must go on.
-    first = await asyncio.to_thread(first_reading, text, registry, reader, file)
-    if not first.more:
-        return first.found
-    if await has_model(registry, reader, models):
-        return None
-    return first.found or needs_model(text, file)
+    there = await has_model(registry, reader, models)
+    # In a thread: the forms need a while for a long prompt, and heartbeats must continue.
+    return await asyncio.to_thread(
+        without_model, text, registry, reader, has_model=there, file=file
+    )
 
 
 async def has_model(registry: Registry, reader: Reader, models: ModelFactory) -> bool:
-    """Whether there is a model that reads prompts.
+    """Whether a model reads prompts.
 
-    Where it was asked for (`llm`), the one that is named; its error is told. By itself (`auto`) one
-    that can be made, which for `openai:` takes a key; and a script only if it has something for the
-    compiler to say.
+    The reader `model` uses the registry's model, and raises its errors later. The reader `auto`
+    uses a model only if the factory can make it: `openai:` needs a key, and a script needs replies
+    for the compiler.
     """
-    if registry.model is None or reader == "grammar":
+    if registry.model is None or reader == "forms":
         return False
-    if reader == "llm":
+    if reader == "model":
         return True
     try:
         chat: Any = await models.ready(registry.model, {}, TIMEOUT)
@@ -75,36 +81,99 @@ async def ask(
     replies: Sequence[str],
     models: ModelFactory,
     metadata: Mapping[str, Json],
+    *,
+    model: str | None = None,
 ) -> tuple[str, Any]:
-    """Asks the registry's model once: what it says, and its whole message.
+    """Calls the registry's model once; returns the text of the reply and the whole message.
 
     Args:
         text: The prompt.
-        registry: What it may use.
-        replies: What the model answered before.
-        models: What makes the model.
-        metadata: What is told of the call besides who makes it.
+        registry: The registry of the prompt.
+        replies: The earlier replies of the model.
+        models: The factory of chat models.
+        metadata: The metadata of the call, besides its agent, its step and its number.
+        model: The name of the model for the call, where it differs from the registry's: a script
+            with its directory, which no message has.
 
     Raises:
-        ModelError: it cannot be asked.
+        ModelError: the model gives no reply.
     """
-    model = str(registry.model)
+    model = model or str(registry.model)
     chat: Any = await models.ready(model, {}, TIMEOUT)
-    if model.startswith("openai:"):
-        schema = {"name": "reading", "schema": reply_schema()}
-        chat = chat.bind(response_format={"type": "json_schema", "json_schema": schema})
-    said = [_message(each.role, each.text) for each in conversation(text, registry, replies)]
     call = {"agent": COMPILER, "step": STEP, "call": len(replies) + 1, **metadata}
     config: RunnableConfig = {"metadata": call}
+    structured = None if _PLAIN.get(model) else _structured(chat, model)
+    if structured is not None:
+        said = _messages(text, registry, replies, with_schema=False)
+        try:
+            return _reply(await _invoke(structured, said, config, model), said)
+        except ModelRefused as error:
+            if not _knows_no_schema(error):
+                raise
+            _PLAIN.put(model, True)
+    said = _messages(text, registry, replies, with_schema=True)
+    return _reply(await _invoke(chat, said, config, model), said)
+
+
+def _structured(chat: Any, model: str) -> Any:
+    """The model with structured output; none where LangChain does not support it."""
+    schema = reading_schema()
+    if model.startswith("openai:"):
+        form = {"name": "reading", "schema": schema, "strict": True}
+        # The client's own parser of replies fails on a reply that is cut off; this passes it by.
+        asked = {"response_format": {"type": "json_schema", "json_schema": form}}
+        return chat.bind(extra_body=asked)
+    try:
+        return chat.with_structured_output({"title": "reading", **schema}, include_raw=True)
+    except (AttributeError, NotImplementedError):
+        return None
+
+
+_WORDS = (
+    "response_format",
+    "response format",
+    "json_schema",
+    "structured output",
+    "tool",
+    "function",
+)
+"""Words of the error of a service that does not support structured output."""
+
+
+def _knows_no_schema(error: ModelRefused) -> bool:
+    """Whether a service refused the request for its schema: its own error must say so."""
+    cause = error.__cause__
+    said = str(cause).lower()
+    status = getattr(cause, "status_code", None)
+    return status in {400, 404, 422} and any(word in said for word in _WORDS)
+
+
+async def _invoke(chat: Any, said: list[BaseMessage], config: RunnableConfig, model: str) -> Any:
     try:
         answer: Any = await chat.ainvoke(said, config)
     except (asyncio.CancelledError, ModelError):
         raise
     except Exception as exc:
         raise model_error(exc, model) from exc
+    if isinstance(answer, dict):
+        return answer["raw"]  # pyright: ignore[reportUnknownVariableType] - LangChain types none
+    return answer
+
+
+def _reply(answer: Any, said: list[BaseMessage]) -> tuple[str, Any]:
+    """The text of a reply, or the arguments of its one call; and the message."""
     answer = counted(answer, said)
-    reply = scrubbed_text(str(answer.text))
-    return reply[: LARGEST_REPLY + 1], answer  # longer ones are neither read nor kept
+    text = str(answer.text)
+    if not text.strip() and answer.tool_calls:
+        text = json.dumps(answer.tool_calls[0]["args"], ensure_ascii=False)
+    return scrubbed_text(text)[: LARGEST_REPLY + 1], answer  # no reader reads more
+
+
+def _messages(
+    text: str, registry: Registry, replies: Sequence[str], *, with_schema: bool
+) -> list[BaseMessage]:
+    told = messages(text, registry, replies, with_schema=with_schema)
+    return [_message(each.role, each.text) for each in told]
 
 
 def _message(role: str, text: str) -> BaseMessage:

@@ -145,12 +145,14 @@ class InvalidDefinition(DefinitionError):
         super().__init__(first.message, remedy=first.remedy, place=first.place)
         self.diagnostics = diagnostics
         self.more_may_follow = more_may_follow
+        self.ways = ""
+        """A line after the faults: what can be done about all of them."""
 
     @property
     def note(self) -> str:
         """What is said after the faults; empty where they are all."""
         if not self.more_may_follow:
-            return ""
+            return self.ways
         which = "this is" if len(self.diagnostics) == 1 else "these are"
         return f"More faults may follow once {which} mended: not everything could be checked."
 

@@ -190,9 +190,8 @@ class StartRun(Inlet):
     """The task queue of its activities; by default the workflow's own."""
     registry: str = ""
     """Of a prompt: the registered registry that says what it may use; by default nothing."""
-    reader: Literal["auto", "grammar", "llm"] = "auto"
-    """Of a prompt: who reads it. `auto`: the grammar where it understands everything, else a model
-    if there is one."""
+    reader: Literal["auto", "forms", "model"] = "auto"
+    """Of a prompt: who reads it. `auto`: a model where one is configured, else the forms."""
     model: str = ""
     """Of a prompt: the model that reads it and that its crew uses, where the registry names
     none."""
@@ -370,7 +369,7 @@ class Change(Command):
     """A prompt that says all that the crew is to be."""
     registry: str = ""
     """Of a prompt: the registry; by default the one of the run's own prompt."""
-    reader: Literal["auto", "grammar", "llm"] = "auto"
+    reader: Literal["auto", "forms", "model"] = "auto"
     """Of a prompt: who reads it."""
     model: str = ""
     """Of a prompt: the model, where the registry names none."""
@@ -530,7 +529,8 @@ class StepView(Model):
     waits_for: str = ""
     """The requirement of a waiting step, or until when it waits."""
     due: int = 0
-    """When a timer that it waits for is over, in milliseconds since the epoch; 0: none."""
+    """When the timer is over that it waits for, or that limits its time, in milliseconds since the
+    epoch; 0: none."""
     doing: tuple[str, ...] = ()
     """Its calls in flight: `model`, or a tool with the start of its arguments."""
     lacks: str = ""

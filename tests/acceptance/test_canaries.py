@@ -40,9 +40,10 @@ from crewlog.state.journal import entry_to_json
 from crewlog.store import PostgresStore, open_store
 from crewlog.store.memories import Artifact
 from crewlog.store.sealing import COLUMNS
+from readings import reply
 
 from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, make_site, tool, until
-from .test_prompt_runs import GOOD, PROMPT, WORK
+from .test_prompt_runs import DRAFTS, GATHERS, PROMPT, WORK
 from .wiretap import Tap, tapped_port, tapped_socket
 
 SECRET = "k9canaryc0ffee"
@@ -256,8 +257,9 @@ async def other_runs(site: Site) -> None:
     )
     with pytest.raises(WorkflowFailureError):
         await handle.result()
-    reads = site.script({"compiler": [GOOD], **WORK})
-    asked = await site.start(PROMPT + mark("prompted"), mark("for"), reader="llm", model=reads)
+    said = reply(GATHERS, DRAFTS, of=5, talk=[5], crew="release-notes")
+    reads = site.script({"compiler": [{"text": said}], **WORK})
+    asked = await site.start(PROMPT + mark("prompted"), mark("for"), reader="model", model=reads)
     await asked.wait_until(lambda view: bool(view.interrupts), LIMIT)
     await client.inbox()
     await asked.terminate(mark("ended"))

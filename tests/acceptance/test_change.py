@@ -423,7 +423,7 @@ async def test_a_tool_that_is_added_is_usable_at_once(crews: Site) -> None:
 
 
 @covers("C3")
-async def test_a_prompt_changes_a_run_by_the_grammar(crews: Site) -> None:
+async def test_a_prompt_changes_a_run_by_the_forms(crews: Site) -> None:
     crew = crews.crew(
         {
             "collector": [calls(("gate", {"name": "g"})), {"text": "C"}],
@@ -433,29 +433,29 @@ async def test_a_prompt_changes_a_run_by_the_grammar(crews: Site) -> None:
         tools={"gate": tool("gate")},
     )
     run = await at_gate(crews, cut(crew, "collector", "writer"))
-    with pytest.raises(CommandRejected, match="makes no crew"):
-        await run.change(prompt="Colourless green ideas sleep furiously.", reader="grammar")
+    with pytest.raises(CommandRejected, match="does not say who does what"):
+        await run.change(prompt="Colourless green ideas sleep furiously.", reader="forms")
     prompt = (
         "The collector gathers the changes, then the writer drafts the notes, "
         "then the checker reviews them."
     )
-    told = await run.change(prompt=prompt, reader="grammar", dry_run=True)
+    told = await run.change(prompt=prompt, reader="forms", dry_run=True)
     assert set(told.plan["nodes"]) == {"collector", "writer", "checker"}
     assert told.report is not None
     assert told.report.added == ("checker",)
-    changed = await run.change(prompt=prompt, reader="grammar", expect=told.definition, wait=False)
+    changed = await run.change(prompt=prompt, reader="forms", expect=told.definition, wait=False)
     assert changed.definition == told.definition
     crews.open_gate(run, "g")
     assert await outputs(run) == {"collector": "C", "writer": "W", "checker": "fine"}
 
 
 async def test_a_prompt_that_a_model_reads_costs_the_compiler(crews: Site) -> None:
-    """A model's reading does not hold at first, and is mended; what it cost is the run's."""
+    """No reading of the model's holds: nothing is changed, and what it cost is the run's."""
     crew = gated(crews)
     run = await at_gate(crews, cut(crew, "a", "b"))
     reader = crews.script({"compiler": [{"text": "no crew"}, {"text": "still none"}] * 4})
-    with pytest.raises(CommandRejected, match="makes no crew"):
-        await run.change(prompt="Something quite else.", reader="llm", model=reader)
+    with pytest.raises(CommandRejected, match="the reply has no JSON object"):
+        await run.change(prompt="Something quite else.", reader="model", model=reader)
     assert (await run.state()).usage["compiler"].calls > 1
     crews.open_gate(run, "g")
     assert await outputs(run) == {"a": "A", "b": "B"}

@@ -133,7 +133,7 @@ async def test_an_open_run_does_not_get_into_a_signed_one(crews: Site, folder: A
 
 async def test_a_hint_to_a_run_that_has_no_crew_yet_is_passed_by(crews: Site) -> None:
     model = crews.script({"compiler": [{"stall": 60, "text": "late"}]})
-    run = await crews.start("Somebody does something.", reader="llm", model=model)
+    run = await crews.start("Somebody does something.", reader="model", model=model)
     await until(lambda: crews.prompted(run), "the model")
     hint = {"op": "x", "run": "nowhere"}
     await crews.temporal.get_workflow_handle(run.id).signal("merging", hint)

@@ -14,6 +14,7 @@ from crewlog.client import Run
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ApprovalMismatch, CommandRejected, InterruptNotOpen, InvalidPrompt
 from crewlog.state.hashing import hash_json
+from readings import reading, reply
 
 from .harness import LIMIT, SHARED, Site
 
@@ -23,23 +24,30 @@ PROMPT = """\
 The collector gathers the changes, then the writer drafts the notes.
 Make it snappy.
 """
-READING: dict[str, Any] = {
-    "statements": [
-        {"kind": "crew", "name": "release-notes", "quotes": ["# Release notes"]},
-        {
-            "kind": "step",
-            "quotes": ["The collector gathers the changes"],
-            "parts": [{"agent": "collector", "task": "gathers the changes"}],
-        },
-        {
-            "kind": "step",
-            "quotes": ["then the writer drafts the notes."],
-            "parts": [{"agent": "writer", "task": "drafts the notes"}],
-        },
-    ],
-    "not_understood": ["Make it snappy."],
+GATHERS = ("collector", "gathers the changes", [2])
+DRAFTS = ("writer", "drafts the notes and makes them snappy", [3, 4])
+GOOD = {"text": reply(GATHERS, DRAFTS, of=4, crew="release-notes")}
+PLAIN = "# Notes\n\nThe collector gathers the changes, then the writer drafts the notes."
+"""What the forms understand, too."""
+LOOPED = """\
+# Release notes
+
+The collector gathers the changes, then the writer drafts the notes.
+If it finds gaps, back to the collector.
+"""
+GAPS = {"clauses": [4], "agent": "writer", "name": "gaps", "kind": "boolean", "values": []}
+BACK = {"clauses": [4], "at": "writer", "if": "writer.gaps", "to": "collector", "at_most": 0}
+ASSUMED = {
+    "text": reply(
+        GATHERS,
+        ("writer", "drafts the notes", [3]),
+        of=4,
+        crew="release-notes",
+        outputs=[GAPS],
+        loops=[{**BACK, "then": ""}],
+    )
 }
-GOOD = {"text": json.dumps(READING)}
+"""A reading of `LOOPED`, which says no bound: one is assumed."""
 WORK = {"collector": [{"text": "C"}], "writer": [{"text": "W"}]}
 
 
@@ -49,8 +57,9 @@ def model(site: Site, *answers: dict[str, Any], **more: Any) -> str:
 
 
 async def begun(site: Site, *answers: dict[str, Any], **options: Any) -> Run:
-    given = {"reader": "llm", "model": model(site, *(answers or (GOOD,))), **options}
-    return await site.start(PROMPT, "v2..HEAD", **given)
+    prompt = options.pop("prompt", PROMPT)
+    given = {"reader": "model", "model": model(site, *(answers or (GOOD,))), **options}
+    return await site.start(prompt, "v2..HEAD", **given)
 
 
 async def asked(run: Run, number: int = 1) -> Any:
@@ -77,9 +86,8 @@ async def test_a_prompt_runs_once_it_is_approved(crews: Site) -> None:
     definition = definition_of(question)
     assert question.hash == hash_json(definition) == question.action_requests[0]["args"]["hash"]
     assert question.hash in question.detail
-    assert "not understood: 'Make it snappy.'" in question.detail
-    (remark,) = question.action_requests[0]["args"]["remarks"]
-    assert (remark["code"], remark["line"], remark["column"]) == ("not_understood", 4, 1)
+    assert definition["agents"]["writer"]["prompt"].endswith("and makes them snappy.")
+    assert question.action_requests[0]["args"]["remarks"] == []
     assert question.review_configs[0]["allowed_decisions"] == ["approve", "reject", "edit"]
     assert not [p for p in crews.prompted(run) if p["agent"] != "compiler"]
 
@@ -93,7 +101,8 @@ async def test_a_prompt_runs_once_it_is_approved(crews: Site) -> None:
     assert result.usage["compiler"].calls == 1
     state = await run.state()
     assert state.definition == question.hash == state.prompt.approved
-    assert (state.prompt.reader, state.prompt.rounds, state.prompt.approved_by) == ("llm", 1, "ana")
+    assert (state.prompt.reader, state.prompt.rounds) == ("model", 1)
+    assert state.prompt.approved_by == "ana"
     assert await crews.store.get_bodies([state.prompt.text]) == {state.prompt.text: PROMPT}
     told = await kinds(crews, run)
     assert told[:8] == [
@@ -109,6 +118,20 @@ async def test_a_prompt_runs_once_it_is_approved(crews: Site) -> None:
     row = await crews.store.get_run(run.id)
     assert (row.crew, row.definition, row.by) == ("release-notes", question.hash, "test")
     assert row.started == state.started == (await crews.entries(run, "PromptReceived"))[0].at
+
+
+async def test_what_is_assumed_is_told_with_its_place_where_people_are_asked(crews: Site) -> None:
+    run = await begun(crews, ASSUMED, prompt=LOOPED)
+    question = await asked(run)
+    (remark,) = question.action_requests[0]["args"]["remarks"]
+    assert (remark["code"], remark["severity"]) == ("assumed", "warning")
+    assert (remark["line"], remark["column"]) == (4, 1)
+    told = "4:1  the prompt states no bound for going back to collector: 3 times is assumed"
+    assert told in question.detail
+    assert question.question == "Run the crew 'release-notes', with 1 remark?"
+    assert definition_of(question)["flow"][-1]["at_most"] == 3
+    await run.respond("i1", "reject")
+    assert (await run.result(LIMIT)).status == "stopped"
 
 
 async def test_the_bare_update_approves(crews: Site) -> None:
@@ -163,7 +186,7 @@ async def test_another_hash_is_refused_and_the_question_stays(crews: Site) -> No
 
 
 async def test_an_edit_is_checked_and_asked_about_anew(crews: Site) -> None:
-    run = await begun(crews)
+    run = await begun(crews, ASSUMED, prompt=LOOPED)
     question = await asked(run)
     edited = definition_of(question)
     wrong = {**edited, "flow": ["collector", "tester"], "limits": {"steps": 0}}
@@ -264,15 +287,16 @@ async def test_it_stops_while_it_compiles(crews: Site) -> None:
 
 
 async def test_a_model_mends_its_answer(crews: Site) -> None:
-    half = json.dumps({**READING, "not_understood": []})
+    half = reply(GATHERS, DRAFTS, of=3, crew="release-notes")  # nothing of the last sentence
     run = await begun(crews, {"text": "Sure! Here it is."}, {"text": half}, GOOD)
     await asked(run)
     reads = await crews_reads(crews, run)
     assert reads == [(1, 1), (2, 1), (3, 0)]
     first, second, third = crews.prompted(run)
     assert [len(p["messages"]) for p in (first, second, third)] == [2, 4, 6]
-    assert "not JSON" in second["messages"][-1]["content"]
-    assert "'Make it snappy.'" in third["messages"][-1]["content"]
+    assert "the reply has no JSON object" in second["messages"][-1]["content"]
+    said = third["messages"][-1]["content"]
+    assert "clause 4 is not accounted for: 'Make it snappy.'" in said
     await run.respond("i1", "approve")
     result = await run.result(LIMIT)
     assert result.usage["compiler"].calls == 3
@@ -287,7 +311,7 @@ async def crews_reads(site: Site, run: Run) -> list[tuple[int, int]]:
 
 async def test_nonsense_to_the_end_is_an_invalid_prompt(crews: Site) -> None:
     run = await begun(crews, *[{"text": "What a nice prompt!"}] * 4)
-    with pytest.raises(InvalidPrompt, match="the reply is not JSON"):
+    with pytest.raises(InvalidPrompt, match="the reply has no JSON object"):
         await run.result(LIMIT)
     assert len(crews.prompted(run)) == 4
     state = await run.state()
@@ -296,27 +320,41 @@ async def test_nonsense_to_the_end_is_an_invalid_prompt(crews: Site) -> None:
     assert (await kinds(crews, run))[-2:] == ["PromptRefused", "RunFailed"]
 
 
-async def test_half_a_reading_is_told_with_its_places(crews: Site) -> None:
-    bad = json.loads(json.dumps(READING))
-    bad["statements"][2]["parts"][0]["agent"] = "deployer"
-    run = await begun(crews, *[{"text": json.dumps(bad)}] * 4)
+async def test_a_reading_that_never_holds_is_told_with_its_places(crews: Site) -> None:
+    """Of all replies the best: the one with the fewest faults."""
+    half = reply(GATHERS, ("deployer", "drafts the notes", [3]), of=3, crew="release-notes")
+    worse = reply(("deployer", "drafts the notes", [3]), of=1)
+    run = await begun(crews, *[{"text": said} for said in (worse, half, "no", worse)])
     with pytest.raises(InvalidPrompt) as failed:
         await run.result(LIMIT)
     told = str(failed.value)
     assert "3:36" in told
-    assert "the prompt speaks of no agent 'deployer'" in told
+    assert "the clauses 3 do not name 'deployer'" in told
     assert "4:1" in told
-    assert "Make it snappy." in told
+    assert "clause 4 is not accounted for: 'Make it snappy.'" in told
+    assert "clause 2" not in told
+    assert len(crews.prompted(run)) == 4
+
+
+async def test_what_no_part_can_say_makes_no_crew(crews: Site) -> None:
+    """A model that says so honestly is not asked to invent something, and nothing runs."""
+    why = {"clause": 4, "status": "cannot", "why": "no part is a style", "against": []}
+    given = reading([GATHERS, ("writer", "drafts the notes", [3])], of=3)
+    honest = json.dumps({**given, "ledger": [*given["ledger"], why]})
+    run = await begun(crews, *[{"text": honest}] * 4)
+    with pytest.raises(InvalidPrompt, match=r"4:1 .*this: no part is a style"):
+        await run.result(LIMIT)
+    assert not await crews.entries(run, "InterruptRaised", "RunStarted")
 
 
 async def test_a_model_is_needed_and_there_is_none(crews: Site) -> None:
-    run = await crews.start(PROMPT, reader="llm")
-    with pytest.raises(InvalidPrompt, match="there is none"):
+    run = await crews.start(PROMPT, reader="model")
+    with pytest.raises(InvalidPrompt, match="a model is to read the prompt, and none"):
         await run.result(LIMIT)
 
 
 async def test_an_unknown_registry_is_said(crews: Site) -> None:
-    run = await crews.start(PROMPT, reader="llm", registry="nowhere", model="scripted:x")
+    run = await crews.start(PROMPT, reader="model", registry="nowhere", model="scripted:x")
     with pytest.raises(InvalidPrompt, match="no registry is registered as 'nowhere'"):
         await run.result(LIMIT)
 
@@ -327,6 +365,17 @@ async def test_a_model_that_refuses_is_asked_again_by_people(crews: Site) -> Non
     assert (question.kind, question.options) == ("step_failed", ("retry", "stop"))
     await run.respond("i1", "retry")
     await asked(run, 2)
+    await run.respond("i2", "approve")
+    assert (await run.result(LIMIT)).status == "completed"
+
+
+async def test_people_may_let_the_forms_read_what_a_model_refuses(crews: Site) -> None:
+    run = await crews.start(PLAIN, model=model(crews, {"fail": "refused"}))
+    question = await asked(run)
+    assert (question.kind, question.options) == ("step_failed", ("retry", "forms", "stop"))
+    await run.respond("i1", "forms")
+    assert list(definition_of(await asked(run, 2))["agents"]) == ["collector", "writer"]
+    assert (await run.state()).prompt.reader == "forms"
     await run.respond("i2", "approve")
     assert (await run.result(LIMIT)).status == "completed"
 
@@ -392,42 +441,54 @@ async def test_it_continues_as_new_while_people_are_asked(crews: Site) -> None:
 
 
 @covers("C4")
-async def test_the_grammar_reads_a_prompt_that_it_understands(crews: Site) -> None:
-    prompt = "# Notes\n\nThe collector gathers the changes, then the writer drafts the notes."
-    run = await crews.start(prompt, model=model(crews))
+@pytest.mark.parametrize("reader", ["auto", "forms"])
+async def test_the_forms_read_a_prompt_without_a_model(crews: Site, reader: str) -> None:
+    """`auto`: the script says nothing for the compiler, so that no model is asked."""
+    said = {**WORK, "*": [{"text": "?"}]}
+    of_forms = {**said, "compiler": [GOOD]} if reader == "forms" else said
+    run = await crews.start(PLAIN, model=crews.script(of_forms), reader=reader)
     question = await asked(run)
     assert list(definition_of(question)["agents"]) == ["collector", "writer"]
     await run.respond("i1", "approve", about=question.hash)
     assert (await run.result(LIMIT)).outputs["writer"]["text"] == "W"
     state = await run.state()
-    assert (state.prompt.reader, state.prompt.rounds) == ("grammar", 0)
+    assert (state.prompt.reader, state.prompt.rounds) == ("forms", 0)
     assert not [p for p in crews.prompted(run) if p["agent"] == "compiler"]
 
 
-async def test_a_model_reads_what_the_grammar_does_not_understand(crews: Site) -> None:
-    run = await crews.start(PROMPT, model=model(crews, GOOD))
+async def test_a_model_reads_where_one_is_configured(crews: Site) -> None:
+    """Also what the forms would understand."""
+    plain = reply(GATHERS, ("writer", "drafts the notes", [3]), of=3, crew="notes")
+    run = await crews.start(PLAIN, model=model(crews, {"text": plain}))
     await asked(run)
-    assert (await run.state()).prompt.reader == "llm"
+    prompt = (await run.state()).prompt
+    assert (prompt.reader, prompt.rounds) == ("model", 1)
     await run.stop()
-    run = await crews.start(PROMPT, model=crews.script({**WORK, "*": [{"text": "?"}]}))
-    question = await asked(run)
-    state = await run.state()
-    assert state.prompt.reader == "grammar"
-    assert "Make it snappy" in question.detail
-    await run.stop()
+
+
+async def test_what_the_forms_do_not_understand_makes_no_crew(crews: Site) -> None:
+    for reader in ("auto", "forms"):
+        silent = crews.script({**WORK, "*": [{"text": "?"}]})
+        run = await crews.start(PROMPT, model=silent, reader=reader)
+        with pytest.raises(InvalidPrompt, match="4:1  it is not clear who works here"):
+            await run.result(LIMIT)
+        (refused,) = await crews.entries(run, "PromptRefused")
+        assert refused.reader == "forms"
+        assert [each.code for each in refused.remarks] == ["not_understood"]
+        assert not crews.prompted(run)
 
 
 async def test_what_the_registry_does_not_offer_is_said_with_its_place(crews: Site) -> None:
     prompt = "The writer drafts the notes.\nThe writer uses the model gpt-9."
-    run = await crews.start(prompt, reader="grammar", model=model(crews))
-    with pytest.raises(InvalidPrompt, match=r"2:\d+ .*does not offer the model 'gpt-9'"):
+    run = await crews.start(prompt, reader="forms", model=model(crews))
+    with pytest.raises(InvalidPrompt, match=r"2:1 .*does not offer the model 'gpt-9'"):
         await run.result(LIMIT)
 
 
 async def test_a_registry_is_found_by_its_name(crews: Site) -> None:
     registry = {
         "registry": "office",
-        "model": model(crews),
+        "model": crews.script({**WORK, "*": [{"text": "?"}]}),
         "tools": {"echo": {"run": "deeds:echo", "effects": "read", "words": ["say it aloud"]}},
     }
     await crews.store.register({("registry", "office"): registry}, 1)
@@ -480,4 +541,4 @@ async def test_the_command_line_answers_and_shows(crews: Site) -> None:
         await run.result(LIMIT)
     code, shown = await command_line(crews, "show", run.id)
     assert (code, shown["status"], shown["prompt"]) == (0, "failed", PROMPT)
-    assert "the reply is not JSON" in shown["error"]
+    assert "the reply has no JSON object" in shown["error"]

@@ -22,9 +22,13 @@ from crewlog.ids import AgentName, ContentHash, CrewName
 from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PreparedChange
 from crewlog.state.topology import part_id
 from crewlog.store.memory import InMemoryStore
-from crewlog.testing.scripted import scripted
+from crewlog.testing.scripted import recorded_prompts, scripted
+from readings import reading, reply
 
 PROMPT = "The backend builds the service, then the writer writes about it, then the tester tests."
+BUILDS = ("backend", "builds the service", [1])
+WRITES = ("writer", "writes about it", [2])
+TESTS = ("tester", "", [3])
 
 
 @pytest.fixture
@@ -178,35 +182,35 @@ async def test_who_is_alone_in_another_run_by_a_slip_is_told(prepare):
 
 async def test_a_prompt_keeps_names_and_has_what_the_crew_has(prepare):
     base = crew(flow=[{"agent": "backend", "phase": "build"}, "writer"])
-    made = await prepare(base, prompt=PROMPT, reader="grammar")
+    made = await prepare(base, prompt=PROMPT, reader="forms")
     assert names(made) == ["build", "writer", "tester"]
     definition = CrewDefinition.from_json(made.definition)
     assert definition.crew == "music"
     assert definition.agents["backend"].writes_flags == ("ready",)
-    assert "write_file" in (definition.agents["backend"].tools or ())
+    assert definition.agents["backend"].tools == base.agents["backend"].tools
     assert definition.agents["tester"].tools == ()
     assert made.what.startswith("adds tester")
 
 
 async def test_a_prompt_gives_a_tool_to_nobody_who_could_not_call_it(prepare):
     base = crew(permissions={"boom": ["backend"], "add": ["backend", "writer"]})
-    made = await prepare(base, prompt=f"{PROMPT} Only the writer may add.", reader="grammar")
+    made = await prepare(base, prompt=f"{PROMPT} Only the writer may add.", reader="forms")
     assert made.definition["permissions"] == {"boom": ["backend"], "add": ["writer"]}
     prompt = f"{PROMPT} The tester may use boom."
     with pytest.raises(ApplicationError, match="boom"):
-        await prepare(base, prompt=prompt, reader="grammar")
+        await prepare(base, prompt=prompt, reader="forms")
 
 
 async def test_a_prompt_gives_no_tool_back_that_people_took_away(prepare):
     base = crew(permissions={"add": ["backend", "writer"]})
     by_hand = {"add": ("writer",), "boom": ()}
     said = f"{PROMPT} Only the backend may add."
-    made = await prepare(base, prompt=said, reader="grammar", permissions=by_hand)
-    assert made.definition["permissions"] == {"add": [], "boom": []}
-    made = await prepare(base, prompt=PROMPT, reader="grammar", permissions=by_hand)
+    with pytest.raises(ApplicationError, match="permissions do not let backend call add"):
+        await prepare(base, prompt=said, reader="forms", permissions=by_hand)
+    made = await prepare(base, prompt=PROMPT, reader="forms", permissions=by_hand)
     assert made.definition["permissions"] == {"add": ["writer"], "boom": []}
     more = {"add": ("backend", "writer", "tester")}  # what people gave is the run's, still
-    made = await prepare(base, prompt=PROMPT, reader="grammar", permissions=more)
+    made = await prepare(base, prompt=PROMPT, reader="forms", permissions=more)
     assert made.definition["permissions"] == {"add": ["backend", "writer"]}
 
 
@@ -219,29 +223,67 @@ async def test_a_prompt_has_no_more_than_its_registry_offers(prepare, store):
     }
     await store.register({("registry", "closed"): registry}, 1)
     with pytest.raises(ApplicationError, match="tester"):
-        await prepare(crew(), prompt=PROMPT, registry="closed", reader="grammar")
+        await prepare(crew(), prompt=PROMPT, registry="closed", reader="forms")
 
 
 async def test_a_model_that_reads_the_prompt_is_asked_round_by_round(prepare):
-    reading = {
-        "statements": [
-            {
-                "kind": "step",
-                "quotes": [PROMPT.split(",", maxsplit=1)[0]],
-                "parts": [{"agent": "backend", "task": "builds the service"}],
-            }
-        ],
-        "not_understood": [PROMPT.partition(", ")[2]],
-    }
-    answers = [{"text": "no reading"}, {"text": json.dumps(reading)}]
-    model = scripted({"agents": {"compiler": answers, "*": []}})
-    task: dict[str, Any] = {"prompt": PROMPT, "reader": "llm", "model": model}
+    good = reply(BUILDS, WRITES, TESTS, of=3)
+    model = scripted({"agents": {"compiler": [{"text": "no reading"}, {"text": good}], "*": []}})
+    task: dict[str, Any] = {"prompt": PROMPT, "reader": "model", "model": model}
     first = await prepare(crew(), **task)
     assert (first.again, first.reply, first.definition) == (True, "no reading", {})
+    assert first.usage.calls == 1
     second = await prepare(crew(), **task, replies=(first.reply,))
-    assert not second.again
-    assert names(second) == ["backend"]
-    assert [each.code for each in second.remarks] == ["not_understood"]
+    assert (second.again, second.reply) == (False, good)
+    assert names(second) == ["backend", "writer", "tester"]
+    assert second.definition["agents"]["backend"]["writes_flags"] == ["ready"]
+    _, asked = recorded_prompts(model)
+    assert "the reply has no JSON object" in str(asked.messages[-1]["content"])
+
+
+async def test_a_reading_that_does_not_hold_in_the_end_changes_nothing(prepare):
+    """The faults are those of the best reply; the usage of the last call is not lost."""
+    half = reading([BUILDS, WRITES], of=2)
+    why = {"clause": 3, "status": "cannot", "why": "nobody tests", "against": []}
+    honest = json.dumps({**half, "ledger": [*half["ledger"], why]})
+    replies = ("no", reply(BUILDS, of=1), honest)
+    model = scripted({"agents": {"compiler": [{"text": "no"}] * 4, "*": []}})
+    task: dict[str, Any] = {"prompt": PROMPT, "reader": "model", "model": model}
+    assert (await prepare(crew(), **task, replies=replies[:2])).again
+    with capture_logs() as told:
+        made = await prepare(crew(), **task, replies=replies)
+    assert "no part can say this: nobody tests" in made.refused
+    assert "JSON" not in made.refused
+    assert (made.again, made.definition, made.plan) == (False, {}, {})
+    assert (made.reply, made.usage.calls) == ("no", 1)
+    (line,) = [each for each in told if each["event"] == "a change was refused"]
+    assert line["why"] == made.refused.partition("\n")[0]
+
+
+async def test_a_change_that_a_model_reads_and_the_crew_cannot_take_keeps_its_usage(prepare):
+    """The prompt is understood; the crew that it makes would lose what people wrote."""
+    good = reply(BUILDS, ("tester", "", [2]), of=2)
+    model = scripted({"agents": {"compiler": [{"text": good}], "*": []}})
+    base = crew(rules=[{"tool": "add", "agents": ["writer"], "do": "never"}])
+    said = "The backend builds the service, then the tester tests."
+    made = await prepare(base, prompt=said, reader="model", model=model)
+    assert "the prompt has tester as new, and no writer" in made.refused
+    assert (made.reply, made.usage.calls) == (good, 1)
+
+
+@pytest.mark.parametrize("reader", ["auto", "model"])
+async def test_a_model_reads_where_one_speaks_for_the_compiler(prepare, reader):
+    good = {"text": reply(BUILDS, WRITES, TESTS, of=3)}
+    model = scripted({"agents": {"compiler": [good], "*": []}})
+    made = await prepare(crew(), prompt=PROMPT, reader=reader, model=model)
+    assert (made.reply, names(made)) == (good["text"], ["backend", "writer", "tester"])
+
+
+async def test_the_forms_read_where_no_model_speaks_for_the_compiler(prepare):
+    model = scripted({"agents": {"backend": [], "*": [{"text": "no reading"}]}})
+    made = await prepare(crew(), prompt=PROMPT, model=model)
+    assert (made.reply, names(made)) == (None, ["backend", "writer", "tester"])
+    assert recorded_prompts(model) == []
 
 
 async def test_a_base_that_the_store_lacks(env, activities):

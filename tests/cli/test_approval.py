@@ -23,6 +23,8 @@ The collector gathers the changes, then the writer drafts notes. The checker
 reviews; unless approved, back to the writer, at most 3 times, otherwise ask me.
 Only the writer may write files.
 """
+PARTIAL = f"{PROMPT}Make it snappy.\n"
+"""One sentence of it is in no form."""
 REGISTRY = """\
 registry: notes
 model: scripted:notes.script.yaml
@@ -89,7 +91,9 @@ def at_terminal(root: Path, *arguments: str, width: int = 100, **env: str) -> Te
 def test_a_no_starts_nothing_and_leaves_the_prompt_alone(notes: Path) -> None:
     terminal = at_terminal(notes)
     shown = terminal.expect("1 approve   2 edit   3 reject")
-    assert "collector → writer → checker" in shown
+    assert re.search(r"“The collector gathers the changes”\n +→ collector starts with", shown)
+    assert "→ write_file: writer" in shown
+    assert "collector ── writer ── checker" in shown
     assert "not approved → writer (≤ 3), else" in shown
     assert HASH.search(shown.partition("Run this crew?")[2])
     terminal.type("maybe")
@@ -253,7 +257,7 @@ def test_nobody_is_asked_where_there_is_no_terminal(tmp_path: Path) -> None:
     assert done.code == 2
     assert "needs a person's approval, and this is no terminal" in done.err
     assert "approve it in advance: --yes" in done.err
-    assert "collector → writer → checker" in done.out
+    assert "collector ── writer ── checker" in done.out
     assert not (tmp_path / "home").exists()
 
 
@@ -263,7 +267,7 @@ def test_nobody_is_asked_where_there_is_no_terminal(tmp_path: Path) -> None:
         ("required", PROMPT, "`approval: required`: a person must approve it, always"),
         (
             "understood",
-            f"{PROMPT}Make it snappy.\n",
+            PARTIAL,
             "`approval: understood`, and not everything in the prompt was understood",
         ),
     ],
@@ -273,11 +277,38 @@ def test_yes_is_refused_where_the_policy_says_so(
 ) -> None:
     crewlog = Cli(tmp_path / "home", made(tmp_path, approval))
     (tmp_path / "notes.md").write_text(prompt)
-    done = crewlog("run", "notes.md", "--yes")
+    done = crewlog("run", "notes.md", "--yes", "--allow-partial")
     assert done.code == 2
     assert "--yes does not approve this crew" in done.err
     assert why in done.err
     assert not (tmp_path / "home").exists()
+
+
+def test_a_crew_of_a_part_of_a_prompt_is_approved_by_nobody_in_advance(tmp_path: Path) -> None:
+    crewlog = Cli(tmp_path / "home", made(tmp_path, "understood"))
+    (tmp_path / "notes.md").write_text(PARTIAL)
+    done = crewlog("run", "notes.md", "--allow-partial")
+    assert done.code == 2
+    assert "needs a person's approval, and this is no terminal" in done.err
+    assert "--yes" not in done.err
+    assert not (tmp_path / "home").exists()
+
+
+def test_at_a_terminal_people_are_asked_about_a_part_of_a_prompt(tmp_path: Path) -> None:
+    root = made(tmp_path)
+    (root / "notes.md").write_text(PARTIAL)
+    terminal = at_terminal(root, "--allow-partial", "--yes")
+    shown = terminal.expect("--yes does not approve this crew")
+    assert "not understood as a whole" in shown
+    assert re.search(r"“Make it snappy\.”\n +→ not understood", shown)
+    asked = terminal.expect("3 reject").partition("Run this crew?")[2]
+    assert HASH.search(asked)
+    terminal.type("reject")
+    terminal.expect("Why?")
+    terminal.type("say the tone in a form")
+    terminal.expect("rejected: say the tone in a form. Nothing was started.")
+    assert terminal.end() == 6
+    assert not (root / "home").exists()
 
 
 def test_at_a_terminal_a_refused_yes_is_asked_about(tmp_path: Path) -> None:
@@ -288,13 +319,31 @@ def test_at_a_terminal_a_refused_yes_is_asked_about(tmp_path: Path) -> None:
     assert terminal.end() == 6
 
 
-def test_nothing_runs_with_errors(tmp_path: Path) -> None:
-    crewlog = Cli(tmp_path / "home", made(tmp_path, "none"))
-    (tmp_path / "notes.md").write_text(f"{PROMPT}The writer uses the model gpt-9.\n")
+@pytest.mark.parametrize(
+    ("sentence", "place", "message"),
+    [
+        ("The writer uses the model gpt-9.", "notes.md:6:1", "'gpt-9'"),
+        ("Make it snappy.", "notes.md:6:1", "Say it in a form"),
+    ],
+)
+def test_nothing_runs_with_faults(tmp_path: Path, sentence: str, place: str, message: str) -> None:
+    crewlog = Cli(tmp_path / "home", made(tmp_path, "understood"))
+    (tmp_path / "notes.md").write_text(f"{PROMPT}{sentence}\n")
     done = crewlog("run", "notes.md", "--yes")
     assert done.code == 2
-    assert "gpt-9" in done.err
+    assert place in done.err
+    assert message in done.err
+    assert f"“{sentence}”" in done.out
     assert not (tmp_path / "home").exists()
+
+
+def test_at_a_terminal_nobody_is_asked_about_faults(tmp_path: Path) -> None:
+    root = made(tmp_path)
+    (root / "notes.md").write_text(PARTIAL)
+    terminal = at_terminal(root)
+    terminal.expect("notes.md:6:1")
+    assert terminal.end() == 2
+    assert "Run this crew?" not in terminal.text
 
 
 @pytest.mark.server
@@ -332,6 +381,25 @@ def test_yes_runs_what_was_understood_whole(home: Path, tmp_path: Path) -> None:
     assert (started["event"], result["status"]) == ("started", "completed")
     entry = crewlog("log", run, "--limit", "1", "--json").records[0]["entry"]
     assert entry["definition"] == approved["hash"]
+
+
+@pytest.mark.server
+def test_a_written_part_of_a_prompt_runs_only_after_a_yes(home: Path, tmp_path: Path) -> None:
+    root = made(tmp_path, "understood")
+    (root / "notes.md").write_text(PARTIAL)
+    crewlog = Cli(home, root)
+    done = crewlog("compile", "notes.md", "--allow-partial", "--out", "crew.yaml")
+    assert done.code == 0, done.err
+    runs = [f"notes-{uuid4().hex[:6]}" for _ in range(2)]
+    for run, answer, code in zip(runs, ("reject", "approve"), (6, 0), strict=True):
+        waits = crewlog("run", "crew.yaml", "--yes", "--id", run)
+        assert waits.code == 3, waits.err
+        assert "not understood as a whole (1 fault). Run the crew?" in waits.out
+        assert "crewlog answer" in waits.out
+        assert "collector" not in str(crewlog("trace", run, "--json").records[0]["steps"])
+        assert crewlog("answer", run, answer).code == code
+    steps = str(crewlog("trace", runs[0], "--json").records[0]["steps"])
+    assert "collector" not in steps
 
 
 @pytest.mark.server

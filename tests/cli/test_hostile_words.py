@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from crewlog.cli.main import run_cli
+from readings import reading
 
 BAD = "\x1b[2J\x1b]0;owned\x07\u202e\x9b31m"
 PROMPTS = (
@@ -28,6 +29,7 @@ flow:
   - a
   - {{ask: {json.dumps("Go " + BAD)}, phase: q, options: [{json.dumps("yes" + BAD)}, "no"]}}
 """
+STEP = {"agent": "writer", "task": "drafts the notes"}
 
 
 def clean(text: str) -> bool:
@@ -83,25 +85,21 @@ def test_of_a_crew(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert clean(out + err)
 
 
-@pytest.mark.parametrize("field", ["name", "agent", "task"])
+@pytest.mark.parametrize("field", ["crew", "agent", "task", "about", "why", "no JSON"])
 def test_of_a_models_reply(field: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("notes.md").write_text("The writer drafts the notes.\n")
-    said = {"name": "notes", "agent": "writer", "task": "drafts the notes", field: f"w{BAD}"}
-    quotes = ["The writer drafts the notes."]
-    reply = {
-        "statements": [
-            {"kind": "crew", "name": said["name"], "quotes": quotes},
-            {
-                "kind": "step",
-                "quotes": quotes,
-                "parts": [{"agent": said["agent"], "task": said["task"]}],
-            },
-        ]
-    }
-    lines = "\n".join(f"    - {{text: {json.dumps(json.dumps(reply))}}}" for _ in range(4))
+    bad = f"w{BAD}"
+    agent, task = (bad if field == name else said for name, said in STEP.items())
+    given = reading([(agent, task, [1])], of=1, crew=bad if field == "crew" else "notes")
+    if field == "about":
+        given["agents"][0]["about"] = bad
+    if field == "why":
+        given["ledger"][0] |= {"status": "cannot", "why": bad}
+    reply = bad if field == "no JSON" else json.dumps(given)
+    lines = "\n".join(f"    - {{text: {json.dumps(reply)}}}" for _ in range(4))
     Path("reader.yaml").write_text(f"agents:\n  compiler:\n{lines}\n")
     Path("registry.yaml").write_text("registry: r\nmodel: scripted:reader.yaml\n")
-    assert run_cli(["compile", "notes.md", "--reader", "llm", "--words"]) in {0, 2}
+    assert run_cli(["compile", "notes.md", "--reader", "model", "--words"]) in {0, 2}
     out, err = capsys.readouterr()
     assert out or err
     assert clean(out + err)

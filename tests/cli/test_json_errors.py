@@ -71,14 +71,21 @@ def test_compile_has_its_document_too(prompt: str, capsys: pytest.CaptureFixture
     assert told == [each["message"] for each in document["remarks"] if each["severity"] == "error"]
 
 
-def test_what_a_model_could_not_do_is_no_noise(
+def test_a_model_that_cannot_be_asked_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model that is there and cannot be asked leaves the grammar's reading, and pure JSON."""
+    """Also where the forms understand the prompt: a model that is configured reads it."""
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    Path("more.md").write_text("The writer writes. Make it snappy.\n")
-    assert run_cli(["compile", "more.md", "--json"]) == 0
+    Path("more.md").write_text("The writer writes.\n")
+    assert run_cli(["compile", "more.md", "--json"]) == 1
     out, err = capsys.readouterr()
-    assert json.loads(out)["reader"] == "grammar"
+    assert out == ""
+    (line,) = err.splitlines()
+    error = json.loads(line)["error"]
+    assert error["type"] == "ModelUnavailable"
+    assert "cannot be reached" in error["message"]
+    assert run_cli(["compile", "more.md", "--reader", "forms", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["reader"] == "forms"
     assert err == ""

@@ -155,7 +155,7 @@ def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:
     run = Drafting.begin(RunId("r"), "The a writes.", draft, registry="", at=1)
     remark = PromptRemark(code="assumed", message="so it is", line=1, column=5)
     data = definition.to_json()
-    run.compiled(CompilePromptResult(reader="grammar", definition=data, remarks=(remark,), at=1))
+    run.compiled(CompilePromptResult(reader="forms", definition=data, remarks=(remark,), at=1))
     run.opened(OpenRunResult(definition=data, plan=lower(definition).to_json()))
     (question,) = run.state.interrupts.values()
     stored = question_of(question, run.state.prompt, data)

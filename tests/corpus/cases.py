@@ -31,12 +31,21 @@ class Case:
     """`controlled` or `free`."""
     prompt: str
     expected: CrewDefinition
+    also: CrewDefinition | None
+    """Another reading that a careful reader may make."""
     not_understood: tuple[str, ...]
     registry: dict[str, Any]
 
     @property
     def name(self) -> str:
         return f"{self.file.parent.name}/{self.file.stem}"
+
+    def differences(self, found: CrewDefinition) -> list[str]:
+        """What a crew does otherwise than the case expects, a line each."""
+        wrong = differences(meaning(self.expected), meaning(found))
+        if self.also is not None and meaning(self.also) == meaning(found):
+            return []
+        return wrong
 
 
 def read(file: Path) -> Any:
@@ -52,7 +61,7 @@ def registry_of(folder: Path) -> dict[str, Any]:
 def load_case(file: Path) -> Case:
     """The case in a file; raises InvalidDefinition where what it expects is no definition."""
     data = read(file)
-    unknown = set(data) - {"kind", "prompt", "expect", "not_understood"}
+    unknown = set(data) - {"kind", "prompt", "expect", "also", "not_understood"}
     assert not unknown, f"unknown keys: {unknown}"
     assert data["kind"] in {"controlled", "free"}, f"kind: {data['kind']}"
     registry = registry_of(file.parent)
@@ -60,7 +69,9 @@ def load_case(file: Path) -> Case:
     for words in missed:
         assert _flat(words) in _flat(data["prompt"]), f"not in the prompt: {words!r}"
     expected = load_data(_whole(data["expect"], registry))
-    return Case(file, data["kind"], data["prompt"], expected, missed, registry)
+    other = data.get("also")
+    also = other and load_data(_whole({**data["expect"], **other}, registry))
+    return Case(file, data["kind"], data["prompt"], expected, also, missed, registry)
 
 
 def _flat(text: str) -> str:
@@ -110,7 +121,7 @@ def cases(kind: str | None = None) -> Iterator[Case]:
 
 
 def other_words() -> Iterator[Case]:
-    """Crews in other people's words, which the grammar was not made with."""
+    """Crews in other people's words, which no reader was made with."""
     for domain in DOMAINS:
         for file in sorted((HERE / "other_words" / domain).glob("[a-z]-*.yaml")):
             yield load_case(file)

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 from crewlog.definition.load import load_data
 from crewlog.graph.lower import lower
 from crewlog.prompt.compile import compile_prompt
+from crewlog.prompt.forms import forms_table
 from crewlog.prompt.registry import Registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "prompts.md"
@@ -40,3 +41,8 @@ def test_a_prompt_compiles_to_what_is_shown(prompt: str, yaml: str) -> None:
 
 def test_there_are_examples() -> None:
     assert len(EXAMPLE.findall(PAGE.read_text())) >= 4
+
+
+def test_the_table_of_forms_is_the_parsers_own() -> None:
+    shown = PAGE.read_text().partition("<!-- forms -->\n")[2].partition("\n<!-- /forms -->")[0]
+    assert shown == forms_table(), "python -c 'print(crewlog.prompt.forms.forms_table())'"

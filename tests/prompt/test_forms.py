@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
-from tests.corpus.cases import Case, cases, differences, meaning, other_words
+from tests.corpus.cases import Case, cases, other_words
 
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition
-from crewlog.prompt.assess import compile_forms
-from crewlog.prompt.assessment import CompiledPrompt
+from crewlog.prompt.compile import compile_prompt
+from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.forms import FORMS, Form
 from crewlog.prompt.registry import Registry
 
@@ -37,7 +37,7 @@ REGISTRY = Registry.model_validate(
 
 
 def _compiled(text: str) -> CompiledPrompt:
-    return compile_forms(text, REGISTRY)
+    return compile_prompt(text, REGISTRY)
 
 
 def _crew(text: str) -> CrewDefinition:
@@ -52,7 +52,7 @@ def _outcome(case: Case) -> str:
 
     What the corpus says no reader can say is refused and nothing else is in an exact reading.
     """
-    found = compile_forms(case.prompt, Registry.model_validate(case.registry))
+    found = compile_prompt(case.prompt, Registry.model_validate(case.registry))
     expected = [" ".join(words.split()) for words in case.not_understood]
     for fault in found.faults:
         texts = [found.clauses[number].text for number in fault.clauses]
@@ -64,7 +64,7 @@ def _outcome(case: Case) -> str:
             return "refused"
     assert found.definition is not None, case.name
     try:
-        wrong = differences(meaning(case.expected), meaning(found.definition))
+        wrong = case.differences(found.definition)
     except InvalidDefinition as error:
         return str(error)
     return wrong[0] if wrong else "exact"
@@ -94,7 +94,7 @@ def test_free_prompts_and_those_in_other_words_are_refused_rather_than_read_wron
 
 def test_every_refusal_names_a_clause_and_how_to_say_it() -> None:
     for case in cases("free"):
-        found = compile_forms(case.prompt, Registry.model_validate(case.registry))
+        found = compile_prompt(case.prompt, Registry.model_validate(case.registry))
         for fault in found.faults:
             assert fault.message, case.name
             assert fault.remedy or fault.code != "not_understood", fault
@@ -126,7 +126,70 @@ def test_what_a_form_does_not_say_as_a_whole_is_refused(text: str) -> None:
     found = _compiled(text)
     assert not found.ok
     assert found.faults[0].code == "not_understood"
-    assert found.faults[0].clauses == (1,) or "lift" in text
+    assert found.faults[0].clauses[0] == 1 or "lift" in text
+
+
+ORDERS = (
+    "Agents: collector, vendor, archive, printer. The collector gathers the orders. Then the "
+    "vendor names the price. {} Then the printer prints it."
+)
+STANDS_IN: list[Any] = [
+    {"agent": "archive", "after": "go"},
+    {"agent": "printer", "after": {"any": ["vendor", "archive"]}},
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "vendor", "stands_in"),
+    [
+        ("If the vendor fails, the archive takes over.", {"on_error": "archive"}, True),
+        ("If the vendor cannot be reached, use the archive.", {"on_error": "archive"}, True),
+        (
+            "If the vendor can't be reached, the archive looks it up instead.",
+            {"on_error": "archive"},
+            True,
+        ),
+        (
+            "If the vendor does not answer within 10 minutes, the archive takes over.",
+            {"timeout": 600.0, "on_error": "archive"},
+            True,
+        ),
+        (
+            "If it does not answer within ten minutes, ask me.",
+            {"timeout": 600.0, "on_error": "ask"},
+            False,
+        ),
+        (
+            "If the vendor does not finish within 2 hours, skip it.",
+            {"timeout": 7200.0, "on_error": "continue"},
+            False,
+        ),
+    ],
+)
+def test_a_step_that_fails_or_takes_too_long(
+    text: str, vendor: dict[str, Any], stands_in: bool
+) -> None:
+    found = _compiled(ORDERS.format(text))
+    assert found.definition is not None
+    flow = found.definition.to_json()["flow"]
+    assert flow[1:] == [  # type: ignore[index]
+        {"agent": "vendor", **vendor},
+        *(STANDS_IN if stands_in else ["printer"]),
+    ]
+    idle = {"'archive' does nothing"} if not stands_in else set[str]()
+    assert {fault.message for fault in found.faults} == idle
+
+
+def test_a_step_that_waits_for_a_condition_has_no_longest_time_besides() -> None:
+    """A reading has one `within`: for the condition, or for the step."""
+    base = (
+        "Agents: backend, audio, archive. Backend writes the data models. As soon as Backend's "
+        "models are ready, Audio writes the playback. "
+    )
+    late = "If Audio does not answer within ten minutes, the archive takes over."
+    found = _compiled(base + late)
+    refused = [fault.clauses for fault in found.faults if fault.code == "not_understood"]
+    assert refused == [(len(found.clauses.clauses),)]
 
 
 @pytest.mark.parametrize(
@@ -167,17 +230,19 @@ def test_a_name_that_is_a_doer_ends_the_subject_and_another_noun_is_refused() ->
     ] == ["customer_complaints"]
 
 
-def test_four_hundred_sentences_take_linear_time() -> None:
-    names = ("writer", "checker", "editor", "planner")
-    words = ("drafts", "checks")
+@pytest.mark.parametrize(
+    ("text", "until"),
+    [
+        ("Wait until 1 December 2026 at 9:00 UTC.", "2026-12-01T09:00:00Z"),
+        ("Wait until 2026-12-01 09:00 UTC.", "2026-12-01T09:00:00Z"),
+        ("Wait until 24 May 2027, 18:30 +02:00.", "2027-05-24T18:30:00+02:00"),
+    ],
+)
+def test_a_wait_until_a_time(text: str, until: str) -> None:
+    crew = _crew(f"The writer drafts it. {text} Then the mailer mails it.")
+    assert crew.to_json()["flow"] == ["writer", {"wait_until": until}, "mailer"]
 
-    def took(count: int) -> float:
-        text = " ".join(
-            f"Then the {names[i % 4]} {words[i % 2]} the part {i} of it." for i in range(count)
-        )
-        began = time.process_time()
-        assert compile_forms(text, REGISTRY).ok
-        return time.process_time() - began
 
-    took(10)
-    assert took(1600) < 8 * took(400)
+def test_a_wait_until_a_day_that_no_calendar_has_is_refused() -> None:
+    found = _compiled("The writer drafts it. Wait until 31 February 2026 at 9:00 UTC.")
+    assert "is no time" in found.faults[0].message

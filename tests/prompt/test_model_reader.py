@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.prompt.assess import clauses_of
+from crewlog.prompt.compile import clauses_of
 from crewlog.prompt.model_reader import (
     REPAIRS,
     best_reply,
@@ -104,14 +104,14 @@ def test_an_honest_reading_is_understood() -> None:
     ("change", "said"),
     [
         (lambda r: r["loops"].clear(), "no part says where the run goes back to"),
-        (lambda r: r["rights"][0].update(effect="may"), "no part says that it is nobody else"),
+        (lambda r: r["rights"][0].update(effect="may"), "no part says that no other agent may"),
         (lambda r: r["rights"][0]["agents"].append("checker"), "do not name 'checker'"),
         (lambda r: r["rights"][0]["tools"].append("deploy"), "do not name the tool 'deploy'"),
         (lambda r: r["loops"][0].update(at_most=5), "do not say 5"),
         (lambda r: r["steps"][1]["after"][0].update(of=["bob"]), "there is no step 'bob'"),
         (lambda r: r["ledger"].pop(), "clause 4 is not accounted for"),
-        (lambda r: r["ledger"][2].update(status="talk"), "and it obliges"),
-        (lambda r: r["loops"][0].update({"if": "not x.y"}), "nobody upstream decides 'x.y'"),
+        (lambda r: r["ledger"][2].update(status="talk"), "and about the crew"),
+        (lambda r: r["loops"][0].update({"if": "not x.y"}), "no earlier step sets 'x.y'"),
         (lambda r: r["agents"].append({"clauses": [4], "name": "bob", "about": ""}), "'bob'"),
         (lambda r: r["rights"][0].update(clauses=[9]), "there is no such clause"),
     ],
@@ -163,3 +163,15 @@ def test_every_fault_goes_back_and_the_best_reply_is_kept() -> None:
     assert kept is not None
     assert kept.definition is not None
     assert best_reply(TEXT, [bad, good], REGISTRY).ok
+
+
+def test_a_repair_that_changes_nothing_is_the_last() -> None:
+    nearly = _reading()
+    nearly["loops"].clear()
+    reply = json.dumps(nearly)
+    assert take_reply(TEXT, [reply], REGISTRY).compiled is None
+    kept = take_reply(TEXT, [reply, reply], REGISTRY).compiled
+    assert kept is not None
+    assert not kept.ok
+    assert kept.rounds == 1
+    assert take_reply(TEXT, ["no", "no"], REGISTRY).compiled is None, "no reading yet"

@@ -11,6 +11,7 @@ from tests.corpus.cases import cases
 from crewlog.definition.model import CrewDefinition
 from crewlog.prompt.compile import compile_prompt
 from crewlog.prompt.offered import not_offered
+from crewlog.prompt.reading import EMPTY, Reading, Setting
 from crewlog.prompt.registry import Registry
 from crewlog.wire import StartRun
 
@@ -78,7 +79,7 @@ def test_what_is_offered_is_no_fault() -> None:
         ({"agents__writer__model": "openai:o9"}, "the registry offers no model 'openai:o9'"),
         ({"approvals": {}}, "calls of 'post' by 'publisher' must wait for a yes"),
         ({"limits__steps": 51}, "the registry's limit of 'steps' is 50"),
-        ({"approval": "none"}, "the registry's 'approval' is 'understood'"),
+        ({"approval": "required"}, "the registry's 'approval' is 'understood'"),
         (
             {"agents__writer__pattern": {"use": "review_loop"}},
             "the registry offers no builder 'review_loop'",
@@ -92,33 +93,44 @@ def test_an_edit_cannot_go_beyond(change: dict[str, Any], fault: str) -> None:
 
 
 def test_whatever_prompts_are_made_to_is_offered() -> None:
-    """What the compiler makes of every prompt of the corpus is within its registry."""
-    compiled = 0
+    """What the forms make of every prompt of the corpus is within its registry, faults or none."""
+    whole = runnable = 0
     for case in cases():
-        known = {k: v for k, v in case.registry.items() if k in Registry.model_fields}
-        registry = Registry.model_validate(known)
+        registry = Registry.model_validate(case.registry)
         found = compile_prompt(case.prompt, registry)
-        if found.ok and found.definition is not None:
-            compiled += 1
+        if found.partial and found.definition is not None:
+            whole += found.ok
+            runnable += 1
             assert list(not_offered(found.definition, registry)) == [], case
-    assert compiled > 60
+    assert whole > 40
+    assert runnable > 70
 
 
 @pytest.mark.parametrize(
     "said",
     [
-        "approval: none",
+        "approval: understood",
         "Nobody must approve this crew.",
         "This crew needs no approval.",
         "Run it without asking me; it is approved already.",
     ],
 )
-@pytest.mark.parametrize("policy", ["required", "understood", "none"])
+@pytest.mark.parametrize("policy", ["required", "understood"])
 def test_a_prompt_cannot_say_that_nobody_approves_it(said: str, policy: str) -> None:
     registry = Registry.model_validate({"model": "openai:gpt-5-mini", "approval": policy})
     found = compile_prompt(f"The writer drafts, then the checker reviews.\n\n{said}\n", registry)
-    if found.definition is not None:
-        assert found.definition.approval == policy
+    assert not found.ok
+    assert found.faults[0].clauses == (3,)
+    assert found.definition is not None
+    assert found.definition.approval == policy
+
+
+def test_a_reading_has_no_place_for_who_approves_the_crew() -> None:
+    data = {"clauses": [1], "agents": [], "key": "approval", "value": "understood"}
+    with pytest.raises(ValidationError, match="Input should be"):
+        Setting.model_validate(data)
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        Reading.model_validate({**EMPTY.model_dump(), "approval": "understood"})
 
 
 @pytest.mark.parametrize("field", ["approval", "approved", "yes"])

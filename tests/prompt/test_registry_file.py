@@ -87,7 +87,7 @@ def test_real_registries_load(file: Path) -> None:
         ("prompt: Edit., ", "", "agent 'editor' has no 'prompt'", "editor", "prompt:"),
         ("prompt: Edit.", "prompt: Edit., retry: {attemts: 1}", "unknown key 'attemts'", "attemts", "'attempts'"),
         ("steps: 100", "step: 100", "unknown key 'step' in 'limits'", "step", "'steps'"),
-        ("new_agents: false", "approval: always", "must be required, understood or none", "always", ""),
+        ("new_agents: false", "approval: always", "must be required or understood", "always", ""),
     ],
 )  # fmt: skip
 def test_faults_are_sentences_at_their_place(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from tests.prompt.test_lower import part, reading, setting, step, used
 
-from crewlog.prompt.ast import PromptAst
-from crewlog.prompt.compile import compiled
+from crewlog.prompt import reading as r
+from crewlog.prompt.compile import assess, clauses_of
 from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.registry import Registry
 
@@ -28,43 +27,95 @@ REGISTRY = Registry.model_validate(
         },
     }
 )
-WORKS = [
-    {"kind": "step", "parts": [{"agent": agent}]} for agent in ("vault", "juror", "guard", "legal")
-]
+AGENTS = ("vault", "juror", "guard", "legal", "spy", "writer")
 
 
-def reading(*statements: dict[str, Any]) -> CompiledPrompt:
-    words = [{"start": 0, "end": 6}]
-    said = [{**each, "words": words} for each in (*WORKS, *statements)]
-    tree = PromptAst.model_validate({"statements": said})
-    return compiled("A crew.", tree, REGISTRY, reader="llm")
+def told(sentence: str, *parts: r.Part) -> CompiledPrompt:
+    """What a model's reading comes to: a sentence for the work of each agent, and one more.
+
+    Args:
+        sentence: The last sentence.
+        parts: What it says; the clauses are put in here.
+    """
+    work = " ".join(f"The {agent} does its part." for agent in AGENTS)
+    last = len(AGENTS) + 1
+    steps = [
+        step(agent, *AGENTS[max(0, i - 1) : i], task="does its part", clauses=(i + 1,))
+        for i, agent in enumerate(AGENTS)
+    ]
+    said = [each.model_copy(update={"clauses": (last,)}) for each in parts]
+    clauses = clauses_of(f"{work} {sentence}")
+    assert len(clauses) == last
+    read = reading(*steps, *said, ledger=used(*range(1, last + 1)))
+    return assess(clauses, read, REGISTRY, reader="model")
 
 
-def only(agent: str, whose: str) -> dict[str, Any]:
-    return {"kind": "sees", "agents": [agent], "whose": [whose]}
+def only(readers: str, of: str) -> r.Readers:
+    """That some alone see what an agent writes."""
+    return part(r.Readers, of=of, readers=tuple(readers.split()))
 
 
 @pytest.mark.parametrize(
-    ("said", "refused"),
+    ("sentence", "said", "refused"),
     [
-        (only("spy", "vault"), "the registry sets 'writes' of its agent 'vault'"),
-        (only("spy", "legal"), "the log 'group:legal' is the registry's, for vault"),
-        (only("juror", "writer"), "the registry sets 'reads' of its agent 'juror'"),
-        ({"kind": "sees", "agents": ["spy"], "whose": ["legal"], "hidden": True}, "the log 'group"),
-        ({"kind": "switch", "agents": ["guard"], "enabled": True}, "the registry sets 'enabled'"),
-        ({"kind": "on_error", "agents": ["guard"], "policy": "continue"}, "sets 'on_error' of"),
-        ({"kind": "on_error", "policy": "continue"}, "the registry sets 'on_error' of"),
-        ({"kind": "inside", "agent": "guard", "use": "planner_executor"}, "sets 'pattern' of"),
-        ({"kind": "model", "agents": ["guard"], "model": "gpt-5-nano"}, "sets 'model' of"),
+        (
+            "Only the spy sees the vault's notes.",
+            only("spy", "vault"),
+            "the registry sets 'writes' of its agent 'vault'",
+        ),
+        (
+            "Only the spy sees legal's notes.",
+            only("spy", "legal"),
+            "the log 'group:legal' is the registry's, for vault",
+        ),
+        (
+            "Only the juror sees the writer's notes.",
+            only("juror", "writer"),
+            "the registry sets 'reads' of its agent 'juror'",
+        ),
+        (
+            "The spy must not see legal's notes.",
+            only("vault juror guard writer", "legal"),
+            "the log 'group:legal' is the registry's",
+        ),
+        (
+            "The group legal has the spy.",
+            setting("group", "legal", "spy"),
+            "the group 'legal' is the registry's",
+        ),
+        (
+            "The guard is switched on.",
+            setting("enabled", "true", "guard"),
+            "the registry sets 'enabled' of its agent 'guard'",
+        ),
+        (
+            "If the guard fails, go on without it.",
+            setting("on_error", "continue", "guard"),
+            "the registry sets 'on_error' of its agent 'guard'",
+        ),
+        (
+            "If an agent fails, go on without it.",
+            setting("on_error", "continue"),
+            "the registry sets 'on_error' of its agent 'guard'",
+        ),
+        (
+            "The guard plans first.",
+            setting("pattern", "planner_executor", "guard"),
+            "the registry sets 'pattern' of its agent 'guard'",
+        ),
+        (
+            "The guard uses the model gpt-5-nano.",
+            setting("model", "gpt-5-nano", "guard"),
+            "the registry sets 'model' of its agent 'guard'",
+        ),
     ],
 )
-def test_a_prompt_cannot_change_it(said: dict[str, Any], refused: str) -> None:
-    found = reading(said)
+def test_a_prompt_cannot_change_it(sentence: str, said: r.Part, refused: str) -> None:
+    found = told(sentence, said)
     assert not found.ok
-    told = [remark for remark in found.remarks if remark.error]
-    assert [remark.code for remark in told] == ["not_offered"]
-    assert refused in told[0].diagnostic.message
-    assert told[0].words
+    assert [fault.code for fault in found.faults] == ["not_offered"]
+    assert refused in found.faults[0].message
+    assert [remark.error for remark in found.remarks if remark.code == "not_offered"] == [True]
     assert found.definition is not None
     for name, agent in REGISTRY.agents.items():
         made = found.definition.agents[name]
@@ -73,21 +124,35 @@ def test_a_prompt_cannot_change_it(said: dict[str, Any], refused: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("sentence", "said"),
     [
-        {"kind": "switch", "agents": ["guard"]},
-        {"kind": "on_error", "agents": ["guard"], "policy": "fail"},
-        {"kind": "model", "agents": ["guard"], "model": "gpt-5-mini"},
-        {"kind": "switch", "agents": ["juror"]},
-        {"kind": "sees", "agents": ["vault"], "hidden": True},
+        ("The guard is switched off.", setting("enabled", "false", "guard")),
+        ("If the guard fails, the run fails.", setting("on_error", "fail", "guard")),
+        ("The guard uses the model gpt-5-mini.", setting("model", "gpt-5-mini", "guard")),
+        ("The guard reviews its own work.", setting("pattern", "review_loop", "guard")),
+        ("The juror is switched off.", setting("enabled", "false", "juror")),
+        (
+            "Only the juror, the guard, legal, the spy and the writer see the vault's notes.",
+            only("juror guard legal spy writer", "vault"),
+        ),
     ],
 )
-def test_the_same_and_less_can_be_said(said: dict[str, Any]) -> None:
-    assert [r for r in reading(said).remarks if r.code == "not_offered"] == []
+def test_the_same_and_less_can_be_said(sentence: str, said: r.Part) -> None:
+    found = told(sentence, said)
+    assert found.ok, found.faults
+    assert found.definition is not None
+    assert found.definition.agents["vault"].writes == ("group:legal",)
+
+
+def test_less_is_in_the_crew() -> None:
+    found = told("The juror is switched off.", setting("enabled", "false", "juror"))
+    assert found.definition is not None
+    assert not found.definition.agents["juror"].enabled
 
 
 def test_what_the_registry_leaves_open_can_be_said() -> None:
-    found = reading({"kind": "step", "parts": [{"agent": "writer"}]}, only("vault", "writer"))
+    found = told("Only the vault sees the writer's notes.", only("vault", "writer"))
+    assert found.ok, found.faults
     assert found.definition is not None
     assert found.definition.agents["vault"].reads == ("public", "group:writer")
     assert found.definition.agents["writer"].writes == ("group:writer",)

@@ -43,7 +43,7 @@ def why_not_waived(compiled: CompiledPrompt) -> str:
     """Why `--yes` does not stand for a person's approval; empty where it does."""
     definition = compiled.definition
     policy = "required" if definition is None else definition.approval
-    if policy == "none" or (policy == "understood" and compiled.understood):
+    if compiled.understood and policy == "understood":
         return ""
     if policy == "required":
         return "its policy is `approval: required`: a person must approve it, always"
@@ -73,7 +73,7 @@ def approved(
         _say(screen, "approved by --yes", definition)
         return definition
     if not screen.asks:
-        _refuse(yes=yes, why=why)
+        _refuse(yes=yes, why=why, partial=not compiled.understood)
     if yes:
         screen.note(("▸ --yes does not approve this crew: ", "yellow"), why)
     draft = _Draft(_yaml(definition))
@@ -90,7 +90,7 @@ def approved(
     return found
 
 
-def _refuse(*, yes: bool, why: str) -> None:
+def _refuse(*, yes: bool, why: str, partial: bool) -> None:
     if yes:
         raise UsageError(
             f"--yes does not approve this crew: {why}",
@@ -101,7 +101,7 @@ def _refuse(*, yes: bool, why: str) -> None:
     raise UsageError(
         "a crew made of a prompt needs a person's approval, and this is no terminal",
         remedy=f"Run it at a terminal{waive}. Or write it to a file, look at it, and run that: "
-        "crewlog compile PROMPT --out crew.yaml",
+        f"crewlog compile PROMPT {'--allow-partial ' if partial else ''}--out crew.yaml",
         place="crewlog run",
     )
 

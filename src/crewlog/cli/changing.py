@@ -118,7 +118,7 @@ def change(
         typer.Option(
             "--reader",
             metavar="READER",
-            help="Of a prompt: auto, grammar or llm.",
+            help="Of a prompt: auto, forms or model.",
             rich_help_panel=HOW,
         ),
     ] = "auto",
@@ -185,14 +185,14 @@ def change(
     )
 
 
-def _reader(typed: str) -> Literal["auto", "grammar", "llm"]:
+def _reader(typed: str) -> Literal["auto", "forms", "model"]:
     from crewlog.errors import UsageError  # noqa: PLC0415
 
     match typed:
-        case "auto" | "grammar" | "llm":
+        case "auto" | "forms" | "model":
             return typed
         case _:
-            raise UsageError(f"no reader is called {typed!r}", remedy="auto, grammar or llm.")
+            raise UsageError(f"no reader is called {typed!r}", remedy="auto, forms or model.")
 
 
 def _seconds(typed: str | None) -> float | None:

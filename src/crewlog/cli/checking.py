@@ -13,7 +13,7 @@ from crewlog.definition.reaching import mcp_tool
 from crewlog.errors import UsageError
 from crewlog.graph.lower import lower
 
-SCHEMAS = ("crew", "registry", "prompt-ast")
+SCHEMAS = ("crew", "registry", "reading")
 
 
 def check_crew(file: str, assumed: list[str] | None, *, as_json: bool) -> int:
@@ -164,15 +164,16 @@ def schema_of(what: str) -> str:
         UsageError: there is none of that name.
     """
     from crewlog.definition import schema  # noqa: PLC0415
-    from crewlog.prompt.ast import PromptAst  # noqa: PLC0415
+    from crewlog.prompt.reading import reading_schema  # noqa: PLC0415
     from crewlog.prompt.registry_schema import registry_schema_text  # noqa: PLC0415
 
     if what == "crew":
         return schema.schema_text()
     if what == "registry":
         return registry_schema_text()
-    if what == "prompt-ast":
-        return schema.schema_text(schema.schema_of(PromptAst, "Crewlog prompt, read"))
+    if what == "reading":
+        # A model's strict schema has no `$schema`: only the printed one does.
+        return schema.schema_text({"$schema": schema.DIALECT, **reading_schema()})
     raise UsageError(
         f"there is no schema {what!r}",
         remedy=did_you_mean(what, SCHEMAS, f"There are: {', '.join(SCHEMAS)}."),

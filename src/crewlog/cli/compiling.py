@@ -23,7 +23,7 @@ STDIN = "-"
 NAMELESS = "prompt"
 """What a prompt is called that stands in no file."""
 
-READERS = ("auto", "grammar", "llm")
+READERS = ("auto", "forms", "model")
 RegistryOption = Annotated[
     str | None,
     typer.Option(
@@ -38,9 +38,19 @@ ReaderOption = Annotated[
     str,
     typer.Option(
         "--reader",
-        metavar="auto|grammar|llm",
-        help="Who reads it: the grammar, a model, or (auto) a model where the grammar does not "
-        "understand all and a key is there.",
+        metavar="auto|forms|model",
+        help="Who reads it: the documented sentence forms, a model, or (auto) a model where one is "
+        "configured, else the forms.",
+    ),
+]
+
+
+AllowPartial = Annotated[
+    bool,
+    typer.Option(
+        "--allow-partial",
+        help="Show and write the crew also where not everything is understood; a person must "
+        "approve it before it runs.",
     ),
 ]
 

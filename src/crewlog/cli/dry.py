@@ -11,6 +11,7 @@ from crewlog.errors import UsageError
 from crewlog.graph.dry_model import DryQuestion, DryRun, DryStep, Looked
 from crewlog.graph.plan import GraphPlan
 from crewlog.model import Json
+from crewlog.state.pools import ERROR
 
 _SIGNS = {"decide": "◇ ", "route": "◇ ", "ask": "? ", "wait": "◔ ", "agent": ""}
 _ENDS = {
@@ -37,7 +38,8 @@ def assumptions(
         if not key or (dot and not agent):
             raise UsageError(
                 f"{each!r} names nothing that could be assumed",
-                remedy="For example: --assume approved, or --assume checker.score=0.9.",
+                remedy="For example: --assume approved, --assume checker.score=0.9, "
+                "or --assume vendor.error.",
             )
         value = _value(text) if equals else True
         if agent:
@@ -59,6 +61,7 @@ def dry_run_of(plan: GraphPlan, given: Sequence[str]) -> DryRun:
     from crewlog.graph.dry_run import dry_run  # noqa: PLC0415 - LangGraph is slow to import
 
     flags, outputs = assumptions(given)
+    errors = _errors(plan, outputs)
     for agent, found in list(outputs.items()):
         rules = plan.agents.get(agent)  # type: ignore[call-overload]
         for key in list(found):
@@ -67,7 +70,25 @@ def dry_run_of(plan: GraphPlan, given: Sequence[str]) -> DryRun:
                 flags[key] = found.pop(key)
         if not found:
             del outputs[agent]
-    return asyncio.run(dry_run(plan, flags=flags, outputs=outputs))
+    return asyncio.run(dry_run(plan, flags=flags, outputs=outputs, errors=errors))
+
+
+def _errors(plan: GraphPlan, outputs: dict[str, dict[str, Json]]) -> dict[str, str]:
+    """Takes the errors out of the outputs that are assumed; by phase or agent.
+
+    `error` is an output that a run sets itself where a step fails, unless the agent declares one.
+    """
+    found: dict[str, str] = {}
+    for name, given in list(outputs.items()):
+        rules = plan.agents.get(name)  # type: ignore[call-overload]
+        if ERROR not in given or (rules is not None and ERROR in rules.outputs):
+            continue
+        error = given.pop(ERROR)
+        if not given:
+            del outputs[name]
+        if error not in (False, None):
+            found[name] = error if isinstance(error, str) else "assumed to fail"
+    return found
 
 
 def show_dry_run(screen: Screen, found: DryRun) -> None:
@@ -78,6 +99,7 @@ def show_dry_run(screen: Screen, found: DryRun) -> None:
         for agent, outputs in found.outputs.items()
         for key, value in outputs.items()
     ]
+    assumed += [f"{name} fails ({plain(error)})" for name, error in found.errors.items()]
     what = f"assumed: {', '.join(assumed)}" if assumed else "agents say nothing and set nothing"
     screen.line("")
     screen.line(("  Dry run", "bold"), (f" · nothing is called; {what}", "dim"), crop=True)
@@ -146,6 +168,9 @@ def _step(screen: Screen, number: int, step: DryStep, width: int) -> None:
         _beneath(screen, width, ("⚑ ", "cyan"), f"sets {sets} (assumed)")
     if step.outcome == "skipped" and not any(not c.holds for c in step.conditions):
         _beneath(screen, width, ("· ", "yellow"), f"skipped: {plain(step.because)}")
+    if step.outcome == "failed":
+        goes = f" → {plain(', '.join(step.to))}" if step.to else ""
+        _beneath(screen, width, ("✗ ", "red"), f"{plain(step.because)}{goes}")
     for join in step.unfilled:
         if join.missing:
             missing = ", ".join(plain(each) for each in join.missing)

@@ -9,7 +9,7 @@ from crewlog.cli.screen import Part, Screen, plain, plain_lines
 
 if TYPE_CHECKING:
     from crewlog.graph.explain import Explanation, ToolAccess, Way
-    from crewlog.prompt.compiled import CompiledPrompt, Provenance
+    from crewlog.prompt.compiled import ClauseAccount, CompiledPrompt
 
 _LABEL = 15
 _EFFECTS = {
@@ -25,20 +25,20 @@ _REPEAT = {
 }
 
 
-def origin(compiled: CompiledPrompt, found: Explanation) -> list[Provenance]:
-    """What the prompt says of a node: its own part, and its agent's."""
+def origin(compiled: CompiledPrompt, found: Explanation) -> list[ClauseAccount]:
+    """The clauses that a node comes from: its own, its agent's and those of its rights."""
     mine = tuple(found.path)
     agents = {("agents", str(each)) for each in (found.agent, *found.among) if each}
-    return [
-        each
-        for each in compiled.provenance
-        if each.path == mine or each.path[:2] in agents or _right(each, found)
-    ]
-
-
-def _right(part: Provenance, found: Explanation) -> bool:
     tools = {str(each.tool) for each in found.tools if each.allowed}
-    return part.what == "permission" and bool(part.path) and str(part.path[-1]) in tools
+    numbers = {
+        number
+        for source in compiled.sources
+        if source.path == mine
+        or source.path[:2] in agents
+        or (source.what == "rights" and source.path and str(source.path[-1]) in tools)
+        for number in source.clauses
+    }
+    return [each for each in compiled.accounts if each.clause.number in numbers]
 
 
 def show_explanation(
@@ -101,17 +101,7 @@ def show_explanation(
 
 
 def _words(screen: Screen, compiled: CompiledPrompt, found: Explanation) -> None:
-    said: dict[tuple[int, int], str] = {}
-    for part in origin(compiled, found):
-        for words in part.words:
-            text = plain(compiled.text[words.start : words.end])
-            said.setdefault((words.start, words.end), text)
-    rows: list[str] = []
-    last = -1
-    for (_, end), text in sorted(said.items(), key=lambda item: (item[0][0], -item[0][1])):
-        if end > last:
-            rows.append(f"“{text}”")
-            last = end
+    rows = [f"“{plain(each.clause.text)}”" for each in origin(compiled, found)]
     _rows(screen, "in the prompt", rows or ["not said: it follows from the rest"])
 
 

@@ -90,7 +90,8 @@ Assume = Annotated[
         metavar="NAME[=VALUE]",
         show_default=False,
         help="In a dry run, a flag (approved, approved=false) or an output (checker.score=0.9) "
-        "that agents set; may be repeated.",
+        "that agents set, or that a step fails (vendor.error, vendor.error=timeout); may be "
+        "repeated.",
     ),
 ]
 

@@ -36,6 +36,7 @@ def describe(error: BaseException) -> Described:
         return {
             **_described(error),
             "diagnostics": [fields_of(each) for each in error.diagnostics],
+            "note": error.note,
             "more_may_follow": error.more_may_follow,
         }
     if isinstance(error, CrewlogError):
@@ -145,7 +146,7 @@ def _show(error: BaseException, described: Described) -> None:
             show_diagnostic(screen, found)
         if error.note:
             screen.complain([], "")
-            screen.complain([], error.note, style="dim")
+            screen.complain(["  "], error.note, indent=2)
         return
     place = plain(described["place"])
     named = place.removeprefix("run ") in described["message"]

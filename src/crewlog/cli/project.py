@@ -175,7 +175,7 @@ def schema(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="[crew|registry|prompt-ast]",
+            metavar="[crew|registry|reading]",
             help="What of: crew files, registry files, or what a reader makes of a prompt.",
             show_default=False,
         ),

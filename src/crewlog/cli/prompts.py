@@ -9,7 +9,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.compiling import ReaderOption, RegistryOption
+from crewlog.cli.compiling import AllowPartial, ReaderOption, RegistryOption
 from crewlog.cli.options import AsJson, Assume, Debug, DryRunOption
 from crewlog.errors import InvalidDefinition, UsageError
 
@@ -65,24 +65,21 @@ def compile_(
             "wrote into it stands.",
         ),
     ] = False,
-    words: Annotated[
-        bool, typer.Option("--words", help="Quote the words that each part came from.")
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="What is not understood is an error.")
-    ] = False,
+    words: Annotated[bool, typer.Option("--words", help="Show talk and pasted text, too.")] = False,
+    allow_partial: AllowPartial = False,
     dry_run: DryRunOption = False,
     assume: Assume = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Show what a prompt is understood to say, each part with its words.
+    """Show what a prompt is understood to say, clause by clause.
 
-    Phases, decisions, questions, permissions, limits; the graph; what was assumed, and what was
-    not understood. Nothing is started.
+    Each clause with the part of the crew that it became, or the reason why it became none; the
+    graph; the assumptions. Nothing is started.
     """
     del debug
     from crewlog.cli.compiling import compiled, find_offer, read_source  # noqa: PLC0415
+    from crewlog.cli.partly import asking_first  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
 
     assumed = wanted(assume, dry_run=dry_run)
@@ -97,11 +94,13 @@ def compile_(
     offer = find_offer(registry, source, model)
     previous = _previous(out, force=force)
     found = compiled(source, offer, reader=reader, previous=previous, as_json=as_json)
-    faults = faults_of(found, strict=strict)
+    faults = faults_of(found, allow_partial=allow_partial)
     if previous is not None and faults is None:
-        from crewlog.prompt.replacing import replacing  # noqa: PLC0415
+        from crewlog.prompt.keeping import replacing  # noqa: PLC0415
 
         found = replacing(found, previous, offer.registry, str(out))
+    if faults is None:
+        found = asking_first(found)
     return _tell(
         screen,
         found,
@@ -144,14 +143,26 @@ def _previous(out: Path | None, *, force: bool) -> CrewDefinition | None:
     return load_file(out)
 
 
-def faults_of(found: CompiledPrompt, *, strict: bool = False) -> InvalidDefinition | None:
-    """The errors of a prompt; with `strict`, what was not understood is one, too."""
-    diagnostics = [
-        each.diagnostic
-        for each in found.remarks
-        if each.error or (strict and each.code == "not_understood")
-    ]
-    return InvalidDefinition(diagnostics) if diagnostics else None
+def faults_of(
+    found: CompiledPrompt, *, allow_partial: bool | None = None
+) -> InvalidDefinition | None:
+    """The faults of a prompt; none where it has none, or where a part of its crew is enough.
+
+    Args:
+        found: The prompt.
+        allow_partial: Whether a crew that can run is enough, although the prompt has faults; none
+            for a command that has no such option.
+    """
+    from crewlog.cli.partly import ways_on  # noqa: PLC0415
+
+    if allow_partial and found.partial:
+        return None
+    diagnostics = [each.diagnostic for each in found.remarks if each.error]
+    if not diagnostics:
+        return None
+    error = InvalidDefinition(diagnostics)
+    error.ways = ways_on(found, partial=allow_partial is False)
+    return error
 
 
 def _tell(
@@ -171,7 +182,7 @@ def _tell(
     from crewlog.graph.lower import lower  # noqa: PLC0415
 
     document: dict[str, Any] = as_json(found)
-    show_understood(screen, found, words=words)
+    show_understood(screen, found, words=words, faults=faults is None)
     if faults is None and found.definition is not None:
         if assume is not None:
             run = dry_run_of(lower(found.definition), assume)
@@ -186,11 +197,14 @@ def _tell(
             screen.line(("  Written  ", "dim"), str(out))
             if previous is not None:
                 document["replaced"] = _replaced(screen, previous, found.definition)
+            if not found.ok:
+                asks = "before its first step, each run asks people to approve the crew"
+                screen.wrapped([("  Asks     ", "dim")], asks, indent=11)
             screen.line(("  Next     ", "dim"), f"crewlog {_how(found.definition)} {out}")
     if screen.as_json:
         screen.document(document)
     if faults is not None:
-        if not screen.as_json and found.provenance:
+        if not screen.as_json and found.clauses:
             screen.line("")
         raise faults
     return exits.OK
@@ -204,9 +218,9 @@ def _how(crew: CrewDefinition) -> str:
 def _replaced(screen: Screen, before: CrewDefinition, after: CrewDefinition) -> list[str]:
     """Shows what became of a crew's file: nothing in it goes in silence."""
     from crewlog.cli.screen import plain  # noqa: PLC0415
-    from crewlog.prompt.replacing import replaced  # noqa: PLC0415
+    from crewlog.definition.diff import diff  # noqa: PLC0415
 
-    changes = replaced(before, after)
+    changes = [change.words for change in diff(before, after).changes]
     for number, change in enumerate(changes):
         screen.line(("           " if number else "  Changed  ", "dim"), plain(change))
     return changes
@@ -254,7 +268,7 @@ def explain(
     from crewlog.cli.compiling import compiled, find_offer, is_prompt, read_source  # noqa: PLC0415
     from crewlog.cli.explained import origin, show_explanation  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
-    from crewlog.cli.understood import provenance_json  # noqa: PLC0415
+    from crewlog.cli.understood import account_json  # noqa: PLC0415
     from crewlog.graph.explain import explain as explain_node  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
@@ -275,7 +289,7 @@ def explain(
     if as_json:
         document = explained.model_dump(mode="json")
         if found is not None:
-            document["words"] = [provenance_json(found, each) for each in origin(found, explained)]
+            document["clauses"] = [account_json(each) for each in origin(found, explained)]
         screen.document(document)
     else:
         show_explanation(screen, explained, found)

@@ -1,9 +1,8 @@
-"""A prompt read on the command line: the rounds of one reading.
+"""Reads a prompt for a command: the rounds of one reading.
 
-What the model is told and what its answers must hold to is `crewlog.prompt.llm`; which reader reads
-is `crewlog.prompt.readers`, and how a model is asked is `crewlog.activities.reading`. In a run the
-same rounds are activities, so that a crash repeats at most one; here a person waits, and may type
-the command again.
+`crewlog.prompt.model_reader` has the messages to a model and the checks of its replies.
+`crewlog.activities.reading` sends the messages. A run makes each round an activity, so that a crash
+repeats at most one round. Here a person waits, and can type the command again.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crewlog.cli.screen import Screen, plain
-from crewlog.errors import ModelError
-from crewlog.prompt.compile import compile_prompt
-from crewlog.prompt.readers import Reader, first_reading, needs_model, with_model
+from crewlog.prompt.model_reader import take_reply
+from crewlog.prompt.readers import Reader, without_model
 
 if TYPE_CHECKING:
     from crewlog.definition.model import CrewDefinition
+    from crewlog.model import Json
     from crewlog.prompt.compiled import CompiledPrompt
     from crewlog.prompt.registry import Registry
 
@@ -37,25 +36,26 @@ def read(
     directory: Path | None = None,
     as_json: bool = False,
 ) -> CompiledPrompt:
-    """A prompt, compiled by the reader that is asked for.
+    """Compiles a prompt with a reader.
 
     Args:
         text: The prompt.
-        registry: What it may use; its model is the one that reads.
-        file: What the prompt is called in messages.
-        reader: Who is to read it.
+        registry: The registry of the prompt; its model reads the prompt.
+        file: The name of the prompt in messages.
+        reader: The reader.
         previous: The crew of an earlier version of the prompt.
-        directory: Where the scripts of scripted models are.
-        as_json: Whether a program listens, which is told nothing but JSON.
+        directory: The directory of the scripts of scripted models.
+        as_json: Whether a program reads the output, which is then JSON alone.
+
+    Raises:
+        ModelError: the reader is a model, and the model gives no reply.
     """
     found = asyncio.run(
         _read(text, registry, file, reader, directory or Path(), Screen(as_json=as_json))
     )
-    if previous is not None and found.reader == "grammar":
-        return compile_prompt(text, registry, file=file, previous=previous)
     if previous is None or found.definition is None:
         return found
-    from crewlog.prompt.edits import keep_names  # noqa: PLC0415
+    from crewlog.prompt.renaming import keep_names  # noqa: PLC0415
 
     return replace(found, definition=keep_names(previous, found.definition))
 
@@ -63,36 +63,35 @@ def read(
 async def _read(
     text: str, registry: Registry, file: str, reader: Reader, directory: Path, screen: Screen
 ) -> CompiledPrompt:
-    """Reads a prompt; with a model, until its answer holds or its repairs are used up."""
-    first = first_reading(text, registry, reader, file)
-    if not first.more:
-        return first.found or needs_model(text, file)
+    """Reads a prompt; with a model, until a reading has no fault or all repairs are used."""
+    if reader == "forms" or registry.model is None:
+        found = without_model(text, registry, reader, has_model=False, file=file)
+        if found is not None:
+            return found
     from crewlog.activities.models import ModelFactory  # noqa: PLC0415 - slow to import
     from crewlog.activities.reading import ask, has_model  # noqa: PLC0415
 
     models = ModelFactory()
-    placed = registry.model_copy(update={"model": _placed(registry.model, directory)})
+    # Only the calls use the path on this machine: neither the crew nor a message has it.
+    placed = _placed(registry.model, directory)
+    there = await has_model(registry.model_copy(update={"model": placed}), reader, models)
+    found = without_model(text, registry, reader, has_model=there, file=file)
+    if found is not None:
+        return found
     status = screen.err.status(f"{plain(registry.model)} reads the prompt")
     replies: list[str] = []
-    try:
-        if not await has_model(placed, reader, models):
-            return first.found or needs_model(text, file)
-        with status if screen.err.is_terminal and not screen.as_json else nullcontext():
-            while True:
-                reply, _ = await ask(text, placed, replies, models, {"run": "compile"})
-                asked = with_model(text, reply, registry, before=len(replies), file=file)
-                if asked.compiled is not None:
-                    return asked.compiled
-                replies.append(reply)
-    except ModelError as error:
-        if first.found is None:
-            raise
-        screen.note(("▸ ", "yellow"), f"only the grammar read it: {plain(error.message)}")
-        return first.found
+    with status if screen.err.is_terminal and not screen.as_json else nullcontext():
+        while True:
+            told: dict[str, Json] = {"run": "compile"}
+            reply, _ = await ask(text, registry, replies, models, told, model=placed)
+            replies.append(reply)
+            done = take_reply(text, replies, registry, file=file).compiled
+            if done is not None:
+                return done
 
 
 def _placed(model: str | None, directory: Path) -> str | None:
-    """A model as it is asked for here: a script is looked for beside what names it."""
+    """The name of a model for calls from this machine: of a script with its directory."""
     if model is None or not model.startswith(_SCRIPTED):
         return model
     return _SCRIPTED + str(directory / model.removeprefix(_SCRIPTED))

@@ -12,7 +12,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.compiling import ReaderOption, RegistryOption
+from crewlog.cli.compiling import AllowPartial, ReaderOption, RegistryOption
 from crewlog.cli.options import AsJson, By, Debug, Id, Queue
 from crewlog.errors import UsageError
 
@@ -88,6 +88,7 @@ def run(
     by: By = None,
     registry: RegistryOption = None,
     reader: ReaderOption = "auto",
+    allow_partial: AllowPartial = False,
     existing: Annotated[
         str,
         typer.Option(
@@ -131,7 +132,14 @@ def run(
     file: Path | None = None
     if is_prompt(crew):
         approval = _from_prompt(
-            crew, registry, model=model, reader=reader, yes=yes, input=input, as_json=as_json
+            crew,
+            registry,
+            model=model,
+            reader=reader,
+            allow_partial=allow_partial,
+            yes=yes,
+            input=input,
+            as_json=as_json,
         )
         if approval is None:
             return exits.STOPPED
@@ -245,6 +253,7 @@ def _from_prompt(
     *,
     model: str | None,
     reader: str,
+    allow_partial: bool,
     yes: bool,
     input: str,
     as_json: bool,
@@ -277,8 +286,8 @@ def _from_prompt(
     source = read_source(prompt)
     offer = find_offer(registry, source, model)
     found = compiled(source, offer, reader=reader, as_json=as_json)
-    show_understood(screen, found)
-    faults = faults_of(found)
+    faults = faults_of(found, allow_partial=allow_partial)
+    show_understood(screen, found, faults=faults is None)
     if faults is not None:
         screen.line("")
         raise faults

@@ -24,7 +24,7 @@ from crewlog.graph import approvals
 from crewlog.graph.draw import mermaid
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.waits import waiting_for, waits_for
+from crewlog.graph.waits import due_at, waiting_for, waits_for
 from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import entry_from_json
@@ -360,7 +360,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
                 "node": entry.node,
                 "status": entry.status,
                 "waits_for": waits_for(entry),
-                "due": entry.due if entry.status == "waiting" else 0,
+                "due": due_at(entry),
                 "leaving": entry.leaving,
                 "doing": list((sight.doing or {}).get(entry.step, ())),
                 "lacks": sight.lacks.get(entry.step, ""),

@@ -300,6 +300,9 @@ class Timeline:
     def _wait(self, entry: j.ConditionMet | j.TimerSet | j.TimerFired) -> list[Row]:
         node = node_of(entry.step)
         bounded = node in self.waiting
+        if isinstance(entry, j.TimerSet) and entry.step in self.running:
+            until = moment_words(entry.due)
+            return self._row(entry, node, "◔", f"may take until {until}", "dim")
         if isinstance(entry, j.TimerSet):
             self.running.pop(entry.step, None)
             self.timers[node] = until = moment_words(entry.due)
@@ -483,7 +486,7 @@ class Timeline:
                 again = f"the model's reading does not hold in {_places(entry.faults)}"
                 return self._row(entry, "", "✗", again, "yellow")
             case j.PromptCompiled():
-                how = {"llm": "a model", "grammar": "the grammar"}[entry.reader]
+                how = {"model": "a model", "forms": "the forms"}[entry.reader]
                 text = f"the prompt makes the crew '{entry.crew}', read by {how}"
                 return self._row(entry, "", "✓", text, "green")
             case j.DefinitionEdited():

@@ -263,7 +263,7 @@ class Client:
         by: str | None = None,
         execution_timeout: timedelta | None = None,
         registry: str = "",
-        reader: Literal["auto", "grammar", "llm"] = "auto",
+        reader: Literal["auto", "forms", "model"] = "auto",
         model: str = "",
         existing: Literal["reject", "attach", "replace"] = "reject",
         given: Given | None = None,

@@ -887,7 +887,7 @@ class Run(ByHand, Authority, Talking):
             disable: Agents to switch off.
             enable: Agents to let take part again.
             registry: Of a prompt: the registry; by default that of the run's own prompt.
-            reader: Of a prompt: who reads it: `auto`, `grammar` or `llm`.
+            reader: Of a prompt: who reads it: `auto`, `forms` or `model`.
             model: Of a prompt: the model, where the registry names none.
             graph_version: The version that the change was made against: the run refuses where it
                 has another one. None: any.

@@ -1,5 +1,8 @@
 """Prompts: plain English to a definition that people can read, correct and approve.
 
-`prompt → AST → definition`: a reader (the grammar, or a model) makes the AST of what was said, and
-`assemble` makes the definition of it. What nobody understood is said, and never guessed.
+    text → clauses → reader (forms | model) → Reading → verify → lower → definition → sound
+
+Two readers make the same `Reading`: the forms, offline and deterministic, and a chat model. One
+verifier holds it against the prompt. What is not understood is a fault with its place, never a
+guess.
 """

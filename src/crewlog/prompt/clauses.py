@@ -1,7 +1,8 @@
 """Clauses: a prompt cut into numbered pieces, each with its place, and with what is quoted in it.
 
 A clause is the smallest piece of a prompt that a reader must account for: a sentence, an item of a
-list, a heading, or a part of a sentence that a semicolon or "then" begins. Quoted and pasted text
+list, a heading, or a part of a sentence that a semicolon, a dash, brackets or a word like "then",
+"otherwise" or "unless" sets apart. Quoted and pasted text
 is marked by code, before any reader sees it: it may be a name or a value, and it never obliges,
 grants or creates anything.
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,6 +42,8 @@ class Clause:
     """From 1, in the order of the text."""
     span: Span
     kind: Kind
+    sentence: int
+    """The number of the first clause of its sentence."""
     text: str
     """The words, with single spaces; the marks of a list or a heading are left out."""
     quoted: tuple[Span, ...] = ()
@@ -85,6 +89,14 @@ class Clauses:
         return self.clauses[number - 1]
 
     @cached_property
+    def sentences(self) -> tuple[tuple[Clause, ...], ...]:
+        """The clauses by their sentences, in order."""
+        found: dict[int, list[Clause]] = {}
+        for clause in self.clauses:
+            found.setdefault(clause.sentence, []).append(clause)
+        return tuple(map(tuple, found.values()))
+
+    @cached_property
     def _line_starts(self) -> list[int]:
         return [0, *(found.end() for found in re.finditer("\n", self.text))]
 
@@ -108,24 +120,23 @@ def cut(text: str) -> Clauses:
     Args:
         text: The prompt: plain English or Markdown.
     """
-    found: list[tuple[Kind, Span]] = []
-    for kind, span in _blocks(text):
-        if kind == "pasted" or kind == "heading":
-            found.append((kind, span))
-        else:
-            for part in _sentences(text, span):
-                found.append((kind, part))  # noqa: PERF401 - pyright loses the type in a generator
     clauses: list[Clause] = []
-    for kind, span in found:
-        trimmed = _trimmed(text, span)
-        if trimmed is None:
-            continue
-        words, quoted = _flat(text, trimmed)
-        if kind == "pasted":
-            quoted = ()
-        elif not any(map(str.isalnum, words)):
-            continue
-        clauses.append(Clause(len(clauses) + 1, trimmed, kind, words, quoted))
+    for kind, block in _blocks(text):
+        whole = [block] if kind in {"pasted", "heading"} else _sentences(text, block)
+        for sentence in whole:
+            first = len(clauses) + 1
+            parts = [sentence] if kind in {"pasted", "heading"} else _parts(text, sentence)
+            for part in parts:
+                trimmed = _trimmed(text, part)
+                if trimmed is None:
+                    continue
+                words, quoted = _flat(text, trimmed)
+                if kind == "pasted":
+                    quoted = ()
+                elif not any(map(str.isalnum, words)):
+                    continue
+                number = len(clauses) + 1
+                clauses.append(Clause(number, trimmed, kind, first, words, quoted))
     return Clauses(text, tuple(clauses))
 
 
@@ -154,7 +165,7 @@ def _blocks(text: str) -> Iterator[tuple[Kind, Span]]:
         comment = line.find("<!--")
         pasted = _pasted_end(text, at, end, said=said)
         if pasted is None and comment >= 0:
-            # A comment may begin within a line: what stands before it is said.
+            # A comment may begin within a line: the text before it belongs to the prompt.
             yield kind, Span(start, at + comment)
             close = text.find("-->", at + comment)
             after = len(text) if close < 0 else close + 3
@@ -199,7 +210,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _pasted_end(text: str, at: int, end: int, *, said: bool) -> int | None:
-    """Where the pasted text ends that begins with this line; none where the line is said."""
+    """Where the pasted text ends that begins with this line; none where the line is no pasted text."""
     line = text[at:end]
     if _DASHES.fullmatch(line.rstrip()):
         if said:
@@ -227,6 +238,7 @@ _END = re.compile(
     """,
     re.VERBOSE,
 )
+_MARK = re.compile(r"[\"“«`]|(?<!\w)['‘]")
 _CLOSING = {'"': '"', "“": "”", "«": "»", "`": "`", "'": "'", "‘": "’"}
 _LONGEST_QUOTE = 2_000
 """Characters of a quotation; a mark without its partner opens none."""
@@ -256,6 +268,55 @@ def _sentences(text: str, span: Span) -> Iterator[Span]:
             yield Span(start, at)
             start = at
     yield Span(start, span.end)
+
+
+_PART = re.compile(
+    r"""(?P<dash>\s+(?:[—–]|--+)\s+|\s*—\s*)
+      | (?P<open>\()(?=[^()\n]*\s[^()\n]*\s[^()\n]*\))   # brackets with three words or more
+      | ,\s+(?=(?:and\s+|but\s+|so\s+)?(?:otherwise|or\s+else|if|unless|once|until|while|meanwhile|which|who
+          |after\s+that|afterwards|finally|only|ask\s+me|nobody|no\s+one|when|whenever)\b)
+      | ,\s+(?=but\b)
+      | ,\s+(?=and\s+(?:the|an?|I|we)\s)
+      | \s+(?=and\s+(?:meanwhile|finally|otherwise|if|unless|only|ask\s+me|nobody)\b)
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Where a part of a sentence begins that must be accounted for by itself."""
+_ENUMERATION = re.compile(r",\s+(?:the|an?)\s+[\w' -]{1,40}$", re.IGNORECASE)
+
+
+def _parts(text: str, span: Span) -> Iterator[Span]:
+    """The parts of a sentence; what stands in quotation marks is not cut."""
+    quoted = deque(_quotations(text, span))
+    start = at = span.start
+    while found := _PART.search(text, at, span.end):
+        at = found.end()
+        while quoted and quoted[0].end <= found.start():
+            quoted.popleft()
+        if quoted and quoted[0].start < found.start():
+            at = quoted[0].end
+            continue
+        if found["open"]:
+            close = text.index(")", found.end()) + 1
+            yield Span(start, found.start())
+            yield Span(found.start(), close)
+            start = at = close
+        elif not _ENUMERATION.search(text, max(start, found.start() - 60), found.start()):
+            yield Span(start, found.start())
+            start = found.end()
+    yield Span(start, span.end)
+
+
+def _quotations(text: str, span: Span) -> list[Span]:
+    """The quotations of a sentence."""
+    found: list[Span] = []
+    for mark in _MARK.finditer(text, span.start, span.end):
+        if found and mark.start() < found[-1].end:
+            continue
+        close = _quotation_end(text, mark.start(), span.end)
+        if close is not None:
+            found.append(Span(mark.start(), close))
+    return found
 
 
 def _goes_on(text: str, found: re.Match[str], end: int) -> bool:
@@ -298,17 +359,11 @@ def _flat(text: str, span: Span) -> tuple[str, tuple[Span, ...]]:
         length += len(part)
 
     at = span.start
-    for mark in re.finditer(r"[\"“«`]|(?<!\w)['‘]", text[span.start : span.end]):
-        begin = span.start + mark.start()
-        if begin < at:
-            continue
-        close = _quotation_end(text, begin, span.end)
-        if close is None:
-            continue
-        add(at, begin)
+    for quotation in _quotations(text, span):
+        add(at, quotation.start)
         before = length
-        add(begin, close)
+        add(quotation.start, quotation.end)
         quoted.append(Span(before, length))
-        at = close
+        at = quotation.end
     add(at, span.end)
     return "".join(parts), tuple(quoted)

@@ -1,134 +1,139 @@
-"""What compiling a prompt gives: a definition, where its parts came from, what was left over."""
+"""What compiling a prompt gives: a crew, what became of each clause, what does not hold."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from crewlog.definition.content import definition_hash
-from crewlog.definition.findings import Path
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.text import Source as Text
 from crewlog.errors import Diagnostic
 from crewlog.ids import ContentHash
-from crewlog.prompt.ast import PromptAst, Words
+from crewlog.prompt.clauses import Clause, Clauses
+from crewlog.prompt.faults import Code, Fault
+from crewlog.prompt.lower import Source
+from crewlog.prompt.reading import Reading, Status
 
-Code = Literal[
-    "empty",
-    "too_large",
-    "not_understood",
-    "read_as_words",
-    "assumed",
-    "unknown_agent",
-    "unknown_tool",
-    "not_offered",
-    "contradiction",
-    "unused",
-    "invalid",
-    "model_failed",
-]
-"""What kind of thing a diagnostic says; names are stable."""
+ReaderName = Literal["forms", "model"]
 
 
 @dataclass(frozen=True)
 class Remark:
-    """Something to know about a prompt.
-
-    `not_understood`: words that are in no part of the definition. `read_as_words`: words that look
-    like a rule and were taken as part of an agent's task. `assumed`: what the prompt leaves open
-    and how it was read.
-    """
+    """A fault or a note at its place in the prompt."""
 
     code: Code
     severity: Literal["error", "warning"]
-    """With an error there is no definition that may run; a warning is for people to look at."""
+    """A fault is an error: the prompt is not understood. A note says what was assumed."""
     diagnostic: Diagnostic
     """What, where (line and column) and what to do."""
-    words: tuple[Words, ...] = ()
-    """Where in the prompt; a contradiction has both places."""
+    clauses: tuple[int, ...] = ()
 
     @property
     def error(self) -> bool:
-        """Whether it keeps the definition from running."""
+        """Whether it is a fault."""
         return self.severity == "error"
 
 
-What = Literal[
-    "agent",
-    "phase",
-    "dependency",
-    "decision",
-    "question",
-    "gate",
-    "permission",
-    "visibility",
-    "limit",
-    "setting",
-]
-"""What kind of part of a definition it is."""
-
-
 @dataclass(frozen=True)
-class Provenance:
-    """A part of the definition and the words that it came from."""
+class ClauseAccount:
+    """A clause and what became of it."""
 
-    what: What
-    text: str
-    """The part in a line: `checker: not approved → writer (≤ 3), else ask`."""
-    path: Path
-    """Where in the definition, e.g. `("flow", 3)`."""
-    words: tuple[Words, ...]
-    """Where in the prompt."""
+    clause: Clause
+    line: int
+    column: int
+    status: Status | Literal["open"]
+    """As the ledger has it; `open`: nobody accounted for it."""
+    why: str
+    parts: tuple[str, ...]
+    """What it became in the crew, a line for each part."""
 
 
 @dataclass(frozen=True)
 class CompiledPrompt:
     """A prompt, compiled."""
 
-    text: str
-    """The prompt."""
+    clauses: Clauses
     file: str
-    """What it is called in messages."""
-    reader: Literal["grammar", "llm"]
-    """Which reader made it."""
-    ast: PromptAst
+    """What the prompt is called in messages."""
+    reader: ReaderName
+    """Which reader made the reading."""
+    reading: Reading
     definition: CrewDefinition | None
-    """The crew; none where an error keeps it from being one."""
-    remarks: tuple[Remark, ...] = ()
-    """Errors and warnings, in the order of the prompt."""
-    provenance: tuple[Provenance, ...] = ()
-    """Every part of the definition that the prompt speaks of."""
+    """The crew, as far as there is one: with faults it is shown, and never runs by itself."""
+    faults: tuple[Fault, ...] = ()
+    notes: tuple[Fault, ...] = ()
+    sources: tuple[Source, ...] = ()
+    """Every part of the definition that the prompt speaks of, with its clauses."""
     requirements: tuple[str, ...] = ()
     """`audio depends on backend.models_ready`."""
     rounds: int = field(default=0)
-    """How often a model had to repair what it had made."""
+    """How often a model had to repair its reading."""
+
+    @property
+    def text(self) -> str:
+        """The prompt."""
+        return self.clauses.text
 
     @property
     def ok(self) -> bool:
-        """Whether there is a definition that may run, once it is approved."""
-        return self.definition is not None and not any(r.error for r in self.remarks)
+        """Whether there is a crew, and everything is understood."""
+        return self.definition is not None and not self.faults
 
     @property
     def understood(self) -> bool:
-        """Whether every sentence is in the definition."""
-        return self.ok and not any(r.code == "not_understood" for r in self.remarks)
+        """Whether every clause is used, talk, data or withdrawn, and there is no fault."""
+        return self.ok
+
+    @property
+    def partial(self) -> bool:
+        """Whether there is a crew that could run, though not all of the prompt is in it."""
+        bad = {"invalid", "not_offered"}
+        return self.definition is not None and not any(f.code in bad for f in self.faults)
 
     @property
     def hash(self) -> ContentHash | None:
         """The definition's address: what is approved is this, and nothing else."""
         return None if self.definition is None else definition_hash(self.definition)
 
-    def words_of(self, words: Words) -> tuple[int, int]:
-        """The numbers of the first and the last word of a stretch, from 1."""
-        before = len(self.text[: words.start].split())
-        first = before + (0 if _inside_word(self.text, words.start) else 1)
-        last = len(self.text[: words.end].split())
-        return first, max(first, last)
+    @cached_property
+    def remarks(self) -> tuple[Remark, ...]:
+        """Faults and notes with their places, in the order of the prompt."""
+        found = [(self._remark(fault, "error"), fault) for fault in self.faults]
+        found += [(self._remark(note, "warning"), note) for note in self.notes]
+        found.sort(key=lambda each: each[1].clauses[:1] or (0,))
+        return tuple(remark for remark, _ in found)
 
-    def lines_of(self, words: Words) -> tuple[int, int]:
-        """The numbers of the first and the last line of a stretch, from 1."""
-        first = self.text.count("\n", 0, words.start) + 1
-        return first, first + self.text.count("\n", words.start, max(words.start, words.end - 1))
+    def _remark(self, fault: Fault, severity: Literal["error", "warning"]) -> Remark:
+        text = Text(self.text, self.file)
+        number = fault.clauses[0] if fault.clauses else 0
+        if 1 <= number <= len(self.clauses):
+            place = self.clauses[number].span
+            at = text.span(place.start, place.end)
+            told = text.diagnostic(fault.message, at, fault.remedy)
+        else:  # it is about the whole prompt
+            told = Diagnostic(fault.message, remedy=fault.remedy, file=self.file)
+        return Remark(fault.code, severity, told, fault.clauses)
 
+    @cached_property
+    def accounts(self) -> tuple[ClauseAccount, ...]:
+        """Every clause with what became of it."""
+        from crewlog.prompt.explaining import part_lines  # noqa: PLC0415 - needs the plan
 
-def _inside_word(text: str, at: int) -> bool:
-    return 0 < at < len(text) and not text[at - 1].isspace() and not text[at].isspace()
+        ledger = {entry.clause: entry for entry in self.reading.ledger}
+        lines = part_lines(self)
+        found: list[ClauseAccount] = []
+        for clause in self.clauses:
+            entry = ledger.get(clause.number)
+            status: Status | Literal["open"] = "open" if entry is None else entry.status
+            if clause.is_pasted:
+                status = "data"
+            elif clause.kind == "heading" and entry is None:
+                status = "used" if self.reading.crew and clause.number == 1 else "talk"
+            line, column = self.clauses.place(clause.span.start)
+            why = entry.why if entry is not None else ""
+            found.append(
+                ClauseAccount(clause, line, column, status, why, lines.get(clause.number, ()))
+            )
+        return tuple(found)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from itertools import islice, product
+from typing import Any, Literal
 
+from crewlog.definition.conditions import Condition, Fact, facts_in, holds, mapped
 from crewlog.model import Json
 from crewlog.prompt.names import plain
 from crewlog.prompt.vocabulary import word_set
@@ -25,14 +27,15 @@ _DECIDED = {
     "approve": "approved", "approves": "approved", "reject": "rejected", "rejects": "rejected",
     "accept": "accepted", "accepts": "accepted", "confirm": "confirmed", "confirms": "confirmed",
 }  # fmt: skip
-_SUBJECT = r"(?:(?:the|an?|its|their|his|her|our|your)\s+)?(?P<about>[a-z][\w' -]*?)"
-_NUMBER = r"(?P<number>\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)\s*(?P<percent>%|percent|per cent)?"
-_THEY = r"(?:it|this|that|they|he|she|the result|the answer)"
+
+
+_AgentOf = Callable[[str], str]
+"""The agent of some words, or an empty text."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """A condition as it is said."""
+    """A condition of a sentence."""
 
     kind: Literal["fact", "not", "all", "any"]
     of: tuple[Said, ...] = ()
@@ -42,10 +45,10 @@ class Said:
     agent: str = ""
     """Who decides it, where the words name an agent."""
     about: str = ""
-    """The thing that it is said of."""
+    """The noun that the condition is about: `models` of `the models are ready`."""
 
 
-def read_condition(text: str, agent_of: Callable[[str], str]) -> Said | None:
+def read_condition(text: str, agent_of: _AgentOf) -> Said | None:
     """Reads a condition; none where it is no condition that the forms know.
 
     Args:
@@ -63,58 +66,31 @@ def read_condition(text: str, agent_of: Callable[[str], str]) -> Said | None:
     return _fact(text, agent_of)
 
 
-def _not(said: Said, negated: object) -> Said:
-    return Said("not", (said,)) if negated else said
-
-
-def _fact(text: str, agent_of: Callable[[str], str]) -> Said | None:
-    for read in (_bare, _kind, _decision, _comparison, _value, _state, _verb):
-        found = read(text, agent_of)
-        if found is not None:
-            return found
+def _fact(text: str, agent_of: _AgentOf) -> Said | None:
+    for pattern, read in _FORMS:
+        found = pattern.fullmatch(text)
+        said = read(found, agent_of) if found is not None else None
+        if found is not None and said is not None:
+            return Said("not", (said,)) if found["not"] else said
     return None
 
 
-def _bare(text: str, agent_of: Callable[[str], str]) -> Said | None:
-    found = re.fullmatch(
-        rf"(?P<they>{_THEY}\s+(?:is|are|was|were)\s+)?(?P<not>not\s+)?(?P<word>[a-z-]+)",
-        text,
-        re.IGNORECASE,
-    )
-    if found is None:
-        return None
+def _bare(found: re.Match[str], _: _AgentOf) -> Said | None:
     word = found["word"].casefold()
-    if not found["they"] and not word.endswith("ed"):
-        return None
-    return _not(Said("fact", name=plain(word)), found["not"])
+    return Said("fact", name=plain(word)) if found["they"] or word.endswith("ed") else None
 
 
-def _kind(text: str, agent_of: Callable[[str], str]) -> Said | None:
-    found = re.fullmatch(
-        rf"{_THEY}\s+(?:is|are)\s+(?P<not>not\s+)?an?\s+(?P<what>[\w -]{{2,40}})",
-        text,
-        re.IGNORECASE,
-    )
-    if found is None:
-        return None
-    return _not(Said("fact", name="kind", operator="==", value=plain(found["what"])), found["not"])
+def _kind(found: re.Match[str], _: _AgentOf) -> Said:
+    return Said("fact", name="kind", operator="==", value=plain(found["what"]))
 
 
-def _decision(text: str, agent_of: Callable[[str], str]) -> Said | None:
-    found = re.fullmatch(
-        r"(?P<agent>.+?)\s+(?P<not>(?:does|do)\s+not\s+)?(?P<verb>\w+)(?:\s+(?:it|them|this|that))?",
-        text,
-        re.IGNORECASE,
-    )
-    if found is None or found["verb"].casefold() not in _DECIDED:
-        return None
-    agent = agent_of(found["agent"])
-    if not agent:
-        return None
-    return _not(Said("fact", name=_DECIDED[found["verb"].casefold()], agent=agent), found["not"])
+def _decision(found: re.Match[str], agent_of: _AgentOf) -> Said | None:
+    name = _DECIDED.get(found["verb"].casefold())
+    agent = agent_of(found["agent"]) if name else ""
+    return Said("fact", name=name, agent=agent) if name and agent else None
 
 
-def _owner(about: str, agent_of: Callable[[str], str]) -> tuple[str, str]:
+def _owner(about: str, agent_of: _AgentOf) -> tuple[str, str]:
     """`Backend's models` as the agent and the thing."""
     found = re.fullmatch(r"(?P<owner>.+?)(?:'s|s')\s+(?P<thing>.+)", about)
     if found is None:
@@ -123,71 +99,97 @@ def _owner(about: str, agent_of: Callable[[str], str]) -> tuple[str, str]:
     return agent, found["thing"] if agent else about
 
 
-def _comparison(text: str, agent_of: Callable[[str], str]) -> Said | None:
-    words = "|".join(sorted(_COMPARE, key=len, reverse=True))
-    found = re.fullmatch(
-        rf"{_SUBJECT}\s+(?:is|are)\s+(?P<not>not\s+)?(?P<how>{words})\s+{_NUMBER}",
-        text,
-        re.IGNORECASE,
-    )
-    if found is None:
-        return None
+def _comparison(found: re.Match[str], agent_of: _AgentOf) -> Said:
     agent, thing = _owner(found["about"], agent_of)
     value: Json = float(found["number"].replace(",", ""))
     if found["percent"]:
         value /= 100
-    value = int(value) if value == int(value) and not found["percent"] else value
+    elif value == int(value):
+        value = int(value)
     operator = _COMPARE[" ".join(found["how"].casefold().split())]
-    said = Said("fact", name=plain(thing), operator=operator, value=value, agent=agent, about=thing)
-    return _not(said, found["not"])
+    return Said("fact", (), plain(thing), operator, value, agent, thing)
 
 
-def _value(text: str, agent_of: Callable[[str], str]) -> Said | None:
-    found = re.fullmatch(
-        rf"{_SUBJECT}\s+(?:is|are)\s+(?P<not>not\s+)?(?P<value>[\w-]+)", text, re.IGNORECASE
-    )
-    if found is None:
-        return None
+def _value(found: re.Match[str], agent_of: _AgentOf) -> Said | None:
     agent, thing = _owner(found["about"], agent_of)
     if thing.split()[-1].casefold() not in _SCALES:
         return None
-    said = Said(
-        "fact",
-        name=plain(thing),
-        operator="==",
-        value=found["value"].casefold(),
-        agent=agent,
-        about=thing,
-    )
-    return _not(said, found["not"])
+    return Said("fact", (), plain(thing), "==", found["value"].casefold(), agent, thing)
 
 
-def _state(text: str, agent_of: Callable[[str], str]) -> Said | None:
-    found = re.fullmatch(
-        rf"{_SUBJECT}\s+(?:is|are|has been|have been)\s+(?P<not>not\s+)?(?P<state>[a-z-]+)",
-        text,
-        re.IGNORECASE,
-    )
-    if found is None:
-        return None
+def _state(found: re.Match[str], agent_of: _AgentOf) -> Said | None:
     agent, thing = _owner(found["about"], agent_of)
     if len(thing.split()) > 4 or agent_of(found["about"]):
         return None
-    name = plain(f"{thing} {found['state']}")
-    if found["state"].casefold() in {"approved", "rejected"}:
-        name = found["state"].casefold()
-    return _not(Said("fact", name=name, agent=agent, about=thing), found["not"])
+    state = found["state"].casefold()
+    name = state if state in {"approved", "rejected"} else plain(f"{thing} {state}")
+    return Said("fact", name=name, agent=agent, about=thing)
 
 
-def _verb(text: str, agent_of: Callable[[str], str]) -> Said | None:
-    found = re.fullmatch(
-        r"(?:the\s+)?(?P<about>[a-z-]+s)\s+(?P<not>do\s+not\s+)?(?P<verb>[a-z]+)",
-        text,
-        re.IGNORECASE,
-    )
-    if found is None or found["verb"].casefold() in {"is", "are"}:
+def _verb(found: re.Match[str], _: _AgentOf) -> Said | None:
+    if found["verb"].casefold() in {"is", "are"}:
         return None
-    return _not(
-        Said("fact", name=plain(f"{found['about']} {found['verb']}"), about=found["about"]),
-        found["not"],
+    return Said("fact", name=plain(f"{found['about']} {found['verb']}"), about=found["about"])
+
+
+_SUBJECT = r"(?:(?:the|an?|its|their|his|her|our|your)\s+)?(?P<about>[a-z][\w' -]*?)"
+_NUMBER = r"(?P<number>\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)\s*(?P<percent>%|percent|per cent)?"
+_THEY = r"(?:it|this|that|they|he|she|the result|the answer)"
+_HOW = "|".join(sorted(_COMPARE, key=len, reverse=True))
+_NOT = r"(?P<not>not\s+)?"
+_FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _AgentOf], Said | None]], ...] = (
+    tuple(
+        (re.compile(pattern, re.IGNORECASE), read)
+        for pattern, read in (
+            (rf"(?P<they>{_THEY}\s+(?:is|are|was|were)\s+)?{_NOT}(?P<word>[a-z-]+)", _bare),
+            (rf"{_THEY}\s+(?:is|are)\s+{_NOT}an?\s+(?P<what>[\w -]{{2,40}})", _kind),
+            (
+                r"(?P<agent>.+?)\s+(?P<not>(?:does|do)\s+not\s+)?(?P<verb>\w+)(?:\s+(?:it|them|this|that))?",
+                _decision,
+            ),
+            (rf"{_SUBJECT}\s+(?:is|are)\s+{_NOT}(?P<how>{_HOW})\s+{_NUMBER}", _comparison),
+            (rf"{_SUBJECT}\s+(?:is|are)\s+{_NOT}(?P<value>[\w-]+)", _value),
+            (rf"{_SUBJECT}\s+(?:is|are|has been|have been)\s+{_NOT}(?P<state>[a-z-]+)", _state),
+            (r"(?:the\s+)?(?P<about>[a-z-]+s)\s+(?P<not>do\s+not\s+)?(?P<verb>[a-z]+)", _verb),
+        )
     )
+)
+"""Conditions by their patterns, in the order in which they are tried."""
+
+
+_MOST_CASES = 2_000
+"""Combinations of values in which two conditions are looked at."""
+
+
+def can_both_hold(one: Condition, other: Condition) -> bool:
+    """Whether some values of the outputs make both of two conditions true.
+
+    Conditions about different outputs always can.
+    """
+    first, second = (
+        mapped(each, lambda f: f.model_copy(update={"agent": None})) for each in (one, other)
+    )
+    names = {fact.name for fact in facts_in(first)} & {fact.name for fact in facts_in(second)}
+    facts = [*facts_in(first), *facts_in(second)]
+    if not names:
+        return True
+    values = {name: _values_of(name, facts) for name in dict.fromkeys(f.name for f in facts)}
+    cases = (dict(zip(values, case, strict=True)) for case in product(*values.values()))
+    return any(
+        holds(first, case, {}) and holds(second, case, {}) for case in islice(cases, _MOST_CASES)
+    )
+
+
+def _values_of(name: str, facts: list[Fact]) -> list[Any]:
+    """Values of an output that differ for some condition: each compared value and its neighbours."""
+    flat: list[Any] = []
+    for fact in facts:
+        if fact.name != name or fact.operator is None:
+            continue
+        if isinstance(fact.value, list):
+            flat.extend(fact.value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        else:
+            flat.append(fact.value)
+    numbers = [v for v in flat if isinstance(v, int | float) and not isinstance(v, bool)]
+    more = [number + step for number in numbers for step in (-0.001, 0.001)]
+    return list(dict.fromkeys([True, False, *flat, *more, "another value"]))

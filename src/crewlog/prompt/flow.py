@@ -1,7 +1,7 @@
 """The phases of a crew by name, with what each waits for, and how they are written as a flow.
 
 `lower` makes the phases of a reading's steps, waits, questions, loops and uses. `flow_of` writes
-them as people would: an item says what it waits for only where that is not the item before it.
+them in the short form: an item names its sources only where these are not the item before it.
 """
 
 from __future__ import annotations
@@ -69,12 +69,18 @@ class Node:
     """Seconds that it waits for `when` at most."""
     otherwise: str | None = None
     """What holds then: a phase's name, `skip`, or `ask_human`."""
+    timeout: float | None = None
+    """Seconds that its step may take at most."""
+    on_error: str | None = None
+    """What happens where its step fails: a phase's name, `ask`, or `continue`."""
     sent: bool = False
     """Whether it starts only where another phase gives way to it."""
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     """What else a decision, a question, a wait or a builder's part has."""
     named: bool = False
     """Whether the name must be written; else it follows from the place in the flow."""
+    path: tuple[str | int, ...] = ()
+    """Where it stands in the reading."""
     gate: bool = False
     """Whether it is a question about one phase: what follows the phase waits for the answer."""
 
@@ -167,6 +173,8 @@ def _item(node: Node, previous: Sources, tasks: bool) -> FlowItem:
                     for_each=node.for_each,
                     within=node.within,
                     otherwise=node.otherwise,
+                    timeout=node.timeout,
+                    on_error=node.on_error,
                 )
             )
             plain = phase == AgentPhase(agent=node.agent)

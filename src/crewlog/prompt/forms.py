@@ -8,8 +8,19 @@ clause matches one form as a whole, or none. In a pattern `{slot}` stands for wo
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+
+from crewlog.prompt.vocabulary import word_set
+
+_EVERYWHERE = word_set(
+    "the and are has have may can not use uses for off they them with you then than"
+)
+"""Words of patterns that say nothing about a form."""
+
+
+_WORDS = re.compile(r"[a-z]+")
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,23 @@ class Form:
     def keywords(self) -> frozenset[str]:
         """The fixed words of the patterns, for hints."""
         plain = " ".join(re.sub(r"\{\w+\}", " ", pattern) for pattern in self.patterns)
-        return frozenset(word for word in re.findall(r"[a-z']{3,}", plain))
+        return frozenset(re.findall(r"[a-z']{3,}", plain)) - _EVERYWHERE
+
+
+def _needed(pattern: str) -> tuple[str, ...]:
+    """Words of a pattern of which one stands in every text that matches; none where there are none.
+
+    Of several choices it is the one with the longest words: these are the rarest.
+    """
+    for what in (r"\[[^\[\]]*\]", r"\[[^\[\]]*\]", r"\{\w+\}", r"\w+\([^()]*\)"):
+        pattern = re.sub(what, " ", pattern)
+    groups = [
+        tuple(next(iter(_WORDS.findall(each)), "") for each in group.split("|"))
+        for group in re.findall(r"\(([^()]*)\)", pattern)
+    ]
+    single = [(word,) for word in _WORDS.findall(re.sub(r"\([^()]*\)", " ", pattern))]
+    fit = [group for group in (*single, *groups) if all(len(word) > 1 for word in group)]
+    return max(fit, key=lambda group: min(map(len, group)), default=())
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -135,12 +162,13 @@ FORMS: tuple[Form, ...] = (
         "on_error",
         "what happens where a step fails",
         (
-            "(if|should|when) {agent} (fails|fail|cannot be reached), {error}",
+            "(if|should|when) {agent} (fails|fail|cannot be reached|can not be reached), {error}",
             "if {agent} does not (answer|finish|respond) within {duration}, {error}",
         ),
         (
             "If the coder fails, continue without it.",
             "If the vendor fails, the archive takes over.",
+            "If the vendor cannot be reached, the archivist looks it up instead.",
             "If the vendor does not answer within ten minutes, the archive takes over.",
         ),
     ),
@@ -256,7 +284,7 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         "never",
-        "tools that somebody may not use",
+        "tools that an agent may not use",
         (
             "{agents} (may not|must not|can not|cannot|must never|may never) (use |call |){tools}",
             "(nobody|no one) (may|can) (use |call |){tools}",
@@ -341,12 +369,12 @@ FORMS: tuple[Form, ...] = (
         "wait",
         "a pause",
         (
-            "wait[ for] {duration}",
             "wait until {time}",
+            "wait[ for] {duration}",
             "{duration} later[,] {step}",
             "after {duration}[,] {step}",
         ),
-        ("Wait two hours.", "Wait until 2026-12-01 09:00 UTC."),
+        ("Wait two hours.", "Wait until 1 December 2026 at 9:00 UTC."),
     ),
     Form(
         "after",
@@ -394,6 +422,7 @@ FORMS: tuple[Form, ...] = (
             "anything else goes to {fallback}",
             "each of them answers {bound} per message",
             "they work in this order, and {responder} answers",
+            "they carry out their steps, {number} at a time",
             "I approve {what} first",
             "{checks} (check|checks) their work[ before {reviewer}]",
             "{reviewer} says who must work again[, {bound}]",
@@ -466,3 +495,50 @@ FORMS: tuple[Form, ...] = (
     ),
 )
 """The forms, in the order in which they are tried."""
+
+
+@cache
+def _by_word() -> tuple[list[tuple[Form, re.Pattern[str]]], dict[str, list[int]]]:
+    """Every pattern, and the places of those that need a word, by the word."""
+    patterns: list[tuple[Form, re.Pattern[str]]] = []
+    places: dict[str, list[int]] = {}
+    for form in FORMS:
+        for pattern, regex in zip(form.patterns, form.regexes, strict=True):
+            for word in dict.fromkeys(_needed(pattern.casefold()) or ("",)):
+                places.setdefault(word, []).append(len(patterns))
+            patterns.append((form, regex))
+    return patterns, places
+
+
+def matches(text: str) -> Iterator[tuple[Form, re.Match[str]]]:
+    """The forms that a text matches as a whole, in the order in which they are tried."""
+    patterns, places = _by_word()
+    said = {"", *_WORDS.findall(text.casefold())}
+    for place in sorted({place for word in said for place in places.get(word, ())}):
+        form, regex = patterns[place]
+        if found := regex.fullmatch(text):
+            yield form, found
+
+
+FORM_OF = {
+    "consent": "ask_before",
+    "exclusive": "only",
+    "forbidden": "never",
+    "return": "back",
+    "bound": "back",
+    "quorum": "after",
+    "stand_in": "on_error",
+    "time_limit": "late",
+    "sight": "sight",
+    "each": "each",
+    "pause": "wait",
+    "condition": "if_step",
+}
+"""The form for words that oblige (`crewlog.prompt.vocabulary.OBLIGING`), for hints."""
+
+
+def forms_table() -> str:
+    """The forms as the table of `docs/prompts.md`: what each says, and its examples."""
+    rows = ["| what it says | examples |", "| --- | --- |"]
+    rows += (f"| {form.title} | {'<br>'.join(form.examples)} |" for form in FORMS)
+    return "\n".join(rows)

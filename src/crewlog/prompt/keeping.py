@@ -1,126 +1,65 @@
-"""What stands where a prompt changes a crew: all that people wrote, and no prompt can say.
+"""What stays where a prompt changes a crew, and the refusal of a change that would lose the rest.
 
-A prompt is read to a whole new crew. `CREW`, `AGENT` and `TOOL` say of each field of a definition
-what becomes of what the crew had there; a field that stands in none of them is a fault of ours.
-Where the prompt's registry says otherwise of what stands, and where an agent that something is
-said of by name goes while others come, the change fails and names what would be lost.
+A prompt is compiled to a whole new crew. `CREW`, `AGENT` and `TOOL` say for each field of a
+definition how the new crew and the one that is there (the base) are put together. Then both are
+compared: a difference that drops or loosens what people wrote refuses the change, with its path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeVar, cast
 
-from crewlog.definition.artifacts import ArtifactDefinition
-from crewlog.definition.audiences import without_member
+from crewlog.authority.widening import widens
+from crewlog.definition.audiences import Audiences, without_member
 from crewlog.definition.creatures import among_agents
-from crewlog.definition.findings import Finding, listed
-from crewlog.definition.model import (
-    GROUP,
-    AgentDefinition,
-    CrewDefinition,
-    Limits,
-    LogDefinition,
-    MemoryPolicy,
-    ToolDefinition,
-)
-from crewlog.definition.reaching import servers_of
+from crewlog.definition.diff import Change, diff
+from crewlog.definition.findings import Finding, Path, listed
+from crewlog.definition.model import GROUP, AgentDefinition, CrewDefinition, Limits, ToolDefinition
+from crewlog.definition.validate import all_findings
 from crewlog.errors import InvalidDefinition
-from crewlog.prompt.keeping_questions import asked, not_asked
+from crewlog.model import Model
+from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.offered import reaches
 from crewlog.prompt.registry import Registry
 from crewlog.prompt.standing import CHANNEL, with_channels, with_standing
 
-How = Literal["said", "unless", "kept", "joined", "stands"]
-"""`said`: the prompt, or its registry, says all of it; `unless`: what was there, unless these say
-otherwise; `kept`: what was there, as far as its agents are still there; `joined`: both hold, the
-stricter first; `stands`: what was there, and where these say otherwise the change fails."""
+How = Literal["prompt", "unless", "strict", "base", "both"]
+"""`prompt`: the field is the prompt's. `unless`: it is the prompt's where it states it, else the
+base's. `strict`: as `unless`, and a looser value refuses the change. `base`: it is the base's,
+and another value in the registry refuses the change. `both`: the entries of both; of an entry that
+both have, the base's or the stricter."""
 
-CREW: dict[str, How] = {
-    "crew": "kept",
-    "description": "kept",
-    "model": "said",
-    "agents": "joined",  # see AGENT
-    "tools": "joined",  # see TOOL
-    "mcp": "stands",
-    "flow": "said",
-    "flags": "joined",
-    "permissions": "joined",
-    "approvals": "joined",
-    "groups": "joined",
-    "rules": "joined",
-    "timezone": "kept",
-    "logs": "joined",
-    "channels": "kept",
-    "graph": "kept",
-    "artifacts": "joined",
-    "merge": "joined",
-    "limits": "stands",
-    "interrupts": "joined",
-    "checkpoints": "kept",
-    "memory": "kept",
-    "conversation": "unless",
-    "window": "unless",
-    "approval": "stands",
-    "policy": "kept",
-}
-AGENT: dict[str, How] = {
-    "does": "unless",
-    "in_order": "unless",
-    "prompt": "said",
-    "description": "unless",
-    "model": "unless",
-    "model_settings": "unless",
-    "tools": "joined",
-    "reads": "stands",
-    "writes": "stands",
-    "outputs": "joined",
-    "writes_flags": "joined",
-    "reply": "unless",
-    "max_calls": "unless",
-    "on_cap": "unless",
-    "timeout": "unless",
-    "heartbeat": "unless",
-    "retry": "unless",
-    "on_error": "unless",
-    "ask_below": "stands",
-    "enabled": "unless",
-    "pattern": "unless",
-    "parent": "stands",
-    "window": "unless",
-    "inputs": "unless",
-    "shares": "stands",
-    "scratch": "unless",
-    "listen": "unless",
-    "send": "unless",
-    "wires": "unless",
-    "beside": "unless",
-    "privileged": "unless",
-}
-TOOL: dict[str, How] = {
-    "run": "said",
-    "description": "said",
-    "effects": "stands",
-    "retry": "stands",
-    "timeout": "said",
-    "heartbeat": "said",
-    "policy": "said",
-    "on_error": "said",
-    "queue": "said",
-    "placed": "said",
-    "paths": "stands",
-    "secrets": "stands",
-    "hosts": "joined",
-    "checks": "stands",
-    "approved": "stands",
-    "risk": "stands",
-}
 
-_STRICT = ("none", "understood", "required")
-_OPERATIONS = "Say the change by operations, or change the registry first."
-_SAYABLE = {"public"}
+def _fields(**keys: str) -> dict[str, How]:
+    return {key: cast("How", how) for how, named in keys.items() for key in named.split()}
 
-V = TypeVar("V")
+
+CREW = _fields(
+    prompt="model agents tools flow",  # of agents and tools, see below
+    unless="conversation window",
+    strict="permissions limits interrupts approval",
+    base="crew description mcp timezone channels graph checkpoints memory policy",
+    both="flags approvals groups rules logs artifacts merge",
+)
+AGENT = _fields(
+    prompt="prompt tools",
+    unless="does model reply on_cap on_error enabled pattern window inputs",
+    strict="reads writes max_calls ask_below",
+    base="in_order description model_settings timeout heartbeat retry parent shares scratch "
+    "listen send wires beside privileged",
+    both="outputs writes_flags",
+)
+TOOL = _fields(
+    strict="hosts",
+    base="run description effects retry timeout heartbeat policy on_error queue placed paths "
+    "secrets checks approved risk",
+)
+
+_REMEDY = "Say it as the crew has it, or change the crew first: `crewlog change RUN --edit …`."
+_LOGS = ("reads", "writes")
+_M = TypeVar("_M", bound=Model)
 Allowed = Mapping[str, tuple[str, ...] | None]
 
 
@@ -132,367 +71,269 @@ def kept(
     own: bool,
     permissions: Allowed | None = None,
 ) -> CrewDefinition:
-    """The crew of a prompt, with all that stands of the crew that it changes.
+    """The crew of a prompt, with all that stays of the crew that it changes.
 
     Args:
         base: The crew that is changed.
-        fresh: What the prompt was compiled to, under the names that the crew has.
+        fresh: The compiled prompt, with the names that the crew has.
         registry: What the prompt could use.
-        own: Whether that is what the crew itself has.
-        permissions: Who may call a tool by what people said while the run lived.
+        own: Whether the registry is what the crew itself has.
+        permissions: Permissions that people set while the run lived.
 
     Raises:
-        InvalidDefinition: something would be lost; each of these is named.
+        InvalidDefinition: the change would lose or loosen something; each thing is named.
     """
     if base.groups and not fresh.groups:
         fresh = with_channels(fresh)
-    lost = [*_renamed(base, fresh), *_otherwise(base, fresh, registry)]
+    allowed = _joined(base.permissions, permissions or {}, wider=False)
+    base = base.model_copy(update={"permissions": allowed})
+    there = _among(base, fresh.agents)
+    found = _put_together(there, fresh, registry, own=own)
+    new = [name for name in fresh.agents if name not in base.agents]
+    lost = [*_renamed(base, there, new), *_given(there, fresh), *_seen(there, found)]
+    for each in diff(there, found).changes:
+        if _is_loss(each, there, found):
+            say = f"the prompt, or its registry, would change {each.words}"
+            lost.append(Finding(each.path, say, _REMEDY))
     if lost:
         raise InvalidDefinition([each.diagnostic() for each in lost])
-    there = fresh.agents
+    return found
+
+
+def replacing(
+    found: CompiledPrompt, before: CrewDefinition, registry: Registry, file: str
+) -> CompiledPrompt:
+    """A compiled prompt over the file of an earlier one: what people wrote into the file stays.
+
+    Args:
+        found: The compiled prompt, with the names that the file has.
+        before: The crew in the file.
+        registry: What the prompt could use.
+        file: The file's name in messages.
+
+    Raises:
+        InvalidDefinition: as `kept`, and where the crew that comes out has faults.
+    """
+    if found.definition is None:
+        return found
+    try:
+        crew = kept(before, found.definition, registry, own=False)
+    except InvalidDefinition as error:
+        remedy = f"Say it in the prompt as {file} has it, or take it out of {file} first."
+        raise InvalidDefinition([replace(d, remedy=remedy) for d in error.diagnostics]) from error
+    crew = crew.model_copy(update={"crew": found.definition.crew})
+    if faults := [each for each in all_findings(crew) if each.severity == "error"]:
+        raise InvalidDefinition([each.diagnostic() for each in faults])
+    return replace(found, definition=crew)
+
+
+def _among(base: CrewDefinition, there: Container[str]) -> CrewDefinition:
+    """The base without the agents that are gone, wherever it names them."""
+    crew = base
+    for name in [name for name in base.agents if name not in there]:
+        memory, talk = crew.memory, crew.conversation
+        more = {"memory": memory and memory.without(name), **without_member(crew, name)}
+        crew = crew.model_copy(update={**more, "conversation": talk and talk.without(name)})
+    agents = {name: agent for name, agent in base.agents.items() if name in there}
+    left: dict[str, Any] = {"agents": agents, "rules": (), "groups": {}}
+    for key in ("permissions", "approvals"):
+        table = getattr(base, key).items()
+        left[key] = {tool: who and tuple(n for n in who if n in there) for tool, who in table}
+    bare = among_agents(crew.model_copy(update=left))
+    ruled = with_standing(bare, base.groups, base.rules)
+    return ruled.model_copy(update={"groups": {**crew.groups, **ruled.groups}})
+
+
+def _put_together(
+    there: CrewDefinition, fresh: CrewDefinition, registry: Registry, *, own: bool
+) -> CrewDefinition:
+    """The crew that the tables make of the prompt and the base; losses are not looked at."""
+    stays = (k for k, how in CREW.items() if how == "base" or k not in fresh.model_fields_set)
+    logs = ((name, log) for name, agent in fresh.agents.items() for log in agent.writes)
+    stated = {log for name, log in logs if _whose(log) == name}
+    same = {n: _agent(old, fresh.agents[n], stated) for n, old in there.agents.items()}
+    for name, old in there.agents.items() if own else ():  # such a prompt takes no tool away
+        tools_of = old.tools and _both(old.tools, same[name].tools or ())
+        same[name] = same[name].model_copy(update={"tools": tools_of})
+    agents = {**fresh.agents, **same}
+    tools = {name: _tool(there.tools.get(name), tool) for name, tool in fresh.tools.items()}
+    artifacts = {n: _over(old, fresh.artifacts.get(n)) for n, old in there.artifacts.items()}
     found = fresh.model_copy(
         update={
-            **{key: getattr(base, key) for key, how in CREW.items() if how == "kept"},
-            **{key: getattr(base, key) for key in _unless(fresh)},
-            "agents": _agents(base, fresh, own=own),
-            "flags": {**fresh.flags, **base.flags},
-            "logs": _logs(base, fresh),
-            "interrupts": asked(base.interrupts, fresh.interrupts),
-            "tools": {name: _tool(name, base, tool) for name, tool in fresh.tools.items()},
-            "memory": _memory(base, there),
-            "artifacts": {**fresh.artifacts, **_artifacts(base, there)},
+            **{key: getattr(there, key) for key in stays},
+            "agents": agents,
+            "tools": {**there.tools, **tools} if own else tools,
+            "mcp": {**there.mcp, **fresh.mcp} if own else fresh.mcp,
+            "flags": {**fresh.flags, **there.flags},
+            "logs": {**there.logs, **fresh.logs},
+            "artifacts": {**fresh.artifacts, **artifacts},
+            "limits": _limits(there.limits, fresh.limits, registry.limits),
+            "interrupts": _over(there.interrupts, fresh.interrupts),
+            "conversation": _over(there.conversation, fresh.conversation),
         }
     )
-    found = among_agents(_answered(found))
-    found = _with_tools(base, found) if own else found
+    facts = {*found.flags, *(f for agent in agents.values() for f in agent.writes_flags)}
+    facts |= {f"{name}.{key}" for name, a in agents.items() for key in (*a.outputs, "text")}
+    said = {tool: who for tool, who in fresh.permissions.items() if who is not None}
+    permissions = {**there.permissions, **said}.items()
+    approvals = _joined(there.approvals, fresh.approvals, wider=True).items()
     found = found.model_copy(
         update={
-            "approvals": _approvals(base, found),
-            "limits": _limits(base.limits, found.limits),
-            "merge": {**fresh.merge, **_merges(base, found)},
+            "merge": {**fresh.merge, **{k: m for k, m in there.merge.items() if k in facts}},
+            "approvals": {t: who for t, who in approvals if t in found.callable_tools},
+            "permissions": {t: who for t, who in permissions if t in found.callable_tools},
         }
     )
-    # A registry says itself who may have a tool; what people said since holds all the same.
-    might = [*(() if own is False else base.permissions.items()), *(permissions or {}).items()]
-    found = found.model_copy(update={"permissions": narrowed(found, might)})
-    found = with_standing(found, base.groups, base.rules)
-    # Also those that nobody is left in: in a crew without groups, their logs are for everybody.
-    empty: dict[str, tuple[str, ...]] = dict.fromkeys(base.groups, ())
-    return found.model_copy(update={"groups": {**empty, **found.groups}})
+    found = with_standing(found, there.groups, there.rules)
+    return found.model_copy(update={"groups": {**there.groups, **found.groups}})
 
 
-def _unless(fresh: CrewDefinition) -> Iterator[str]:
-    """What the prompt could have said of the crew, and did not."""
-    yield from (k for k, how in CREW.items() if how == "unless" and k not in fresh.model_fields_set)
+def _agent(old: AgentDefinition, new: AgentDefinition, stated: set[str]) -> AgentDefinition:
+    """An agent that both have; of the logs that the prompt states, it states all readers."""
+    stays = {k for k, how in AGENT.items() if how != "prompt" and k not in new.model_fields_set}
+    update: dict[str, Any] = {key: getattr(old, key) for key in stays}
+    if "reads" in stays:
+        update["reads"] = tuple(log for log in old.reads if log not in stated)
+    for key in (key for key, how in AGENT.items() if how == "both"):
+        update[key] = _both(getattr(old, key), getattr(new, key))
+    said = {*new.model_fields_set, *(stays & {*old.said_defaults})}
+    return new.model_copy(update=update).saying(said)
 
 
-def _answered(crew: CrewDefinition) -> CrewDefinition:
-    """The crew, where nobody answers in its conversation who is not there any more."""
-    talk = crew.conversation
-    if talk is None or all(name in crew.agents for name in talk.respond):
-        return crew
-    left = tuple(name for name in talk.respond if name in crew.agents)
-    return crew.model_copy(update={"conversation": talk.model_copy(update={"respond": left})})
+def _tool(old: ToolDefinition | None, new: ToolDefinition) -> ToolDefinition:
+    """A tool with the hosts of the base where these are fewer."""
+    if old is None or _within(new.hosts, old.hosts) or not _within(old.hosts, new.hosts):
+        return new
+    return new.model_copy(update={"hosts": old.hosts})
 
 
-def narrowed(
-    crew: CrewDefinition, might: Iterable[tuple[str, tuple[str, ...] | None]]
-) -> dict[str, tuple[str, ...] | None]:
-    """Who may call a tool: whoever might before, and of these whom the prompt names.
-
-    Also where it was people who said while the run lived who may not: a prompt that says less of a
-    tool than the definition did must not give it back to them.
-    """
-    found = dict(crew.permissions)
-    for tool, before in might:
-        if tool in crew.callable_tools and before is not None:
-            now = found.get(tool)
-            found[tool] = tuple(
-                each for each in before if each in crew.agents and (now is None or each in now)
-            )
-    return found
-
-
-# -- what holds on -------------------------------------------------------------------------------
-
-
-def _agents(base: CrewDefinition, fresh: CrewDefinition, *, own: bool) -> dict[str, Any]:
-    speaks = _speaks_of_sight(fresh, base)
-    found: dict[str, AgentDefinition] = {}
-    for name, agent in fresh.agents.items():
-        old = base.agents.get(name)
-        if old is None:
-            found[name] = agent
-            continue
-        update: dict[str, Any] = {
-            "outputs": _both(old.outputs, agent.outputs),
-            "writes_flags": _both(old.writes_flags, agent.writes_flags),
-        }
-        if own:
-            # Who may not call a tool is said by permissions and rules: an agent still has it.
-            update["tools"] = _both(_tools_of(base, name), agent.tools or ())
-        for key, how in AGENT.items():
-            unsaid = how == "unless" and key not in agent.model_fields_set
-            if unsaid or (how == "stands" and _unsaid(key, old, agent, base, speaks=speaks)):
-                update[key] = getattr(old, key)
-        said = {key for key in old.said_defaults if key in update}
-        made = agent.model_copy(update=update)
-        found[name] = made.saying({*made.model_fields_set, *said}) if said else made
-    return found
-
-
-def _tools_of(base: CrewDefinition, name: str) -> tuple[str, ...]:
-    """The tools that an agent has, also where it may call none now."""
-    tools = base.agents[name].tools
-    if tools is not None:
-        return tools
-    allowed = base.permissions
-    return tuple(t for t in base.tools if (who := allowed.get(t)) is None or name in who)
-
-
-def _unsaid(
-    key: str, old: AgentDefinition, new: AgentDefinition, base: CrewDefinition, *, speaks: bool
-) -> bool:
-    """Whether nobody says anew what stands of an agent."""
-    if getattr(new, key) != AgentDefinition.model_fields[key].get_default(
-        call_default_factory=True
-    ):
-        return False
-    return not (speaks and _by_prompt(key, old, base))
-
-
-def _by_prompt(key: str, agent: AgentDefinition, base: CrewDefinition) -> bool:
-    """Whether a prompt could have said which logs an agent has: then another one says it anew."""
-    if key not in {"reads", "writes"}:
-        return False
-    logs: tuple[str, ...] = getattr(agent, key)
-    return bool(logs) and all(
-        log in _SAYABLE
-        or (
-            log.startswith(CHANNEL)
-            and (name := log.removeprefix(CHANNEL)) in base.logs
-            and _is_own(name, base.logs[name], base)
-        )
-        or (log.startswith(GROUP) and log[len(GROUP) :] in base.agents and not base.groups)
-        for log in logs
-    )
-
-
-def _speaks_of_sight(fresh: CrewDefinition, base: CrewDefinition) -> bool:
-    """Whether the prompt says who sees what."""
-    plain = AgentDefinition(prompt="-")
-    return any(
-        getattr(agent, key) not in {getattr(base.agents.get(name, plain), key), ("public",)}
-        for name, agent in fresh.agents.items()
-        for key in ("reads", "writes")
-    )
-
-
-def _with_tools(base: CrewDefinition, found: CrewDefinition) -> CrewDefinition:
-    """The crew with the tools that its agents list, also those that none may call now."""
-    listed_ = {tool for agent in found.agents.values() for tool in agent.tools or ()}
-    tools = {**found.tools}
-    for name, tool in base.tools.items():
-        if name in listed_:
-            tools.setdefault(name, tool)
-    order = [*(name for name in base.tools if name in tools), *tools]
-    tools = {name: tools[name] for name in order}
-    mcp = {**servers_of((tool.run for tool in tools.values()), base.mcp), **found.mcp}
-    return found.model_copy(update={"tools": tools, "mcp": mcp})
-
-
-def _logs(base: CrewDefinition, fresh: CrewDefinition) -> dict[str, LogDefinition]:
-    """The logs of both; of one that both have, what people wrote, unless a prompt says it anew."""
-    speaks = _speaks_of_sight(fresh, base)
-    found = dict(fresh.logs)
-    for name, log in base.logs.items():
-        if name in found and speaks and _is_own(name, log, base):
-            continue
-        readers, writers = _left(log.readers, fresh.agents), _left(log.writers, fresh.agents)
-        found[name] = log.model_copy(update={"readers": readers, "writers": writers})
-    return {**{name: found[name] for name in base.logs if name in found}, **found}
-
-
-def _is_own(name: str, log: LogDefinition, crew: CrewDefinition) -> bool:
-    """Whether a channel is that of one agent, as a prompt makes it."""
-    agent = crew.agents.get(name)
-    return agent is not None and log.writers == (name,) and agent.writes == (f"{CHANNEL}{name}",)
-
-
-def _tool(name: str, base: CrewDefinition, tool: ToolDefinition) -> ToolDefinition:
-    """A tool that reaches no more than it did."""
-    old = base.tools.get(name)
-    if old is None or not old.hosts or all(reaches(old.hosts, host) for host in tool.hosts):
-        return tool
-    return tool.model_copy(update={"hosts": old.hosts})
-
-
-def _memory(base: CrewDefinition, there: Iterable[str]) -> MemoryPolicy | None:
-    memory = base.memory
-    for name in set(base.agents) - set(there):
-        memory = memory and memory.without(name)
-    return memory
-
-
-def _artifacts(base: CrewDefinition, there: Iterable[str]) -> dict[str, ArtifactDefinition]:
-    found = base
-    for name in sorted(set(base.agents) - set(there)):
-        found = found.model_copy(update=without_member(found, name))
-    return found.artifacts
-
-
-def _approvals(base: CrewDefinition, found: CrewDefinition) -> dict[str, Any]:
-    approvals = dict(found.approvals)
-    for tool, named in base.approvals.items():
-        if tool not in found.callable_tools:
-            continue
-        left, now = _left(named, found.agents), approvals.get(tool, ())
-        if left is None or now is None:
-            approvals[tool] = None
-        elif left or tool in approvals:
-            approvals[tool] = _both(left, now)
-    return approvals
-
-
-def _limits(before: Limits, now: Limits) -> Limits:
-    """The lower of both, bound by bound; none is higher than any."""
+def _limits(old: Limits, new: Limits, offered: Limits) -> Limits:
+    """The limits that the prompt states; of one that it does not state, the lower of both."""
     update: dict[str, Any] = {}
     for key in Limits.model_fields:
-        both = [most for most in (getattr(before, key), getattr(now, key)) if most is not None]
-        update[key] = min(both) if both else None
-    return now.model_copy(update=update)
+        both = [each for each in (getattr(new, key), getattr(old, key)) if each is not None]
+        if both and getattr(new, key) == getattr(offered, key):
+            update[key] = min(both)
+    return new.model_copy(update=update)
 
 
-def _merges(base: CrewDefinition, found: CrewDefinition) -> dict[str, Any]:
-    flags = {*found.flags, *(f for agent in found.agents.values() for f in agent.writes_flags)}
-    outputs = {f"{name}.{o}" for name, a in found.agents.items() for o in (*a.outputs, "text")}
-    return {key: how for key, how in base.merge.items() if key in flags or key in outputs}
+def _over(old: _M | None, new: _M | None) -> _M | None:
+    """The old value with the fields that the new one states."""
+    if old is None or new is None:
+        return new or old
+    return old.model_copy(update={key: getattr(new, key) for key in new.model_fields_set})
 
 
-def _left(named: tuple[str, ...] | None, there: Iterable[str]) -> tuple[str, ...] | None:
-    if named is None:
-        return None
-    return tuple(name for name in named if name.startswith(GROUP) or name in set(there))
+def _joined(one: Allowed, other: Allowed, *, wider: bool) -> Allowed:
+    """Of each tool the agents that one table names, or that both do; null is every agent."""
+    found = {**other, **one}
+    for tool in one.keys() & other.keys():
+        mine, theirs = one[tool], other[tool]
+        if mine is None or theirs is None:
+            found[tool] = None if wider else theirs if mine is None else mine
+        else:
+            found[tool] = _both(mine, theirs) if wider else tuple(n for n in mine if n in theirs)
+    return found
 
 
-def _both(one: Sequence[V], other: Sequence[V]) -> tuple[V, ...]:
+def _both(one: Iterable[str], other: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*one, *other)))
 
 
-# -- what would be lost ----------------------------------------------------------------------------
+def _is_loss(change: Change, there: CrewDefinition, found: CrewDefinition) -> bool:
+    """Whether a difference drops or loosens what people wrote into the base."""
+    section, *rest = change.path
+    old, new = change.old, change.new
+    match section:
+        case "agents" if len(rest) > 1:
+            agent, key = there.agents[rest[0]], rest[1]
+            if key in _LOGS:
+                return _states(agent, key) and _others(old, found) != _others(new, found)
+            looser = AGENT[key] == "strict" and widens(AgentDefinition, key, old, new)
+            return _states(agent, key) and (AGENT[key] == "base" or looser)
+        case "tools" if len(rest) > 1:
+            within = rest[1] == "hosts" and _within(new, old)
+            return _states(there.tools[rest[0]], rest[1]) and not within
+        case "limits":
+            return _states(there.limits, rest[0]) and widens(Limits, rest[0], old, new)
+        case "interrupts" if rest[0] == "people":
+            return bool(old) and not _is_less(old, new)
+        case "interrupts" if rest[0] == "valid":
+            return old is not None and (new is None or new > old)
+        case "interrupts":  # what holds without an answer
+            outside = rest[0] == "escalate_to" and bool(there.interrupts.people)
+            return outside or there.interrupts.expires is not None
+        case "logs" | "artifacts" if change.kind == "changed":
+            return not _is_less(old, new)
+        case "approval":
+            return widens(CrewDefinition, section, old, new)
+        case _:
+            return CREW[section] == "base" and len(rest) > 1  # a part of an MCP server
 
 
-def _otherwise(
-    base: CrewDefinition, fresh: CrewDefinition, registry: Registry
-) -> Iterator[Finding]:
-    """What stands, and the prompt or its registry says otherwise."""
-    yield from _agents_otherwise(base, fresh)
-    yield from _tools_otherwise(base, fresh)
-    for key, what in not_asked(base.interrupts, fresh.interrupts):
-        yield _lost(("interrupts", key), what)
-    for name in _common(base.mcp, fresh.mcp):
-        if base.mcp[name] != fresh.mcp[name]:
-            yield _lost(("mcp", name), f"the MCP server {name!r} as the crew has it")
-    for key in Limits.model_fields:
-        before, now = getattr(base.limits, key), getattr(fresh.limits, key)
-        said = now is not None and now != getattr(registry.limits, key)
-        if said and before is not None and now > before:
-            say = f"the crew's limit of {key!r} is {before}, and the prompt says {now}"
-            yield Finding(("limits", key), say, "A prompt can only lower it.")
-    if _STRICT.index(registry.approval) < _STRICT.index(base.approval):
-        yield _lost(("approval",), f"that approval is {base.approval!r}")
+def _given(there: CrewDefinition, fresh: CrewDefinition) -> Iterator[Finding]:
+    """Tools that the prompt gives to agents that the permissions exclude."""
+    for tool, named in there.permissions.items():
+        had = {n for n, a in there.agents.items() if a.tools is None or tool in a.tools}
+        new = [n for n, a in fresh.agents.items() if tool in (a.tools or ()) and n not in had]
+        now = new if (said := fresh.permissions.get(tool)) is None else said
+        if more := [name for name in now if named is not None and name not in named]:
+            say = f"permissions do not let {listed(more)} call {tool}, and the prompt does"
+            yield Finding(("permissions", tool), say, _REMEDY)
 
 
-def _agents_otherwise(base: CrewDefinition, fresh: CrewDefinition) -> Iterator[Finding]:
-    speaks = _speaks_of_sight(fresh, base)
-    for name in _common(base.agents, fresh.agents):
-        old, new = base.agents[name], fresh.agents[name]
-        for key in _differing(AGENT, AgentDefinition, old, new):
-            if key == "ask_below" and (new.ask_below or 0) > (old.ask_below or 0):
-                continue  # people are asked more often
-            if not _unsaid(key, old, new, base, speaks=speaks) and not (
-                speaks and _by_prompt(key, old, base)
-            ):
-                yield _lost(("agents", name, key), f"{key!r} of the agent {name!r}")
+def _seen(there: CrewDefinition, found: CrewDefinition) -> Iterator[Finding]:
+    """Work that an agent would see, and does not see now."""
+    for of, reader in sorted(Audiences(found).pairs() - Audiences(there).pairs()):
+        old = there.agents.get(of)
+        if old is not None and (reader in there.agents or "public" not in old.writes):
+            say = f"{reader!r} would see the work of {of!r}, and does not see it now"
+            yield Finding(("agents", of, "writes"), say, _REMEDY)
 
 
-def _tools_otherwise(base: CrewDefinition, fresh: CrewDefinition) -> Iterator[Finding]:
-    for name in _common(base.tools, fresh.tools):
-        for key in _differing(TOOL, ToolDefinition, base.tools[name], fresh.tools[name]):
-            yield _lost(("tools", name, key), f"{key!r} of the tool {name!r}")
-        if _reaches_else(base.tools[name].hosts, fresh.tools[name].hosts):
-            yield _lost(("tools", name, "hosts"), f"'hosts' of the tool {name!r}")
+def _renamed(base: CrewDefinition, there: CrewDefinition, new: list[str]) -> Iterator[Finding]:
+    """What names an agent that goes while others come, and may be one of these."""
+    gone = [name for name in base.agents if name not in there.agents]
+    if not gone or not new:
+        return
+    found: list[tuple[Path, str]] = []
+    for change in diff(base, there).changes:
+        section, *rest = change.path
+        how = AGENT[rest[1]] if section == "agents" and len(rest) > 1 else CREW[section]
+        path: Path = tuple(rest) if section == "rules" else change.path
+        found += [(path, change.words)] if how not in {"prompt", "unless"} else []
+    for name, agent in ((name, base.agents[name]) for name in gone):
+        keys = [key for key, how in AGENT.items() if how in {"base", "strict"}]
+        keys = [key for key in keys if _states(agent, key) and key not in _LOGS]
+        keys += [key for key in _LOGS if _others(getattr(agent, key), base)]
+        found += [(("agents", name, key), f"agent {name}: {key}") for key in keys]
+    for path, words in found:
+        say = f"{words} would be lost: the prompt has {listed(new)} as new, and no {listed(gone)}"
+        yield Finding(
+            path, say, f"Keep the name, or first: `crewlog change RUN --remove {gone[0]}`."
+        )
 
 
-def _reaches_else(old: Sequence[str], new: Sequence[str]) -> bool:
-    """Whether neither of two lists of hosts is within the other: what is less holds."""
-    within = all(reaches(old, host) for host in new) and bool(new)
-    return bool(old) and not within and not all(reaches(new, host) for host in old)
+def _whose(log: str) -> str:
+    """The agent whose log a prompt makes, where only some see its work."""
+    return log.removeprefix(GROUP).removeprefix(CHANNEL)
 
 
-def _common(old: Iterable[str], new: Iterable[str]) -> list[str]:
-    there = set(new)
-    return [name for name in old if name in there]
+def _others(logs: Iterable[str], crew: CrewDefinition) -> set[str]:
+    """The logs that no prompt can name."""
+    return {log for log in logs if log != "public" and _whose(log) not in crew.agents}
 
 
-def _differing(table: Mapping[str, How], of: Any, old: Any, new: Any) -> Iterator[str]:
-    for key, how in table.items():
-        default = of.model_fields[key].get_default(call_default_factory=True)
-        if how == "stands" and getattr(old, key) not in (default, getattr(new, key)):
-            yield key
+def _states(model: Model, key: str) -> bool:
+    """Whether a value is written, and not the default alone."""
+    default = type(model).model_fields[key].get_default(call_default_factory=True)
+    return getattr(model, key) != default or key in getattr(model, "said_defaults", ())
 
 
-def _lost(path: tuple[str | int, ...], what: str) -> Finding:
-    say = f"{what} would be lost: the prompt, or its registry, says otherwise"
-    return Finding(path, say, _OPERATIONS)
+def _within(hosts: Sequence[str], others: Sequence[str]) -> bool:
+    return bool(hosts) and all(reaches(others, host) for host in hosts)
 
 
-def _renamed(base: CrewDefinition, fresh: CrewDefinition) -> Iterator[Finding]:
-    """What is said by name of an agent that goes while others come: they may be the same one.
-
-    Where agents only go, what is said of them goes with them, as by `remove_agent`.
-    """
-    gone = [name for name in base.agents if name not in fresh.agents]
-    new = [name for name in fresh.agents if name not in base.agents]
-    for name in gone if new else ():
-        for path, what in _of_agent(base, name):
-            are = "is" if len(new) == 1 else "are"
-            say = (
-                f"{what} {name!r}, which the prompt does not have; {listed(map(repr, new))} "
-                f"{are} new there"
-            )
-            remedy = (
-                f"Call it {name!r} in the prompt, too. If it goes, remove it first "
-                f"(`crewlog change RUN --remove {name}`), and say of the new one what holds for it."
-            )
-            yield Finding(path, say, remedy)
-
-
-_At = tuple[tuple[str | int, ...], str]
-
-
-def _of_agent(base: CrewDefinition, name: str) -> Iterator[_At]:
-    """Where people say something of an agent by its name, and what."""
-    for i, rule in enumerate(base.rules):
-        if name in (rule.agents or ()):
-            yield ("rules", i), f"rules[{i}] is about"
-    for tool, named in base.approvals.items():
-        if name in (named or ()):
-            yield ("approvals", tool), f"approvals of {tool!r} name"
-    yield from _in_audiences(base, name)
-    for key in ("ask_below", "parent"):
-        if getattr(base.agents[name], key) is not None:
-            yield ("agents", name, key), f"{key!r} is set of"
-
-
-def _in_audiences(base: CrewDefinition, name: str) -> Iterator[_At]:
-    for group, members in base.groups.items():
-        if name in members:
-            yield ("groups", group), f"the group {group!r} has"
-    for log, said in base.logs.items():
-        if name in (*(said.readers or ()), *(said.writers or ())):
-            yield ("logs", log), f"the log {log!r} names"
-    for key in ("read", "write") if base.memory is not None else ():
-        for scope, who in getattr(base.memory, key).items():
-            if name in (who or ()):
-                yield ("memory", key, scope), f"who may {key} the memory {scope!r} names"
+def _is_less(old: Sequence[str] | None, new: Sequence[str] | None) -> bool:
+    """Whether a list of names is within another; null stands for every name."""
+    return old is None or (new is not None and {*new} <= {*old})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from crewlog.definition import conditions as c
@@ -32,6 +32,9 @@ from crewlog.prompt.wording import question_text
 
 ASSUMED_ROUNDS = 3
 """How often a loop goes back whose prompt says no number."""
+MOST_PHASES = 500
+"""Phases of a prompt's crew. The checks of a crew with loops take the square of their number."""
+_PHASES = ("steps", "waits", "questions", "loops", "uses")
 _ENDS = {"ask": "ask_human", "end": "end", "fail": "fail", "next": "next", "": None}
 _BARRED = ("end", "stop")
 """What a loop or an answer may name besides a step."""
@@ -84,6 +87,8 @@ class _Lowering:
         """By the names of the reading."""
         self.follow: dict[str, str] = {}
         """The loop or the question that what follows a phase follows in its place."""
+        self.use_of: dict[str, str] = {}
+        """The use that an agent works in, by the agent."""
         self.stand_ins: dict[str, str] = {}
         """The step that stands in, by the step that it stands in for."""
 
@@ -101,6 +106,12 @@ class _Lowering:
         self.found.notes.append(Fault("assumed", message, remedy, tuple(clauses)))
 
     def run(self) -> Lowered:
+        count = sum(len(getattr(self.read, kind)) for kind in _PHASES)
+        if count > MOST_PHASES:
+            say = f"the prompt makes {count:,} phases; a prompt may make {MOST_PHASES}"
+            how = "Make several crews of it, or use a step for each item of a list."
+            self.fault("too_large", say, how)
+            return self.found
         self._members()
         self._outputs()
         settings = Settings(self.read, self.registry, self.members, self.fault, self.note)
@@ -165,7 +176,7 @@ class _Lowering:
         try:
             parsed = parse_condition(text)
         except ConditionSyntaxError:
-            return None  # `verify` says so
+            return None  # `verify` reports it
         missing: list[str] = []
 
         def owned(fact: c.Fact) -> c.Fact:
@@ -184,22 +195,24 @@ class _Lowering:
 
         found = _plain(c.mapped(parsed, owned))
         for name in missing:
-            say = f"nobody upstream decides {name!r}"
-            how = "Add the output with the agent that decides it, and its clauses."
+            say = f"no earlier step sets {name!r}"
+            how = "Add an output with the agent that sets it, and its clauses."
             self.fault("unsound", say, how, clauses, path)
         return found
 
     # -- phases ----------------------------------------------------------------------------------
 
-    def _add(self, name: str, node: Node, path: Path) -> Node:
+    def _add(self, name: str, node: Node, path: Path) -> str:
+        """Adds a phase; returns what it is known by here."""
         if name in self.nodes or not name:
             say = f"two phases are called {name!r}" if name else "the phase has no name"
             self.fault(
                 "invalid", say, "Give each a name of its own.", node.clauses, (*path, "name")
             )
             name = f"{name or node.kind}#{len(self.nodes)}"
+        node.path = path
         self.nodes[name] = node
-        return node
+        return name
 
     def _step(self, step: r.Step, path: Path) -> None:
         member = self._member(step.agent, step.clauses)
@@ -211,14 +224,18 @@ class _Lowering:
             only_if=self._condition(step.if_, step.clauses, (*path, "if")),
             when=self._condition(step.when, step.clauses, (*path, "when")),
             for_each=self._each(step, path),
-            within=self._seconds(step.within, step.clauses),
         )  # fmt: skip
-        if step.late:
-            node.otherwise = "ask_human" if step.late == "ask" else "skip"
-        self._add(step.name, node, path)
+        seconds = self._seconds(step.within, step.clauses)
+        if step.when:
+            node.within = seconds
+            node.otherwise = {"ask": "ask_human", "skip": "skip"}.get(step.late)
+        else:
+            node.timeout = seconds
+            node.on_error = {"ask": "ask", "skip": "continue"}.get(step.late)
+        name = self._add(step.name, node, path)
         if step.instead_of:
             node.sent = True
-            self.stand_ins[step.instead_of] = step.name
+            self.stand_ins[step.instead_of] = name
 
     def _each(self, step: r.Step, path: Path) -> str | None:
         if not step.each:
@@ -228,7 +245,7 @@ class _Lowering:
         if owner is None and not agent:
             owner = next((m for m in self.members.values() if m.sets(name)), None)
         if owner is None:
-            say = f"nobody makes the list {step.each!r}"
+            say = f"no agent makes the list {step.each!r}"
             how = "Add the output, of kind list, with the agent that makes it."
             self.fault("unsound", say, how, step.clauses, (*path, "each"))
             return None
@@ -241,7 +258,7 @@ class _Lowering:
         try:
             seconds = parse_duration(text)
         except ValueError:
-            return None  # `verify` says so
+            return None  # `verify` reports it
         if seconds > LONGEST_WAIT:
             self.fault(
                 "not_offered", f"{text} is longer than prompts may wait", WAIT_REMEDY, clauses
@@ -258,6 +275,7 @@ class _Lowering:
                 if any(agent.name == value for agent in self.read.agents):
                     self._member(value, use.clauses)
                     agents.append(value)
+                    self.use_of.setdefault(value, use.name or use.builder)
             options[option.key] = _option(option, builder)
         node = Node(
             use.name, "use", self._sources(use.after, use.clauses, path), use.clauses,
@@ -310,8 +328,7 @@ class _Lowering:
                 wait.name, "wait", self._sources(wait.after, wait.clauses, path), wait.clauses,
                 only_if=self._condition(wait.if_, wait.clauses, (*path, "if")), fields=fields,
             )  # fmt: skip
-            self._add(wait.name, node, path)
-            before.append((0, wait.name, wait.before))
+            before.append((0, self._add(wait.name, node, path), wait.before))
         for index, question in enumerate(self.read.questions):
             path = ("questions", index)
             ask: dict[str, Any] = {"ask": question_text(question.ask)}
@@ -323,44 +340,82 @@ class _Lowering:
                 only_if=self._condition(question.if_, question.clauses, (*path, "if")),
                 fields=ask,
             )  # fmt: skip
-            self._add(question.name, node, path)
             if question.at:
                 node.gate = True
                 node.sources = Sources.all([question.at])
-            before.append((1, question.name, question.before))
+            before.append((1, self._add(question.name, node, path), question.before))
         for _, name, targets in sorted(before, key=lambda each: -each[0]):
             self._put_before(name, targets)
 
     def _put_before(self, name: str, targets: tuple[str, ...]) -> None:
-        """Puts a wait or a question just before steps: it waits for what they waited for."""
+        """Puts a wait or a question just before steps: it waits for what they waited for.
+
+        A step that follows another of them has one of its own.
+        """
         node = self.nodes[name]
-        there = [self.nodes[target] for target in targets if target in self.nodes]
-        for target in targets:
+        there: list[str] = []
+        later: list[str] = []
+        for place, target in enumerate(targets):
             if target not in self.nodes:
-                self._unknown(target, node.clauses, ())
-        if not there:
-            return
+                self._unknown(target, node.clauses, (*node.path, "before", place))
+            elif self._follows(target, targets):
+                later.append(target)
+            else:
+                there.append(target)
+        for target in later:
+            copy = replace(node, sources=Sources(), fields=dict(node.fields))
+            self._put_just_before(self._add(f"{name}#{target}", copy, node.path), [target])
+        if there:
+            self._put_just_before(name, there)
+
+    def _follows(self, step: str, others: Sequence[str]) -> bool:
+        """Whether a step comes after one of some others, directly or through more steps."""
+        if len(others) < 2:
+            return False
+        seen: set[str] = set()
+        ahead = [*self.nodes[step].sources.of]
+        while ahead:
+            name = ahead.pop()
+            if name not in seen and name in self.nodes:
+                seen.add(name)
+                ahead += self.nodes[name].sources.of
+        return bool(seen & {*others} - {step})
+
+    def _put_just_before(self, name: str, targets: Sequence[str]) -> None:
+        node = self.nodes[name]
+        there = [self.nodes[target] for target in targets]
         node.sources = Sources.all([s for target in there for s in target.sources.of])
         if len(there) == 1:
             node.sources.need = there[0].sources.need
             node.only_if = node.only_if or there[0].only_if
         node.sent = all(target.sent for target in there)
+        if not node.sent and any(target.sent for target in there):
+            say = f"{name!r} comes before a step that stands in and before one that does not"
+            how = "Say it once for each of the two."
+            self.fault("invalid", say, how, node.clauses)
         node.fields["before"] = targets[0]
         for each in there:
             each.sent = False
             each.sources = Sources.all([name])
 
     def _unknown(self, name: str, clauses: tuple[int, ...], path: Path) -> None:
-        how = did_you_mean(name, self.nodes, f"There are: {', '.join(list(self.nodes)[:20])}.")
+        there = [each for each in self.nodes if "#" not in each]
+        how = did_you_mean(name, there, f"There are: {', '.join(there[:20])}.")
         self.fault("invalid", f"there is no step {name!r}", how, clauses, path)
 
     def _loops(self) -> None:
         for index, loop in enumerate(self.read.loops):
             path: Path = ("loops", index)
-            known = [name for name in (loop.at, loop.to) if name not in ("end", *self.nodes)]
+            inside = self.use_of.get(loop.to)  # a builder calls phases as their agents are called
+            there = {"end", *self.nodes, *([loop.to] if inside else [])}
+            known = [name for name in (loop.at, loop.to) if name not in there]
             for name in known:
                 self._unknown(name, loop.clauses, (*path, "at" if name == loop.at else "to"))
             when = self._condition(loop.if_, loop.clauses, (*path, "if"))
+            if loop.at == "end":
+                say = "nothing is decided after the end"
+                how = "Name the step after which it is decided."
+                self.fault("invalid", say, how, loop.clauses, (*path, "at"))
             if known or loop.at == "end":
                 continue
             if when is None:
@@ -375,7 +430,7 @@ class _Lowering:
                 if not loop.at_most:
                     then = then or "ask"
                     self.note(
-                        f"no bound is said for going back to {loop.to}: "
+                        f"the prompt states no bound for going back to {loop.to}: "
                         f"{ASSUMED_ROUNDS} times is assumed",
                         f"Say it, e.g. 'at most {ASSUMED_ROUNDS} times, otherwise ask me'.",
                         loop.clauses,
@@ -401,8 +456,11 @@ class _Lowering:
         behind: dict[str, list[tuple[bool, tuple[int, ...], str]]] = {}
         for name, node in self.nodes.items():
             if node.gate or name.startswith("#loop"):
-                at = node.sources.of[0] if node.sources.of else ""
-                behind.setdefault(at, []).append((not node.gate, node.clauses[:1], name))
+                if not node.sources.of:
+                    continue  # `_check_sources` has reported that its step is missing
+                behind.setdefault(node.sources.of[0], []).append(
+                    (not node.gate, node.clauses[:1], name)
+                )
         for last, chain in behind.items():
             for _, _, name in sorted(chain):
                 self.nodes[name].sources = Sources.all([last])
@@ -422,8 +480,11 @@ class _Lowering:
 
     def _check_sources(self) -> None:
         for node in self.nodes.values():
+            node.sources.of = [
+                s if s in self.nodes else self.use_of.get(s, s) for s in node.sources.of
+            ]
             for source in [s for s in node.sources.of if s not in self.nodes]:
-                self._unknown(source, node.clauses, ())
+                self._unknown(source, node.clauses, (*node.path, "at" if node.gate else "after"))
                 node.sources.of.remove(source)
             node.sources.need = min(node.sources.need, len(node.sources.of))
 
@@ -432,9 +493,10 @@ class _Lowering:
         for name, stand_in in self.stand_ins.items():
             late = self.nodes.get(name)
             if late is None:
-                self._unknown(name, self.nodes[stand_in].clauses, ())
+                path = (*self.nodes[stand_in].path, "instead_of")
+                self._unknown(name, self.nodes[stand_in].clauses, path)
                 continue
-            late.otherwise = stand_in
+            self._give_way(late, self._begin_of(stand_in))
             end, other = self._end_of(name), self._end_of(stand_in)
             for node in self.nodes.values():
                 of = node.sources.of
@@ -445,6 +507,33 @@ class _Lowering:
                         node.sources.need -= 1
                 elif node is not self.nodes[other]:
                     node.sources = Sources([*of, other], node.sources.need)
+
+    def _give_way(self, late: Node, begin: str) -> None:
+        """Has a phase name what runs in its place: where it cannot start, or where it fails."""
+        if late.when is not None:
+            late.otherwise = begin
+            return
+        said = {
+            setting.value
+            for setting in self.read.settings
+            if setting.key == "on_error" and late.agent in setting.agents
+        } | {late.on_error or ""}
+        if said - {""}:
+            say = (
+                f"two things are said to happen where {late.name!r} fails or takes too long: "
+                f"{', '.join(sorted(said - {''}))}, and another step takes over"
+            )
+            how = "Say one of them: a step that takes too long fails."
+            self.fault("invalid", say, how, late.clauses)
+        late.on_error = begin
+
+    def _begin_of(self, name: str) -> str:
+        """The phase at which a stand-in begins: what is put before it, or itself."""
+        before = self.nodes[name].sources.of
+        while len(before) == 1 and self.nodes[before[0]].sent:
+            name = before[0]
+            before = self.nodes[name].sources.of
+        return name
 
     def _ordered(self) -> list[Node]:
         """The phases in an order in which each comes after what it waits for, else as said."""
@@ -460,22 +549,17 @@ class _Lowering:
         }
         for late, stand_in in self.stand_ins.items():
             if late in self.nodes:
-                waiting[stand_in].add(late)
+                waiting[self._begin_of(stand_in)].add(late)
         order: list[str] = []
         following: dict[str, list[str]] = {}
         for name, of in waiting.items():
             for source in of:
                 following.setdefault(source, []).append(name)
         ready = sorted((name for name, of in waiting.items() if not of), key=rank)
-        last: list[str] = []
         while ready:
-            # What belongs to the step just written comes next, then what was said first.
-            name = next(
-                (n for n in ready if self.follow.get(last[-1] if last else "") == n), ready[0]
-            )
+            name = self._next(order[-1] if order else "", ready)
             ready.remove(name)
             order.append(name)
-            last = [name]
             freed: list[str] = []
             for after in following.get(name, ()):
                 waiting[after].discard(name)
@@ -485,12 +569,24 @@ class _Lowering:
         if len(order) < len(self.nodes):
             stuck = [name for name in self.nodes if name not in order]
             clauses = tuple(dict.fromkeys(n for s in stuck for n in self.nodes[s].clauses))
-            say = f"{', '.join(stuck[:6])} wait for each other"
+            named = [name for name in stuck if not name.startswith("#")]
+            say = f"{', '.join(named[:6])} wait for each other"
             how = "A step that comes again is a loop with a bound, or a second step: 'writer_2'."
             self.fault("unsound", say, how, clauses)
             order += stuck
         self._names_in_order = order
         return [self.nodes[name] for name in order]
+
+    def _next(self, last: str, ready: list[str]) -> str:
+        """What is written after a phase: what is beside it, what belongs to it, else as said."""
+        if last:
+            before = self.nodes[last].sources
+            beside = (n for n in ready if self.nodes[n].sources.same(before))
+            found = next((n for n in beside if before.of and not self.nodes[n].gate), None)
+            found = found or next((n for n in ready if self.follow.get(last) == n), None)
+            if found is not None:
+                return found
+        return ready[0]
 
     def _rename(self, order: list[Node]) -> None:  # noqa: C901 - a case for each kind
         """Gives every phase the name that it has in the definition."""
@@ -529,7 +625,7 @@ class _Lowering:
             if before := node.fields.pop("before", None):
                 names[old] = free(f"before_{names[before]}")
                 node.named = True
-            elif node.gate and node.sources.of[0] in node.fields.get("options", ()):
+            elif node.gate and {*node.sources.of} & {*node.fields.get("options", ())}:
                 names[old] = free(f"gate_{names.get(node.sources.of[0], node.sources.of[0])}")
                 node.named = True
             elif node.kind == "decide":
@@ -543,6 +639,7 @@ class _Lowering:
             node.name = names[old]
             node.sources.of = [names[s] for s in node.sources.of]
             node.otherwise = names.get(str(node.otherwise), node.otherwise)
+            node.on_error = names.get(str(node.on_error), node.on_error)
             for key in ("go", "otherwise"):
                 if key in node.fields:
                     node.fields[key] = names.get(str(node.fields[key]), node.fields[key])
@@ -562,12 +659,12 @@ class _Lowering:
         for node in order:
             if node.kind == "agent" and node.agent not in apart:
                 node.task = ""
-        items, places = flow_of(order, tasks=bool(apart))
         tools = {
             name: self.registry.tools[name].definition().model_copy(update=update)
             for name, update in rights.tools.items()
         }
         try:
+            items, places = flow_of(order, tasks=bool(apart))
             definition = CrewDefinition(
                 crew=self.read.crew or "crew",
                 model=settings.model or self.registry.model,
@@ -583,16 +680,18 @@ class _Lowering:
                 groups=rights.groups,
                 rules=rights.rules,
                 logs=rights.logs,
-                flags={o.name: False for o in self.read.outputs if not o.agent},
+                flags={
+                    o.name: False for o in self.read.outputs if not o.agent and o.kind == "boolean"
+                },
                 approval=self.registry.approval,
                 **settings.fields,
             )
         except ValueError as error:
             self.fault("invalid", f"the prompt makes no crew: {error}")
             return
-        definition = with_standing(
-            with_bare_flags(definition), self.registry.groups, self.registry.rules
-        )
+        own = with_bare_flags(definition)
+        definition = with_standing(own, self.registry.groups, self.registry.rules)
+        rights.place_rules([definition.rules.index(rule) for rule in own.rules])
         definition = self._merged(definition)
         self.found.definition = definition
         self._trace(order, places, rights, settings, definition)
@@ -635,8 +734,10 @@ class _Lowering:
         remedy = finding.remedy
         if finding.path[:1] == ("agents",) and finding.path[-1:] == ("model",):
             clauses, remedy = (), "Name one: --model, or `model:` in the registry."
-        put = self.found.faults if finding.severity == "error" else self.found.notes
-        put.append(Fault("invalid", finding.message, remedy, clauses))
+        wrong = finding.unsound or finding.severity == "error"
+        code: Code = "unsound" if finding.unsound else "invalid"
+        put = self.found.faults if wrong else self.found.notes
+        put.append(Fault(code, finding.message, remedy, clauses))
 
 
 def _plain(condition: Condition) -> Condition:

@@ -1,4 +1,4 @@
-"""Words to names: agents, flags, outputs and crews are called by the words that speak of them."""
+"""Words to names: agents, flags, outputs and crews get their names from the words of the prompt."""
 
 from __future__ import annotations
 

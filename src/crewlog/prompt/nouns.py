@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from crewlog.prompt.names import agent_name
 from crewlog.prompt.registry import Registry
@@ -38,7 +39,7 @@ _DOERS = (
     "clerk", "desk", "team", "bot", "lead", "chief", "head", "agent", "critic", "sceptic", "coach",
     "scribe", "judge", "architect", "advocate", "secretary", "registrar", "guide", "officer", "counsel", "chair", "cook", "pilot", "expert",
 )  # fmt: skip
-"""How words end that name somebody who does something."""
+"""Endings of nouns that name a worker."""
 _NO_DOERS = word_set(
     """number paper letter order offer matter customer user server computer folder header chapter
     quarter winter summer newsletter buffer parameter layer router container cluster calendar
@@ -47,14 +48,16 @@ _NO_DOERS = word_set(
     client patient parent student current recent plant restaurant grant fee committee
     other another either neither whether rather never after under over"""
 )
-"""Words that end so and do nothing."""
+"""Nouns with such an ending that name no worker."""
+_SHORT = 600
+"""Characters of a text whose words are kept."""
 _LONGEST = 5
 """Words of a name."""
 PEOPLE = word_set(
     """i me we us you one somebody someone human humans person people nobody anybody many most some
     few several much more it they he she this that there here what thanks"""
 )
-"""Words that mean people, or nobody in particular, and no agent."""
+"""Words that name people, and never an agent."""
 EVERYONE = word_set(
     """everyone everybody all every all_agents every_agent each_agent anyone anybody
     any_agent any_of_them all_of_them each_of_them they_all"""
@@ -70,19 +73,24 @@ class Word:
     start: int
     end: int
 
-    @property
+    @cached_property
     def folded(self) -> str:
         """The word in small letters."""
         return self.text.casefold().replace("’", "'")
 
 
-def words(text: str) -> list[Word]:
+@lru_cache(maxsize=2048)
+def _short_words(text: str) -> tuple[Word, ...]:
+    return tuple(Word(m.group(), m.start(), m.end()) for m in _WORD.finditer(text))
+
+
+def words(text: str) -> tuple[Word, ...]:
     """The words of a text."""
-    return [Word(m.group(), m.start(), m.end()) for m in _WORD.finditer(text)]
+    return _short_words(text) if len(text) <= _SHORT else _short_words.__wrapped__(text)
 
 
 def does_things(word: str) -> bool:
-    """Whether a word names somebody who does something, by its ending: `writer`, `analyst`."""
+    """Whether a word names a worker, by its ending: `writer`, `analyst`."""
     folded = word.casefold()
     return folded.endswith(_DOERS) and len(folded) > 3 and folded not in _NO_DOERS
 
@@ -114,7 +122,7 @@ class Subject:
 
 
 class Names:
-    """The agents that a prompt speaks of.
+    """The agents that a prompt names.
 
     Args:
         registry: Its agents are known by their names and by their words.
@@ -136,11 +144,7 @@ class Names:
 
     def add(self, said: str) -> str:
         """Makes a name known; returns it as agents are called, empty where it is none."""
-        found = words(said)
-        while found and found[0].folded in _DETERMINERS:
-            found = found[1:]
-        while len(found) > 1 and found[-1].folded in {"agent", "agents"}:
-            found = found[:-1]
+        found = _core(said)
         if not found or len(found) > _LONGEST or any(w.folded in _STOPS for w in found):
             return ""
         if found[0].folded in PEOPLE or found[0].folded in EVERYONE:
@@ -157,12 +161,7 @@ class Names:
 
     def name_of(self, said: str) -> str:
         """The known agent of these words, whole; empty where they are none."""
-        found = [word.folded for word in words(said)]
-        while found and found[0] in _DETERMINERS:
-            found = found[1:]
-        if len(found) > 1 and found[-1] in {"agent", "agents"}:
-            found = found[:-1]
-        return self.known.get(tuple(found), "")
+        return self.known.get(tuple(word.folded for word in _core(said)), "")
 
     def mentioned(self, text: str) -> list[str]:
         """The known agents that a text names, in order."""
@@ -288,6 +287,16 @@ class Names:
             # `the tester runs unit tests`: the first doer; a second one makes it unclear.
             return best[:1] if len(best) == 1 or not agents else best
         return list(ends)
+
+
+def _core(said: str) -> tuple[Word, ...]:
+    """The words of a name without its articles and without `agent` at its end."""
+    found = words(said)
+    while found and found[0].folded in _DETERMINERS:
+        found = found[1:]
+    while len(found) > 1 and found[-1].folded in {"agent", "agents"}:
+        found = found[:-1]
+    return found
 
 
 def names_in(texts: Iterable[str], names: Names) -> None:

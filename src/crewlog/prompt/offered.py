@@ -161,7 +161,7 @@ def _bounds(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:
 def _waits(crew: CrewDefinition) -> Iterator[Finding]:
     """Waits that are longer than prompts may have; until a date they may be."""
     for phase in phases(crew):
-        for key in ("wait", "within"):
+        for key in ("wait", "within", "timeout"):
             seconds = getattr(phase.item, key, None)
             if seconds is not None and seconds > LONGEST_WAIT:
                 say = f"{duration_words(seconds)} is longer than prompts, and edits, may wait"

@@ -1,4 +1,4 @@
-"""Names, numbers and conditions as the words that `crewlog.prompt.english` says them with."""
+"""Phrases that say who does what: `the writer drafts the notes and the checker reviews them`."""
 
 from __future__ import annotations
 
@@ -6,204 +6,226 @@ import re
 from collections.abc import Sequence
 
 from crewlog.definition.findings import listed
-from crewlog.definition.times import parse_time, time_words
-from crewlog.model import Json
-from crewlog.prompt import ast
+from crewlog.prompt.draft import Share, Unmatched
+from crewlog.prompt.nouns import Subject, does_things, words
+from crewlog.prompt.slots import PRONOUNS, SlotReader, items
+from crewlog.prompt.vocabulary import in_order, obligations, one_of, stem, words_of
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_NUMBERS = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
-    *("eleven", "twelve"),
+_LEADS = re.compile(
+    r"(?:(?P<then>first(?: of all)?|to begin with|then|next|finally|lastly|afterwards|after that"
+    r"|and then|and finally|and|at the end|in the end|at last|later|again)|(?P<plain>also|oh|so|now"
+    r"|please|well|but|moreover|besides|in addition))\b[,:]?\s+",
+    re.IGNORECASE,
 )
-_STATES = _words("""
-ready complete done approved rejected finished ok okay available clean clear valid correct
-right wrong safe green gone closed open sanctioned angry urgent harmless trivial hopeless
-final late early full empty missing broken signed paid confirmed sure unsure accepted
-verified resolved solved fixed stable good bad high low plausible sound legal critical
-""")
-"""Words that a thing is: `models_ready` is "the models are ready"."""
-_MARKED = _words("""
-and or then but if unless while when once after before until of to in at by for with without
-who that which as from is are be not only all any each every the a an its it i me you we
-they next finally first last again also may can must should
-""")
-"""Words that would not be read as a part of a name: such a name is said as it is written."""
-_AFTER = frozenset(("up", "down", "out", "off", "on", "over", "away"))
-"""Words that belong to the one before: `top-down analyst`."""
-_DECIDED = {"approved": "approves it", "rejected": "rejects it"}
-_COMPARED = {"<": "is below", ">": "is above", ">=": "is at least", "<=": "is not above"} | {
-    "==": "is",
-    "!=": "is not",
-}
-_NOUN_S = re.compile(r"(?:ss|us|is)$")
+_LATER = re.compile(r"\s+(?:then|again|afterwards|too|as well)$", re.IGNORECASE)
+_REST = re.compile(
+    r"\b(?:works?|goes|go|starts?|begins?|does its part|takes? over)\b(?:\s+(?:in parallel"
+    r"|at the same time|side by side|simultaneously|at once))?",
+    re.IGNORECASE,
+)
+BESIDE = re.compile(
+    r",?\s*\b(?:in parallel|at the same time|side by side|simultaneously|at once|concurrently)\b,?",
+    re.IGNORECASE,
+)
+_JOINTS = re.compile(
+    r"(?P<word>,\s*and\s+|,\s*while\s+|,\s*but\s+|,\s*then\s+|,\s+|\s+and\s+|\s+while\s+|:\s+)",
+    re.IGNORECASE,
+)
+_MEANWHILE = re.compile(r"(?:meanwhile|in parallel|at the same time)", re.IGNORECASE)
+_RELATIVE = one_of("which who whom whose")
+_PASSIVE = re.compile(
+    r"(?P<what>.+?)\s+(?:is|are)\s+(?:then\s+)?(?P<done>(?:\w+\s+){0,2}?\w+)\s+by\s+(?P<agent>(?:the|an?)\s.+|[A-Z].*)",
+    re.IGNORECASE,
+)
+_NO_WORK = re.compile(
+    r"(?:is|are|was|were|has|have|had|will|would|may|might|can|cannot|could|must|should|shall|never|always|only"
+    r"|do|does|did|needs?|wants?|gets?\s+to)\b",
+    re.IGNORECASE,
+)
+"""Words behind an agent that say no work of it."""
+_BINDS = one_of(
+    "may must can use uses call calls see sees send sends contact access deploy publish delete allowed"
+)
+_WHETHER = re.compile(
+    r"\b(?:see|sees|check|checks|say|says|decide|decides|tell|tells)\s+(?:\w+\s+)?if\b"
+)
+_DONE = re.compile(r"\b(?:done|ready|back|finish\w*)\b")
+_WITH_TOOLS = re.compile(r"(?:^|,?\s+)(?:with|using|by means of)\s+(?P<tools>.+)$", re.IGNORECASE)
+_USES = re.compile(r"(?:uses?|calls?)\s+(?P<tools>.+?)\s+(?:to|for)\s", re.IGNORECASE)
 
 
-def words_of(name: str) -> str:
-    """An agent's name in words, tied where one would not be read as a part: `editor-in-chief`."""
-    out = ""
-    before = ""
-    for word in name.split("_"):
-        tied = word in _MARKED | _AFTER or before in _MARKED
-        out += f"{'-' if tied else ' '}{word}" if out else word
-        before = word
-    return out
+class PhraseReader(SlotReader):
+    """A draft that reads who does what."""
+
+    def _leads(self, text: str) -> tuple[str, bool]:
+        """A text without the words that only lead to it, and whether these say that it is later."""
+        then = False
+        while found := _LEADS.match(text):
+            then = then or found["then"] is not None
+            text = text[found.end() :]
+        if found := _LATER.search(text):
+            then = then or "then" in found.group() or "again" in found.group()
+            text = text[: found.start()]
+        return text, then
+
+    def _phrases(self, text: str, *, adds: bool = False, bare: bool = False) -> list[Share]:
+        """Who does what in a text.
+
+        Args:
+            text: The text.
+            adds: Whether `it` and `they` may work in it.
+            bare: Whether its verb has no ending: `have the scout find …`.
+        """
+        text, then = self._leads(text.strip())
+        self.again = self.again or then
+        if passive := _PASSIVE.fullmatch(text):
+            return self._passive(passive)
+        subject = self._subject(text, adds=adds, bare=bare)
+        proper = [each for each in items(text[: len(text) - len(subject.rest)]) if is_proper(each)]
+        for each in proper:  # a sentence's first word has a capital anyway
+            certain = len(proper) > 1 or each.isupper()
+            self.names.roles[self.names.name_of(each) or self.names.add(each)] += 1 + certain
+        if _NO_WORK.match(subject.rest):
+            raise Unmatched("this says what is or may be, and not what an agent does")
+        self._check_known(subject.names)
+        for name in subject.names:
+            self.names.known.setdefault(tuple(name.split("_")), name)
+        task, rest, beside = self._split(subject.rest)
+        tools = self._tools_in(task)
+        self._guard(task)
+        found = [Share(name, _task(task), tools, i > 0) for i, name in enumerate(subject.names)]
+        if rest:
+            more = self._phrases(rest)
+            more[0].beside = beside
+            found += more
+        return found
+
+    def _passive(self, found: re.Match[str]) -> list[Share]:
+        """Who does what in `the accounts are examined by the accountant`."""
+        task = f"{found['what']}: {found['done']}"
+        self._guard(task)
+        text = BESIDE.sub(" ", found["agent"]).strip()
+        tools: tuple[str, ...] = ()
+        if with_tools := re.search(r"(?<=.)\s+(?:with|using)\s+(?P<tools>.+)$", text):
+            tools, text = tuple(self._tools(with_tools["tools"])), text[: with_tools.start()]
+        for joint in re.finditer(r",?\s+and\s+|,\s+", text):
+            right = text[joint.end() :]
+            if _PASSIVE.fullmatch(right) or ((s := self.names.subject(right)) and s.rest):
+                return [
+                    Share(self._agent(text[: joint.start()]), task, tools), *self._phrases(right)
+                ]  # fmt: skip
+        agents = self._agents(text)
+        if not agents:
+            raise Unmatched("no agent is named")
+        return [Share(agent, task, tools, i > 0) for i, agent in enumerate(agents)]
+
+    def _subject(self, text: str, *, adds: bool, bare: bool) -> Subject:
+        """Who works in a text, with what follows the name."""
+        found = self.names.subject(text, bare=bare)
+        if found is not None:
+            _check_clear(found)
+            return Subject(found.names, re.sub(r"^to\s+", "", found.rest)) if bare else found
+        pronoun = PRONOUNS.match(text)
+        if adds and pronoun and self.spoken:
+            return Subject(tuple(self.spoken), text[pronoun.end() :])
+        everyone = re.match(r"(?:all|every|each)(?: of the)? agents?\s+|(?:they|both) ", text)
+        if everyone is not None and self._cast_only():
+            return Subject(tuple(self.cast), text[everyone.end() :])
+        raise Unmatched("it is not clear who works here")
+
+    def _split(self, text: str) -> tuple[str, str, bool]:
+        """A task, what another agent does, and whether it does so beside it."""
+        for joint in _JOINTS.finditer(text):
+            behind = text[joint.end() :]
+            right, _ = self._leads(behind)
+            if not re.match(r"(?:the|an?|our|your|each)\s|[A-Z]", right):
+                continue
+            beside = "while" in joint["word"].casefold()
+            if not _PASSIVE.fullmatch(right):
+                subject = self.names.subject(right)
+                if subject is None or joint.start() == 0:
+                    continue
+                _check_clear(subject)
+                said = right[: len(right) - len(subject.rest)].strip()
+                last = words(said)[-1].text if words(said) else ""
+                known = self.names.name_of(said) or len(subject.names) > 1
+                if not known and not does_things(last):
+                    if len(words(subject.rest)) < 2:
+                        continue  # `the screens and the data models`
+                    raise Unmatched(
+                        f"it is not clear whether {said!r} is an agent; "
+                        "say it in a sentence of its own"
+                    )
+                beside = beside or _MEANWHILE.match(behind) is not None
+            return text[: joint.start()].strip(" ,"), behind, beside
+        return text.strip(), "", False
+
+    def _guard(self, task: str) -> None:
+        """Refuses a task that has an obligation in it, or another agent's work."""
+        for kind, found in obligations(task):
+            said = found.group().strip()
+            match kind:
+                case "sight" | "stand_in" | "each" | "pause":
+                    binds = False
+                case "forbidden" | "exclusive":
+                    mentions = self.names.mentioned(task) or self._has_tool_words(task)
+                    binds = bool(_BINDS.search(task) or mentions)
+                case "quorum":
+                    binds = bool(_DONE.search(task))
+                case "condition":
+                    binds = said.casefold() != "if" or not _WHETHER.search(task)
+                case "bound":
+                    binds = not re.fullmatch(r"\w+\s+times", said, re.IGNORECASE)
+                case _:
+                    binds = True
+            if binds:
+                raise Unmatched(f"{said!r} obliges, and stands inside a task")
+        relative = _RELATIVE.search(task)
+        if relative is not None and self.names.mentioned(task[relative.end() :]):
+            raise Unmatched("another agent works in the middle of this sentence")
+        _, _, bracket = task.partition("(")
+        if bracket and (self.names.mentioned(bracket) or self._names_tool(bracket)):
+            raise Unmatched("the words in brackets say more")
+
+    def _tools_in(self, task: str) -> tuple[str, ...]:
+        """The tools of `… with search_logs` and `… using read_metrics`."""
+        found = _WITH_TOOLS.search(task) or _USES.match(task)
+        if found is None:
+            return ()
+        try:
+            return tuple(self._tools(found["tools"]))
+        except Unmatched:
+            if self._names_tool(found["tools"]):
+                raise
+            return ()
+
+    def _has_tool_words(self, text: str) -> bool:
+        said = [stem(word) for word in words_of(text)]
+        return any(in_order(phrase, said) for phrase, _ in self.tool_phrases)
+
+    def _names_tool(self, text: str) -> bool:
+        return any(tool in text for tool in self.registry.tools)
 
 
-def the(name: str) -> str:
-    """`the fact checker`."""
-    return f"the {words_of(name)}"
+def side_by_side(shares: Sequence[Share]) -> Sequence[Share]:
+    """Shares without the words that say that they work side by side."""
+    for share in shares:
+        share.task = BESIDE.sub(" ", share.task).strip(" ,")
+    return shares
 
 
-def a(name: str) -> str:
-    """`an editor`."""
-    words = the(name).removeprefix("the ")
-    return f"{'an' if words[:1].lower() in 'aeiou' else 'a'} {words}"
+def is_proper(said: str) -> bool:
+    """Whether this is a name with capitals and without an article: `Audio`, or any first word."""
+    return re.fullmatch(r"[A-Z][\w-]*(?: [A-Z][\w-]*)*", said.strip()) is not None
 
 
-def named(names: Sequence[str]) -> str:
-    """`the writer, the editor and the checker`."""
-    return listed(the(name) for name in names)
+def _check_clear(subject: Subject) -> None:
+    """Refuses agents whose name may end at several places."""
+    if subject.unclear:
+        said = listed([repr(each) for each in subject.unclear], "or")
+        raise Unmatched(f"it is not clear where the agent's name ends: {said}")
 
 
-def things(name: str) -> str:
-    """An output or flag in words."""
-    return name.replace("_", " ")
-
-
-def heading(crew: str) -> str:
-    """`release-notes` as `Release notes`."""
-    words = crew.replace("-", " ")
-    return words[:1].upper() + words[1:]
-
-
-def counted(number: int) -> str:
-    """`three`; figures beyond twelve."""
-    return _NUMBERS[number] if number < len(_NUMBERS) else str(number)
-
-
-def bound(number: Json) -> str:
-    """`at most 3 times`."""
-    return f"at most {number} {'time' if number == 1 else 'times'}"
-
-
-def plural(verb: str, names: Sequence[str]) -> str:
-    """A verb in the third person, as it fits the number of those who do it."""
-    return verb.removesuffix("s") if len(names) > 1 else verb
-
-
-def sentence(text: str) -> str:
-    """With a capital and a full stop."""
-    text = text.strip()
-    return f"{text[:1].upper()}{text[1:]}{'' if text[-1:] in '.!?' else '.'}"
-
-
-def does(who: str, task: str) -> str:
-    """Somebody doing a task, whichever form its verb has."""
-    if not task:
-        return f"{who} works"
-    first = task.split(" ", 1)[0].lower()
-    if first.endswith("s") and not first.endswith("ss"):
-        return f"{who} {task}"
-    return f"have {who} {task[:1].lower()}{task[1:]}"
-
-
-def value(number: Json) -> str:
-    """A number or a word."""
-    return f"{number:g}" if isinstance(number, float) else str(number)
-
-
-def before_clause(waits: ast.Waits) -> str:
-    """`once all of them are done`, `after the writer finishes`."""
-    if waits.join == "all":
-        if not waits.of:
-            return "once all of them are done"
-        return f"after {named(waits.of)} {'finish' if len(waits.of) > 1 else 'finishes'}"
-    whom = named(waits.of) if waits.of else "them"
-    if waits.join == "any":
-        return f"as soon as any of {whom} is done"
-    are = "is" if waits.join == 1 else "are"
-    return f"when {counted(int(waits.join))} of {whom} {are} done"
-
-
-_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
-
-
-def lasting(seconds: float) -> str:
-    """A duration: `2 hours`, `1 minute`, `0.25 seconds`."""
-    size, unit = next((u for u in _UNITS if seconds >= u[0] and seconds % u[0] == 0), _UNITS[-1])
-    count = f"{seconds / size:.15f}".rstrip("0").rstrip(".")
-    return f"{count} {unit}{'' if count == '1' else 's'}"
-
-
-def moment(time: str) -> str:
-    """A time with its zone: `2026-12-01 09:00 +01:00`."""
-    words = time_words(time)
-    return words if parse_time(words.replace(" UTC", "Z").replace(" +", "+")) == time else time
-
-
-def unless_or_if(said: ast.Cond | None) -> str:
-    """`unless approved`, `if the score is below 0.8`."""
-    if isinstance(said, ast.Not):
-        return f"unless {condition(said.of)}"
-    return "otherwise" if said is None else f"if {condition(said)}"
-
-
-def condition(said: ast.Cond) -> str:
-    """A condition in words."""
-    match said:
-        case ast.Fact():
-            return _fact(said)
-        case ast.Not(of=ast.Fact() as fact):
-            return _fact(fact, negated=True)
-        case ast.Not():
-            return f"not {condition(said.of)}"
-        case ast.Both():
-            return _several(said.of, "and")
-        case ast.Either():
-            return _several(said.of, "or")
-
-
-def _several(parts: Sequence[ast.Cond], word: str) -> str:
-    """Conditions together; a bare state after another needs its subject, or it would share it."""
-    said = [condition(part) for part in parts]
-    for i, part in enumerate(parts):
-        if i and _bare(part):
-            said[i] = f"it is {said[i]}"
-    return f" {word} ".join(said)
-
-
-def _bare(said: ast.Cond) -> bool:
-    """Whether a condition is said as a state alone: `approved`, `not urgent`."""
-    fact = said.of if isinstance(said, ast.Not) else said
-    if not isinstance(fact, ast.Fact):
-        return False
-    return fact.operator is None and fact.agent is None and "_" not in fact.name
-
-
-def _fact(said: ast.Fact, *, negated: bool = False) -> str:
-    not_ = "not " if negated else ""
-    if said.operator is not None:
-        whose = f"{the(said.agent)}'s" if said.agent else "the"
-        if said.operator == "in":
-            return f"{whose} {things(said.name)} is {not_}{listed(map(value, said.value), 'or')}"
-        how = _COMPARED[said.operator].replace("is ", f"is {not_}", 1)
-        return f"{whose} {things(said.name)} {how} {value(said.value)}"
-    *subject, last = said.name.split("_")
-    if not subject:
-        if said.agent is None:
-            return f"{not_}{last}"
-        if last in _DECIDED:
-            does_not = f"does not {_DECIDED[last].replace('s it', ' it')}"
-            return f"{the(said.agent)} {does_not if negated else _DECIDED[last]}"
-        return f"{the(said.agent)} says that it is {not_}{last}"
-    whose = f"{the(said.agent)}'s" if said.agent else "the"
-    if last in _STATES:
-        many = subject[-1].endswith("s") and not _NOUN_S.search(subject[-1])
-        return f"{whose} {' '.join(subject)} {'are' if many else 'is'} {not_}{last}"
-    if negated:
-        return f"{whose} {' '.join(subject)} do not {last}"
-    return f"{whose} {' '.join(subject)} {last}"
+def _task(text: str) -> str:
+    text = " ".join(text.split()).strip(" ,")
+    return "" if _REST.fullmatch(text) else text

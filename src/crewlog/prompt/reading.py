@@ -1,9 +1,9 @@
 """`Reading`: what a prompt says, as data. Both readers make it, and `verify` checks it.
 
-A reading is close to a crew and independent of crew.yaml's keys: `lower` alone knows these. Every
-part names the clauses (`crewlog.prompt.clauses`) that it comes from, and the ledger accounts for
-every clause. All fields are required, so that the model is a schema for strict structured output:
-what the prompt does not say is an empty text, an empty list or 0.
+A reading is close to a crew, but does not depend on the keys of crew.yaml: `lower` alone knows
+them. Every part names the clauses (`crewlog.prompt.clauses`) that it comes from, and the ledger
+accounts for every clause. All fields are required, so that the model is a schema for strict
+structured output: what the prompt does not say is an empty text, an empty list or 0.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from pydantic import Field
 
 from crewlog.model import Json, Model
 
+RISKY = "risk:high"
+"""Among the tools of a right: every tool of high risk."""
+
 
 class Part(Model):
-    """What every part of a reading has."""
+    """The base of every part of a reading."""
 
     clauses: tuple[int, ...]
-    """Numbers of all clauses that it comes from."""
+    """All clauses that it comes from, by number; first the one that says it."""
 
 
 class After(Model):
@@ -119,7 +122,7 @@ class Loop(Part):
     to: str
     """An earlier step, or `end`."""
     at_most: int
-    """How often; 0: no number is said."""
+    """How often; 0: the prompt gives no number."""
     then: str
     """After that: `ask`, `end`, `fail`, `next` or a step."""
 
@@ -143,9 +146,9 @@ class Readers(Part):
     """Who alone sees an agent's notes and results."""
 
     of: str
-    """The agent; `*`: everybody."""
+    """The agent; `*`: every agent."""
     readers: tuple[str, ...]
-    """Nobody else sees its notes and results."""
+    """No other agent sees its notes and results."""
 
 
 class Setting(Part):
@@ -256,8 +259,10 @@ def _schema() -> dict[str, Any]:
         model.pop("title", None)
         model.pop("description", None)
         properties: dict[str, Any] = model["properties"]
-        for field in properties.values():
+        for name, field in properties.items():
             field.pop("title", None)
+            if name == "clauses":
+                field.pop("description", None)  # the instructions say it once for all parts
             text = field.get("description")
             if text is not None:
                 field["description"] = " ".join(text.split()).replace("``", "`")

@@ -91,7 +91,7 @@ class Registry(Model):
     says."""
     limits: Limits = Limits()
     """Bounds of every crew; a prompt can only lower them."""
-    approval: Literal["required", "understood", "none"] = "understood"
+    approval: Literal["required", "understood"] = "understood"
     """Whether `--yes` may approve what a prompt was compiled to; see `CrewDefinition.approval`."""
 
 

@@ -1,4 +1,4 @@
-"""What a reading says of tools, of who sees what, and of groups; never more than the registry.
+"""Tools, readers and groups of a reading: never more than the registry offers.
 
 Rights for every agent hold for all agents of the crew, so all of this is worked out once these are
 known. Of two clauses that contradict each other the stricter holds; `verify` reports them.
@@ -6,7 +6,7 @@ known. Of two clauses that contradict each other the stricter holds; `verify` re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from crewlog.definition import conditions as c
@@ -18,7 +18,6 @@ from crewlog.prompt.agents import Member
 from crewlog.prompt.offered import reaches
 from crewlog.prompt.registry import Registry
 from crewlog.prompt.standing import CHANNEL
-from crewlog.prompt.verify import RISKY
 
 Table = dict[str, "tuple[str, ...] | None"]
 
@@ -50,7 +49,7 @@ class Rights:
         self.groups: dict[str, tuple[str, ...]] = {}
         self.logs: dict[str, LogDefinition] = {}
         self.tools: dict[str, dict[str, Any]] = {}
-        """The tools that the crew has or speaks of, with what is narrowed of each."""
+        """The tools that the crew has or names, each with its narrowed fields."""
         self.sources: list[tuple[str, Path, tuple[int, ...]]] = []
 
     def settle(self, needed: Iterable[str]) -> None:
@@ -75,26 +74,30 @@ class Rights:
 
     def _agents(self, right: r.Right) -> list[str]:
         """The agents that a right is about, groups resolved."""
-        found: list[str] = []
-        for name in right.agents:
-            if name.startswith(GROUP):
-                known = {**self._registry.groups, **self.groups}
-                found += known.get(name.removeprefix(GROUP), ())
-            else:
-                found.append(name)
+        found = self._resolved(right.agents)
         here = [name for name in dict.fromkeys(found) if name in self._members]
         if len(here) < len(set(found)):
             gone = [name for name in found if name not in self._members]
-            say = f"{listed(gone)} may or may not use a tool, and does nothing"
-            self._fault("unsound", say, "Say what it does.", right.clauses)
+            say = f"a right names {listed(gone)}, which has no step"
+            self._fault("unsound", say, "Add a step that it does.", right.clauses)
         return here if right.agents else list(self._members)
+
+    def _resolved(self, names: Iterable[str]) -> list[str]:
+        """Agents, with those of the groups that are named."""
+        groups = {**self._registry.groups, **self.groups}
+        found: list[str] = []
+        for name in names:
+            found += groups.get(name.removeprefix(GROUP), ()) if name.startswith(GROUP) else [name]
+        return found
 
     def _known(self, right: r.Right) -> list[str]:
         """The registry's tools that a right is about."""
         offered = self._registry.tools
         if EVERY_TOOL in right.tools:
             return list(offered)
-        return [tool for tool in dict.fromkeys(right.tools) if tool in offered]
+        risky = r.RISKY in right.tools
+        named = {*right.tools}
+        return [t for t, tool in offered.items() if t in named or (risky and tool.risk == "high")]
 
     def _group(self) -> None:
         for setting in self._read.settings:
@@ -115,18 +118,18 @@ class Rights:
     # -- tools -----------------------------------------------------------------------------------
 
     def _give(self) -> dict[str, list[str]]:
-        """Gives the tools; who alone may use which."""
+        """Gives the tools; returns the agents of each tool that is limited by `only`."""
         only: dict[str, list[str]] = {}
         for right in self._read.rights:
-            if right.effect == "never" or RISKY in right.tools:
+            if right.effect == "never":
                 continue
             agents = self._agents(right)
             if right.effect == "ask" and not right.agents:
-                continue  # whoever has it is asked for
-            for tool in self._known(right) if EVERY_TOOL not in right.tools else ():
+                continue  # it is about all agents that have the tool
+            for tool in self._known(right):
                 self._grant(tool, agents, right)
                 self.sources.append(("rights", ("tools", tool), right.clauses))
-                if right.effect == "only" and not right.if_:
+                if right.effect == "only":
                     known = only.get(tool)
                     # Of two the stricter holds: those whom both name.
                     only[tool] = agents if known is None else [a for a in known if a in agents]
@@ -144,7 +147,9 @@ class Rights:
             if tool in member.all_tools():
                 continue
             if grant is not None and name not in grant:
-                whom = f"only to {listed(grant)}" if grant else "to nobody"
+                if tool not in right.tools:
+                    continue  # of all tools those that the registry lets prompts give
+                whom = f"only to {listed(grant)}" if grant else "to no agent"
                 say = f"a prompt may not give {tool!r} to {name!r}"
                 how = f"The registry lets prompts give it {whom}."
                 self._fault("not_offered", say, how, right.clauses)
@@ -183,29 +188,29 @@ class Rights:
             condition = self._condition(right)
             if right.if_ and condition is None:
                 continue
-            do = {"may": "always", "only": "always"}.get(right.effect, right.effect)
-            if condition is not None and right.effect in {"may", "only"}:
-                condition, do = _negated(condition), "never"
-            if right.quota and do == "never" and condition is None:
-                do = "always"  # counted, and refused beyond
             fields: dict[str, Any] = {"tool": tools[0] if len(tools) == 1 else tuple(tools)}
             if right.agents:
                 fields["agents"] = right.agents
-            if do != "always":
-                fields["do"] = do
-            if condition is not None:
-                fields["if"] = condition
-            if right.quota and do != "never":
-                fields["quota"] = right.quota
-            rules.append(Rule.model_validate(fields))
-            if right.quota and do == "never":
-                rules.append(
-                    Rule.model_validate(
-                        {**fields, "do": "always", "if": None, "quota": right.quota}
-                    )
-                )
-            self.sources.append(("rights", ("rules", len(rules) - 1), right.clauses))
-        self.rules = tuple(dict.fromkeys(rules))
+            for more in _rules_of(right, condition):
+                try:
+                    rule = Rule.model_validate({**fields, **more})
+                except ValueError:
+                    continue  # `verify` reports it
+                if rule not in rules:
+                    rules.append(rule)
+                self.sources.append(("rights", ("rules", rules.index(rule)), right.clauses))
+        self.rules = tuple(rules)
+
+    def place_rules(self, places: Sequence[int]) -> None:
+        """Puts the sources of the rules where the definition has these rules.
+
+        Args:
+            places: The index in the definition for each of `rules`.
+        """
+        self.sources = [
+            (what, ("rules", places[int(path[1])]) if path[0] == "rules" else path, clauses)
+            for what, path, clauses in self.sources
+        ]
 
     def _condition(self, right: r.Right) -> c.Condition | None:
         if not right.if_:
@@ -222,8 +227,8 @@ class Rights:
             people = any(not o.agent and o.name == fact.name for o in self._read.outputs)
             known = fact.agent in owners if fact.agent is not None else people
             if not known:
-                say = f"nobody decides {fact.name!r}"
-                how = "Add the output with the agent that decides it, and its clauses."
+                say = f"no agent sets {fact.name!r}"
+                how = "Add an output with the agent that sets it, and its clauses."
                 self._fault("unsound", say, how, right.clauses)
             return fact
 
@@ -253,7 +258,12 @@ class Rights:
                 )
                 say = f"the registry does not let {tool!r} reach {listed(wide)}"
                 self._fault("not_offered", say, may, setting.clauses)
-            found[tool] = tuple(host for host in named if host in found.get(tool, named))
+                continue
+            both = tuple(host for host in named if host in found.get(tool, named))
+            if not both:
+                say = f"two clauses limit the hosts of {tool!r}, and have no host in common"
+                self._fault("contradiction", say, "Keep one of the two.", setting.clauses)
+            found[tool] = both or found[tool]
         return found
 
     def _approve(self, used: Sequence[str]) -> None:
@@ -262,15 +272,15 @@ class Rights:
             if right.effect != "ask" or right.if_ or EVERY_TOOL in right.tools:
                 continue
             tools = self._known(right)
-            if RISKY in right.tools:
+            if r.RISKY in right.tools:
                 tools = [tool for tool in used if offered[tool].risk == "high"]
                 if not tools:
                     say = "no tool of high risk is used: there is nothing to ask before"
                     self._fault("unsound", say, "Name the tools.", right.clauses)
             for tool in tools:
                 if not any(tool in member.all_tools() for member in self._members.values()):
-                    say = f"people are asked before {tool!r} is called, and nobody has it"
-                    how = "Say who may use it."
+                    say = f"calls of {tool!r} need an approval, and no agent has the tool"
+                    how = "State which agents may use it."
                     self._fault("unsound", say, how, right.clauses)
                 self._ask(tool, self._agents(right) if right.agents else None)
                 self.sources.append(("rights", ("approvals", tool), right.clauses))
@@ -291,36 +301,40 @@ class Rights:
     def _see(self) -> None:
         """Gives an agent whose notes only some see a log of its own, which these read."""
         allowed: dict[str, list[str]] = {}
+        clauses: dict[str, tuple[int, ...]] = {}
         for view in self._read.readers:
             names = list(self._members) if view.of == "*" else [view.of]
             for of in names:
                 if of not in self._members:
                     continue
+                clauses[of] = (*clauses.get(of, ()), *view.clauses)
                 known = allowed.get(of, list(self._members))
-                allowed[of] = [name for name in known if name in view.readers and name != of]
+                readers = self._resolved(view.readers)
+                allowed[of] = [name for name in known if name in readers and name != of]
                 self.sources.append(("readers", ("agents", of, "writes"), view.clauses))
         for name, member in self._members.items():
             others = [of for of in self._members if of != name]
             if others and all(name not in allowed.get(of, self._members) for of in others):
-                if self._fixed(name, "reads", ()):
-                    continue
-                member.fields["reads"] = ()
+                views = tuple(n for of in others for n in clauses.get(of, ()))
+                if not is_fixed(member, "reads", (), self._fault, views):
+                    member.fields["reads"] = ()
         blind = {name for name, member in self._members.items() if member.fields.get("reads") == ()}
         for of, readers in allowed.items():
-            # Who sees nobody's notes reads no log: then these need no log of their own.
+            # An agent that sees no notes reads no log: then these need no log of their own.
             if {*self._members} - {of, *readers} <= blind:
                 continue
-            self._own_log(of, readers)
+            self._own_log(of, readers, clauses[of])
 
-    def _own_log(self, of: str, readers: Sequence[str]) -> None:
+    def _own_log(self, of: str, readers: Sequence[str], clauses: tuple[int, ...]) -> None:
         groups = self.groups or self._registry.groups
         log = f"{CHANNEL if groups else GROUP}{of}"
         agents = self._registry.agents
         whose = [name for name, agent in agents.items() if log in (*agent.reads, *agent.writes)]
-        if self._fixed(of, "writes", (log,)) or whose:
-            if whose:
-                say = f"the log {log!r} is the registry's, for {listed(whose)}"
-                self._fault("not_offered", say, "Call the agent something else.")
+        if whose:
+            say = f"the log {log!r} is the registry's, for {listed(whose)}"
+            self._fault("not_offered", say, "Call the agent something else.", clauses)
+            return
+        if is_fixed(self._members[of], "writes", (log,), self._fault, clauses):
             return
         self._members[of].fields["writes"] = (log,)
         if groups:
@@ -329,15 +343,18 @@ class Rights:
             member = self._members[name]
             offered = member.offered.reads if member.offered else ("public",)
             known: tuple[str, ...] = member.fields.get("reads", offered)
-            if log not in known and not self._fixed(name, "reads", (*known, log)):
-                member.fields["reads"] = (*known, log)
-
-    def _fixed(self, name: str, key: str, value: Any) -> bool:
-        """Whether the registry sets a field of its own agent otherwise."""
-        return is_fixed(self._members[name], key, value, self._fault)
+            reads = (*known, log)
+            if log not in known and not is_fixed(member, "reads", reads, self._fault, clauses):
+                member.fields["reads"] = reads
 
 
-def is_fixed(member: Member, key: str, value: Any, fault: Callable[..., None]) -> bool:
+def is_fixed(
+    member: Member,
+    key: str,
+    value: Any,
+    fault: Callable[..., None],
+    clauses: tuple[int, ...],
+) -> bool:
     """Whether the registry sets a field of its own agent otherwise; then that is a fault.
 
     Args:
@@ -345,13 +362,28 @@ def is_fixed(member: Member, key: str, value: Any, fault: Callable[..., None]) -
         key: The field.
         value: What the prompt would set it to.
         fault: Takes the fault.
+        clauses: The clauses that would set it.
     """
     offered = member.offered
     if offered is None or key not in offered.model_fields_set or getattr(offered, key) == value:
         return False
     say = f"the registry sets {key!r} of its agent {member.name!r}, and a prompt cannot change it"
-    fault("not_offered", say, "Leave it out, or change the registry.", member.clauses)
+    fault("not_offered", say, "Leave it out, or change the registry.", clauses)
     return True
+
+
+def _rules_of(right: r.Right, condition: c.Condition | None) -> Iterator[dict[str, Any]]:
+    """What a right on a condition, or one that counts, says of calls."""
+    when = {} if condition is None else {"if": condition}
+    if right.effect == "ask":
+        yield {"do": "ask", **when, **({"quota": right.quota} if right.quota else {})}
+    elif right.effect == "never":
+        yield {**when, **({"quota": right.quota} if right.quota else {"do": "never"})}
+    else:
+        if condition is not None:
+            yield {"do": "never", "if": _negated(condition)}
+        if right.quota:
+            yield {"quota": right.quota}
 
 
 def _negated(condition: c.Condition) -> c.Condition:

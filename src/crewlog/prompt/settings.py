@@ -107,6 +107,9 @@ class Settings:
             say = f"{setting.value} is more than the registry's {key} of {offered:g}, which holds"
             self._note(say, "", setting.clauses)
         least = min(m for m in (most, offered, update.get(key)) if m is not None)
+        if not 0 < least < 1e12 or (key not in {"wall", "cost"} and least < 1):
+            self._bad(setting, "Write a number from 1.")
+            return
         update[key] = least if key in {"wall", "cost"} else int(least)
         self.sources.append(("settings", ("limits", key), setting.clauses))
 
@@ -148,8 +151,7 @@ class Settings:
             ):
                 self._bad(setting, "It is 'reject', 'stop', or 'escalate: NAME'.")
                 return
-            if what != "reject":
-                people["default"] = what
+            people["default"] = what
             if whom.strip():
                 people["escalate_to"] = whom.strip()
         else:
@@ -178,7 +180,7 @@ class Settings:
     # -- agents ----------------------------------------------------------------------------------
 
     def _of_agents(self, setting: r.Setting) -> None:
-        if setting.key == "window" and not setting.agents:
+        if setting.key == "window" and not setting.agents and _is_count(setting.value):
             self.fields["window"] = _window(setting.value)
             self.sources.append(("settings", ("window",), setting.clauses))
             return
@@ -195,6 +197,8 @@ class Settings:
                 self._set(name, "on_error", value, setting)
             case "on_error":
                 self._bad(setting, "It is 'ask', 'fail' or 'continue'.")
+            case "confidence" | "window" | "model_calls" if not _is_count(value):
+                self._bad(setting, "Write a number.")
             case "confidence":
                 self._set(name, "ask_below", _fraction(value), setting)
                 self._members[name].outputs.setdefault(CONFIDENCE, [])
@@ -213,9 +217,13 @@ class Settings:
             case "runs":
                 self._runs(name, setting)
             case "sees":
-                inputs = tuple(
-                    self._input(each.strip()) for each in value.split(",") if each.strip()
-                )
+                try:
+                    inputs = tuple(
+                        self._input(each.strip()) for each in value.split(",") if each.strip()
+                    )
+                except ValueError:
+                    self._bad(setting, "Write 'input', 'AGENT.OUTPUT' or 'artifact:NAME'.")
+                    return
                 self._set(name, "inputs", inputs, setting)
                 self._set(name, "reads", (), setting)
             case _:
@@ -226,7 +234,7 @@ class Settings:
         if member is None:
             return  # `verify` says so
         less = key == "enabled" and not value  # less is always possible
-        if not less and is_fixed(member, key, value, self._fault):
+        if not less and is_fixed(member, key, value, self._fault, setting.clauses):
             return
         first = self._said.setdefault((name, key), setting)
         if key in member.fields and member.fields[key] != value:
@@ -289,6 +297,14 @@ class Settings:
             known = (*(member.outputs if member else ()), *(reply_fields(reply) if reply else ()))
             source = source if key in known else f"{agent}.text"
         return Input.model_validate({"from": source})
+
+
+def _is_count(value: str) -> bool:
+    """Whether a text is a number that is no more than a million."""
+    try:
+        return 0 < float(value.rstrip(" %")) <= 1_000_000
+    except ValueError:
+        return False
 
 
 def _window(value: str) -> Window:

@@ -94,7 +94,7 @@ def _within(rule: Rule, crew: CrewDefinition) -> Rule | None:
 
 
 def not_standing(crew: CrewDefinition, groups: Groups, rules: Sequence[Rule]) -> Iterator[Finding]:
-    """Rules that stand, and that a crew has not: somebody edited them away.
+    """Rules that stand, and that a crew lacks after an edit.
 
     Args:
         crew: The crew.

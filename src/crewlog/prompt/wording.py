@@ -1,4 +1,4 @@
-"""What agents are told: their prompts, made of the words that the prompt says about them."""
+"""The prompts of agents, made of the words of the user's prompt."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _LIST = r"((?:[\w-]+,\s+){0,20}[\w-]+,?\s+or\s+[\w-]+)"
 
 
 def agent_prompt(name: str, sentences: Sequence[str], decides: Sequence[str]) -> str:
-    """The prompt of an agent that a prompt speaks of.
+    """The prompt of an agent that the user's prompt names.
 
     Args:
         name: Its name.
-        sentences: What is said of it, in the prompt's words.
+        sentences: The words about it, from the user's prompt.
         decides: What it must set before it ends, as sentences.
     """
     parts = [f"You are the {name.replace('_', ' ')}."]
@@ -55,7 +55,7 @@ def duties(
         flags: Flags, true or false.
         outputs: Outputs, with the values that conditions ask for.
         lists: Outputs that are lists.
-        said: What is said of the agent; it may list all values of an output.
+        said: The words about the agent; they may list all values of an output.
     """
     found = [f"Before you end, set the flag '{flag}' to true or false." for flag in flags]
     found += [f"Before you end, set the output '{key}' to a list." for key in lists]
@@ -123,7 +123,7 @@ def question_text(said: str, condition: str = "") -> str:
 
     Args:
         said: The words, or a question.
-        condition: The case in which it is asked, in words; people are told it.
+        condition: The case in which it is asked, in words that people read.
     """
     flat = " ".join(said.split()).strip(" ,;:.-\u2013\u2014")
     flat = re.sub(r",?\s+(?:and|or|but)$", "", flat)

@@ -1,0 +1,88 @@
+"""The order of a reading against its words: what follows what, and what starts beside it."""
+
+from __future__ import annotations
+
+from crewlog.prompt import reading as r
+from crewlog.prompt.proof import Proof, place_of
+from crewlog.prompt.vocabulary import in_order, nouns_of, one_of
+
+_AFTER = one_of(
+    r"then next finally lastly afterwards after thereafter (?<!at\s)once when as_soon_as later"
+    r" followed_by at_the_end in_the_end"
+)
+_BOTH_DONE = one_of(
+    r"(?:both|all)(?:_of_\w+)?_(?:\w+_)?(?:done|finished|ready|back|finish|complete)"
+    r" (?:once|when|after)_[^,;]*\bboth"
+)
+_AT_ONCE = one_of(r"from_the_(?:start|beginning) right_away straight_away independent\w*")
+"""Words of a step that starts with the run."""
+_BESIDE = one_of(
+    r"parallel meanwhile same_time simultaneous\w* side_by_side while whilst at_once together"
+    r" from_the_start right_away independent\w* concurrent\w* both in_the_meantime straight_away"
+)
+
+
+def check_sequence(proof: Proof) -> None:
+    """Finds steps that wait for nothing, though the text says them after other steps."""
+    steps = proof.read.steps
+    own = {step.name: _own_clause(proof, step) for step in steps}
+    first = min((number for number in own.values() if number), default=0)
+    for index, step in enumerate(steps):
+        number = own[step.name]
+        if step.after or step.instead_of or not number or number < first:
+            continue
+        if number == first and not _stands_later(proof, step, own):
+            continue
+        if _is_beside(proof, step, own):
+            continue
+        say = f"{step.name!r} waits for no step, and clause {number} comes after other steps"
+        how = "Add the steps of the clauses just before it, or those that it names, to `after`."
+        proof.fault("not_stated", say, how, step.clauses, ("steps", index, "after"))
+
+
+def _own_clause(proof: Proof, step: r.Step) -> int:
+    """The clause that says a step: the first of its clauses that names its agent."""
+    known = [number for number in step.clauses if number in proof.sources]
+    name = nouns_of(step.agent)
+    named = (number for number in known if in_order(name, proof.sources[number].nouns))
+    return next(named, known[0] if known else 0)
+
+
+def _stands_later(proof: Proof, step: r.Step, own: dict[str, int]) -> bool:
+    """Whether a clause names a step's agent after what another step's agent does."""
+    number = own[step.name]
+    nouns = proof.sources[number].nouns
+    mine = place_of(nouns_of(step.agent), nouns)
+    others = {s.agent for s in proof.read.steps if own[s.name] == number} - {step.agent}
+    names = [nouns_of(agent) for agent in others]
+    ends = [place_of(name, nouns) + len(name) for name in names if place_of(name, nouns) >= 0]
+    before = [end for end in ends if end <= mine]
+    return bool(before) and mine - max(before) > 2
+
+
+def _is_beside(proof: Proof, step: r.Step, own: dict[str, int]) -> bool:
+    """Whether a step without `after` starts with the run beside others that do, too."""
+    number = own[step.name]
+    source = proof.sources[number]
+    if step.when or _AFTER.search(source.text):
+        return False
+    known = (proof.sources[n] for n in step.clauses if n in proof.sources)
+    here = {each.number for each in known if each.clause.sentence == source.clause.sentence}
+    text = " ".join(proof.sources[n].text for n in sorted({*here, number - 1} - {0}))
+    if not _BESIDE.search(_BOTH_DONE.sub(" ", text)):
+        return False
+    others = [s for s in proof.read.steps if s is not step and own[s.name] <= number]
+    last = max((own[s.name] for s in others), default=0)
+    near = [s for s in others if own[s.name] == last]
+    return not near or any(not s.after for s in near) or bool(_AT_ONCE.search(text))
+
+
+def sources_before(proof: Proof, step: str) -> set[str]:
+    """The phases that a step follows, directly or through others."""
+    found: set[str] = set()
+    ahead = [step]
+    while ahead:
+        new = set(proof.phases_before.get(ahead.pop(), ())) - found
+        found |= new
+        ahead += new
+    return found
