@@ -271,13 +271,13 @@ def _sentences(text: str, span: Span) -> Iterator[Span]:
 
 
 _PART = re.compile(
-    r"""(?P<dash>\s+(?:[—–]|--+)\s+|\s*—\s*)
+    r"""(?P<dash>(?<!\s)\s+(?:[—–]|--+)\s+|(?<!\s)\s*—\s*)
       | (?P<open>\()(?=[^()\n]*\s[^()\n]*\s[^()\n]*\))   # brackets with three words or more
       | ,\s+(?=(?:and\s+|but\s+|so\s+)?(?:otherwise|or\s+else|if|unless|once|until|while|meanwhile|which|who
           |after\s+that|afterwards|finally|only|ask\s+me|nobody|no\s+one|when|whenever)\b)
       | ,\s+(?=but\b)
       | ,\s+(?=and\s+(?:the|an?|I|we)\s)
-      | \s+(?=and\s+(?:meanwhile|finally|otherwise|if|unless|only|ask\s+me|nobody)\b)
+      | (?<!\s)\s+(?=and\s+(?:meanwhile|finally|otherwise|if|unless|only|ask\s+me|nobody)\b)
     """,
     re.VERBOSE | re.IGNORECASE,
 )

@@ -26,6 +26,8 @@ LARGEST_PROMPT = 200_000
 """Characters of a prompt."""
 _HALF_CHARACTERS = re.compile(r"[\ud800-\udfff]")
 """Lone surrogates, which no file and no message can hold."""
+_BLANKS = re.compile(r"[^\S\n]{100,}")
+"""Runs of blanks that no person writes: patterns would look at each of them many times."""
 
 
 def compile_prompt(
@@ -62,7 +64,7 @@ def compile_prompt(
 
 def clauses_of(text: str) -> Clauses:
     """A prompt cut into clauses, without what no message can hold."""
-    return cut(_HALF_CHARACTERS.sub("\ufffd", text))
+    return cut(_BLANKS.sub(" ", _HALF_CHARACTERS.sub("\ufffd", text)))
 
 
 def unreadable(text: str, file: str, reader: ReaderName) -> CompiledPrompt | None:

@@ -117,9 +117,12 @@ def _value(found: re.Match[str], agent_of: _AgentOf) -> Said | None:
     return Said("fact", (), plain(thing), "==", found["value"].casefold(), agent, thing)
 
 
+_NOBODY = re.compile(r"(?:none|neither|nothing|no|any|either|both|all)\b", re.IGNORECASE)
+
+
 def _state(found: re.Match[str], agent_of: _AgentOf) -> Said | None:
     agent, thing = _owner(found["about"], agent_of)
-    if len(thing.split()) > 4 or agent_of(found["about"]):
+    if len(thing.split()) > 4 or agent_of(found["about"]) or _NOBODY.match(found["about"]):
         return None
     state = found["state"].casefold()
     name = state if state in {"approved", "rejected"} else plain(f"{thing} {state}")

@@ -25,6 +25,30 @@ def check_contradictions(proof: Proof) -> None:
         for one, other in islice(combinations(rights.values(), 2), _MOST_PAIRS):
             if why := _at_odds(one, other):
                 _report(proof, f"{why} {tool!r}", one, other)
+    _check_bounds(proof)
+
+
+def _check_bounds(proof: Proof) -> None:
+    """Finds two bounds of one kind: quotas, loops, audiences and limits of the run."""
+    quotas: dict[tuple[str, tuple[str, ...]], r.Right] = {}
+    for right in proof.read.rights:
+        for tool in right.tools if right.quota else ():
+            first_right = quotas.setdefault((tool, right.agents), right)
+            if first_right.quota != right.quota:
+                say = f"two quotas for {tool!r}: {first_right.quota} and {right.quota}"
+                _report(proof, say, first_right, right)
+    loops: dict[tuple[str, str, str], r.Loop] = {}
+    for loop in proof.read.loops:
+        first_loop = loops.setdefault((loop.at, loop.if_, loop.to), loop)
+        if (first_loop.at_most, first_loop.then) != (loop.at_most, loop.then):
+            _report(proof, f"two bounds of the loop to {loop.to!r}", first_loop, loop)
+    audiences: dict[str, r.Readers] = {}
+    for said in proof.read.readers:
+        first_said = audiences.setdefault(said.of, said)
+        if said.of != "*" and not {*first_said.readers} & {*said.readers}:
+            _report(
+                proof, f"two audiences of {said.of!r} without an agent in both", first_said, said
+            )
     known: dict[str, r.Setting] = {}
     for setting in proof.read.settings:
         if setting.key in LIMITS:

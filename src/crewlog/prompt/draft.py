@@ -187,6 +187,8 @@ class Draft:
                 blocks[-1].append(share)
             else:
                 blocks.append([share])
+        if "each" in fields and len(blocks) > 1:
+            raise Unmatched("it is not clear which of the steps are done for each")
         is_plain = not (beside or fields or after is not None)
         for i, block in enumerate(blocks):
             first = i == 0

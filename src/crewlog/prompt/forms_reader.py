@@ -101,6 +101,9 @@ def read_forms(clauses: Clauses, registry: Registry) -> FormsReading:
     return _FormsReader(clauses, registry).run()
 
 
+_NOTHING = re.compile(r"\b(?:nothing|none|neither|nor)\b(?!\s+else)", re.IGNORECASE)
+
+
 class _FormsReader(StepForms, QuestionForms, RightForms, SettingForms):
     """Reads one prompt."""
 
@@ -158,6 +161,12 @@ class _FormsReader(StepForms, QuestionForms, RightForms, SettingForms):
         if first.kind == "heading":
             if not self.crew and first.number == 1:
                 self.crew = crew_name(first.text)
+            return
+        if self.text[:1] in "`\"'“‘«":
+            self._unread("quoted words make nothing", "Write them without quotation marks.")
+            return
+        if found := _NOTHING.search(self.text):
+            self._unread(f"{found.group()!r} turns the sentence round", "Say what happens instead.")
             return
         if _TALK.fullmatch(self.text):
             self.status.update(dict.fromkeys(self.here, "talk"))

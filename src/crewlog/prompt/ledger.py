@@ -9,6 +9,8 @@ from crewlog.prompt.vocabulary import obligations, one_of
 
 _OF_RUN = one_of("at_(?:a|one|the_same)_time at_once steps? tokens? dollars?")
 """What a bound of the whole run counts."""
+_ALWAYS = frozenset({"consent", "each", "time_limit", "return", "stand_in"})
+"""Kinds of obliging words that no talk has."""
 
 
 def check_ledger(proof: Proof) -> None:
@@ -68,7 +70,8 @@ def _about_crew(proof: Proof, source: Source, status: str) -> str:
     if proof.agents_in(source) or proof.has_tool_words(source) or proof.workers_in(source):
         return f"{status} in the ledger, and about the crew"
     for kind, found in obligations(source.text):
-        if kind == "consent" or (kind == "bound" and _OF_RUN.search(source.text)):
+        binds = kind in _ALWAYS or found.group().casefold() == "until"
+        if binds or (kind == "bound" and _OF_RUN.search(source.text)):
             return f"accounted for as {status}, and it obliges: {found.group()!r}"
     return ""
 

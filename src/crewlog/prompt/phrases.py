@@ -18,6 +18,7 @@ _LEADS = re.compile(
     re.IGNORECASE,
 )
 _LATER = re.compile(r"\s+(?:then|again|afterwards|too|as well)$", re.IGNORECASE)
+_TO_AGAIN = re.compile(r"\bto\s+[\w' -]+\s+again$", re.IGNORECASE)
 _REST = re.compile(
     r"\b(?:works?|goes|go|starts?|begins?|does its part|takes? over)\b(?:\s+(?:in parallel"
     r"|at the same time|side by side|simultaneously|at once))?",
@@ -54,6 +55,16 @@ _WITH_TOOLS = re.compile(r"(?:^|,?\s+)(?:with|using|by means of)\s+(?P<tools>.+)
 _USES = re.compile(r"(?:uses?|calls?)\s+(?P<tools>.+?)\s+(?:to|for)\s", re.IGNORECASE)
 
 
+_STRAY = re.compile(
+    r"\b(?:not|no|none|nothing|nobody|never|neither|nor|without|cannot|except|unless|until|till"
+    r"|before|when|whenever|once|assuming|given|provided|instead|again|between|me|my|mine|us|our"
+    r"|boss|refuses?|every\s+(?:second|minute|hour|day|week|month|year)\w*|or\s+(?:the|an?)"
+    r"|both\s+sign|(?:in\s+parallel|at\s+the\s+same\s+time)\s+(?:with|as)|in\s+turn|one\s+after\s+the\s+other)\b|n't\b|\bI\b|\?|\bafter\s+(?!that\b)",
+    re.IGNORECASE,
+)
+"""Words that turn, order or bind what stands beside them: in a task they would be lost."""
+
+
 class PhraseReader(SlotReader):
     """A draft that reads who does what."""
 
@@ -63,7 +74,7 @@ class PhraseReader(SlotReader):
         while found := _LEADS.match(text):
             then = then or found["then"] is not None
             text = text[found.end() :]
-        if found := _LATER.search(text):
+        if (found := _LATER.search(text)) and not _TO_AGAIN.search(text):
             then = then or "then" in found.group() or "again" in found.group()
             text = text[: found.start()]
         return text, then
@@ -180,6 +191,8 @@ class PhraseReader(SlotReader):
                     binds = True
             if binds:
                 raise Unmatched(f"{said!r} obliges, and stands inside a task")
+        if stray := _STRAY.search(task):
+            raise Unmatched(f"{stray.group()!r} says more than a task; say it in a form of its own")
         relative = _RELATIVE.search(task)
         if relative is not None and self.names.mentioned(task[relative.end() :]):
             raise Unmatched("another agent works in the middle of this sentence")

@@ -35,7 +35,7 @@ NAMES = re.compile(r"[A-Za-z][\w-]*")
 SIGHT = one_of(r"sees? seeing shown reads? looks?_at blind notes? work knows? private confidential")
 NOBODY_ELSE = one_of("(?:nobody|no_one)_(?:else|but|except)")
 NEGATION = re.compile(
-    r"\b(?:never|not|mustn't|can't|cannot|mayn't|shan't|nobody|no\s+one|nothing|blind)\b|n't\b",
+    r"\b(?:never|not|mustn't|can't|cannot|mayn't|shan't|nobody|no\s+one|nothing|none|neither|nor|blind)\b|n't\b",
     re.IGNORECASE,
 )
 RANGE = re.compile(
@@ -306,6 +306,11 @@ class Proof:
     def _agents_near(self, nouns: tuple[str, ...]) -> set[str]:
         """The agents of which the rarest noun is among some nouns."""
         return {agent for each in set(nouns) for agent in self._agents_by_noun.get(each, ())}
+
+    def tool_words(self, tool: str) -> tuple[str, ...]:
+        """The words by which the registry names a tool besides its name."""
+        offered = self.registry.tools.get(tool)
+        return () if offered is None else tuple(offered.words)
 
     def agents_in(self, source: Source) -> list[str]:
         """The agents that a clause names outside quotation marks."""

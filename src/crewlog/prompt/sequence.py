@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from crewlog.prompt import reading as r
 from crewlog.prompt.proof import Proof, place_of
 from crewlog.prompt.vocabulary import in_order, nouns_of, one_of
@@ -14,9 +16,10 @@ _BOTH_DONE = one_of(
     r"(?:both|all)(?:_of_\w+)?_(?:\w+_)?(?:done|finished|ready|back|finish|complete)"
     r" (?:once|when|after)_[^,;]*\bboth"
 )
+_NEXT = re.compile(r"\s*(?:and\s+)?(?:then|next|finally|lastly|afterwards)\b", re.IGNORECASE)
 _AT_ONCE = one_of(r"from_the_(?:start|beginning) right_away straight_away independent\w*")
 """Words of a step that starts with the run."""
-_BESIDE = one_of(
+BESIDE = one_of(
     r"parallel meanwhile same_time simultaneous\w* side_by_side while whilst at_once together"
     r" from_the_start right_away independent\w* concurrent\w* both in_the_meantime straight_away"
 )
@@ -29,6 +32,10 @@ def check_sequence(proof: Proof) -> None:
     first = min((number for number in own.values() if number), default=0)
     for index, step in enumerate(steps):
         number = own[step.name]
+        if step.after and _skips_a_step(proof, step, own):
+            say = f"clause {number} says that {step.name!r} comes next, and it follows another step"
+            how = "Add the steps of the clauses just before it to `after`."
+            proof.fault("not_stated", say, how, step.clauses, ("steps", index, "after"))
         if step.after or step.instead_of or not number or number < first:
             continue
         if number == first and not _stands_later(proof, step, own):
@@ -38,6 +45,17 @@ def check_sequence(proof: Proof) -> None:
         say = f"{step.name!r} waits for no step, and clause {number} comes after other steps"
         how = "Add the steps of the clauses just before it, or those that it names, to `after`."
         proof.fault("not_stated", say, how, step.clauses, ("steps", index, "after"))
+
+
+def _skips_a_step(proof: Proof, step: r.Step, own: dict[str, int]) -> bool:
+    """Whether a step that the text says to come next follows none of the steps said just before."""
+    number = own[step.name]
+    if not number or not _NEXT.match(proof.sources[number].text) or step.instead_of:
+        return False
+    last = max((each for each in own.values() if each < number), default=0)
+    before = {s.name for s in proof.read.steps if last and own[s.name] == last}
+    before |= {s.instead_of for s in proof.read.steps if s.name in before} - {""}
+    return bool(before) and not before & sources_before(proof, step.name)
 
 
 def _own_clause(proof: Proof, step: r.Step) -> int:
@@ -69,7 +87,7 @@ def _is_beside(proof: Proof, step: r.Step, own: dict[str, int]) -> bool:
     known = (proof.sources[n] for n in step.clauses if n in proof.sources)
     here = {each.number for each in known if each.clause.sentence == source.clause.sentence}
     text = " ".join(proof.sources[n].text for n in sorted({*here, number - 1} - {0}))
-    if not _BESIDE.search(_BOTH_DONE.sub(" ", text)):
+    if not BESIDE.search(_BOTH_DONE.sub(" ", text)):
         return False
     others = [s for s in proof.read.steps if s is not step and own[s.name] <= number]
     last = max((own[s.name] for s in others), default=0)

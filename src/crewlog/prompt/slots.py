@@ -63,6 +63,14 @@ class Slots(dict[str, str]):
         return before.rstrip().casefold().endswith("unless")
 
 
+_TURNED = re.compile(r"\b(?:no|not|none|nothing|without|except|every|each|any)\b", re.IGNORECASE)
+_VAGUE = re.compile(
+    r"\b(?:between|at\s+most|at\s+least|up\s+to|more\s+than|less\s+than|about|before|after|or)\b",
+    re.IGNORECASE,
+)
+"""Words that make more of a duration than one time."""
+
+
 class SlotReader(Draft):
     """A draft that reads the words of slots."""
 
@@ -135,6 +143,8 @@ class SlotReader(Draft):
         plain_text = text.strip().strip("`'\"")
         if plain_text in self.registry.tools:
             return plain_text
+        if _TURNED.search(plain_text):
+            return ""  # `no deploy`, `not publish`
         said = phrase_stems(plain_text)
         exact = [name for phrase, name in self.tool_phrases if phrase == said]
         near = {name for phrase, name in self.tool_phrases if phrase and {*phrase} == {*said}}
@@ -158,7 +168,8 @@ class SlotReader(Draft):
 
     def _duration(self, text: str) -> str:
         said = durations_in(text)
-        if not said or re.sub(r"[\w.,/ -]+", "", text).strip():
+        vague = _VAGUE.search(text)
+        if not said or vague or re.sub(r"[\w.,/ -]+", "", text).strip():
             raise Unmatched(f"{text!r} is no duration")
         seconds = max(said)
         for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):

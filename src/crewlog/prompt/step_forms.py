@@ -52,6 +52,8 @@ class StepForms(PhraseReader):
         if BESIDE.search(shares[0].task) and len({share.agent for share in shares}) > 1:
             for share in shares[1:]:
                 share.beside = share.beside or share.task == shares[0].task
+        if any(BESIDE.search(s.task) and not s.beside for s in shares[1:]):
+            raise Unmatched("it is not clear which of these work side by side")
         self._put(side_by_side(shares))
 
     def take_parallel(self, slots: Slots) -> None:
@@ -184,6 +186,10 @@ class StepForms(PhraseReader):
         if some := _SOME_DONE.fullmatch(text):
             count = (some["count"] or "one").casefold()
             return self._block(1 if count in {"one", "either", "any"} else self._count(count)), ""
+        if re.search(r"\bor\b", text, re.IGNORECASE):
+            raise Unmatched(
+                "'or' leaves open what is waited for: say 'as soon as one of them is done'"
+            )
         who = _AGENTS_DONE.fullmatch(text)
         if who is not None and not re.search(r"'s\s+\w+$", who["agents"]):
             named = [self.names.name_of(each) for each in items(who["agents"])]
@@ -268,7 +274,12 @@ class StepForms(PhraseReader):
                 f"{agent!r} waits for a condition: say what happens where that does not come true"
             )
         if slots["duration"]:
-            how = "skip it" if policy in {"continue", "fail"} else text
+            if policy == "fail":  # what the agent's own policy says of every failure
+                self._setting([agent], "on_error", policy)
+                step.within = self._duration(slots["duration"])
+                step.clauses += self.here
+                return
+            how = "skip it" if policy == "continue" else text
             self._late(step, how, self._duration(slots["duration"]))
         else:
             self._instead(step, text)

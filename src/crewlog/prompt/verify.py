@@ -32,9 +32,9 @@ from crewlog.prompt.faults import Fault
 from crewlog.prompt.ledger import check_ledger
 from crewlog.prompt.obligations import COUNTS, DURATIONS, check_clause
 from crewlog.prompt.polarity import check_polarity
-from crewlog.prompt.proof import NAMES, NOBODY_ELSE, Piece, Proof
+from crewlog.prompt.proof import NAMES, NEGATION, NOBODY_ELSE, Piece, Proof, Source
 from crewlog.prompt.registry import Registry
-from crewlog.prompt.sequence import check_sequence, sources_before
+from crewlog.prompt.sequence import BESIDE, check_sequence, sources_before
 from crewlog.prompt.vocabulary import (
     MONTHS,
     OBLIGING,
@@ -42,6 +42,7 @@ from crewlog.prompt.vocabulary import (
     in_order,
     nouns_of,
     numbers_in,
+    obligations,
     one_of,
     stems_of,
     words_of,
@@ -79,11 +80,23 @@ def verify(clauses: Clauses, read: r.Reading, registry: Registry) -> list[Fault]
     _check_outputs(proof)
     check_ledger(proof)
     for source in proof.sources.values():
+        if source.clause.kind == "heading":
+            _check_heading(proof, source)
         if proof.status.get(source.number) == "used" and not source.clause.is_pasted:
             check_clause(proof, source)
             check_polarity(proof, source)
     check_contradictions(proof)
     return proof.faults
+
+
+def _check_heading(proof: Proof, source: Source) -> None:
+    """Finds a heading with words that oblige: what stands below it would not be bound by them."""
+    text = source.text
+    found = next((found for _, found in obligations(text)), None)
+    found = found or NEGATION.search(text) or BESIDE.search(text)
+    if found is not None:
+        say = f"is a heading and says {found.group().strip()!r}: a heading binds nothing"
+        proof.demand(source, say, "Say it in a sentence.")
 
 
 @dataclass
@@ -138,10 +151,12 @@ class _Check:
         match part := self.part:
             case r.Agent():
                 self.agent(part.name, "name")
+                self.free(part.about, "about")
             case r.Output():
                 self.output(part)
             case r.Step():
                 self.agent(part.agent, "agent")
+                self.free(part.task, "task")
                 self.condition(part.if_, "if")
                 self.condition(part.when, "when")
                 self.duration(part.within, "within")
@@ -223,6 +238,16 @@ class _Check:
             if asks and not found:
                 found |= self.proof.named_until(source, asks.start())
         return found
+
+    def free(self, text: str, key: str) -> None:
+        """Holds a free text, which an agent is given, against the words of the clauses."""
+        words = [word for word in words_of(text) if len(word) > 3]
+        strange = [
+            word for word in words if not stems_of(word) <= self.proof.stems_around(self.part)
+        ]
+        if len(strange) > 2 and len(strange) > len(words) / 2:
+            say = f"do not say {' '.join(strange[:6])!r}"
+            self.lacks(say, "Take the words of the clauses.", key)
 
     def loop(self, part: r.Loop) -> None:
         if part.at_most:
@@ -387,6 +412,7 @@ class _Check:
         gives = part.effect in {"may", "only"} and not _EVERYONE.search(self.text)
         if gives:
             self.given(part)
+            self.turned(part)
         self.condition(part.if_, "if")
         if not part.tools:
             self.fault("invalid", "the right names no tool", f"Name tools, or {EVERY_TOOL!r}.")
@@ -401,6 +427,19 @@ class _Check:
                 self.fault("invalid", str(error), "", "quota")
             else:
                 self.number(count, "quota")
+                unit = part.quota.split()[-1]
+                if not re.search(_UNITS.get(unit, ""), self.text, re.IGNORECASE):
+                    self.lacks(f"do not say `per {unit}`", "Take the clauses' own unit.", "quota")
+
+    def turned(self, part: r.Right) -> None:
+        """Finds a tool that a right gives, and that the clause names behind a negation."""
+        for index, tool in enumerate(part.tools):
+            for words in (tool, *self.proof.tool_words(tool)):
+                named = r"[\s_-]+".join(map(re.escape, re.split(r"[\s_-]+", words)))
+                denied = rf"\b(?:no|not|nor|without|except)\s+(?:the\s+)?{named}\b"
+                if re.search(denied, self.text, re.IGNORECASE):
+                    self.lacks(f"give {tool!r}, but deny it", "Leave the tool out.", "tools", index)
+                    break
 
     def given(self, part: r.Right) -> None:
         """Finds agents that a right gives a tool which its sentence gives to another agent."""
@@ -436,6 +475,10 @@ class _Check:
     def setting(self, part: r.Setting) -> None:
         for index, agent in enumerate(part.agents):
             self.agent(agent, "agents", index)
+        words = _WORDS_OF.get((part.key, part.value)) or _WORDS_OF.get((part.key, ""))
+        if words and not words.search(self.text):
+            say = f"do not say that {part.key} is {part.value!r}"
+            self.lacks(say, "Take the clauses' own words.", "value")
         if part.key in {"may_answer", "unanswered"}:
             self.people(part)
         if part.key in DURATIONS and part.value:
@@ -459,6 +502,30 @@ class _Check:
         for name in names:
             if not stems_of(name) <= around:
                 self.lacks(f"do not name {name!r}", "Name people as the prompt does.", "value")
+
+
+_UNITS = {"run": r"\brun", "hour": r"hour", "day": r"\bday|daily", "minute": r"minute"}
+_WORDS_OF = {
+    ("on_error", "continue"): one_of(
+        r"continues? go(?:es)?_on carry carries without skip\w* ignore\w* anyway regardless "
+        r"proceed\w* move\w*_on keep\w*"
+    ),
+    ("on_error", "fail"): one_of(
+        r"stop\w* fail\w* end\w* abort\w* halt\w* cancel\w* quit\w* give\w*_up"
+    ),
+    ("on_error", "ask"): one_of(r"ask\w* me us human person people tell check_with"),
+    ("enabled", "false"): re.compile(
+        r"\b(?:off|out|disabled?|not|without|skip\w*|paused?|benched?)\b|n't\b", re.IGNORECASE
+    ),
+    ("enabled", "true"): one_of("on back enabled? again active"),
+    ("max_steps", ""): one_of("steps?"),
+    ("max_tokens", ""): one_of("tokens?"),
+    ("max_cost", ""): re.compile(
+        r"[$€£]|\b(?:dollars?|euros?|usd|bucks?|cents?|costs?|spend\w*|budget|money)\b",
+        re.IGNORECASE,
+    ),
+}
+"""Words of which one stands where a setting has a value: by its key and value."""
 
 
 def _check_outputs(proof: Proof) -> None:

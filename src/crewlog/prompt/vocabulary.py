@@ -226,7 +226,10 @@ OBLIGING: dict[str, re.Pattern[str]] = {
           | \bneeds?\s+(?:approval|permission|consent|a\s+yes)\b
           | \b(?:approved|signed\s+off|confirmed|released)\s+by\s+(?:me|us|a\s+human|people)\b
           | \brun\s+(?:it|this|that)\s+(?:by|past)\s+(?:me|us)\b
-          | \blets?\s+me\s+(?:know|decide|see)\b
+          | \blets?\s+(?:me|us)\s+(?:know|decide|see|veto|approve)\b
+          | \b(?:green\s+light|thumbs[\s-]up|veto)\b
+          | \b(?:consults?|shows?|hears?\s+from|waits?\s+for)\s+(?:me|us)\b | \bmy\s+word\b
+          | \bwithout\s+[\w-]+'s\s+(?:approval|consent|permission|ok|okay|sign-?off)\b
           | \b(?:i|we)\s+(?:(?:am|are|have|want|need|wish)\s+to|must|should)\s+be\s+asked\b
         """,
         "exclusive": r"""
@@ -240,7 +243,7 @@ OBLIGING: dict[str, re.Pattern[str]] = {
             |no\s+access|hands?\s+off|keep\s+\w+\s+(?:away|off))\b
         """,
         "condition": r"""
-            \b(?:if|unless|until|in\s+case|in\s+the\s+event|whenever|provided|providing|as\s+long\s+as|otherwise|or\s+else
+            \b(?:if|unless|until|except|assuming|given\s+that|in\s+case|in\s+the\s+event|whenever|provided|providing|as\s+long\s+as|otherwise|or\s+else
             |should\s+the|depending|only\s+(?:if|when|after|once))\b
         """,
         "return": r"""

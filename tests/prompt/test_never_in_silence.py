@@ -1,0 +1,110 @@
+"""Prompts that a reader of whole sentences could take for something else: each is refused."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from crewlog.prompt.compile import compile_prompt
+from crewlog.prompt.registry import Registry
+
+TOOLS = ("write_file", "deploy", "send_email", "search_web", "read_file", "publish")
+REGISTRY = Registry.model_validate(
+    {
+        "model": "openai:gpt-5-mini",
+        "tools": {name: {"run": f"tools:{name}", "effects": "external"} for name in TOOLS},
+    }
+)
+BASE = "The writer drafts. The checker reviews."
+
+REFUSED = [
+    "The writer has no deploy.",
+    "The writer may use no deploy.",
+    "The writer uses no deploy.",
+    "Give no deploy to the writer.",
+    "The writer may use deploy and not publish.",
+    "The writer may use deploy, not publish.",
+    "Then the publisher posts it. The publisher must consult me before it publishes.",
+    "Then the publisher posts it. The publisher must show me the draft first.",
+    "Then the publisher posts it. The publisher has to wait for my word.",
+    "Then the publisher posts it. The publisher needs to hear from me first.",
+    "The publisher waits for me, then it posts it with deploy.",
+    "The publisher posts it after a green light from the boss.",
+    "The mailer sends it when it is urgent.",
+    "The mailer sends it, except when it is spam.",
+    "The mailer sends it assuming it is approved.",
+    "The mailer sends it given that the writer approves it.",
+    "If none is approved, stop.",
+    "If neither is approved, stop.",
+    "The editor edits before the checker.",
+    "The editor edits between the writer and the checker.",
+    "The checker must not work.",
+    "The checker should not work.",
+    "The notes are not published by the publisher.",
+    "The checker refuses to review.",
+    "The writer drafts nothing.",
+    "I approve nothing before the checker starts.",
+    "The editor edits?",
+    "The editor and the mailer work one after the other.",
+    "The editor and the mailer work in turn.",
+    "The editor and the mailer work not in parallel.",
+    "Then the checker hands the bad ones to the writer again.",
+    "Wait between one and two hours.",
+    "Wait at most two hours.",
+    "`The editor edits.`",
+    "As soon as the writer or the checker finishes, the editor starts.",
+    "Once the writer or the checker is done, the editor starts.",
+    "Only the writer sees the checker's notes. Only the editor sees the checker's notes.",
+    "\n\n## Not this time\n\n- The mailer sends it with send_email.",
+    "\n\n## Only if I approve\n\n- The mailer sends it with send_email.",
+    "\n\n## Never use deploy\n\nThe checker reviews with deploy.",
+    "\n\n## For each topic\n\n- The editor edits.",
+    "\n\n## At the same time\n\n- The editor edits.\n- The mailer mails.",
+]
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_a_form_would_read_by_half_is_refused(text: str) -> None:
+    found = compile_prompt(f"{BASE} {text}", REGISTRY)
+    assert not found.ok, found.definition and found.definition.to_json()
+    assert any(fault.clauses for fault in found.faults)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# Ask me before deploy\n\nThe writer drafts with deploy.",
+        "The writer drafts the notes before the checker reviews them.",
+        "The writer drafts the notes once the checker has finished. The checker reviews.",
+        "The editor edits after the writer. The writer drafts.",
+        "The planner lists the topics. For each topic, the researcher writes a page and the "
+        "checker reviews it.",
+        f"{BASE} Unless approved, back to the writer, at most 3 times, otherwise ask me. Unless "
+        "approved, back to the writer, at most 5 times, otherwise ask me.",
+        f"{BASE} The writer may use deploy at most 3 times per day. The writer may use deploy at "
+        "most 5 times per day.",
+    ],
+)
+def test_what_contradicts_or_is_lost_is_refused(text: str) -> None:
+    assert not compile_prompt(text, REGISTRY).ok
+
+
+def test_a_late_step_that_stops_the_run_fails_it() -> None:
+    text = "Then the editor edits. If the checker does not answer within 2 hours, stop."
+    found = compile_prompt(f"{BASE} {text}", REGISTRY)
+    assert found.ok, [fault.message for fault in found.faults]
+    assert found.definition is not None
+    assert found.definition.agents["checker"].on_error == "fail"
+    assert found.definition.flow[1].timeout == 7200
+
+
+@pytest.mark.parametrize("blank", [" ", "\t"])
+def test_blanks_cost_no_more_than_their_number(blank: str) -> None:
+    def took(count: int) -> float:
+        began = time.process_time()
+        compile_prompt(f"The writer drafts{blank * count}.", REGISTRY)
+        return time.process_time() - began
+
+    took(10)
+    assert min(took(100_000) for _ in range(3)) < 1.0
