@@ -101,7 +101,7 @@ def read_forms(clauses: Clauses, registry: Registry) -> FormsReading:
     return _FormsReader(clauses, registry).run()
 
 
-_NOTHING = re.compile(r"\b(?:nothing|none|neither|nor)\b(?!\s+else)", re.IGNORECASE)
+_NOTHING = re.compile(r"\b(?:nothing|none|neither|nor)\b(?!\s+(?:else|but|of)\b)", re.IGNORECASE)
 
 
 class _FormsReader(StepForms, QuestionForms, RightForms, SettingForms):

@@ -57,12 +57,21 @@ _USES = re.compile(r"(?:uses?|calls?)\s+(?P<tools>.+?)\s+(?:to|for)\s", re.IGNOR
 
 _STRAY = re.compile(
     r"\b(?:not|no|none|nothing|nobody|never|neither|nor|without|cannot|except|unless|until|till"
-    r"|before|when|whenever|once|assuming|given|provided|instead|again|between|me|my|mine|us|our"
-    r"|boss|refuses?|every\s+(?:second|minute|hour|day|week|month|year)\w*|or\s+(?:the|an?)"
-    r"|both\s+sign|(?:in\s+parallel|at\s+the\s+same\s+time)\s+(?:with|as)|in\s+turn|one\s+after\s+the\s+other)\b|n't\b|\bI\b|\?|\bafter\s+(?!that\b)",
+    r"|before|when|whenever|(?<!at\s)once|assuming|given|provided|instead|between|me|boss|refuses?"
+    r"|to\s+[\w' -]+\s+again|every\s+(?:second|minute|hour|day|week|month|year)\w*|or\s+(?:the|an?)"
+    r"|(?:in\s+parallel|at\s+the\s+same\s+time)\s+(?:with|as)"
+    r"|in\s+turn|one\s+after\s+the\s+other)\b|n't\b|\bI\b|\?|\bafter\s+(?!that\b)",
     re.IGNORECASE,
 )
 """Words that turn, order or bind what stands beside them: in a task they would be lost."""
+_PEOPLE = re.compile(r"\b(?:me|boss)\b|\bI\b|\?")
+_IDLE = re.compile(
+    r"(?:\b(?:not|never|no\s+longer)\b|n't\b).*\b(?:work|run|start|act|needed|used|take\s+part)\b"
+    r"|\b(?:first|last|before|after|when|once|until|unless|out|off)\b",
+    re.IGNORECASE,
+)
+"""Words of a trait that say whether or when an agent works."""
+_RELATIVE_SAYS = re.compile(r"\b(?:that|who|whom|which|whose)\b", re.IGNORECASE)
 
 
 class PhraseReader(SlotReader):
@@ -171,8 +180,13 @@ class PhraseReader(SlotReader):
             return text[: joint.start()].strip(" ,"), behind, beside
         return text.strip(), "", False
 
-    def _guard(self, task: str) -> None:
-        """Refuses a task that has an obligation in it, or another agent's work."""
+    def _guard(self, task: str, *, trait: bool = False) -> None:
+        """Refuses a task that has an obligation in it, or another agent's work.
+
+        Args:
+            task: The task.
+            trait: Whether it says how an agent works: `never sound bored` is no order to it.
+        """
         for kind, found in obligations(task):
             said = found.group().strip()
             match kind:
@@ -191,7 +205,12 @@ class PhraseReader(SlotReader):
                     binds = True
             if binds:
                 raise Unmatched(f"{said!r} obliges, and stands inside a task")
-        if stray := _STRAY.search(task):
+        plain, _, rest = _RELATIVE_SAYS.sub("\0", task, count=1).partition("\0")
+        if self.names.mentioned(rest) and not _RELATIVE.search(task):
+            raise Unmatched("another agent works in the middle of this sentence")
+        stray = _PEOPLE.search(task) if trait else _STRAY.search(plain) or _PEOPLE.search(rest)
+        stray = stray or (_IDLE.search(task) if trait else None)
+        if stray:
             raise Unmatched(f"{stray.group()!r} says more than a task; say it in a form of its own")
         relative = _RELATIVE.search(task)
         if relative is not None and self.names.mentioned(task[relative.end() :]):

@@ -55,7 +55,7 @@ class SettingForms(PhraseReader):
         self._check_known(agents)
         if _STATE.search(slots["text"]) and not _DUTY.search(slots.text):
             raise Unmatched("this is no trait")
-        self._guard(slots["text"])
+        self._guard(slots["text"], trait=True)
         for agent in agents or self._working():
             self._speak(agent)
             self.agents[agent][1].append(slots.behind("agents"))

@@ -92,7 +92,7 @@ def verify(clauses: Clauses, read: r.Reading, registry: Registry) -> list[Fault]
 def _check_heading(proof: Proof, source: Source) -> None:
     """Finds a heading with words that oblige: what stands below it would not be bound by them."""
     text = source.text
-    found = next((found for _, found in obligations(text)), None)
+    found = next((found for kind, found in obligations(text) if kind != "sight"), None)
     found = found or NEGATION.search(text) or BESIDE.search(text)
     if found is not None:
         say = f"is a heading and says {found.group().strip()!r}: a heading binds nothing"
