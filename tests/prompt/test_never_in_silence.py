@@ -78,12 +78,18 @@ def test_what_a_form_would_read_by_half_is_refused(text: str) -> None:
         "The writer drafts the notes before the checker reviews them.",
         "The writer drafts the notes once the checker has finished. The checker reviews.",
         "The editor edits after the writer. The writer drafts.",
-        "The planner lists the topics. For each topic, the researcher writes a page and the "
-        "checker reviews it.",
-        f"{BASE} Unless approved, back to the writer, at most 3 times, otherwise ask me. Unless "
-        "approved, back to the writer, at most 5 times, otherwise ask me.",
-        f"{BASE} The writer may use deploy at most 3 times per day. The writer may use deploy at "
-        "most 5 times per day.",
+        (
+            "The planner lists the topics. For each topic, the researcher writes a page and the "
+            "checker reviews it."
+        ),
+        (
+            f"{BASE} Unless approved, back to the writer, at most 3 times, otherwise ask me. "
+            "Unless approved, back to the writer, at most 5 times, otherwise ask me."
+        ),
+        (
+            f"{BASE} The writer may use deploy at most 3 times per day. "
+            "The writer may use deploy at most 5 times per day."
+        ),
     ],
 )
 def test_what_contradicts_or_is_lost_is_refused(text: str) -> None:
@@ -108,3 +114,26 @@ def test_blanks_cost_no_more_than_their_number(blank: str) -> None:
 
     took(10)
     assert min(took(100_000) for _ in range(3)) < 1.0
+
+
+def test_two_policies_for_a_step_that_fails_and_is_late_are_refused() -> None:
+    text = (
+        "If the checker fails, ask me. If the checker does not answer within ten minutes, "
+        "continue without it."
+    )
+    found = compile_prompt(f"{BASE} {text}", REGISTRY)
+    assert [fault.code for fault in found.faults] == ["invalid"]
+    assert "two policies" in found.faults[0].message
+
+
+def test_a_stand_in_has_the_task_of_the_step_that_it_stands_in_for() -> None:
+    text = "Agents: writer, checker, deputy. The writer drafts. The checker reviews the notes. "
+    found = compile_prompt(f"{text}If the checker fails, the deputy takes over.", REGISTRY)
+    assert found.ok, [fault.message for fault in found.faults]
+    assert found.definition is not None
+    assert "reviews the notes" in found.definition.agents["deputy"].prompt
+
+
+def test_a_clause_that_is_refused_has_one_fault() -> None:
+    found = compile_prompt(f"{BASE} The cook and the taster boil until delicious.", REGISTRY)
+    assert [fault.clauses for fault in found.faults if fault.clauses] == [(3,)]

@@ -95,7 +95,9 @@ def show_explanation(
         f"{limits['attempts']} tries"
     )
     fails = {"ask": "people are asked", "fail": "the run fails", "continue": "the run goes on"}
-    _rows(screen, "limits", [bounds, f"when it fails, {fails[limits['on_error']]}"])
+    own = any(each.startswith("where it fails") for each in found.conditions)
+    after = [] if own else [f"when it fails, {fails[limits['on_error']]}"]
+    _rows(screen, "limits", [bounds, *after])
     if not limits["enabled"]:
         _rows(screen, "off", ["switched off: its phases are skipped"])
 

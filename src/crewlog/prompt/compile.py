@@ -111,11 +111,12 @@ def assess(
     """
     if not reading.crew and len(clauses) and clauses[1].kind == "heading":
         reading = reading.model_copy(update={"crew": crew_name(clauses[1].text)})
-    known = {fault.clauses for fault in faults if fault.code == "not_understood"}
+    # A clause that the reader refused makes no part: what lacks for that is no fault of its own.
+    refused = {n for fault in faults if fault.code == "not_understood" for n in fault.clauses}
     verified = [
         fault
         for fault in verify(clauses, reading, registry)
-        if not (fault.code == "not_understood" and fault.clauses in known)
+        if not fault.clauses or not refused.issuperset(fault.clauses)
     ]
     lowered = lower_reading(reading, registry)
     definition = lowered.definition

@@ -353,7 +353,7 @@ FORMS: tuple[Form, ...] = (
             "[the run ](spend|spends) at most {number} (dollars|tokens)",
             "the run takes at most {duration}",
         ),
-        ("At most 20 steps, and no more than 3 at a time.",),
+        ("At most 20 steps, and no more than 3 at a time.", "Spend at most 2 dollars."),
     ),
     Form(
         "people",

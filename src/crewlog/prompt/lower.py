@@ -470,6 +470,7 @@ class _Lowering:
         for name, node in self.nodes.items():
             if name not in own:
                 node.sources.of = [self._end_of(source) for source in node.sources.of]
+        self._check_policies()
         self._stand_in()
 
     def _end_of(self, name: str) -> str:
@@ -497,6 +498,10 @@ class _Lowering:
                 self._unknown(name, self.nodes[stand_in].clauses, path)
                 continue
             self._give_way(late, self._begin_of(stand_in))
+            member = self.members.get(self.nodes[stand_in].agent)
+            if member is not None and not any(member.tasks) and late.task:
+                member.tasks.append(late.task)  # `the archive takes over`
+                self.nodes[stand_in].task = late.task
             end, other = self._end_of(name), self._end_of(stand_in)
             for node in self.nodes.values():
                 of = node.sources.of
@@ -507,6 +512,16 @@ class _Lowering:
                         node.sources.need -= 1
                 elif node is not self.nodes[other]:
                     node.sources = Sources([*of, other], node.sources.need)
+
+    def _check_policies(self) -> None:
+        """Finds a step that fails and is late by two policies: the one for failures is for both."""
+        for setting in self.read.settings:
+            for node in self.nodes.values() if setting.key == "on_error" else ():
+                late = node.on_error in {"ask", "continue"} and node.agent in setting.agents
+                if late and node.on_error != setting.value:
+                    say = f"{node.name!r} has two policies for a failure, which a late step is, too"
+                    how = "Say one of them."
+                    self.fault("invalid", say, how, (*node.clauses, *setting.clauses))
 
     def _give_way(self, late: Node, begin: str) -> None:
         """Has a phase name what runs in its place: where it cannot start, or where it fails."""
