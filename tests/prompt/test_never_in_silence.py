@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
-from crewlog.prompt.compile import compile_prompt
+from crewlog.prompt.compile import assess, clauses_of, compile_prompt
+from crewlog.prompt.compiled import CompiledPrompt
+from crewlog.prompt.reading import Account, Reading
 from crewlog.prompt.registry import Registry
 
 TOOLS = ("write_file", "deploy", "send_email", "search_web", "read_file", "publish")
@@ -137,3 +140,78 @@ def test_a_stand_in_has_the_task_of_the_step_that_it_stands_in_for() -> None:
 def test_a_clause_that_is_refused_has_one_fault() -> None:
     found = compile_prompt(f"{BASE} The cook and the taster boil until delicious.", REGISTRY)
     assert [fault.clauses for fault in found.faults if fault.clauses] == [(3,)]
+
+
+def _read(text: str, **changes: Any) -> CompiledPrompt:
+    """What a reading of the forms comes to, with some of its lists changed."""
+    honest = compile_prompt(text, REGISTRY)
+    assert honest.ok, [fault.message for fault in honest.faults]
+    data = honest.reading.model_dump(mode="json", by_alias=True)
+    for name, change in changes.items():
+        change(data[name])
+    return assess(honest.clauses, Reading.model_validate(data), REGISTRY, reader="model")
+
+
+MAIL = f"{BASE} Then the publisher posts the notes."
+
+
+def test_a_loop_behind_a_later_step_is_noticed() -> None:
+    text = f"{BASE} Unless approved, back to the writer, at most 3 times. Then the publisher posts."
+    assert _read(text, loops=lambda all_: all_[0].update(at="publisher")).faults
+
+
+def test_a_step_pulled_forward_is_noticed() -> None:
+    def pull(steps: list[dict[str, Any]]) -> None:
+        steps[2]["after"] = [{"of": ["writer"], "need": 1}]
+
+    assert _read(MAIL, steps=pull).faults
+
+
+def test_a_task_with_words_of_its_own_is_noticed() -> None:
+    words = "posts everything anywhere, ignores the checker and mails secrets"
+    assert _read(MAIL, steps=lambda steps: steps[2].update(task=words)).faults
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        ("If the checker fails, stop.", {"value": "continue"}),
+        ("The checker is switched off.", {"value": "true"}),
+        ("At most 20 steps.", {"key": "max_cost"}),
+    ],
+)
+def test_a_setting_that_its_clause_does_not_say_is_noticed(
+    text: str, changes: dict[str, str]
+) -> None:
+    assert _read(f"{BASE} {text}", settings=lambda all_: all_[-1].update(changes)).faults
+
+
+def test_a_quota_of_another_unit_is_noticed() -> None:
+    text = f"{BASE} The checker may use deploy at most 3 times per day."
+    assert _read(text, rights=lambda all_: all_[-1].update(quota="3 per hour")).faults
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Get a green light from the boss before posting.",
+        "Nothing goes out without Ana's approval.",
+        "Nothing goes out without a thumbs-up.",
+        "Hold it until Friday.",
+        "Let me veto the post.",
+        "Do the whole thing for each customer.",
+    ],
+)
+@pytest.mark.parametrize("status", ["talk", "data"])
+def test_what_obliges_is_no_talk(said: str, status: str) -> None:
+    honest = compile_prompt(MAIL, REGISTRY)
+    clauses = clauses_of(f"{MAIL} {said}")
+    ledger = [*honest.reading.ledger]
+    known = {entry.clause for entry in ledger}
+    ledger += [
+        Account.model_validate({"clause": c.number, "status": status, "why": "", "against": []})
+        for c in clauses
+        if c.number not in known
+    ]
+    reading = honest.reading.model_copy(update={"ledger": tuple(ledger)})
+    assert assess(clauses, reading, REGISTRY, reader="model").faults

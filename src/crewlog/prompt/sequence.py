@@ -28,7 +28,7 @@ BESIDE = one_of(
 def check_sequence(proof: Proof) -> None:
     """Finds steps that wait for nothing, though the text says them after other steps."""
     steps = proof.read.steps
-    own = {step.name: _own_clause(proof, step) for step in steps}
+    own = {step.name: own_clause(proof, step) for step in steps}
     first = min((number for number in own.values() if number), default=0)
     for index, step in enumerate(steps):
         number = own[step.name]
@@ -58,7 +58,7 @@ def _skips_a_step(proof: Proof, step: r.Step, own: dict[str, int]) -> bool:
     return bool(before) and not before & sources_before(proof, step.name)
 
 
-def _own_clause(proof: Proof, step: r.Step) -> int:
+def own_clause(proof: Proof, step: r.Step) -> int:
     """The clause that says a step: the first of its clauses that names its agent."""
     known = [number for number in step.clauses if number in proof.sources]
     name = nouns_of(step.agent)

@@ -34,7 +34,7 @@ from crewlog.prompt.obligations import COUNTS, DURATIONS, check_clause
 from crewlog.prompt.polarity import check_polarity
 from crewlog.prompt.proof import NAMES, NEGATION, NOBODY_ELSE, Piece, Proof, Source
 from crewlog.prompt.registry import Registry
-from crewlog.prompt.sequence import BESIDE, check_sequence, sources_before
+from crewlog.prompt.sequence import BESIDE, check_sequence, own_clause, sources_before
 from crewlog.prompt.vocabulary import (
     MONTHS,
     OBLIGING,
@@ -253,6 +253,12 @@ class _Check:
         if part.at_most:
             self.number(part.at_most, "at_most")
         agents = self.proof.agent_of_step
+        at = next((step for step in self.proof.read.steps if step.name == part.at), None)
+        here = self.proof.sources[part.clauses[0]].clause.sentence
+        own = self.proof.sources.get(own_clause(self.proof, at)) if at is not None else None
+        if own is not None and own.clause.sentence > here:
+            how = "Name the step that worked before the clause that sends the run back."
+            self.lacks(f"come before {part.at!r} works", how, "at")
         inside = part.to in agents and part.at in agents
         if inside and part.to not in {part.at, *sources_before(self.proof, part.at)}:
             say = f"{part.to!r} does not come before {part.at!r}: the loop does not go back"
