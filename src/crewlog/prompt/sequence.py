@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 
 from crewlog.prompt import reading as r
 from crewlog.prompt.proof import Proof, place_of
@@ -30,9 +31,14 @@ def check_sequence(proof: Proof) -> None:
     steps = proof.read.steps
     own = {step.name: own_clause(proof, step) for step in steps}
     first = min((number for number in own.values() if number), default=0)
+    by_clause: dict[int, set[str]] = {}
+    for step in steps:
+        by_clause.setdefault(own[step.name], set()).update({step.name, step.instead_of} - {""})
+    places = sorted(by_clause)
     for index, step in enumerate(steps):
         number = own[step.name]
-        if step.after and _skips_a_step(proof, step, own):
+        before = by_clause[places[bisect_left(places, number) - 1]] if number > first else set()
+        if step.after and _skips_a_step(proof, step, number, before):
             say = f"clause {number} says that {step.name!r} comes next, and it follows another step"
             how = "Add the steps of the clauses just before it to `after`."
             proof.fault("not_stated", say, how, step.clauses, ("steps", index, "after"))
@@ -47,15 +53,19 @@ def check_sequence(proof: Proof) -> None:
         proof.fault("not_stated", say, how, step.clauses, ("steps", index, "after"))
 
 
-def _skips_a_step(proof: Proof, step: r.Step, own: dict[str, int]) -> bool:
-    """Whether a step that the text says to come next follows none of the steps said just before."""
-    number = own[step.name]
-    if not number or not _NEXT.match(proof.sources[number].text) or step.instead_of:
+def _skips_a_step(proof: Proof, step: r.Step, number: int, before: set[str]) -> bool:
+    """Whether a step that the text says to come next follows none of the steps said just before.
+
+    Args:
+        proof: The reading and its clauses.
+        step: The step.
+        number: The clause that says it.
+        before: The steps of the clause before that says some, with those that they stand in for.
+    """
+    if not before or not _NEXT.match(proof.sources[number].text) or step.instead_of:
         return False
-    last = max((each for each in own.values() if each < number), default=0)
-    before = {s.name for s in proof.read.steps if last and own[s.name] == last}
-    before |= {s.instead_of for s in proof.read.steps if s.name in before} - {""}
-    return bool(before) and not before & sources_before(proof, step.name)
+    direct = proof.phases_before.get(step.name, ())
+    return not before & {*direct} and not before & sources_before(proof, step.name)
 
 
 def own_clause(proof: Proof, step: r.Step) -> int:

@@ -242,9 +242,8 @@ class _Check:
     def free(self, text: str, key: str) -> None:
         """Holds a free text, which an agent is given, against the words of the clauses."""
         words = [word for word in words_of(text) if len(word) > 3]
-        strange = [
-            word for word in words if not stems_of(word) <= self.proof.stems_around(self.part)
-        ]
+        around = self.proof.stems_around(self.part) if words else set[str]()
+        strange = [word for word in words if not stems_of(word) <= around]
         if len(strange) > 2 and len(strange) > len(words) / 2:
             say = f"do not say {' '.join(strange[:6])!r}"
             self.lacks(say, "Take the words of the clauses.", key)
