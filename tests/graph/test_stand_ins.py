@@ -415,6 +415,7 @@ def test_the_way_to_a_stand_in_is_drawn_compiled_and_explained() -> None:
     drawn = compile_plan(plan).compile().get_graph()
     assert ("vendor", "archive") in {(edge.source, edge.target) for edge in drawn.edges}
     told = explain(definition, "vendor").model_dump_json()
+    assert explain(definition, "vendor").limits["on_error"] == "archive", "the phase's own policy"
     assert "where it fails, archive runs instead" in told
     assert "fails where a step takes more than 10m" in told
 

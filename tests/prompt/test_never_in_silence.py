@@ -215,3 +215,10 @@ def test_what_obliges_is_no_talk(said: str, status: str) -> None:
     ]
     reading = honest.reading.model_copy(update={"ledger": tuple(ledger)})
     assert assess(clauses, reading, REGISTRY, reader="model").faults
+
+
+def test_more_phases_than_a_prompt_may_make_are_refused() -> None:
+    text = " ".join(f"Then the writer writes the part {i}." for i in range(501))
+    (fault,) = compile_prompt(text, REGISTRY).faults
+    assert fault.code == "too_large"
+    assert "501" in fault.message

@@ -87,6 +87,8 @@ def show_explanation(
     _tools(screen, "may call", [each for each in found.tools if each.allowed])
     _tools(screen, "may not call", [each for each in found.tools if not each.allowed])
     screen.line("")
+    from crewlog.graph.lower import failing_words  # noqa: PLC0415 - slow to import
+
     limits = found.limits
     bounds = (
         "no model is asked"
@@ -94,10 +96,7 @@ def show_explanation(
         else f"{limits['max_calls']} model calls a turn, {limits['timeout']:g} s each, "
         f"{limits['attempts']} tries"
     )
-    fails = {"ask": "people are asked", "fail": "the run fails", "continue": "the run goes on"}
-    own = any(each.startswith("where it fails") for each in found.conditions)
-    after = [] if own else [f"when it fails, {fails[limits['on_error']]}"]
-    _rows(screen, "limits", [bounds, *after])
+    _rows(screen, "limits", [bounds, f"when it fails, {failing_words(limits['on_error'])}"])
     if not limits["enabled"]:
         _rows(screen, "off", ["switched off: its phases are skipped"])
 

@@ -418,4 +418,4 @@ def _limits(name: NodeName, node: PlanNode) -> Iterator[str]:
     if node.timeout is not None:
         yield f"◔ {name}: fails where a step takes more than {duration_words(node.timeout)}"
     if node.on_error:
-        yield f"⇢ {name}: where it fails, {failing_words(node)}"
+        yield f"⇢ {name}: where it fails, {failing_words(node.on_error)}"

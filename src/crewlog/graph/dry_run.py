@@ -2,8 +2,8 @@
 
 Every agent's turn is over at once, says nothing and sets nothing but what is assumed, unless it is
 assumed to fail; every question gets its first answer; every wait is over once nothing else goes on.
-What the engine then recorded is told by `crewlog.graph.dry_account`: which node follows which and
-why, what is asked, what is never reached.
+`crewlog.graph.dry_account` makes the account from the journal: which node follows which and why,
+which questions are asked, which nodes are never reached.
 """
 
 from __future__ import annotations

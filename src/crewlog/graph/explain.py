@@ -164,7 +164,7 @@ def explain(definition: CrewDefinition, node: str) -> Explanation:
     if found.ask is not None:
         data |= {"question": found.ask.question, "options": found.ask.options}
     if found.agent is not None:
-        data |= _agent(definition, plan, found.agent, task)
+        data |= _agent(definition, plan, found.agent, task, policy=found.on_error)
     return Explanation.model_validate(data)
 
 
@@ -200,7 +200,7 @@ def _conditions(node: PlanNode) -> Iterator[str]:
     if node.timeout is not None:
         yield f"fails where a step takes more than {duration_words(node.timeout)}"
     if node.on_error:
-        yield f"where it fails, {failing_words(node)}"
+        yield f"where it fails, {failing_words(node.on_error)}"
 
 
 def _pool(node: PlanNode) -> Iterator[str]:
@@ -251,7 +251,12 @@ def _senders(plan: GraphPlan, name: NodeName) -> Iterator[Way]:
 
 
 def _agent(
-    definition: CrewDefinition, plan: GraphPlan, name: AgentName, task: str | None
+    definition: CrewDefinition,
+    plan: GraphPlan,
+    name: AgentName,
+    task: str | None,
+    *,
+    policy: str | None,
 ) -> dict[str, Json]:
     agent, rules = definition.agents[name], plan.agents[name]
     return {
@@ -280,7 +285,7 @@ def _agent(
             "max_calls": rules.max_calls,
             "timeout": rules.timeout,
             "attempts": rules.retry.attempts,
-            "on_error": rules.on_error,
+            "on_error": policy or rules.on_error,
             "enabled": rules.enabled,
         },
     }

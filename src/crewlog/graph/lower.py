@@ -472,17 +472,17 @@ def _gives_way(name: NodeName, node: PlanNode) -> Iterator[str]:
     if node.timeout is not None:
         yield f"{name} fails where a step of it takes more than {duration_words(node.timeout)}"
     if node.on_error:
-        yield f"where {name} fails, {failing_words(node)}"
+        yield f"where {name} fails, {failing_words(node.on_error)}"
 
 
-def failing_words(node: PlanNode) -> str:
-    """What happens where a step of a node fails, as its own `on_error` says it."""
+def failing_words(policy: str) -> str:
+    """What happens where a step fails, by the `on_error` of its phase or of its agent."""
     words = {
         "ask": "people are asked",
         "fail": "the run fails",
         "continue": "the run continues without it",
     }
-    return words.get(node.on_error, f"{node.on_error} runs instead")
+    return words.get(policy, f"{policy} runs instead")
 
 
 def wait_words(wait: Wait) -> str:

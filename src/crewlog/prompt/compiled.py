@@ -44,7 +44,7 @@ class ClauseAccount:
     line: int
     column: int
     status: Status | Literal["open"]
-    """As the ledger has it; `open`: nobody accounted for it."""
+    """The status in the ledger; `open`: the ledger has no entry for it."""
     why: str
     parts: tuple[str, ...]
     """What it became in the crew, a line for each part."""

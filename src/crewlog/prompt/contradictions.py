@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import combinations, islice
+from typing import TypeVar
 
 from crewlog.definition.findings import listed
 from crewlog.prompt import reading as r
 from crewlog.prompt.obligations import LIMITS
 from crewlog.prompt.proof import Proof
 
+K = TypeVar("K")
+P = TypeVar("P", bound=r.Part)
 _MOST_PAIRS = 10_000
 """Pairs of rights to one tool that are held against each other."""
 
@@ -30,32 +34,33 @@ def check_contradictions(proof: Proof) -> None:
 
 def _check_bounds(proof: Proof) -> None:
     """Finds two bounds of one kind: quotas, loops, audiences and limits of the run."""
-    quotas: dict[tuple[str, tuple[str, ...]], r.Right] = {}
-    for right in proof.read.rights:
-        for tool in right.tools if right.quota else ():
-            first_right = quotas.setdefault((tool, right.agents), right)
-            if first_right.quota != right.quota:
-                say = f"two quotas for {tool!r}: {first_right.quota} and {right.quota}"
-                _report(proof, say, first_right, right)
-    loops: dict[tuple[str, str, str], r.Loop] = {}
-    for loop in proof.read.loops:
-        first_loop = loops.setdefault((loop.at, loop.if_, loop.to), loop)
-        if (first_loop.at_most, first_loop.then) != (loop.at_most, loop.then):
-            _report(proof, f"two bounds of the loop to {loop.to!r}", first_loop, loop)
-    audiences: dict[str, r.Readers] = {}
-    for said in proof.read.readers:
-        first_said = audiences.setdefault(said.of, said)
-        if said.of != "*" and not {*first_said.readers} & {*said.readers}:
-            _report(
-                proof, f"two audiences of {said.of!r} without an agent in both", first_said, said
-            )
-    known: dict[str, r.Setting] = {}
-    for setting in proof.read.settings:
-        if setting.key in LIMITS:
-            first = known.setdefault(setting.key, setting)
-            if first.value != setting.value:
-                say = f"two bounds are said for {setting.key}: {first.value} and {setting.value}"
-                _report(proof, say, first, setting)
+    read = proof.read
+    quotas = [((tool, x.agents), x) for x in read.rights if x.quota for tool in x.tools]
+    for (tool, _), one, other in _of_one_kind(quotas):
+        if one.quota != other.quota:
+            say = f"two quotas for {tool!r}: {one.quota} and {other.quota}"
+            _report(proof, say, one, other)
+    for (_, _, to), first, loop in _of_one_kind([((x.at, x.if_, x.to), x) for x in read.loops]):
+        if (first.at_most, first.then) != (loop.at_most, loop.then):
+            _report(proof, f"two bounds of the loop to {to!r}", first, loop)
+    audiences = [(x.of, x) for x in read.readers if x.of != "*"]
+    for of, few, others in _of_one_kind(audiences):
+        if not {*few.readers} & {*others.readers}:
+            _report(proof, f"two audiences of {of!r} without an agent in both", few, others)
+    limits = [(x.key, x) for x in read.settings if x.key in LIMITS]
+    for key, limit, another in _of_one_kind(limits):
+        if limit.value != another.value:
+            say = f"two bounds are said for {key}: {limit.value} and {another.value}"
+            _report(proof, say, limit, another)
+
+
+def _of_one_kind(parts: Iterable[tuple[K, P]]) -> Iterator[tuple[K, P, P]]:
+    """Each further part of a kind with the first of it."""
+    known: dict[K, P] = {}
+    for kind, part in parts:
+        first = known.setdefault(kind, part)
+        if first is not part:
+            yield kind, first, part
 
 
 def _report(proof: Proof, say: str, one: r.Part, other: r.Part) -> None:

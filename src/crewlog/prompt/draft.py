@@ -336,7 +336,7 @@ class Draft:
         self.chain = [condition]
 
     def _ends_loop(self, outcome: str) -> bool:
-        """Says what comes after the loop said last; false where that is said, or there is none."""
+        """Sets the end of the last loop; false where it has one, or where there is no loop."""
         if not self.loops or self.loops[-1].then:
             return False
         last = self.loops[-1]

@@ -312,6 +312,17 @@ class Proof:
         offered = self.registry.tools.get(tool)
         return () if offered is None else tuple(offered.words)
 
+    @cached_property
+    def clause_of_step(self) -> dict[str, int]:
+        """The clause that says each step: the first of its clauses that names its agent."""
+        found: dict[str, int] = {}
+        for step in self.read.steps:
+            known = [number for number in step.clauses if number in self.sources]
+            name = nouns_of(step.agent)
+            named = (number for number in known if in_order(name, self.sources[number].nouns))
+            found[step.name] = next(named, known[0] if known else 0)
+        return found
+
     def agents_in(self, source: Source) -> list[str]:
         """The agents that a clause names outside quotation marks."""
         nouns = source.unquoted_nouns

@@ -36,7 +36,7 @@ def without_model(
 
 
 def needs_model(text: str, file: str) -> CompiledPrompt:
-    """What is said where a model is to read a prompt, and none is configured."""
+    """The result of a prompt that a model is to read where no model is configured."""
     fault = Fault(
         "model_failed",
         "a model is to read the prompt, and none is configured",

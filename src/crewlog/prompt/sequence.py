@@ -7,7 +7,7 @@ from bisect import bisect_left
 
 from crewlog.prompt import reading as r
 from crewlog.prompt.proof import Proof, place_of
-from crewlog.prompt.vocabulary import in_order, nouns_of, one_of
+from crewlog.prompt.vocabulary import nouns_of, one_of
 
 _AFTER = one_of(
     r"then next finally lastly afterwards after thereafter (?<!at\s)once when as_soon_as later"
@@ -29,7 +29,7 @@ BESIDE = one_of(
 def check_sequence(proof: Proof) -> None:
     """Finds steps that wait for nothing, though the text says them after other steps."""
     steps = proof.read.steps
-    own = {step.name: own_clause(proof, step) for step in steps}
+    own = proof.clause_of_step
     first = min((number for number in own.values() if number), default=0)
     by_clause: dict[int, set[str]] = {}
     for step in steps:
@@ -37,7 +37,9 @@ def check_sequence(proof: Proof) -> None:
     places = sorted(by_clause)
     for index, step in enumerate(steps):
         number = own[step.name]
-        before = by_clause[places[bisect_left(places, number) - 1]] if number > first else set()
+        before = set[str]()
+        if number > first:
+            before = by_clause[places[bisect_left(places, number) - 1]]
         if step.after and _skips_a_step(proof, step, number, before):
             say = f"clause {number} says that {step.name!r} comes next, and it follows another step"
             how = "Add the steps of the clauses just before it to `after`."
@@ -64,16 +66,8 @@ def _skips_a_step(proof: Proof, step: r.Step, number: int, before: set[str]) -> 
     """
     if not before or not _NEXT.match(proof.sources[number].text) or step.instead_of:
         return False
-    direct = proof.phases_before.get(step.name, ())
+    direct = proof.phases_before.get(step.name, ())  # first: all that it follows may be many
     return not before & {*direct} and not before & sources_before(proof, step.name)
-
-
-def own_clause(proof: Proof, step: r.Step) -> int:
-    """The clause that says a step: the first of its clauses that names its agent."""
-    known = [number for number in step.clauses if number in proof.sources]
-    name = nouns_of(step.agent)
-    named = (number for number in known if in_order(name, proof.sources[number].nouns))
-    return next(named, known[0] if known else 0)
 
 
 def _stands_later(proof: Proof, step: r.Step, own: dict[str, int]) -> bool:

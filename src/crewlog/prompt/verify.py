@@ -34,7 +34,7 @@ from crewlog.prompt.obligations import COUNTS, DURATIONS, check_clause
 from crewlog.prompt.polarity import check_polarity
 from crewlog.prompt.proof import NAMES, NEGATION, NOBODY_ELSE, Piece, Proof, Source
 from crewlog.prompt.registry import Registry
-from crewlog.prompt.sequence import BESIDE, check_sequence, own_clause, sources_before
+from crewlog.prompt.sequence import BESIDE, check_sequence, sources_before
 from crewlog.prompt.vocabulary import (
     MONTHS,
     OBLIGING,
@@ -252,9 +252,8 @@ class _Check:
         if part.at_most:
             self.number(part.at_most, "at_most")
         agents = self.proof.agent_of_step
-        at = next((step for step in self.proof.read.steps if step.name == part.at), None)
-        here = self.proof.sources[part.clauses[0]].clause.sentence
-        own = self.proof.sources.get(own_clause(self.proof, at)) if at is not None else None
+        here = max(self.proof.sources[number].clause.sentence for number in part.clauses)
+        own = self.proof.sources.get(self.proof.clause_of_step.get(part.at, 0))
         if own is not None and own.clause.sentence > here:
             how = "Name the step that worked before the clause that sends the run back."
             self.lacks(f"come before {part.at!r} works", how, "at")
