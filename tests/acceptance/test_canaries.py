@@ -328,7 +328,12 @@ PLAIN_FIELDS = {
     *("details", "fields", "request_id_infos"),
 }
 """Texts of histories and descriptions that are no payloads."""
-PLAIN_WORDS = {"Encoded failure", "terminated by its client"}
+TIMEOUTS = ("Heartbeat", "StartToClose", "ScheduleToStart", "ScheduleToClose")
+PLAIN_WORDS = {
+    *("Encoded failure", "terminated by its client"),
+    # The server words the timeout of an activity itself: its message is no codec's.
+    *(f"activity {timeout} timeout" for timeout in TIMEOUTS),
+}
 """Of those, all that have more than one word."""
 SDK_NOTES = {"data"}
 """Details of markers that the SDK itself writes: numbers, times, and the names of activities."""
