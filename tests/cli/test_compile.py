@@ -288,6 +288,19 @@ def test_a_new_version_keeps_what_was_named(capsys: pytest.CaptureFixture[str]) 
     assert "verdict" in text
 
 
+def test_the_comments_of_the_file_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["compile", "notes.md", "--out", "crew.yaml"]) == 0
+    text = Path("crew.yaml").read_text().replace("flow:", "# Ana knows why.\nflow:")
+    Path("crew.yaml").write_text(text.replace("  - checker", "  - checker  # strict"))
+    Path("notes.md").write_text(PROMPT.replace("at most 3", "at most 4"))
+    assert run_cli(["compile", "notes.md", "--out", "crew.yaml", "--force"]) == 0
+    lines = Path("crew.yaml").read_text().splitlines()
+    assert lines[lines.index("flow:") - 1] == "# Ana knows why."
+    assert "  - checker  # strict" in lines
+    assert [line for line in lines if "at_most: 4" in line]
+    capsys.readouterr()
+
+
 @pytest.mark.parametrize(
     "written",
     [

@@ -51,7 +51,7 @@ def changed(*pairs: tuple[str, str]) -> DefinitionDiff:
         ("crew: release-notes", "crew: notes", "changed", "crew", "crew release-notes → notes"),
         ("-mini", "", "changed", "model", "model openai:gpt-5-mini → openai:gpt-5"),
         ("model:", "description: Notes\nmodel:", "changed", "description", "description nothing → Notes"),
-        ("for users.,", "for users., timeout: 5m,", "changed", "agents.writer.timeout", "agent writer: timeout 180 → 300"),
+        ("for users.,", "for users., timeout: 5m,", "changed", "agents.writer.timeout", "agent writer: timeout 3m → 5m"),
         ("for users.,", "for users., retry: {attempts: 2},", "changed", "agents.writer.retry.attempts", "agent writer: retry.attempts 4 → 2"),
         ("for users.,", "for users., model_settings: {temperature: 0},", "added", "agents.writer.model_settings.temperature", "agent writer: model_settings.temperature 0"),
         ("tools: [write_file]", "tools: [git_log]", "changed", "agents.writer.tools", "agent writer: tools + git_log, – write_file"),

@@ -66,11 +66,14 @@ def test_the_router_says_nothing_to_the_specialists_and_a_turn_survives_errors()
     assert [made[name].on_error for name in AGENTS] == ["ask"] * 3
 
 
-def test_a_router_that_is_told_nothing_of_an_agent_is_warned_of() -> None:
+def test_agents_without_a_description_that_a_router_chooses_from_are_warned_of() -> None:
+    (found,) = warnings(crew(AGENTS))
+    assert found.path == ("agents", "billing")
+    assert "chooses from billing and technician, which have no description" in found.message
     agents = AGENTS | {"billing": {"prompt": "p", "description": "Bills."}}
     (found,) = warnings(crew(agents))
     assert found.path == ("agents", "technician")
-    assert "'router' is to choose from 'technician' too, and is told nothing of it" in found.message
+    assert "'router' chooses from technician, which has no description" in found.message
 
 
 def test_what_follows_waits_for_whoever_answers() -> None:

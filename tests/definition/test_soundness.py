@@ -95,3 +95,35 @@ def test_an_approval_of_a_tool_that_nobody_has_is_unsound() -> None:
         approvals={"deploy": None},
     )
     assert found == ["calls of 'deploy' wait for a yes, and no agent may call it"]
+
+
+@pytest.mark.parametrize(
+    ("flow", "rule", "unsound"),
+    [
+        (["writer", "checker"], {"if": "not approved"}, True),
+        (["writer", "checker"], {"if": "checker.score < 3", "agents": ["writer"]}, True),
+        (["writer", "checker"], {"if": "approved", "agents": ["group:desk"]}, True),
+        (["checker", "writer"], {"if": "not approved"}, False),
+        ([["checker", "writer"]], {"if": "not approved"}, False),
+        (["writer", "checker", LOOP], {"if": "not approved"}, False),
+        (["writer", "checker"], {"if": "not urgent"}, False),
+        (["writer", "checker", {"agent": "writer", "phase": "w2"}], {"if": "approved"}, False),
+    ],
+    ids=["before", "output", "group", "after", "beside", "loop", "a flag of people", "again"],
+)
+def test_a_rule_whose_condition_is_set_too_late(
+    flow: list[Any], rule: dict[str, Any], unsound: bool
+) -> None:
+    agents = {**AGENTS, "writer": {"prompt": "p", "tools": ["send"]}}
+    rules = [{"tool": "send", "do": "never", "agents": ["writer"], **rule}]
+    found = _unsound(
+        [*flow, "editor"],
+        agents=agents,
+        rules=rules,
+        tools={"send": {"run": "m:send"}},
+        flags={"urgent": False},
+        groups={"desk": ["writer"]},
+    )
+    assert bool(found) == unsound, found
+    if unsound:
+        assert "which checker sets only after the last work of writer" in found[0]

@@ -484,7 +484,7 @@ def test_a_prompt_that_says_less_makes_it_stricter() -> None:
     ("text", "lost"),
     [
         ("Only eve may answer.", "interrupts.people + eve, \u2013 ana, \u2013 bob"),
-        ("If nobody answers within 3 hours, stop.", "interrupts.expires 7200 → 10800"),
+        ("If nobody answers within 3 hours, stop.", "interrupts.expires 2h → 3h"),
         ("If nobody answers within 2 hours, reject it.", "interrupts.default stop → reject"),
         ("If nobody answers within 2 hours, eve answers.", "interrupts.escalate_to"),
         ("The writer may use send. The tool send may reach only b.example.org.", "send: hosts"),

@@ -102,7 +102,7 @@ def show_dry_run(screen: Screen, found: DryRun) -> None:
     assumed += [f"{name} fails ({plain(error)})" for name, error in found.errors.items()]
     what = f"assumed: {', '.join(assumed)}" if assumed else "agents say nothing and set nothing"
     screen.line("")
-    screen.line(("  Dry run", "bold"), (f" · nothing is called; {what}", "dim"), crop=True)
+    screen.wrapped([("  Dry run", "bold")], f" · nothing is called; {what}", indent=2, style="dim")
     screen.line("")
     width = max((len(_name(each)) for each in found.steps), default=0)
     for number, step in enumerate(found.steps, 1):

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from crewlog.cli.screen import Screen
 
 Described = dict[str, Any]
+_LEAST = 30
+"""Columns that a line of a file has at least."""
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
@@ -165,17 +167,34 @@ def _show(error: BaseException, described: Described) -> None:
         screen.complain(["    "], line, indent=4)
 
 
+def excerpt(found: Diagnostic, room: int, style: str) -> list[tuple[str, str]]:
+    """The source line and its underline in `style`, each with its style, no wider than `room`."""
+    from crewlog.cli.screen import plain_lines  # noqa: PLC0415
+
+    if not found.excerpt:
+        return []
+    line = plain_lines(found.excerpt)
+    caret = (found.caret or found.column) - 1
+    first = 0
+    if len(line) > room:
+        first = max(0, min(caret - room // 4, len(line) - room + 1))
+        cut = line[first : first + room - (1 if first else 0)]
+        line = ("…" if first else "") + cut
+        line = line if len(line) < room else line[: room - 1] + "…"
+        caret -= first - (1 if first else 0)
+    length = max(1, min(found.length, len(line) - caret))
+    return [(line, "dim"), (" " * caret + "^" * length, f"bold {style}")]
+
+
 def show_diagnostic(screen: Screen, found: Diagnostic) -> None:
     """Tell a diagnostic on standard error, with the line that it is about."""
-    from crewlog.cli.screen import plain, plain_lines  # noqa: PLC0415
+    from crewlog.cli.screen import plain  # noqa: PLC0415
 
     warns = found.severity == "warning"
     style = "yellow" if warns else "red"
     message = f"warning: {plain(found.message)}" if warns else plain(found.message)
     screen.complain([(f"{plain(found.place)}  ", "bold")], message, style=style, indent=4)
-    if found.excerpt:
-        screen.complain([], f"    {plain_lines(found.excerpt)}", style="dim")
-        place = " " * ((found.caret or found.column) - 1)
-        screen.complain([], f"    {place}{'^' * found.length}", style=f"bold {style}")
+    for line, look in excerpt(found, max(_LEAST, screen.err.width - 4), style):
+        screen.complain([], f"    {line}", style=look)
     if found.remedy:
         screen.complain(["    "], plain(found.remedy), indent=4)

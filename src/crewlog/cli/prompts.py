@@ -191,7 +191,7 @@ def _tell(
         if out == STDOUT:
             write(to_yaml(found.definition).rstrip("\n"))
         elif out is not None:
-            write_crew(out, found.definition)
+            write_crew(out, found.definition, comments=previous is not None)
             document["out"] = str(out)
             screen.line("")
             screen.line(("  Written  ", "dim"), str(out))
@@ -220,22 +220,34 @@ def _replaced(screen: Screen, before: CrewDefinition, after: CrewDefinition) -> 
     from crewlog.cli.screen import plain  # noqa: PLC0415
     from crewlog.definition.diff import diff  # noqa: PLC0415
 
-    changes = [change.words for change in diff(before, after).changes]
-    for number, change in enumerate(changes):
-        screen.line(("           " if number else "  Changed  ", "dim"), plain(change))
-    return changes
+    changes = diff(before, after).changes
+    kind = ""
+    for change in changes:
+        label = "" if change.kind == kind else change.kind.capitalize()
+        kind = change.kind
+        screen.wrapped([(f"  {label:<9}", "dim")], plain(change.words), indent=11)
+    return [change.words for change in changes]
 
 
-def write_crew(path: Path, definition: CrewDefinition) -> None:
+def write_crew(path: Path, definition: CrewDefinition, *, comments: bool = False) -> None:
     """Write a crew's file.
+
+    Args:
+        path: The file.
+        definition: The crew.
+        comments: Whether the comments of the file that is there are taken over.
 
     Raises:
         UsageError: it cannot be written.
     """
+    from crewlog.definition.comments import with_comments  # noqa: PLC0415
     from crewlog.definition.write import to_yaml  # noqa: PLC0415
 
+    text = to_yaml(definition)
     try:
-        path.write_text(to_yaml(definition), encoding="utf-8")
+        if comments:
+            text = with_comments(text, path.read_text(encoding="utf-8-sig"))
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"cannot write {str(path)!r}: {error.strerror or error}",

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crewlog.cli.screen import Screen, plain
+from crewlog.errors import ModelRefused, UsageError
 from crewlog.prompt.model_reader import take_reply
 from crewlog.prompt.readers import Reader, without_model
 
 if TYPE_CHECKING:
+    from crewlog.activities.models import ModelFactory
     from crewlog.definition.model import CrewDefinition
     from crewlog.model import Json
     from crewlog.prompt.compiled import CompiledPrompt
@@ -75,6 +77,8 @@ async def _read(
     # Only the calls use the path on this machine: neither the crew nor a message has it.
     placed = _placed(registry.model, directory)
     there = await has_model(registry.model_copy(update={"model": placed}), reader, models)
+    if there and placed is not None:
+        await _check_model(registry.model or "", placed, models)
     found = without_model(text, registry, reader, has_model=there, file=file)
     if found is not None:
         return found
@@ -88,6 +92,29 @@ async def _read(
             done = take_reply(text, replies, registry, file=file).compiled
             if done is not None:
                 return done
+
+
+async def _check_model(name: str, placed: str, models: ModelFactory) -> None:
+    """Refuses a model that cannot be asked at all.
+
+    Raises:
+        UsageError: there is no such model, it has no key, or a script has no replies for it.
+    """
+    from crewlog.activities.reading import TIMEOUT  # noqa: PLC0415
+    from crewlog.graph.drafting import COMPILER  # noqa: PLC0415
+
+    try:
+        chat = await models.ready(placed, {}, TIMEOUT)
+    except ModelRefused as error:
+        remedy = f"{error.remedy} Or use the forms: --reader forms."
+        raise UsageError(error.message, remedy=remedy, place="--reader model") from error
+    speaks = getattr(chat, "speaks_for", None)
+    if speaks is not None and not speaks(COMPILER):
+        raise UsageError(
+            f"the script {name!r} has no replies for the agent {COMPILER!r}, which reads prompts",
+            remedy=f"Add them under `{COMPILER}:`, or use the forms: --reader forms.",
+            place="--reader model",
+        )
 
 
 def _placed(model: str | None, directory: Path) -> str | None:

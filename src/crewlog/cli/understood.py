@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
-from crewlog.cli.screen import Part, Screen, counted, plain, plain_lines
+from crewlog.cli.problems import excerpt
+from crewlog.cli.screen import Part, Screen, counted, plain
 from crewlog.definition.content import definition_hash
 from crewlog.state.brief import shortened
 
 if TYPE_CHECKING:
     from crewlog.definition.model import CrewDefinition
-    from crewlog.errors import Diagnostic
     from crewlog.prompt.compiled import ClauseAccount, CompiledPrompt, Remark
 
 CODES = {
@@ -165,27 +165,10 @@ def _remark(screen: Screen, remark: Remark) -> None:
     if found.line:
         head.append((f"{plain(found.place)}  ", "bold"))
     screen.wrapped(head, plain(found.message), indent=indent)
-    for line, shown in excerpt(found, screen.width - indent):
+    for line, shown in excerpt(found, screen.width - indent, "yellow"):
         screen.line(" " * indent, (line, shown))
     if found.remedy:
         screen.wrapped([" " * indent], plain(found.remedy), indent=indent)
-
-
-def excerpt(found: Diagnostic, room: int) -> list[tuple[str, str]]:
-    """The source line and its underline, each with its style, no wider than `room`."""
-    if not found.excerpt:
-        return []
-    line = plain_lines(found.excerpt)
-    caret = (found.caret or found.column) - 1
-    first = 0
-    if len(line) > room:
-        first = max(0, min(caret - room // 4, len(line) - room + 1))
-        cut = line[first : first + room - (1 if first else 0)]
-        line = ("…" if first else "") + cut
-        line = line if len(line) < room else line[: room - 1] + "…"
-        caret -= first - (1 if first else 0)
-    length = max(1, min(found.length, len(line) - caret))
-    return [(line, "dim"), (" " * caret + "^" * length, "bold yellow")]
 
 
 def summary_of(compiled: CompiledPrompt) -> str:

@@ -17,7 +17,7 @@ from typing import Literal
 
 from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.audiences import Audiences
-from crewlog.definition.conditions import Condition, facts_in, render_condition
+from crewlog.definition.conditions import Condition, facts_in, render_condition, skips_words
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
 from crewlog.definition.model import (
@@ -208,7 +208,7 @@ def _readers(key: str, offer: Offer, phase: Phase) -> Iterator[Capability]:
         and item.only_if is not None
         and _names(item.only_if, key)
     ):
-        how = f"is skipped unless {render_condition(item.only_if)}"
+        how = f"is {skips_words(item.only_if)}"
         yield _capability(offer, phase.name, "phase", "read", key, how)
     if isinstance(item, RoutePhase) and key in {item.route, item.route.partition(".")[2]}:
         how = f"goes where {item.route} says"

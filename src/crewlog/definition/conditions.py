@@ -253,6 +253,13 @@ def render_condition(condition: Condition) -> str:
             )
 
 
+def skips_words(condition: Condition) -> str:
+    """When a phase with a condition is skipped: `skipped unless approved`, `skipped if sick`."""
+    if isinstance(condition, Not):
+        return f"skipped if {render_condition(condition.of)}"
+    return f"skipped unless {render_condition(condition)}"
+
+
 def _render_literal(value: Json) -> str:
     match value:
         case None:

@@ -23,6 +23,8 @@ from crewlog.content import canonical
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.times import duration_words
+from crewlog.definition.write import DURATIONS
 from crewlog.model import Json, Model
 
 _LONGEST = 60
@@ -60,7 +62,7 @@ class Change(Model):
     new: Json = None
     """The value after; null where it was removed."""
     words: str
-    """The difference as people say it: `agent writer: timeout 180 → 300`."""
+    """The difference as people say it: `agent writer: timeout 3m → 5m`."""
 
 
 class DefinitionDiff(Model):
@@ -299,11 +301,18 @@ def _change(what: str, kind: str, old: Json, new: Json) -> str:
             return f"{what} {', '.join(came + went)}"
     if isinstance(old, str) and isinstance(new, str):
         old, new = _around_difference(old, new)
+    if what.rpartition(".")[2] in DURATIONS:
+        old, new = _duration(old), _duration(new)
     unset = _UNSET.get(what, "nothing")
     before, after = _shown(old, unset), _shown(new, unset)
     if before == after and len(before) < _LONGEST:  # `1` and `1.0`, `x` and `"x"`
         before, after = json.dumps(old), json.dumps(new)
     return f"{what} {before} → {after}"
+
+
+def _duration(value: Json) -> Json:
+    """Seconds as people write them in a file; other values as they are."""
+    return duration_words(value) if isinstance(value, int | float) else value
 
 
 def _waits(after: Json) -> str:

@@ -72,15 +72,16 @@ def _reply(
 
 
 def _undescribed(definition: CrewDefinition, name: str, reply: Reply) -> Iterator[Finding]:
-    """Agents that another one chooses from, and of which it is told nothing but the name."""
+    """Agents without a description that another agent chooses from: it sees only their names."""
     if reply.decision != "route":
         return
-    for each in reply.among:
-        agent = definition.agents.get(each)
-        if agent is not None and not agent.description:
-            say = f"agent {name!r} is to choose from {each!r} too, and is told nothing of it"
-            remedy = f"Say what it is for: {each}: {{description: …}}."
-            yield Finding(("agents", each), say, remedy, at="key", severity="warning")
+    agents = ((each, definition.agents.get(each)) for each in reply.among)
+    lacking = [each for each, agent in agents if agent is not None and not agent.description]
+    if lacking:
+        verb = "has" if len(lacking) == 1 else "have"
+        say = f"agent {name!r} chooses from {listed(lacking)}, which {verb} no description"
+        remedy = f"Say what each is for: {lacking[0]}: {{description: …}}."
+        yield Finding(("agents", lacking[0]), say, remedy, at="key", severity="warning")
 
 
 def form_findings(name: str, reply: Reply) -> Iterator[Finding]:

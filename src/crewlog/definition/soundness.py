@@ -8,6 +8,7 @@ warning.
 | no earlier step sets what a condition needs | `only_if: checker.approved` before the checker |
 | a step bypasses a loop | a step after the writer, while the checker sends the writer back |
 | `any` of steps that may all be skipped | each of them has a condition |
+| a rule whose condition is set too late | `if: checker.approved` for an agent before the checker |
 
 An approval for a tool that no agent has is found in `crewlog.definition.unused`. A cycle without a
 bound is an error everywhere (`crewlog.definition.flow_checks`).
@@ -23,6 +24,7 @@ from crewlog.definition.findings import Finding, Path, listed
 from crewlog.definition.flow_checks import after_path
 from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition, DecisionPhase
 from crewlog.definition.phases import Edge, Phase, edges, reachable, successors
+from crewlog.definition.rule_checks import members
 from crewlog.definition.unused import conditions_of
 
 
@@ -37,6 +39,7 @@ def soundness_findings(definition: CrewDefinition, found: Sequence[Phase]) -> It
         return
     ways = edges(found)
     yield from _undecided(definition, found, ways)
+    yield from _settled_too_late(definition, found, ways)
     yield from _bypassed(found, ways)
     yield from _all_skipped(found)
 
@@ -70,6 +73,43 @@ def _undecided(
                 if _repeats(phase, who, upstream):
                     continue
                 yield _unset(phase, key, fact, who)
+
+
+def _settled_too_late(
+    definition: CrewDefinition, found: Sequence[Phase], ways: Iterable[Edge]
+) -> Iterator[Finding]:
+    """Conditions of rules whose facts are set only after the last work of the rules' agents."""
+    ahead = successors(ways)
+    deciders = _deciders(definition, found)
+    for number, rule in enumerate(definition.rules):
+        if rule.if_ is None:
+            continue
+        named = members(definition, rule.agents)
+        agents = {*(definition.agents if named is None else named)}
+        users = [
+            phase.name
+            for phase in found
+            if isinstance(phase.item, AgentPhase) and agents.intersection(phase.item.agents)
+        ]
+        for fact in facts_in(rule.if_):
+            who = deciders.get((fact.agent or "", fact.name), [])
+            if not who or not users or (fact.agent is None and fact.name in definition.flags):
+                continue
+            if any(_may_be_set(user, who, ahead) for user in users):
+                continue
+            name = f"{fact.agent}.{fact.name}" if fact.agent else fact.name
+            say = (
+                f"the rule for {listed(rule.tools)} needs {name!r}, which {listed(who)} sets only "
+                f"after the last work of {listed(sorted(users))}"
+            )
+            remedy = f"Let {users[0]} wait for {who[0]}, or use an output of an earlier step."
+            yield _unsound(("rules", number, "if"), say, remedy, word=name)
+
+
+def _may_be_set(user: str, who: Sequence[str], ahead: Mapping[str, Iterable[str]]) -> bool:
+    """Whether one of the deciders may have worked when a phase works: before it, or beside it."""
+    later = reachable(user, ahead)
+    return any(name not in later or user in reachable(name, ahead) for name in who)
 
 
 def _repeats(phase: Phase, who: Sequence[str], upstream: set[str]) -> bool:

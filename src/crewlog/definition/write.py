@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeGuard
 
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.times import duration_words
 from crewlog.model import Json, Model
 
 WIDTH = 104
@@ -42,7 +43,7 @@ _TAKEN = re.compile(
     r"(?i:true|false|null|yes|no|on|off)|[\d.,eE_+:-]*\d[\d.,eE_+:-]*|0[xob]\w*|\d{4}-\d.*"
 )
 """What some reader takes for a number, a date, true, false or nothing."""
-_SECONDS = frozenset(
+DURATIONS = frozenset(
     {
         "timeout",
         "heartbeat",
@@ -56,6 +57,7 @@ _SECONDS = frozenset(
         "valid",
     }
 )
+"""Keys whose values are seconds."""
 _FREE = frozenset({"model_settings", "with", "flags", "schema", "initial"})
 """Keys below which data is people's own: numbers there stay as they are."""
 
@@ -72,10 +74,10 @@ def yaml_of(written: Model) -> str:
 
 def _top(data: Mapping[str, Json]) -> Iterator[str]:
     for key, value in data.items():
-        if key in _SECTIONS and value and _is_mapping(value):
+        if key in _SECTIONS and value and is_mapping(value):
             yield f"{key}:"
             yield from _entries(value, 1)
-        elif key == "flow" and value and _is_list(value):
+        elif key == "flow" and value and is_list(value):
             yield f"{key}:"
             for item in value:
                 yield from _item(item, 1)
@@ -85,7 +87,7 @@ def _top(data: Mapping[str, Json]) -> Iterator[str]:
 
 def _entries(mapping: Mapping[str, Json], depth: int) -> Iterator[str]:
     """The entries of a section; where each has one line, they are aligned like a table."""
-    inline = [key for key, value in mapping.items() if _is_mapping(value) and value]
+    inline = [key for key, value in mapping.items() if is_mapping(value) and value]
     width = max((len(_key(key)) for key in inline), default=0)
     table = width <= _WIDEST_KEY and all(
         _fits(mapping[key], width + 2 + len(_INDENT) * depth) for key in inline
@@ -118,9 +120,9 @@ def _after(head: str, gap: str, value: Json, depth: int) -> Iterator[str]:
         yield from (f"{_INDENT * (depth + 1)}{line}" if line else "" for line in rest)
     elif not value or _fits(value, len(head) + len(gap)):
         yield f"{head}{gap}{_inline(value)}"
-    elif _is_mapping(value):
+    elif is_mapping(value):
         yield from _block(head, [_entry(k, v, depth + 1) for k, v in value.items()], depth)
-    elif _is_list(value):
+    elif is_list(value):
         yield from _block(head, [_item(part, depth + 1) for part in value], depth)
     else:
         yield f"{head}{gap}{_inline(value)}"
@@ -146,17 +148,17 @@ def _short(value: Json) -> bool:
     """Whether a value may stand in one line: no long text, no text of several lines."""
     if isinstance(value, str):
         return len(value) <= _LONGEST_INLINE and "\n" not in value
-    if _is_list(value):
+    if is_list(value):
         return all(_short(part) for part in value)
-    if _is_mapping(value):
+    if is_mapping(value):
         return all(len(key) <= _LONGEST_KEY and _short(part) for key, part in value.items())
     return True
 
 
 def _inline(value: Json) -> str:
-    if _is_mapping(value):
+    if is_mapping(value):
         return "{" + ", ".join(f"{_key(k)}: {_inline(v)}" for k, v in value.items()) + "}"
-    if _is_list(value):
+    if is_list(value):
         return "[" + ", ".join(map(_inline, value)) + "]"
     return _scalar(value, inline=True)
 
@@ -230,25 +232,20 @@ def _folded(value: str) -> list[str]:
 
 def _eased(data: Json, key: str = "") -> Json:
     """The data with durations as people write them; people's own data as it is."""
-    if _is_mapping(data):
+    if is_mapping(data):
         return {k: v if k in _FREE else _eased(v, k) for k, v in data.items()}
-    if _is_list(data):
+    if is_list(data):
         return [_eased(part) for part in data]
     if isinstance(data, float) and data.is_integer() and abs(data) < 1e15:
-        return _duration(int(data)) if key in _SECONDS else int(data)
+        return duration_words(data) if key in DURATIONS else int(data)
     return data
 
 
-def _duration(seconds: int) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds % size == 0 and seconds:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
-
-
-def _is_list(value: Json) -> TypeGuard[list[Json]]:
+def is_list(value: Json) -> TypeGuard[list[Json]]:
+    """Whether data is a list."""
     return isinstance(value, list)
 
 
-def _is_mapping(value: Json) -> TypeGuard[dict[str, Json]]:
+def is_mapping(value: Json) -> TypeGuard[dict[str, Json]]:
+    """Whether data is a mapping."""
     return isinstance(value, dict)

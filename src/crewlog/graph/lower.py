@@ -24,6 +24,7 @@ from crewlog.definition.conditions import (
     Fact,
     Not,
     render_condition,
+    skips_words,
 )
 from crewlog.definition.content import definition_hash
 from crewlog.definition.context import SUMMING
@@ -499,7 +500,7 @@ def _runs_where(name: NodeName, node: PlanNode) -> Iterator[str]:
     elif node.only_if is not None and node.wait is not None:
         yield f"{name} is waited for only if {render_condition(node.only_if)}"
     elif node.only_if is not None:
-        yield f"{name} is skipped unless {render_condition(node.only_if)}"
+        yield f"{name} is {skips_words(node.only_if)}"
     if node.needs:
         who = node.agent if not node.by else "an item's agent"
         yield f"{name} is skipped unless {who} may call {listed(node.needs)}"

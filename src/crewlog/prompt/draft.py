@@ -47,7 +47,18 @@ class DraftStep:
 
 
 class Unmatched(Exception):
-    """A form does not match after all; the text says why, where that helps."""
+    """A form does not match after all; the text says why.
+
+    Args:
+        why: The reason.
+        unlisted: What may be an agent, and would be one if the prompt listed it.
+        weak: Whether another form's reason helps more.
+    """
+
+    def __init__(self, why: str, *, unlisted: str = "", weak: bool = False) -> None:
+        super().__init__(why)
+        self.unlisted = unlisted
+        self.weak = weak
 
 
 @cache

@@ -70,6 +70,9 @@ def part_lines(compiled: CompiledPrompt) -> dict[int, tuple[str, ...]]:
             for number in source.clauses:
                 into = found if number == source.clauses[0] else added
                 into.setdefault(number, {})[line] = None
+    for output in compiled.reading.outputs:
+        for number in output.clauses[:1]:
+            (found if number in found else added).setdefault(number, {})[_output(output)] = None
     _add_readers(compiled.reading, definition, found)
     named = _named(compiled)
     for clause in compiled.clauses:
@@ -104,6 +107,10 @@ class _Told:
         self.by_name = {phase.name: phase for phase in self.phases.values()}
         nodes = lower_checked(definition).nodes if runs else {}
         self.rules = {str(name): "; ".join(rules_of(name, node)) for name, node in nodes.items()}
+        for phase in self.phases.values():
+            instead = getattr(phase.item, "on_error", None)
+            if instead in self.rules and instead in self.by_name:
+                self.rules[instead] = f"{instead} runs instead where {phase.name} fails"
         self.calls = {rule.place: rule_words(rule) for rule in call_rules(definition)}
 
     def lines(self, path: Path) -> Iterator[str]:  # noqa: C901 - a case for each part

@@ -8,17 +8,12 @@ clause matches one form as a whole, or none. In a pattern `{slot}` stands for wo
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from crewlog.prompt.vocabulary import word_set
-
-_EVERYWHERE = word_set(
-    "the and are has have may can not use uses for off they them with you then than"
-)
-"""Words of patterns that say nothing about a form."""
-
+from crewlog.prompt.vocabulary import obligations
 
 _WORDS = re.compile(r"[a-z]+")
 
@@ -39,12 +34,6 @@ class Form:
     def regexes(self) -> tuple[re.Pattern[str], ...]:
         """The patterns, compiled."""
         return tuple(_compiled(pattern) for pattern in self.patterns)
-
-    @cached_property
-    def keywords(self) -> frozenset[str]:
-        """The fixed words of the patterns, for hints."""
-        plain = " ".join(re.sub(r"\{\w+\}", " ", pattern) for pattern in self.patterns)
-        return frozenset(re.findall(r"[a-z']{3,}", plain)) - _EVERYWHERE
 
 
 def _needed(pattern: str) -> tuple[str, ...]:
@@ -164,12 +153,14 @@ FORMS: tuple[Form, ...] = (
         (
             "(if|should|when) {agent} (fails|fail|cannot be reached|can not be reached), {error}",
             "if {agent} does not (answer|finish|respond) within {duration}, {error}",
+            "if {agent} takes longer than {duration}, {error}",
         ),
         (
             "If the coder fails, continue without it.",
             "If the vendor fails, the archive takes over.",
             "If the vendor cannot be reached, the archivist looks it up instead.",
             "If the vendor does not answer within ten minutes, the archive takes over.",
+            "If the vendor takes longer than an hour, continue without it.",
         ),
     ),
     Form(
@@ -535,6 +526,61 @@ FORM_OF = {
     "condition": "if_step",
 }
 """The form for words that oblige (`crewlog.prompt.vocabulary.OBLIGING`), for hints."""
+_NEAR = 0.3
+"""The part of an example's fixed words that a text has at least, to be near it."""
+_OBLIGES = 0.5
+"""What a form that says what a clause obliges to is nearer by."""
+
+
+@cache
+def _examples() -> tuple[list[tuple[Form, str]], dict[str, list[tuple[int, float]]]]:
+    """Every example with its form, and the places of those with a word outside the slots.
+
+    A place stands with the word's part of all such words of the example; a rare word counts for
+    more.
+    """
+    places = [(form, example) for form in FORMS for example in form.examples]
+    fixed = [_fixed_words(form, example) for form, example in places]
+    spread = Counter(word for words in fixed for word in words)
+    by_word: dict[str, list[tuple[int, float]]] = {}
+    for place, words in enumerate(fixed):
+        whole = sum(1 / spread[word] for word in words)
+        for word in words:
+            by_word.setdefault(word, []).append((place, 1 / spread[word] / whole))
+    return places, by_word
+
+
+def _fixed_words(form: Form, example: str) -> set[str]:
+    """The words of an example that stand in no slot."""
+    said = example.rstrip(".")
+    found = next((match for regex in form.regexes if (match := regex.fullmatch(said))), None)
+    rest = list(said.casefold())
+    for slot in range(1, found.re.groups + 1 if found else 0):
+        start, end = found.span(slot) if found else (0, 0)
+        rest[start:end] = " " * (end - start)
+    return {*_WORDS.findall("".join(rest))}
+
+
+def nearest(text: str) -> tuple[Form, str]:
+    """The form that a text is nearest to, and its example that is.
+
+    It is the example with most of its fixed words in the text. A form for what the text obliges to
+    is nearer than others.
+    """
+    places, by_word = _examples()
+    near: dict[int, float] = {}
+    for word in {*_WORDS.findall(text.casefold())}:
+        for place, part in by_word.get(word, ()):
+            near[place] = near.get(place, 0.0) + part
+    obliged = {FORM_OF[kind] for kind, _ in obligations(text)} - {"if_step"}
+    if obliged:
+        for place, (form, _) in enumerate(places):
+            if form.name in obliged:
+                near[place] = near.get(place, 0.0) + _OBLIGES
+    best = max(near, key=lambda place: (near[place], -place), default=None)
+    if best is None or near[best] < _NEAR:
+        return FORMS[-1], FORMS[-1].examples[0]
+    return places[best]
 
 
 def forms_table() -> str:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crewlog.prompt import reading as r
 from crewlog.prompt.clauses import Clause, Clauses
 from crewlog.prompt.draft import Share, Unmatched
 from crewlog.prompt.faults import Fault
-from crewlog.prompt.forms import FORM_OF, FORMS, Form, matches
-from crewlog.prompt.names import crew_name
+from crewlog.prompt.forms import FORMS, matches, nearest
+from crewlog.prompt.names import agent_name, crew_name
 from crewlog.prompt.nouns import EVERYONE, names_in
 from crewlog.prompt.phrases import is_proper
 from crewlog.prompt.question_forms import QuestionForms
@@ -27,7 +27,6 @@ from crewlog.prompt.right_forms import RightForms
 from crewlog.prompt.setting_forms import SettingForms
 from crewlog.prompt.slots import Slots, items
 from crewlog.prompt.step_forms import StepForms
-from crewlog.prompt.vocabulary import obligations, words_of
 
 LONGEST_CLAUSE = 600
 """Characters of a clause that a form may have."""
@@ -112,6 +111,8 @@ class _FormsReader(StepForms, QuestionForms, RightForms, SettingForms):
         self.clauses = clauses
         self.faults: list[Fault] = []
         self.status: dict[int, r.Status] = {}
+        self.unlisted: dict[int, str] = {}
+        """For the place of a fault the noun that would be an agent if the prompt listed it."""
 
     def run(self) -> FormsReading:
         sentences = [each for each in self.clauses.sentences if not each[0].is_pasted]
@@ -131,6 +132,7 @@ class _FormsReader(StepForms, QuestionForms, RightForms, SettingForms):
                 skip = True
             self._sentence(sentence[0])
         self._finish()
+        self._list_agents()
         ledger = [
             r.Account(clause=clause.number, status=self.status[clause.number], why="", against=())
             for clause in self.clauses
@@ -178,22 +180,33 @@ class _FormsReader(StepForms, QuestionForms, RightForms, SettingForms):
             said, then = self._leads(piece)
             self.again = self.said_then = then
             if why := self._match(said):
-                how = f"Say it in a form. The nearest: {_nearest(self.text).examples[0]!r}"
-                self._unread(why, how)
+                example = nearest(self.text)[1]
+                known = example.rstrip(".").casefold() == self.text.casefold()
+                self._unread(
+                    why,
+                    "Say first what it is about."
+                    if known
+                    else f"Say it in a form. The nearest: {example!r}",
+                )
                 return
         self.status.update(dict.fromkeys(self.here, "used"))
 
     def _match(self, text: str) -> str:
         """Takes the form that a text matches as a whole; why it matches none, else an empty text."""
-        why = ""
+        whys: list[Unmatched] = []
         for form, found in matches(text):
             try:
                 getattr(self, f"take_{form.name}")(Slots(found))
             except Unmatched as error:
-                why = why or str(error)
+                whys.append(error)
                 continue
             return ""
-        return why or _NO_FORM
+        why = next((error for error in whys if not error.weak), None)
+        if why is None:
+            return _NO_FORM
+        if why.unlisted:
+            self.unlisted[len(self.faults)] = why.unlisted
+        return str(why)
 
     def _pieces(self, text: str) -> list[str]:
         """A clause cut where another right or question begins: `… , but only the layouter may …`."""
@@ -225,6 +238,14 @@ class _FormsReader(StepForms, QuestionForms, RightForms, SettingForms):
     def _unread(self, why: str, how: str) -> None:
         self.faults.append(Fault("not_understood", why, how, self.here))
 
+    def _list_agents(self) -> None:
+        """Writes the list of agents that the prompt lacks into the remedies."""
+        names = dict.fromkeys((*self.agents, *map(agent_name, self.unlisted.values())))
+        said = ", ".join(name.replace("_", " ") for name in names)
+        for place in self.unlisted:
+            remedy = f"If it is one, list the agents in a sentence of its own: 'Agents: {said}.'"
+            self.faults[place] = replace(self.faults[place], remedy=remedy)
+
     def _finish(self) -> None:
         """Puts in place what may be said before or after the steps that it is about."""
         if self._cast_only():
@@ -240,20 +261,6 @@ class _FormsReader(StepForms, QuestionForms, RightForms, SettingForms):
                 for number in here:
                     self.status.pop(number, None)
                 self._unread(str(error), "Say first what the agent does.")
-
-
-def _nearest(text: str) -> Form:
-    """The form for what the clause obliges to, else the one with most of its words."""
-    for kind, _ in obligations(text):
-        return next(form for form in FORMS if form.name == FORM_OF[kind])
-    said = set(words_of(text))
-    scored = [
-        (len(form.keywords & said) / (len(form.keywords) ** 0.5), -i, form)
-        for i, form in enumerate(FORMS)
-        if form.keywords & said
-    ]
-    best = max(scored, default=None)
-    return best[2] if best is not None and best[0] > 0.3 else FORMS[-1]
 
 
 def _normal(text: str) -> str:

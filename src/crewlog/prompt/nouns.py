@@ -12,7 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from typing import NamedTuple
 
 from crewlog.prompt.names import agent_name
 from crewlog.prompt.registry import Registry
@@ -65,23 +66,22 @@ EVERYONE = word_set(
 """Words that stand for every agent."""
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(NamedTuple):
     """A word of a clause with its place."""
 
     text: str
     start: int
     end: int
-
-    @cached_property
-    def folded(self) -> str:
-        """The word in small letters."""
-        return self.text.casefold().replace("’", "'")
+    folded: str
+    """The word in small letters."""
 
 
 @lru_cache(maxsize=2048)
 def _short_words(text: str) -> tuple[Word, ...]:
-    return tuple(Word(m.group(), m.start(), m.end()) for m in _WORD.finditer(text))
+    return tuple(
+        Word(said := found.group(), *found.span(), said.casefold().replace("’", "'"))
+        for found in _WORD.finditer(text)
+    )
 
 
 def words(text: str) -> tuple[Word, ...]:

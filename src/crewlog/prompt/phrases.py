@@ -172,10 +172,7 @@ class PhraseReader(SlotReader):
                 if not known and not does_things(last):
                     if len(words(subject.rest)) < 2:
                         continue  # `the screens and the data models`
-                    raise Unmatched(
-                        f"it is not clear whether {said!r} is an agent; "
-                        "say it in a sentence of its own"
-                    )
+                    raise Unmatched(f"it is not clear whether {said!r} is an agent", unlisted=said)
                 beside = beside or _MEANWHILE.match(behind) is not None
             return text[: joint.start()].strip(" ,"), behind, beside
         return text.strip(), "", False
@@ -204,7 +201,7 @@ class PhraseReader(SlotReader):
                 case _:
                     binds = True
             if binds:
-                raise Unmatched(f"{said!r} obliges, and stands inside a task")
+                raise Unmatched(f"no form reads the rule {said!r} inside a task")
         plain, _, rest = _RELATIVE_SAYS.sub("\0", task, count=1).partition("\0")
         if self.names.mentioned(rest) and not _RELATIVE.search(task):
             raise Unmatched("another agent works in the middle of this sentence")

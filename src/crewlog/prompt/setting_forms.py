@@ -141,7 +141,7 @@ class SettingForms(PhraseReader):
 
     def take_builder_more(self, slots: Slots) -> None:
         if not self.uses:
-            raise Unmatched("there is no shape before")
+            raise Unmatched("no sentence before it says how the crew works as a whole")
         use = self.uses[-1]
         more: dict[str, tuple[str, ...]] = {}
         wanted = "team"

@@ -64,6 +64,9 @@ class Slots(dict[str, str]):
 
 
 _TURNED = re.compile(r"\b(?:no|not|none|nothing|without|except|every|each|any)\b", re.IGNORECASE)
+_RELATIVE = re.compile(r"(?:who|which|that|whose)\b", re.IGNORECASE)
+_LONGEST_NAME = 4
+"""Words from which a text is more of a sentence than a name."""
 _VAGUE = re.compile(
     r"\b(?:between|at\s+most|at\s+least|up\s+to|more\s+than|less\s+than|about|before|after|or)\b",
     re.IGNORECASE,
@@ -94,7 +97,12 @@ class SlotReader(Draft):
             ):
                 name = self.names.add(each)
             if not name:
-                raise Unmatched(f"{each!r} is no agent that this reader knows")
+                if _RELATIVE.match(each):
+                    raise Unmatched(
+                        "a relative clause is read in no form: make two sentences of it"
+                    )
+                long = len(each.split()) > _LONGEST_NAME
+                raise Unmatched(f"{each!r} is no agent that this reader knows", weak=long)
             found.append(name)
         if not found:
             raise Unmatched("no agent is named")
@@ -113,7 +121,8 @@ class SlotReader(Draft):
             doer = does_things(name.rpartition("_")[2])
             if not offered and not doer and self.names.roles[name] < 2:
                 raise Unmatched(
-                    f"it is not clear whether {name!r} is an agent; list it: 'Agents: …'"
+                    f"it is not clear whether {name!r} is an agent",
+                    unlisted=name,
                 )
 
     def _new_names(self, text: str) -> list[str]:

@@ -89,7 +89,7 @@ class StepForms(PhraseReader):
     def take_then(self, slots: Slots) -> None:
         outcome = self._outcome(slots["then"])
         if not outcome:
-            raise Unmatched("")
+            raise Unmatched("another form has this sentence", weak=True)
         self._end_loop(outcome)
 
     def _end_loop(self, outcome: str) -> None:
