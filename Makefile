@@ -43,9 +43,9 @@ mypy: setup
 pyright: setup
 	$(RUN)pyright
 
-# Tests that need the machine for themselves. The others run in three processes, each with servers
+# Tests that need the machine for themselves. The others run in four processes, each with servers
 # of its own: two leave a third of the processor time of two cores unused. `tests/conftest.py` has their order.
-SIDE_BY_SIDE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 ALONE := tests/size tests/faults tests/state/test_topology_cost.py
 
 test: check  ## Everything: the static checks, then every test

@@ -26,7 +26,7 @@ from .scenarios import Scenario, bug_in
 QUEUE = "scenarios"
 KEEP = os.environ.get("CREWLOG_KEEP", "")
 """The folder where what tells of failed scenarios is kept; empty: nowhere."""
-COUNT = int(os.environ.get("CREWLOG_SCENARIOS", "24"))
+COUNT = int(os.environ.get("CREWLOG_SCENARIOS", "16"))
 AT_ONCE = 24
 """Scenarios that are played at once."""
 KILLS = 3

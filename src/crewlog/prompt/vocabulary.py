@@ -7,7 +7,7 @@ Everything here works on one clause at a time, in time that is linear in its len
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 
 
@@ -132,7 +132,8 @@ def stems_of(text: str) -> set[str]:
     return {stem(word) for word in words_of(text)}
 
 
-def numbers_in(text: str) -> set[float]:
+@lru_cache(maxsize=2048)
+def numbers_in(text: str) -> frozenset[float]:
     """The numbers that a text says: in digits, in words, and percentages as fractions, too."""
     found: set[float] = set()
     for match in _NUMBER.finditer(text):
@@ -158,7 +159,7 @@ def numbers_in(text: str) -> set[float]:
             found.add(value + factor)
         if following in {"percent", "per"}:
             found.add(round(value / 100, 6))
-    return found
+    return frozenset(found)
 
 
 def durations_in(text: str) -> set[float]:
@@ -287,9 +288,8 @@ OBLIGING: dict[str, re.Pattern[str]] = {
 """Words that oblige, by what they oblige to; a clause with one needs a part of that kind."""
 
 
-def obligations(text: str) -> Iterator[tuple[str, re.Match[str]]]:
+@lru_cache(maxsize=2048)
+def obligations(text: str) -> tuple[tuple[str, re.Match[str]], ...]:
     """The kinds of obligation that a clause has, with the words."""
-    for kind, pattern in OBLIGING.items():
-        found = pattern.search(text)
-        if found is not None:
-            yield kind, found
+    searched = ((kind, pattern.search(text)) for kind, pattern in OBLIGING.items())
+    return tuple((kind, found) for kind, found in searched if found is not None)
