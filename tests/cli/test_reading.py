@@ -207,7 +207,7 @@ def test_without_a_model_or_a_key_it_says_so(capsys: pytest.CaptureFixture[str])
     assert "a model is to read the prompt, and none is configured" in told
     assert "--reader forms" in told
     Path("registry.yaml").write_text("registry: notes\nmodel: openai:gpt-5-mini\n")
-    assert run_cli(["compile", "notes.md", "--reader", "model"]) == 1
+    assert run_cli(["compile", "notes.md", "--reader", "model"]) == 2
     assert "OPENAI_API_KEY is not set" in capsys.readouterr().err
 
 
