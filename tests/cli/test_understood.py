@@ -16,8 +16,9 @@ from rich.console import Console
 from corpus.cases import DOMAINS, HERE, read
 from crewlog.cli.dry import dry_run_of, show_dry_run
 from crewlog.cli.explained import show_explanation
+from crewlog.cli.problems import excerpt
 from crewlog.cli.screen import Screen, folded
-from crewlog.cli.understood import as_json, excerpt, show_remarks, show_understood
+from crewlog.cli.understood import as_json, show_remarks, show_understood
 from crewlog.definition.model import DecisionPhase
 from crewlog.definition.phases import phases
 from crewlog.errors import Diagnostic
@@ -281,7 +282,7 @@ def test_a_crew_that_could_not_run_has_no_graph_and_no_parts() -> None:
 def test_an_excerpt_keeps_what_is_underlined(room: int, caret: int) -> None:
     line = "x" * 29 + "y" * 60 + "z" * 20
     found = Diagnostic("m", line=1, column=caret, caret=caret, length=10, excerpt=line)
-    (text, _), (underline, _) = excerpt(found, room)
+    (text, _), (underline, _) = excerpt(found, room, "red")
     assert len(text) <= room
     begin = underline.index("^")
     assert text[begin] == line[caret - 1]
