@@ -12,12 +12,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 from crewlog.prompt.names import agent_name
 from crewlog.prompt.registry import Registry
-from crewlog.prompt.vocabulary import word_set
+from crewlog.prompt.vocabulary import remembered, word_set
 
 _WORD = re.compile(r"[^\W_]+(?:[-'’_.][^\W_]+)*")
 _DETERMINERS = word_set("the a an our your my each every another one some")
@@ -50,8 +49,6 @@ _NO_DOERS = word_set(
     other another either neither whether rather never after under over"""
 )
 """Nouns with such an ending that name no worker."""
-_SHORT = 600
-"""Characters of a text whose words are kept."""
 _LONGEST = 5
 """Words of a name."""
 PEOPLE = word_set(
@@ -76,17 +73,13 @@ class Word(NamedTuple):
     """The word in small letters."""
 
 
-@lru_cache(maxsize=2048)
-def _short_words(text: str) -> tuple[Word, ...]:
+@remembered
+def words(text: str) -> tuple[Word, ...]:
+    """The words of a text."""
     return tuple(
         Word(said := found.group(), *found.span(), said.casefold().replace("’", "'"))
         for found in _WORD.finditer(text)
     )
-
-
-def words(text: str) -> tuple[Word, ...]:
-    """The words of a text."""
-    return _short_words(text) if len(text) <= _SHORT else _short_words.__wrapped__(text)
 
 
 def does_things(word: str) -> bool:

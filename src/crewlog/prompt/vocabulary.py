@@ -7,8 +7,9 @@ Everything here works on one clause at a time, in time that is linear in its len
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import lru_cache, wraps
+from typing import TypeVar
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -58,18 +59,29 @@ _DURATION = re.compile(
 _ADJECTIVES = {"hourly": 3600.0, "daily": 86_400.0, "overnight": 43_200.0}
 
 
+_SHORT = 600
+"""Characters of a text about which something is remembered."""
+_Found = TypeVar("_Found")
+
+
+def remembered(find: Callable[[str], _Found]) -> Callable[[str], _Found]:
+    """Remembers what a function finds in short texts: clauses are looked at again and again.
+
+    What it finds in a long text is not kept: thousands of long texts would fill the memory.
+    """
+    short = lru_cache(maxsize=8192)(find)
+
+    @wraps(find)
+    def found(text: str) -> _Found:
+        return short(text) if len(text) <= _SHORT else find(text)
+
+    return found
+
+
+@remembered
 def words_of(text: str) -> tuple[str, ...]:
     """The words of a text in small letters; `don't` is one word, `_` and `-` divide."""
-    return _short_words(text) if len(text) <= _SHORT else _words(text)
-
-
-def _words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text.casefold().replace("’", "'")))
-
-
-_SHORT = 600
-"""Characters of a text whose words are kept: the same clauses are looked at again and again."""
-_short_words = lru_cache(maxsize=2048)(_words)
 
 
 _IRREGULAR = {
@@ -117,14 +129,10 @@ _ENDINGS = (
 )  # fmt: skip
 
 
-@lru_cache(maxsize=8192)
-def _short_nouns(text: str) -> tuple[str, ...]:
-    return tuple(map(noun, words_of(text)))
-
-
+@remembered
 def nouns_of(text: str) -> tuple[str, ...]:
     """The words of a text or a name (`fact_checker`), without the endings of plurals."""
-    return _short_nouns(text) if len(text) <= _SHORT else _short_nouns.__wrapped__(text)
+    return tuple(map(noun, words_of(text)))
 
 
 def stems_of(text: str) -> set[str]:
@@ -132,7 +140,7 @@ def stems_of(text: str) -> set[str]:
     return {stem(word) for word in words_of(text)}
 
 
-@lru_cache(maxsize=2048)
+@remembered
 def numbers_in(text: str) -> frozenset[float]:
     """The numbers that a text says: in digits, in words, and percentages as fractions, too."""
     found: set[float] = set()
@@ -288,7 +296,7 @@ OBLIGING: dict[str, re.Pattern[str]] = {
 """Words that oblige, by what they oblige to; a clause with one needs a part of that kind."""
 
 
-@lru_cache(maxsize=2048)
+@remembered
 def obligations(text: str) -> tuple[tuple[str, re.Match[str]], ...]:
     """The kinds of obligation that a clause has, with the words."""
     searched = ((kind, pattern.search(text)) for kind, pattern in OBLIGING.items())
