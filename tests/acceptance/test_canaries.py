@@ -323,6 +323,8 @@ PLAIN_FIELDS = {
         "task_queue",
         "timer_id",
     ),
+    # of a failure: the server or an SDK
+    "source",
     *("type", "update_id", "worker_deployment_name", "workflow_id"),
     # and the names in maps
     *("details", "fields", "request_id_infos"),
