@@ -154,9 +154,10 @@ class ModelCalls:
         name = _model_name(crew, agent, task)
         context = await self._context.of(task, crew, agent, name)
         transcript = context.transcript
-        model: Any = await self._models.ready(
-            name, agent.model_settings, _request_timeout(agent.timeout), task.cut
-        )
+        wanted = (name, agent.model_settings, _request_timeout(agent.timeout))
+        model: Any = await self._models.ready(*wanted)
+        if task.cut:
+            model = await self._models.with_longer_replies(*wanted, task.cut)
         schemas = await self._schemas(task, crew)
         if schemas:
             model = model.bind_tools(schemas)

@@ -79,7 +79,7 @@ class ModelFactory:
         self._models: Made[tuple[str, ContentHash, float], BaseChatModel] = Made(most)
 
     async def ready(
-        self, model: str, settings: Mapping[str, Json], timeout: float, cut: int = 0
+        self, model: str, settings: Mapping[str, Json], timeout: float
     ) -> BaseChatModel:
         """The chat model of that name; one that must be made is made in a thread.
 
@@ -89,7 +89,6 @@ class ModelFactory:
             model: `prefix:NAME`.
             settings: The agent's `model_settings`.
             timeout: Seconds for one request.
-            cut: Replies in a row that the limit of output cut: it is doubled for each of them.
 
         Raises:
             ModelRefused: where there is no such model, or it cannot be made.
@@ -98,10 +97,25 @@ class ModelFactory:
         # With the values: a secret that was changed makes another model.
         given = cast("dict[str, Json]", resolved(dict(settings)))
         key = (model, hash_json(given), timeout)
-        made = await self._models.ready(key, lambda: self._build(model, given, timeout))
-        if not cut or (longer := _with_longer_replies(given, made, cut)) is None:
-            return made
-        return await self.ready(model, longer, timeout)
+        return await self._models.ready(key, lambda: self._build(model, given, timeout))
+
+    async def with_longer_replies(
+        self, model: str, settings: Mapping[str, Json], timeout: float, cut: int
+    ) -> BaseChatModel:
+        """The chat model with a larger limit of output, where it has one.
+
+        Args:
+            model: `prefix:NAME`.
+            settings: The agent's `model_settings`.
+            timeout: Seconds for one request.
+            cut: Replies in a row that the limit cut: it is doubled for each of them.
+        """
+        made = await self.ready(model, settings, timeout)
+        for name in LIMITS:
+            limit: Any = settings.get(name) or getattr(made, name, None)
+            if isinstance(limit, int) and limit > 0:
+                return await self.ready(model, {**settings, name: limit * 2**cut}, timeout)
+        return made
 
     def _build(self, model: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
         prefix, colon, name = model.partition(":")
@@ -122,17 +136,6 @@ class ModelFactory:
                 f"the model {model!r} cannot be made: {type(exc).__name__}: {exc}",
                 remedy=error.remedy if isinstance(error, ModelRefused) else "Check model_settings.",
             ) from exc
-
-
-def _with_longer_replies(
-    settings: Mapping[str, Json], model: BaseChatModel, cut: int
-) -> dict[str, Json] | None:
-    """Settings with a larger limit of output; none where there is no limit of ours."""
-    for name in LIMITS:
-        limit: Any = settings.get(name) or getattr(model, name, None)
-        if isinstance(limit, int) and limit > 0:
-            return {**settings, name: limit * 2**cut}
-    return None
 
 
 def _resolved(builder: Builder | str) -> Builder:

@@ -98,7 +98,7 @@ async def test_arguments_that_are_no_json_are_answered(tool_call):
     body = {"type": "ai", "content": "", "name": "backend", "invalid_tool_calls": [bad]}
     result = await tool_call("add", body=body)
     assert not result.ok
-    assert "are not valid JSON" in brief_of(result.body)
+    assert "cannot be used: they are no JSON" in brief_of(result.body)
 
 
 @pytest.mark.parametrize("fields", [{"permitted": False}, {"agent": "writer"}, {"to_run": "boom"}])

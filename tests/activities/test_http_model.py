@@ -48,7 +48,7 @@ async def test_a_reply_with_its_usage_and_its_price(model_call, log):
     ("text", "brief", "end"),
     [
         ("use a tool", "3", "It is 3."),
-        ("break a tool", "The arguments of 'add' are not valid JSON", "I see."),
+        ("break a tool", "The arguments of 'add' cannot be used", "I see."),
     ],
 )
 @covers("C74")
@@ -71,7 +71,7 @@ async def test_an_empty_reply_is_an_end(model_call, log):
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
-        ("busy", "ModelUnavailable", "answered 429: the service says rate_limit_exceeded"),
+        ("busy", "ModelLimited", "answered 429: the service says rate_limit_exceeded"),
         ("no quota", "ModelRefused", "answered 429: the service says insufficient_quota"),
         ("broken", "ModelUnavailable", "'openai:gpt-4o-mini' answered 500"),
         ("no such model", "ModelRefused", "answered 404: the service says model_not_found"),

@@ -178,7 +178,9 @@ def test_calls_that_were_lost_are_asked_for_again():
 
 
 class _Refused(Exception):
-    status_code = 400
+    def __init__(self, fault: str, status: int) -> None:
+        super().__init__(fault)
+        self.status_code = status
 
 
 class _Whole(BaseChatModel):
@@ -186,6 +188,7 @@ class _Whole(BaseChatModel):
 
     tried: list[str]
     fault: str = "Your organization must be verified to stream this model."
+    status: int = 400
 
     @property
     def _llm_type(self) -> str:
@@ -197,7 +200,7 @@ class _Whole(BaseChatModel):
 
     async def _astream(self, *_args: Any, **_kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
         self.tried.append("stream")
-        raise _Refused(self.fault)
+        raise _Refused(self.fault, self.status)
         yield ChatGenerationChunk(message=AIMessageChunk(""))
 
 
@@ -209,8 +212,20 @@ async def test_a_service_that_refuses_to_stream_is_asked_once(model_call, log):
     assert model.tried == ["stream", "whole", "whole"]
 
 
-async def test_other_refusals_are_not_asked_again(model_call, log):
-    model = _Whole(tried=[], fault="no such thing")
+@pytest.mark.parametrize("fault", ["Extra inputs are not permitted", "Unknown parameter"])
+async def test_a_refusal_in_other_words_is_asked_without_a_stream(model_call, log, fault):
+    model = _Whole(tried=[], fault=fault)
+    register("other", lambda *_: model)
+    for _ in range(2):
+        assert brief_of((await model_call(crew("other:x"), log)).body) == "Here."
+    assert model.tried == ["stream", "whole", "whole"]
+
+
+@pytest.mark.parametrize(
+    ("status", "fault"), [(401, "no such thing"), (400, "no such thing: prompt is too long")]
+)
+async def test_other_refusals_are_not_asked_again(model_call, log, status, fault):
+    model = _Whole(tried=[], fault=fault, status=status)
     register("refusing", lambda *_: model)
     with pytest.raises(ApplicationError, match="no such thing"):
         await model_call(crew("refusing:x"), log)

@@ -341,3 +341,8 @@ def test_a_trace_tells_a_large_value_by_its_text() -> None:
     assert _is(None, step, {"body": "b", "more": 1}) == '{"body": "b", "more": 1}'
     found: Any = SimpleNamespace(bodies={"c" * 27: {"content": "All\nof it."}})
     assert _is(found, step, {"body": "c" * 27}) == "All of it."
+
+
+def test_a_reply_that_is_taken_though_it_was_cut_off_is_told() -> None:
+    *_, row = shown(started("ui#1"), {**replied("ui#1", brief="hal"), "ending": "cut"})
+    assert row.startswith("ui ! its reply is taken as it is: it was cut off")

@@ -27,6 +27,7 @@ from crewlog.state import brief
 from crewlog.state import journal as j
 from crewlog.state.artifact_words import operations_words
 from crewlog.state.brief import shortened
+from crewlog.state.endings import FAULTS
 from crewlog.state.told import edited_words
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
@@ -340,6 +341,13 @@ class Timeline:
         text = f"no summary of {entry.window.left_out} messages: {entry.window.fault}"
         return self._row(entry, node_of(entry.step), "!", text, "yellow")
 
+    def _taken_as_it_is(self, entry: j.ModelReplied) -> list[Row]:
+        """That a reply is no good answer, and counts by `bad_reply: accept`."""
+        if not entry.ending or entry.refused:
+            return []
+        text = f"its reply is taken as it is: {FAULTS[entry.ending]}"
+        return self._row(entry, node_of(entry.step), "!", text, "yellow")
+
     # -- calls --------------------------------------------------------------------------------
 
     def _call(self, entry: j.Fact) -> list[Row]:
@@ -350,7 +358,7 @@ class Timeline:
                 running.since = entry.at
                 if not entry.calls and not entry.refused:
                     self._said[entry.step] = plain(entry.brief) or "done"
-                rows = self._without_summary(entry)
+                rows = self._without_summary(entry) + self._taken_as_it_is(entry)
                 for call in entry.calls:
                     if call.tool in BUILT_IN_TOOLS:
                         continue  # its effect is a row of its own

@@ -1,0 +1,248 @@
+"""Replies that are no good answer, and limits of services, seen by those who run crews."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from covers import covers
+from crewlog.client import Run
+from crewlog.errors import RunFailed
+from crewlog.state.journal import entry_from_json
+from crewlog.state.model import CLOSED
+from crewlog.testing import CrewlogLocal
+from crewlog.wire import RunView
+from scripted_service import Fails, Says, Script, Service, calls, serving
+
+SECONDS = 60
+QUICK = {"attempts": 2, "first": 0.2}
+CUT = Says(calls('{"text": "half"}'), end="length")
+WITHHELD = Says({"content": "hal"}, end="content_filter")
+EMPTY = Says({"content": ""})
+UNKNOWN = Says({"content": "hal"}, end="because")
+TOOLS = '''\
+import os
+
+def put(text: str) -> str:
+    """Keeps a text."""
+    with open(os.environ["KEPT"], "a") as file:
+        file.write(f"{text}\\n")
+    return "kept"
+'''
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Script], Service]]:
+    running: list[Any] = []
+
+    def start(script: Script) -> Service:
+        running.append(serving(script))
+        found: Service = running[-1].__enter__()
+        monkeypatch.setenv("OPENAI_BASE_URL", found.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        return found
+
+    yield start
+    for each in running:
+        each.__exit__(None, None, None)
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """What the tool `put` was given."""
+    (tmp_path / "keeping_tools.py").write_text(TOOLS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("KEPT", str(tmp_path / "kept"))
+    sys.modules.pop("keeping_tools", None)
+    file = tmp_path / "kept"
+    return lambda: file.read_text().splitlines() if file.exists() else []
+
+
+def crew(flow: tuple[Any, ...] = ("a", "b"), **a: Any) -> dict[str, Any]:
+    agents = {
+        "a": {"prompt": "Do it.", "tools": ["put"], "retry": QUICK, **a},
+        "b": {"prompt": "Sum up.", "tools": [], "retry": QUICK},
+    }
+    return {
+        "crew": "replies",
+        "model": "openai:m",
+        "agents": {name: agents[name] for name in flow},
+        "tools": {"put": {"run": "keeping_tools:put", "effects": "write", "retry": "keyed"}},
+        "flow": [*flow],
+    }
+
+
+async def played(local: CrewlogLocal, definition: dict[str, Any]) -> tuple[Run, RunView]:
+    """A run at its end or at its first question."""
+    run = await local.start(definition, timeout=SECONDS)
+    view = await run.wait_until(
+        lambda v: v.status in CLOSED or bool(v.waiting_for), timeout=SECONDS
+    )
+    if view.status not in CLOSED:
+        await run.terminate("seen")
+    return run, view
+
+
+async def kinds(run: Run, kind: str) -> list[Any]:
+    page = await run.journal(limit=200)
+    found = [entry_from_json(each.entry) for each in page.entries]
+    return [entry for entry in found if entry.kind == kind]
+
+
+@covers("C75")
+@pytest.mark.parametrize("bad", [CUT, WITHHELD, EMPTY, UNKNOWN])
+async def test_a_bad_reply_is_asked_for_again_and_is_nobody_s_input(
+    crewlog_local: CrewlogLocal,
+    service: Callable[[Script], Service],
+    kept: Callable[[], list[str]],
+    bad: Says,
+) -> None:
+    models = service(lambda n, _: bad if n == 0 else Says({"content": "whole"}))
+    run, view = await played(crewlog_local, crew())
+    assert view.status == "completed"
+    assert (await run.result(SECONDS)).outputs["a"]["text"] == "whole"
+    assert kept() == []
+    (refused,) = await kinds(run, "ReplyRefused")
+    assert (refused.attempt, refused.of) == (1, 3)
+    assert refused.faults[0] in json.dumps(models.asked[1]["messages"])
+    assert "hal" not in json.dumps(models.asked[2]["messages"]), "b was shown half a text"
+    (first, *_) = await kinds(run, "ModelReplied")
+    assert first.ending in ("cut", "withheld", "empty", "unknown")
+
+
+async def test_a_model_that_never_answers_well_is_asked_three_times(
+    crewlog_local: CrewlogLocal, service: Callable[[Script], Service]
+) -> None:
+    models = service(lambda *_: EMPTY)
+    run, view = await played(crewlog_local, crew(("a",)))
+    assert len(models.asked) == 3
+    assert "was asked 3 times" in view.waiting_for
+    assert "it was empty" in view.waiting_for
+    (failed,) = await kinds(run, "StepFailed")
+    assert "on_error: {bad_reply: accept}" in failed.error
+
+
+@pytest.mark.parametrize(
+    ("policy", "status", "asked", "text"),
+    [
+        ("ask", "waiting", 1, None),
+        ("fail", "failed", 1, None),
+        ("accept", "completed", 2, "hal"),
+    ],
+)
+async def test_the_policy_says_what_follows(
+    crewlog_local: CrewlogLocal,
+    service: Callable[[Script], Service],
+    policy: str,
+    status: str,
+    asked: int,
+    text: str | None,
+) -> None:
+    models = service(lambda n, _: WITHHELD if n == 0 else Says({"content": "done"}))
+    definition = crew(on_error={"failure": "continue", "bad_reply": policy})
+    run, view = await played(crewlog_local, definition)
+    assert (view.status, len(models.asked)) == (status, asked)
+    if status == "waiting":
+        assert "withheld" in view.waiting_for
+    elif text is not None:
+        assert (await run.result(SECONDS)).outputs["a"]["text"] == text
+    else:
+        with pytest.raises(RunFailed, match="withheld"):
+            await run.result(SECONDS)
+
+
+async def test_calls_of_a_cut_reply_are_never_made(
+    crewlog_local: CrewlogLocal,
+    service: Callable[[Script], Service],
+    kept: Callable[[], list[str]],
+) -> None:
+    service(lambda n, _: CUT if n == 0 else Says({"content": "done"}))
+    _, view = await played(crewlog_local, crew(on_error={"bad_reply": "accept"}))
+    assert (view.status, kept()) == ("completed", [])
+
+
+async def test_a_run_goes_on_without_a_step_whose_replies_are_bad(
+    crewlog_local: CrewlogLocal, service: Callable[[Script], Service]
+) -> None:
+    def script(_: int, asked: dict[str, Any]) -> Says:
+        first = "Do it." in asked["messages"][0]["content"]
+        return WITHHELD if first else Says({"content": "alone"})
+
+    service(script)
+    run, view = await played(crewlog_local, crew(on_error="continue"))
+    assert view.status == "completed"
+    assert (await run.result(SECONDS)).outputs["b"]["text"] == "alone"
+
+
+async def test_a_conversation_answers_with_its_apology(
+    crewlog_local: CrewlogLocal, service: Callable[[Script], Service]
+) -> None:
+    service(lambda *_: Says({"refusal": "I cannot."}))
+    definition = {
+        **crew(("a",), on_error="continue"),
+        "conversation": {"apology": "Not this time."},
+    }
+    run = await crewlog_local.start(definition, input="Hello", timeout=SECONDS)
+    async with asyncio.timeout(SECONDS):
+        while (last := (await run.conversation()).last) is None:  # noqa: ASYNC110 - a query tells
+            await asyncio.sleep(0.05)
+    assert last.text == "Not this time."
+    assert "withheld" in last.error
+    await run.terminate("seen")
+
+
+@covers("C75")
+async def test_twenty_agents_get_through_a_limit_of_two_calls_a_second(
+    crewlog_local: CrewlogLocal, service: Callable[[Script], Service]
+) -> None:
+    lock, let_through = threading.Lock(), [0.0, 0.0]
+
+    def script(*_: Any) -> Says | Fails:
+        with lock:
+            now = time.monotonic()
+            if now - let_through[0] < 1:
+                return Fails(429, {"error": {"message": "two a second"}}, {"retry-after": "1"})
+            let_through[:] = [let_through[1], now]
+        return Says({"content": "done"})
+
+    service(script)
+    names = [f"w{n}" for n in range(20)]
+    definition = {
+        "crew": "many",
+        "model": "openai:m",
+        "agents": {name: {"prompt": "Work."} for name in names},
+        "flow": [names],
+    }
+    run = await crewlog_local.start(definition, timeout=150)
+    assert (await run.result(150)).status == "completed"
+
+
+async def test_a_wait_of_a_day_is_a_question(
+    crewlog_local: CrewlogLocal, service: Callable[[Script], Service]
+) -> None:
+    busy = Fails(429, {"error": {"message": "daily limit"}}, {"retry-after": "86400"})
+    models = service(lambda *_: busy)
+    _, view = await played(crewlog_local, crew(("a",)))
+    assert len(models.asked) == 1
+    assert "takes no call for" in view.waiting_for
+
+
+async def test_a_call_that_meets_a_limit_says_so_while_it_waits(
+    crewlog_local: CrewlogLocal, service: Callable[[Script], Service]
+) -> None:
+    service(lambda *_: Fails(429, {"error": {"message": "slow down"}}))
+    definition = crew(("a",), retry={"attempts": 1})
+    run = await crewlog_local.start(definition, timeout=SECONDS)
+    view = await run.wait_until(lambda v: any(e.lacks for e in v.frontier), timeout=SECONDS)
+    (step,) = view.frontier
+    assert "waits for the limit of openai:m" in step.lacks
+    assert "slow down" in step.lacks
+    await run.terminate("seen")
