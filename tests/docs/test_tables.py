@@ -60,6 +60,8 @@ def _table(page: str, after: str) -> dict[str, str]:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, BaseModel) and isinstance(value.model_dump(), str):
+        return str(value.model_dump())  # it may be written as a word
     if isinstance(value, bool | str):
         return json.dumps(value).strip('"')
     if isinstance(value, int | float):
