@@ -143,6 +143,9 @@ RULED_OFTEN = 5
 LACKS_LIMIT = 500
 """Characters that say what a worker lacks and what to do about it."""
 
+STORE_WAIT = "waits for the store: "
+"""What is said of a call that met no store, before why."""
+
 LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between calls that met a worker without their tool; the last one from then on."""
 
@@ -170,7 +173,7 @@ class Landed:
     error: str = ""
     error_type: str = ""
     lacks: str = ""
-    """Which tool its worker lacked, for people."""
+    """What it waits for before it is made again, for people: the store, or a tool."""
     change: grouping.Regrouping | None = None
     """The change of its graph that it asks for, prepared."""
 
@@ -195,6 +198,10 @@ def _lacking(kind: str | None, place: str) -> str:
     if place.startswith("MCP server"):
         return f"the {place}"
     return f"a worker that has the {place}"
+
+
+def _with_remedy(cause: ApplicationError, told: Told) -> str:
+    return f"{cause.message}. {told.remedy}" if told.remedy else cause.message
 
 
 def _told(cause: BaseException | None) -> Told:
@@ -601,7 +608,7 @@ class Execution:
         """Waits before a call is made again that has not begun."""
         key = (landed.order.step, landed.order.call.call)
         pause = STORE_PAUSE
-        if landed.lacks:
+        if landed.lacks and not landed.lacks.startswith(STORE_WAIT):
             pause = LACKING_PAUSES[min(self._lacked[key], len(LACKING_PAUSES) - 1)]
             self._lacked[key] += 1
         self._resting[key] = landed.lacks
@@ -718,11 +725,12 @@ class Execution:
         if isinstance(cause, ApplicationError):
             told = _told(cause)
             if cause.type == StoreUnavailable.__name__ and not told.started:
-                return Landed(order, position, error_type=AGAIN)
+                waits = brief(f"{STORE_WAIT}{_with_remedy(cause, told)}", LACKS_LIMIT)
+                return Landed(order, position, error_type=AGAIN, lacks=waits)
             if cause.type == RuledSince.__name__ and not told.started:
                 return Landed(order, position, error_type=RULED)
             if told.again and not told.started:
-                why = f"{cause.message}. {told.remedy}" if told.remedy else cause.message
+                why = _with_remedy(cause, told)
                 lacks = f"waits for {_lacking(cause.type, told.place)}: {why}"
                 return Landed(order, position, error_type=AGAIN, lacks=brief(lacks, LACKS_LIMIT))
             details = [str(part) for part in (told.place, told.remedy) if part]

@@ -302,12 +302,14 @@ async def _make_database(socket_dir: Path) -> str:
 
 
 async def version_at(url: str) -> str | None:
-    """The version of the PostgreSQL at `url`, or None if it does not answer."""
+    """The version of the PostgreSQL at `url`; None if it does not answer, empty if it is full."""
     try:
         connection = await asyncpg.connect(url, timeout=ASK_LIMIT)
         try:
             return str(await connection.fetchval("SHOW server_version")).split()[0]
         finally:
             await connection.close(timeout=ASK_LIMIT)
+    except asyncpg.TooManyConnectionsError:
+        return ""  # it serves others: to start it again would cut them off
     except (OSError, ValueError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
         return None
