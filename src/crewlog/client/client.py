@@ -45,6 +45,7 @@ from crewlog.client.memories import CrewMemory
 from crewlog.client.quotas import with_used_up
 from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
+from crewlog.client.showing import with_shown
 from crewlog.client.starting import check_start, policy_of_crew, policy_of_run
 from crewlog.client.watching import Ended, Watch, events_there
 from crewlog.definition.model import CrewDefinition
@@ -769,7 +770,8 @@ class Client:
         A run stores its questions before it waits; no worker is needed to look at them.
         """
         rows = await (await self.store()).list_interrupts()
-        return await with_used_up(self.store, [open_question(row) for row in rows])
+        asked = await with_shown(self.store, [open_question(row) for row in rows])
+        return await with_used_up(self.store, asked)
 
     async def _now(self, row: RunRow) -> RunSummary | None:
         """A run as the server sees it now; none where it does not know it."""

@@ -121,7 +121,7 @@ def open_within(
 
     # From the opener's return on, the descriptor is closed by the file, also where that cannot be
     # made. Whoever closed it as well would close what another thread has opened since.
-    return open(path, mode, opener=opener, **options)  # noqa: SIM115, PTH123
+    return open(path, mode, opener=opener, **options)
 
 
 def _opened(root: Path, names: list[str], flags: int, path: str, *, makes: bool) -> int:
