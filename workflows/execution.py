@@ -79,7 +79,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.model import Changing, Output, Part
     from crewlog.state.packing import pack_view
     from crewlog.state.topology import components
-    from crewlog.wire import MERGING, ArtifactResult, RunResult
+    from crewlog.wire import MERGING, STORE_WAIT, ArtifactResult, RunResult
 
 from crewlog.workflows import changes, gate, grouping, rewinding, views
 from crewlog.workflows.activity_options import (
@@ -142,9 +142,6 @@ RULED_OFTEN = 5
 
 LACKS_LIMIT = 500
 """Characters that say what a worker lacks and what to do about it."""
-
-STORE_WAIT = "waits for the store: "
-"""What is said of a call that met no store, before why."""
 
 LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between calls that met a worker without their tool; the last one from then on."""

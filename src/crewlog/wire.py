@@ -574,6 +574,10 @@ class RunView(Model):
     error: str = ""
 
 
+STORE_WAIT = "waits for the store: "
+"""How `waiting_for` begins where a run waits for Postgres."""
+
+
 class InterruptView(Model):
     """An open question, in LangChain's human-in-the-loop shape."""
 

@@ -82,6 +82,7 @@ TASK_TIMEOUT = timedelta(seconds=5)
 _POLLED_PAUSE = 5.0
 """Seconds between two looks at whether a task queue is polled."""
 _STATUS = SearchAttributeKey.for_keyword("CrewlogStatus")
+_WAITING = SearchAttributeKey.for_keyword("CrewlogWaiting")
 _CREW = SearchAttributeKey.for_keyword("CrewlogCrew")
 
 
@@ -106,6 +107,8 @@ class RunSummary:
     """The run in Temporal's web interface."""
     task_queue: str = ""
     """Where it finds its workers; empty where only the store knows the run."""
+    waiting_for: str = ""
+    """What it waits for, as the server lists it: the start of `RunView.waiting_for`."""
 
 
 class Client:
@@ -781,6 +784,14 @@ class Client:
             return None
         return self._merged(await self._summary(described), row)
 
+    async def store_fault(self) -> CrewlogError | None:
+        """Why the store cannot be read; none where it can."""
+        try:
+            await self.store()
+        except CrewlogError as error:
+            return error
+        return None
+
     async def _rows(self, limit: int) -> Sequence[RunRow]:
         try:
             return await (await self.store()).list_runs(limit=limit)
@@ -808,6 +819,9 @@ class Client:
             ended=_ms(execution.close_time) if execution.close_time else None,
             url=self.url(execution.id),
             task_queue=execution.task_queue,
+            waiting_for=(execution.typed_search_attributes.get(_WAITING) or "")
+            if status not in CLOSED
+            else "",
         )
 
     def _merged(self, seen: RunSummary | None, row: RunRow) -> RunSummary:
@@ -827,6 +841,7 @@ class Client:
             ended=seen.ended,
             url=seen.url,
             task_queue=seen.task_queue,
+            waiting_for=seen.waiting_for,
         )
 
 

@@ -1,4 +1,4 @@
-"""What questions show besides their words, and the run has not: large outputs, arguments of calls."""
+"""What questions show that the run has only by reference: large outputs, arguments of calls."""
 
 from __future__ import annotations
 
