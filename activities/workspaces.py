@@ -32,7 +32,7 @@ class Workspaces:
     def __init__(self, root: Path, store: Store) -> None:
         self._root = root
         self._store = store
-        self._checked: set[tuple[RunId, str]] = set()
+        self._folders: dict[tuple[RunId, str], Path] = {}
 
     async def make(self, run: RunId, execution: str) -> Path:
         """The folder of a run, which exists.
@@ -41,16 +41,17 @@ class Workspaces:
             run: The run.
             execution: Its execution: of each, the store is asked once.
         """
-        folder = workspace_of(self._root, run)
-        if (run, execution) not in self._checked:
+        folder = self._folders.get((run, execution))
+        if folder is None:
+            folder = workspace_of(self._root, run)
             row = await self._store.get_run(run)
             if row is not None and row.started:
                 await asyncio.to_thread(self._claim, folder, str(row.started))
-            if len(self._checked) >= _MOST:
-                self._checked.clear()
-            self._checked.add((run, execution))
+            if len(self._folders) >= _MOST:
+                self._folders.clear()
+            folder = self._folders[run, execution] = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        return folder.resolve()
+        return folder
 
     def _claim(self, folder: Path, began: str) -> None:
         notes = self._root / _NOTES
