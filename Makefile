@@ -48,7 +48,16 @@ pyright: setup
 SIDE_BY_SIDE := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 ALONE := tests/size tests/faults tests/state/test_topology_cost.py
 
-test: check  ## Everything: the static checks, then every test
+# The store is tested behind Debian's PgBouncer. Whoever may not install it skips those tests.
+.PHONY: pgbouncer
+pgbouncer:
+	@[ -x /usr/sbin/pgbouncer ] || { \
+	  echo "▸ PgBouncer"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install --yes --quiet --no-install-recommends pgbouncer >/dev/null; \
+	} || echo "  PgBouncer cannot be installed here: its tests are skipped"
+
+test: check pgbouncer  ## Everything: the static checks, then every test
 	$(RUN)python -m pytest $(SIDE_BY_SIDE) $(ALONE:%=--ignore=%)
 	$(RUN)python -m pytest $(ALONE)
 

@@ -67,6 +67,7 @@ from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
 from crewlog.activities.tool_results import NotJson, OwnError
 from crewlog.activities.tools import BUILT_IN, Tool, ToolRegistry
 from crewlog.activities.views import Hydrator
+from crewlog.activities.workspaces import Workspaces
 from crewlog.activities.writing import append
 from crewlog.authority.rules import must_ask
 from crewlog.content import scrubbed, scrubbed_text
@@ -169,6 +170,7 @@ class ToolCalls:
         self._registry = registry
         self._built_in = built_in
         self._workspace = workspace
+        self._workspaces = Workspaces(workspace, store)
         self._runner = ToolRunner()
         self._sight = Sight(store, definitions, hydrator, artifacts)
         self._inputs = Inputs(store, definitions, self._sight)
@@ -310,7 +312,9 @@ class ToolCalls:
             state["messages"] = await self._sight.transcript(task, complete=False)
         context.seen = await self._sight.artifacts(task)
         context.inputs = await self._inputs.values(task, context.agent)
-        call = self._call(context, pulse)
+        execution = activity.info().workflow_run_id or ""
+        folder = await self._workspaces.make(task.run, execution)
+        call = self._call(context, pulse, folder)
         for reference in context.definition.secrets.values():
             resolve(reference)  # what is missing is found before the call begins
         check_approval(task)
@@ -344,10 +348,8 @@ class ToolCalls:
                 raise  # people are asked: a model that is told of a failure calls it again
             return self._raised(context, exc)
 
-    def _call(self, context: _Context, pulse: Pulse) -> ToolCall:
+    def _call(self, context: _Context, pulse: Pulse, workspace: Path) -> ToolCall:
         task = context.task
-        workspace = workspace_of(self._workspace, task.run)
-        workspace.mkdir(parents=True, exist_ok=True)
         return ToolCall(
             run=task.run,
             step=task.step,
@@ -358,7 +360,7 @@ class ToolCalls:
             tool=task.tool,
             attempt=task.attempt + activity.info().attempt - 1,
             timeout=context.definition.timeout,
-            workspace=workspace.resolve(),
+            workspace=workspace,
             paths=context.definition.paths,
             hosts=context.definition.hosts,
             secrets=context.definition.secrets,

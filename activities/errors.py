@@ -27,6 +27,7 @@ from crewlog.errors import (
     InvalidDefinition,
     ModelLimited,
     ModelUnavailable,
+    ServiceError,
     UsageError,
 )
 from crewlog.redaction import redacted
@@ -122,6 +123,12 @@ def as_failures(*, final: bool = True, refuses: str = "") -> Generator[Effect, N
         raise to_application_error(
             told, started=effect.started, final=final, at=_now(clock)
         ) from exc
+    except ServiceError as exc:
+        # Without what led to it: the server tells no failure of a pending activity that is longer
+        # than 4 KB, and whoever looks at the run is to know why it waits.
+        raise to_application_error(
+            exc, started=effect.started, final=final, at=_now(clock)
+        ) from None
     except CrewlogError as exc:
         answer = bool(refuses) and isinstance(exc, InvalidDefinition | UsageError)
         if answer:

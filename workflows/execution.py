@@ -86,7 +86,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.model import Changing, Output, Part
     from crewlog.state.packing import pack_view
     from crewlog.state.topology import components
-    from crewlog.wire import MERGING, ArtifactResult, RunResult
+    from crewlog.wire import MERGING, STORE_WAIT, ArtifactResult, RunResult
 
 from crewlog.workflows import changes, gate, grouping, rewinding, views
 from crewlog.workflows.activity_options import (
@@ -181,7 +181,7 @@ class Landed:
     error: str = ""
     error_type: str = ""
     lacks: str = ""
-    """What it waits for that has not begun, for people."""
+    """What it waits for before it is made again, for people: the store, a tool, or a limit."""
     change: grouping.Regrouping | None = None
     """The change of its graph that it asks for, prepared."""
 
@@ -208,6 +208,10 @@ def _lacking(kind: str | None, place: str) -> str:
     if place.startswith("MCP server"):
         return f"the {place}"
     return f"a worker that has the {place}"
+
+
+def _with_remedy(cause: ApplicationError, told: Told) -> str:
+    return f"{cause.message}. {told.remedy}" if told.remedy else cause.message
 
 
 def _told(cause: BaseException | None) -> Told:
@@ -289,6 +293,7 @@ class Execution:
         self._ruled: Counter[tuple[StepId, int]] = Counter()
         """How often calls have met a ruling that came after they were scheduled."""
         self._lacked: Counter[tuple[StepId, int]] = Counter()
+        self._limited: Counter[tuple[StepId, int]] = Counter()
         """How often calls have met a worker without their tool."""
         self._bug: Exception | None = None
         self._storing: Storing | None = None
@@ -614,7 +619,7 @@ class Execution:
         """Waits before a call is made again that has not begun."""
         key = (landed.order.step, landed.order.call.call)
         pause = STORE_PAUSE
-        if landed.lacks:
+        if landed.lacks and not landed.lacks.startswith(STORE_WAIT):
             pause = LACKING_PAUSES[min(self._lacked[key], len(LACKING_PAUSES) - 1)]
             self._lacked[key] += 1
         self._resting[key] = landed.lacks
@@ -732,11 +737,12 @@ class Execution:
         if isinstance(cause, ApplicationError):
             told = _told(cause)
             if cause.type == StoreUnavailable.__name__ and not told.started:
-                return Landed(order, position, error_type=AGAIN)
+                waits = brief(f"{STORE_WAIT}{_with_remedy(cause, told)}", LACKS_LIMIT)
+                return Landed(order, position, error_type=AGAIN, lacks=waits)
             if cause.type == RuledSince.__name__ and not told.started:
                 return Landed(order, position, error_type=RULED)
             if told.again and not told.started and not self._limited_often(order, cause):
-                why = f"{cause.message}. {told.remedy}" if told.remedy else cause.message
+                why = _with_remedy(cause, told)
                 lacks = f"waits for {_lacking(cause.type, told.place)}: {why}"
                 return Landed(order, position, error_type=AGAIN, lacks=brief(lacks, LACKS_LIMIT))
             details = [str(part) for part in (told.place, told.remedy) if part]
@@ -746,10 +752,13 @@ class Execution:
 
     def _limited_often(self, order: Order, cause: ApplicationError) -> bool:
         """Whether a call's model takes no more calls, after it was made again some times."""
-        key = (order.step, order.call.call)
-        if cause.type != ModelLimited.__name__ or self._lacked[key] < MOST_LIMITED:
+        if cause.type != ModelLimited.__name__:
             return False
-        del self._lacked[key]  # people may have it tried again
+        key = (order.step, order.call.call)
+        self._limited[key] += 1
+        if self._limited[key] <= MOST_LIMITED:
+            return False
+        del self._limited[key]  # people may have it tried again
         return True
 
     def _cancel_flights(self) -> None:

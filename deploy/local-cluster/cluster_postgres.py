@@ -17,7 +17,7 @@ import asyncpg
 from cluster_config import HOST, POSTGRES, STORE_DATABASE, STORE_USER, TEMPORAL_USER, State
 from cluster_programs import postgres_account, postgres_programs
 
-from crewlog.dev.pg_install import open_way
+from crewlog.dev.pg_install import Account, reached_as
 from crewlog.dev.processes import ProcessRecord, end, size_of, spawn, tail
 from crewlog.errors import StoreUnavailable
 
@@ -39,9 +39,9 @@ ASK_LIMIT = 10.0
 POLL = 0.03
 
 
-def command(data: Path, state: State) -> list[str]:
-    """The command line of the server on the data directory."""
-    words = [str(postgres_programs() / "postgres"), "-D", str(data)]
+def command(data: str, state: State) -> list[str]:
+    """The command line of the server on the data directory, as the server names it."""
+    words = [str(postgres_programs() / "postgres"), "-D", data]
     for setting in (*SETTINGS, f"port={state.ports[POSTGRES]}"):
         words += ["-c", setting]
     return words
@@ -55,7 +55,7 @@ def make(data: Path, state: State) -> None:
     """
     if (data / "PG_VERSION").exists():
         return
-    owner = postgres_account()
+    owner = _owner()
     for leftover in data.parent.glob("pg.new-*"):
         shutil.rmtree(leftover, ignore_errors=True)
     fresh = Path(tempfile.mkdtemp(prefix="pg.new-", dir=data.parent))
@@ -64,11 +64,12 @@ def make(data: Path, state: State) -> None:
         password.touch(mode=0o600)
         password.write_text(state.passwords[SUPERUSER] + "\n")
         if owner is not None:
-            open_way(data)
             for path in (fresh, password):
-                os.chown(path, *owner)
-        words = [str(postgres_programs() / "initdb"), "-D", str(fresh / "pg"), "-U", SUPERUSER]
-        words += ["--auth=scram-sha-256", f"--pwfile={password}", "--encoding=UTF8", "--locale=C"]
+                os.chown(path, owner.uid, owner.gid)
+        inside = reached_as(fresh, owner)
+        words = [str(postgres_programs() / "initdb"), "-D", f"{inside}/pg", "-U", SUPERUSER]
+        words += ["--auth=scram-sha-256", f"--pwfile={inside}/password"]
+        words += ["--encoding=UTF8", "--locale=C"]
         done = subprocess.run(
             words,
             capture_output=True,
@@ -76,9 +77,9 @@ def make(data: Path, state: State) -> None:
             check=False,
             timeout=120,
             env=_environment(),
-            cwd="/",
-            user=owner[0] if owner else None,
-            group=owner[1] if owner else None,
+            cwd=fresh if owner else "/",
+            user=owner.uid if owner else None,
+            group=owner.gid if owner else None,
             extra_groups=[] if owner else None,
         )
         if done.returncode != 0:
@@ -100,14 +101,20 @@ def _environment() -> dict[str, str]:
 
 def launch(data: Path, log: Path, state: State) -> ProcessRecord:
     """Starts the server's process."""
-    owner = postgres_account()
+    owner = _owner()
     return spawn(
-        command(data, state),
+        command(reached_as(data, owner), state),
         log,
-        user=owner[0] if owner else None,
-        group=owner[1] if owner else None,
+        user=owner.uid if owner else None,
+        group=owner.gid if owner else None,
         env=_environment(),
+        cwd=data if owner else None,
     )
+
+
+def _owner() -> Account | None:
+    found = postgres_account()
+    return None if found is None else Account(*found)
 
 
 async def start(data: Path, log: Path, state: State) -> ProcessRecord:

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import re
+import stat
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -85,9 +87,14 @@ class DirectoryDriver(StorageDriver):
                 again.metadata[_AGAIN] = str(number).encode()
                 data, path = self._named(again)
             if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
+                self.directory.mkdir(parents=True, exist_ok=True)
+                mode = stat.S_IMODE(self.directory.stat().st_mode)
+                path.parent.mkdir(mode=mode, exist_ok=True)
                 draft = path.with_name(f"{path.name}.{id(payload):x}.draft")
-                draft.write_bytes(data)
+                # In a private folder the files are private, too; in a shared one, the umask says.
+                made = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode & 0o666)
+                with os.fdopen(made, "wb") as file:
+                    file.write(data)
                 draft.replace(path)
         except OSError as error:
             raise StoreUnavailable(
@@ -129,7 +136,7 @@ class DirectoryDriver(StorageDriver):
                 found = _content(path, key)
             if found is None and there:
                 with suppress(OSError):  # then it is waited for, as for any other
-                    _beside(path, _GIVEN_UP).touch()
+                    _beside(path, _GIVEN_UP).touch(mode=0o600)
         given_up = _beside(path, _GIVEN_UP).exists()
         payload = lost(str(path)) if found is None else Payload.FromString(found)
         return give_up(payload) if given_up else payload
@@ -160,7 +167,7 @@ def ask_for(file: str) -> None:
     note = _beside(Path(file), _ASKED)
     with suppress(OSError):  # then it is waited for, as for any other
         note.parent.mkdir(exist_ok=True)
-        note.touch(exist_ok=True)
+        note.touch(mode=0o600, exist_ok=True)
 
 
 def is_away(file: str) -> StoreIncomplete:

@@ -574,6 +574,10 @@ class RunView(Model):
     error: str = ""
 
 
+STORE_WAIT = "waits for the store: "
+"""How `waiting_for` begins where a run waits for Postgres."""
+
+
 class InterruptView(Model):
     """An open question, in LangChain's human-in-the-loop shape."""
 
@@ -612,6 +616,11 @@ class InterruptView(Model):
     """
     used_up: str = ""
     """Of a call: that a quota lets nothing through now, whatever is answered. Clients say it."""
+    message: ContentHash | None = None
+    """Of a call that is asked about again: the message that has its arguments. Clients put them
+    into `action_requests`."""
+    call_id: str = ""
+    """Its id in that message."""
     shortened: bool = False
     """Whether the arguments in `action_requests` are shortened: what is approved is all of them."""
     action_requests: tuple[dict[str, Json], ...]

@@ -17,7 +17,7 @@ from crewlog.state.topology import part_id
 from crewlog.store.loading import load_state
 from store.waiting import held
 
-from .harness import LIMIT, RUN_LIMIT, Site, assert_equal
+from .harness import LIMIT, RUN_LIMIT, Site, assert_equal, calls, tool
 from .test_creatures import living, rested
 from .test_splits import EDGES, until_begun
 
@@ -57,6 +57,31 @@ async def test_an_ended_run_is_deleted_and_its_twin_is_not(crews: Site) -> None:
     await crews.store.get_definition(folded.definition)
     again, _ = await crews.finish(crew, id=run.id)
     assert again.id == run.id, "its id is free"
+
+
+async def test_a_run_of_a_deleted_ones_id_has_files_of_its_own(crews: Site) -> None:
+    tools = {
+        "keep_file": tool("keep_file", "safe", effects="write"),
+        "show_file": tool("show_file"),
+    }
+
+    def crew(*asked: tuple[str, dict[str, str]]) -> dict[str, Any]:
+        return crews.crew(
+            {"a": [*(calls(each) for each in asked), {"text": "A"}]}, tools=tools, flow=["a"]
+        )
+
+    keep = ("keep_file", {"path": "a.txt", "text": "of the first"})
+    show = ("show_file", {"path": "a.txt"})
+    run, _ = await crews.finish(crew(keep))
+    await crews.client().delete(run.id)
+    crews.runs.remove(run)
+    own = ("keep_file", {"path": "a.txt", "text": "of the second"})
+    again, _ = await crews.finish(crew(show, own, show), id=run.id)
+    (*_, last) = crews.prompted(again)
+    first, _, second = [m["content"] for m in last["messages"] if m["type"] == "tool"]
+    assert "of the first" not in first
+    assert second == "of the second"
+    assert (crews.root / "workspace" / run.id / "a.txt").read_text() == "of the second"
 
 
 async def test_a_run_under_way_is_refused_unless_forced(crews: Site) -> None:

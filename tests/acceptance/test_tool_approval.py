@@ -172,3 +172,53 @@ async def test_a_yes_that_expires_before_its_call_begins_is_asked_for_again(crew
     assert (await run.result(LIMIT)).status == "completed"
     assert ran(crews, run) == []
     await asyncio.to_thread(crews.end_workers, "expires")
+
+
+@pytest.mark.parametrize("text", ["rm -r everything", "x" * 9000])
+async def test_a_question_asked_again_shows_the_arguments(crews: Site, text: str) -> None:
+    """The yes to a call expires, or a ruling comes, while another call is under way."""
+    crew = crews.crew(
+        {
+            "a": [calls(("gate", {"name": "a"}), ("risky", {"text": text})), {"text": "A"}],
+            "b": [calls(("gate", {"name": "b"}), ("echo", {"text": text})), {"text": "B"}],
+        },
+        tools={"gate": tool("gate"), **TOOLS},
+        interrupts={"approve_risk": "high", "valid": "1s"},
+        limits={"parallel": 1},
+        flow=["a", "b"],
+    )
+    run = await crews.start(crew)
+
+    async def question(name: str) -> Any:
+        await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+        (found,) = await run.interrupts()
+        assert found.action_requests[0]["name"] == name
+        return found
+
+    def shows(found: Any) -> None:
+        shown = found.action_requests[0]["args"]["text"]
+        assert shown == text or (shown.startswith("xxx") and "(9000 characters)" in shown)
+        assert found.shortened is (shown != text)
+        assert shown in found.detail
+
+    first = await question("risky")
+    shows(first)
+    await run.respond(first.id, "approve", by="ana")
+    await asyncio.sleep(1.1)  # the yes holds for a second
+    crews.open_gate(run, "a")
+    again = await question("risky")
+    shows(again)
+    assert again.action_requests == first.action_requests or text not in first.detail
+    (listed,) = [each for each in await crews.client().inbox() if each.run == run.id]
+    assert listed.action_requests == again.action_requests
+    assert (listed.detail, listed.shortened) == (again.detail, again.shortened)
+    await run.respond(again.id, "approve", by="ana")
+    await until(lambda: crews.ledger(run, "start", gate="b"), "the gate of b")
+    await run.rule("b", "echo", "ask")
+    crews.open_gate(run, "b")
+    ruled = await question("echo")
+    shows(ruled)
+    await run.respond(ruled.id, "approve", by="ana")
+    assert (await run.result(LIMIT)).status == "completed"
+    done = [e.get("text") for e in crews.ledger(run, "start")]
+    assert done.count(text) == 2

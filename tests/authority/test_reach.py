@@ -96,6 +96,18 @@ def test_a_star_is_not_this_machine(url: str) -> None:
     assert check_url(url, named).allowed is url.endswith(":9999/")
 
 
+@pytest.mark.parametrize(
+    "host",
+    ["168.63.129.16", "169.254.169.254", "100.100.100.200", "192.0.0.192", "[fd00:ec2::254]",
+     "[::ffff:168.63.129.16]", "metadata.google.internal", "metadata.goog", "metadata",
+     "instance-data", "x.local", "x.home.arpa"],
+)  # fmt: skip
+def test_a_star_is_no_inner_host(host: str) -> None:
+    url = f"http://{host}/latest/"
+    assert check_url(url, ("*", "http://*")).fault == "private"
+    assert check_url(url, ("*", f"http://{host}")).allowed
+
+
 PUBLIC = Target("https", "api.example.org", 443)
 
 
@@ -108,6 +120,8 @@ PUBLIC = Target("https", "api.example.org", 443)
         ("::1", PUBLIC, HOSTS, False),
         ("::ffff:10.0.0.1", PUBLIC, HOSTS, False),
         ("169.254.169.254", PUBLIC, HOSTS, False),
+        ("168.63.129.16", PUBLIC, HOSTS, False),
+        ("fd20:ce::254", PUBLIC, HOSTS, False),
         ("fe80::1%eth0", PUBLIC, HOSTS, False),
         ("10.9.0.1", PUBLIC, HOSTS, True),  # the network is declared, for whatever leads to it
         ("10.1.2.3", PUBLIC, HOSTS, True),

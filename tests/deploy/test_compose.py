@@ -20,11 +20,15 @@ from cluster_config import PORT_NAMES, ROLES, State, server_environ
 from cluster_programs import VERSION
 
 from crewlog.dev.temporal_server import DYNAMIC_CONFIG, RETENTION
+from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS
+from crewlog.secret_files import FOLDERS
 from crewlog.workers.settings import WorkerSettings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE_GO = "github.com/compose-spec/compose-go/v2@v2.16.1"
 VARIABLE = re.compile(r"\$\{(\w+)(?::?([-?])([^}]*))?\}")
+READ_ELSEWHERE = {KEYS, ACCEPT_PLAIN, FOLDERS}
+"""Settings of workers that `WorkerSettings` does not have."""
 OTHER_VARIABLES = {
     "TEMPORAL_ADDRESS",
     "TEMPORAL_NAMESPACE",
@@ -32,6 +36,7 @@ OTHER_VARIABLES = {
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
     "CREWLOG_UI_URL",
+    *READ_ELSEWHERE,
 }
 """What a worker's environment may name besides its settings; each is read somewhere in the code."""
 
@@ -99,7 +104,7 @@ def test_volumes_are_declared_and_what_is_mounted_exists(
             source = VARIABLE.sub(_filled, volume).split(":")[0]
             if not source.startswith((".", "/")):
                 used.add(source)
-            elif "CREW_DIR" not in volume:
+            elif not re.search("CREW_DIR|KEYS_DIR", volume):
                 assert (DEPLOY / source).is_file(), f"{name} mounts {source}"
     assert used == set(compose["volumes"])
 
@@ -126,8 +131,27 @@ def test_workers_are_scaled_and_may_finish_what_they_have(services: dict[str, An
     assert worker["deploy"]["replicas"] >= 2
     assert "container_name" not in worker
     assert "ports" not in worker
-    seconds = float(worker["environment"]["CREWLOG_SHUTDOWN_SECONDS"])
-    assert float(worker["stop_grace_period"].removesuffix("s")) > seconds
+    seconds = float(VARIABLE.sub(_filled, worker["environment"]["CREWLOG_SHUTDOWN_SECONDS"]))
+    grace = VARIABLE.sub(_filled, worker["stop_grace_period"])
+    assert float(grace.removesuffix("s")) > seconds
+
+
+def test_every_setting_of_a_worker_can_be_made_in_the_environment_file(
+    services: dict[str, Any],
+) -> None:
+    """Compose takes a variable without a value over from deploy/.env, where it is set there."""
+    environ = services["worker"]["environment"]
+    settings = {f"CREWLOG_{name.upper()}" for name in WorkerSettings.model_fields} | READ_ELSEWHERE
+    on_volumes = {"CREWLOG_PAYLOADS", "CREWLOG_WORKSPACE"}
+    assert settings <= set(environ)
+    for name in settings - on_volumes - {"CREWLOG_SHUTDOWN_SECONDS"}:
+        assert environ[name] is None, name
+    assert "${CREWLOG_SHUTDOWN_SECONDS" in environ["CREWLOG_SHUTDOWN_SECONDS"]
+    # Who reads what is encrypted needs the keys as well.
+    for name in READ_ELSEWHERE:
+        assert name in services["cli"]["environment"]
+    for name in ("worker", "cli"):
+        assert "${KEYS_DIR:-./keys}:/keys:ro" in services[name]["volumes"]
 
 
 def test_a_workers_environment_is_what_the_code_reads(services: dict[str, Any]) -> None:
@@ -159,7 +183,13 @@ def test_the_example_environment_names_every_variable_once() -> None:
     example = re.findall(r"^(?:# )?([A-Z_]+)=", (DEPLOY / ".env.example").read_text(), re.MULTILINE)
     asked = {match[1] for match in VARIABLE.finditer(_text())}
     assert len(example) == len(set(example))
-    assert set(example) == asked | {"OPENAI_API_KEY", "OPENAI_BASE_URL"}
+    taken_over = {
+        name
+        for service in yaml.safe_load(_text())["services"].values()
+        for name, value in service.get("environment", {}).items()
+        if value is None
+    }
+    assert set(example) == asked | taken_over
     defaults = {m[1]: m[3] for m in VARIABLE.finditer(_text()) if m[2] == "-"}
     for name, value in defaults.items():
         assert f"\n{name}={value}\n" in (DEPLOY / ".env.example").read_text()

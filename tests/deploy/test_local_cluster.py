@@ -117,7 +117,7 @@ def test_debians_postgres_is_found_or_asked_for(directory: Path) -> None:
 
 def test_postgres_keeps_what_was_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cluster_postgres.postgres_programs", lambda: Path("/usr/bin"))
-    words = command(Path("/data"), _state())
+    words = command("/data", _state())
     assert words[1:3] == ["-D", "/data"]
     assert not [word for word in words if word.startswith(("fsync=", "synchronous_commit="))]
     assert "listen_addresses=127.0.0.1" in words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import sys
@@ -51,6 +52,40 @@ def test_reading_and_writing(root: Path) -> None:
     with pytest.raises(FileNotFoundError, match="notes/none"), open_within(root, "notes/none/x"):
         pass
     assert not (root / "notes/none").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"encoding": "no-such-encoding"}, LookupError),
+        ({"errors": 1}, TypeError),
+        ({"newline": "x"}, ValueError),
+        ({"buffering": 0}, ValueError),
+        ({"closefd": False}, ValueError),
+        ({"opener": os.open}, TypeError),
+    ],
+)
+def test_options_that_no_file_has_close_each_descriptor_once(
+    root: Path, options: dict[str, Any], error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread gets the number of a descriptor as soon as it is closed."""
+    taken: list[int] = []
+    before = len([*Path("/dev/fd").iterdir()])
+    real = os.close
+
+    def close(fd: int) -> None:
+        real(fd)
+        taken.append(os.open(root / "notes/a.md", os.O_RDONLY))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "close", close)
+        with pytest.raises(error):
+            open_within(root, "new.txt", "w", **options)
+    for fd in taken:
+        assert os.read(fd, 6) == b"inside"
+        os.close(fd)
+    gc.collect()
+    assert len([*Path("/dev/fd").iterdir()]) == before
 
 
 @pytest.mark.parametrize("mode", ["r", "w"])

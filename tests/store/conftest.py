@@ -12,6 +12,7 @@ from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
 from crewlog.encryption.rows import RowSeal
 from crewlog.ids import RunId
 from crewlog.store import InMemoryStore, PostgresStore, Store
+from pooler import at_port, pooler
 
 _NUMBERS = itertools.count(1)
 
@@ -52,10 +53,34 @@ async def sealed_postgres(
     await store.close()
 
 
-@pytest.fixture(params=["memory", "postgres", "sealed"])
+@pytest.fixture(scope="session")
+async def pooler_port(postgres_dsn: str) -> AsyncIterator[int]:
+    """The port of a PgBouncer in front of the session's Postgres server."""
+    async with pooler(postgres_dsn) as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+async def pooled_dsn(postgres_dsn: str, pooler_port: int) -> str:
+    """The URL of a new, empty database behind the pooler."""
+    return at_port(await new_database(postgres_dsn), pooler_port)
+
+
+@pytest.fixture(scope="module")
+async def pooled_postgres(pooled_dsn: str) -> AsyncIterator[PostgresStore]:
+    """One behind a pooler in transaction mode."""
+    store = await PostgresStore.connect(pooled_dsn)
+    yield store
+    await store.close()
+
+
+@pytest.fixture(params=["memory", "postgres", "sealed", "pooled"])
 def store(request: pytest.FixtureRequest) -> Store:
     if request.param == "memory":
         return InMemoryStore()
+    if request.param == "pooled":
+        pooled: PostgresStore = request.getfixturevalue("pooled_postgres")
+        return pooled
     if request.param == "sealed":
         sealed: PostgresStore = request.getfixturevalue("sealed_postgres")
         return sealed

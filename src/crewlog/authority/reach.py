@@ -23,6 +23,14 @@ from crewlog.model import Model
 
 LOCALHOST = "localhost"
 """The one name that leads to this machine, where it is declared itself."""
+_INNER_NAMES = frozenset({"instance-data", "metadata"})
+"""Names without a domain by which clouds' machines ask for their metadata."""
+_INNER_DOMAINS = (
+    *(LOCALHOST, "internal", "local", "home.arpa"),
+    *("metadata.goog", "metadata.tencentyun.com", "metadata.packet.net"),
+    "metadata.platformequinix.com",
+)
+"""Domains of networks' own, and of clouds' metadata: each with all that is below it."""
 LONGEST_URL = 8_000
 LONGEST_PATH = 1_000
 LONGEST_NAME = 255
@@ -40,6 +48,18 @@ _SPECIAL = tuple(
     map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "3fff::/20"))
 )
 """Networks for protocols and documents that some versions of Python take for public."""
+_METADATA = frozenset(
+    map(
+        ipaddress.ip_address,
+        (
+            *("169.254.169.254", "169.254.169.253", "169.254.170.2", "169.254.170.23"),
+            *("168.63.129.16", "100.100.100.200", "192.0.0.192", "169.254.0.23"),
+            *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fe80::a9fe:a9fe"),
+        ),
+    )
+)
+"""Where clouds tell machines their names, keys and credentials; one of Azure's is a public address
+by its number, and leads into the machine's own host."""
 _UNICAST = ipaddress.ip_network("2000::/3")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.ip_network("::/96")
@@ -157,6 +177,8 @@ def check_target(target: Target, hosts: Sequence[str]) -> Reach:
         return _no("private", f"{target.host} is {kind}, which is not declared")
     if target.host == LOCALHOST and not any(rule.name == LOCALHOST for rule in rules):
         return _no("private", f"{target.host} is this machine, which is not declared")
+    if target.host != LOCALHOST and _is_inner(target.host):
+        return _no("private", f"{target.host} is a name of a network's own, which is not declared")
     where = f"{target.scheme}://{_bracketed(target.host)}"
     where += "" if target.port == _PORTS[target.scheme] else f":{target.port}"
     return _no("undeclared", f"{where} is not among the hosts that may be reached: {_all(hosts)}")
@@ -200,10 +222,17 @@ def _names(rule: HostRule, target: Target, address: _Address | None) -> bool:
     if not _port(rule, target):
         return False
     if rule.name == "*":
-        return target.host != LOCALHOST  # every host is every public one
+        return not _is_inner(target.host)  # every host is every public one
     if rule.name.startswith("*."):
         return address is None and target.host.endswith(rule.name[1:])
     return target.host == rule.name
+
+
+def _is_inner(host: str) -> bool:
+    """Whether a name leads inside a network, whatever it leads to now."""
+    return host in _INNER_NAMES or any(
+        host == domain or host.endswith(f".{domain}") for domain in _INNER_DOMAINS
+    )
 
 
 def _port(rule: HostRule, target: Target) -> bool:
@@ -223,7 +252,7 @@ def _private(address: _Address) -> str:
     if inner is not None:
         kind = _private(inner)
         return f"{kind} within another" if kind else ""
-    if str(address) in ("169.254.169.254", "fd00:ec2::254"):
+    if address in _METADATA:
         return "an address of a cloud's metadata"
     for kind, holds in (
         ("a loopback address", address.is_loopback),

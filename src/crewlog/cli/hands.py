@@ -32,7 +32,7 @@ import psutil
 from crewlog.cli.screen import Screen
 from crewlog.cli.services import is_local
 from crewlog.dev.last_words import last_words
-from crewlog.dev.paths import Home
+from crewlog.dev.paths import PRIVATE_FOLDER, Home, open_private
 from crewlog.dev.processes import Guard, ProcessRecord, end, exit_code, size_of, spawn
 from crewlog.dev.registry import ServiceRecord
 from crewlog.dev.services import Endpoints, Services
@@ -121,8 +121,9 @@ def remember(assignment: Assignment) -> None:
     """Keep the directory of a project's queue."""
     if assignment.own:
         file = _memory() / f"{assignment.queue}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({"directory": str(assignment.directory)}), encoding="utf-8")
+        file.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        with open(file, "w", encoding="utf-8", opener=open_private) as out:
+            out.write(json.dumps({"directory": str(assignment.directory)}))
 
 
 def remembered(queue: str) -> Path | None:

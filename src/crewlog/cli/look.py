@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
     from crewlog.cli.sight import Sight
     from crewlog.client import Client, RunSummary
+    from crewlog.client.stalled import Stalled
+    from crewlog.ids import RunId
 
 LOOK = "Look"
 _STYLES = {
@@ -53,9 +57,18 @@ async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
     async with connected(screen, both=True) as client:
         found = await client.list(statuses=() if all_ else LIVE, limit=limit)
         if as_json:
-            alone = await unpolled(client, found)
-            runs = [{**vars(r), "waits_for_worker": _alone(r, alone)} for r in found]
-            screen.document({"runs": runs})
+            alone, stalls = await asyncio.gather(unpolled(client, found), _stalls(client, found))
+            runs = [
+                {
+                    **vars(each),
+                    "waits_for_worker": _alone(each, alone),
+                    "stalled": [asdict(stalled) for stalled in stalls.get(each.run, ())],
+                }
+                for each in found
+            ]
+            fault = await client.store_fault()
+            told = fault and {"message": fault.message, "remedy": fault.remedy}
+            screen.document({"runs": runs, "store_fault": told})
             return exits.OK
         if not found and not all_:
             ended = await client.list(statuses=(), limit=min(limit, 5))
@@ -65,7 +78,33 @@ async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
             screen.line("Nothing is under way. ", ("The last runs:", "dim"))
             found = ended
         _table(screen, found, await unpolled(client, found))
+        await _tell_faults(screen, client, found)
     return exits.OK
+
+
+async def _stalls(client: Client, runs: Sequence[RunSummary]) -> dict[RunId, list[Stalled]]:
+    """What open runs fail to do, again and again."""
+    from crewlog.client.stalled import stalled_runs  # noqa: PLC0415
+
+    return await stalled_runs(client.gateway, [each.run for each in runs if each.ended is None])
+
+
+async def _tell_faults(screen: Screen, client: Client, runs: Sequence[RunSummary]) -> None:
+    """What is wrong with the store, as far as it can be read, and as far as the runs met it."""
+    from crewlog.cli.presence import tell_stalled  # noqa: PLC0415
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+    from crewlog.wire import STORE_WAIT  # noqa: PLC0415
+
+    if (fault := await client.store_fault()) is not None:
+        said = f"{plain(fault.message).rstrip('.')}. {plain(fault.remedy)}"
+        screen.wrapped(["  ", ("! ", "bold yellow")], said, indent=4)
+    stalls = await _stalls(client, runs)
+    for each in runs:
+        for stalled in stalls.get(each.run, ()):
+            tell_stalled(screen, each.run, stalled)
+        if each.waiting_for.startswith(STORE_WAIT) and not stalls.get(each.run):
+            said = f"{each.run} {plain(each.waiting_for)}"
+            screen.wrapped(["  ", ("! ", "bold yellow")], said, indent=4)
 
 
 def _alone(run: RunSummary, unpolled: set[str]) -> bool:

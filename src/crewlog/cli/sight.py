@@ -331,6 +331,7 @@ def question_of(
         risk=interrupt.risk,
         quotas=interrupt.quotas,
         shows=interrupt.shows,
+        **approvals.missing_arguments(interrupt),
         shortened=approvals.is_shortened(interrupt),
         action_requests=(request,),
         review_configs=(review,),

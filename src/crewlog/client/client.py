@@ -45,6 +45,7 @@ from crewlog.client.memories import CrewMemory
 from crewlog.client.quotas import with_used_up
 from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
+from crewlog.client.showing import with_shown
 from crewlog.client.starting import check_start, policy_of_crew, policy_of_run
 from crewlog.client.watching import Ended, Watch, events_there
 from crewlog.definition.model import CrewDefinition
@@ -81,6 +82,7 @@ TASK_TIMEOUT = timedelta(seconds=5)
 _POLLED_PAUSE = 5.0
 """Seconds between two looks at whether a task queue is polled."""
 _STATUS = SearchAttributeKey.for_keyword("CrewlogStatus")
+_WAITING = SearchAttributeKey.for_keyword("CrewlogWaiting")
 _CREW = SearchAttributeKey.for_keyword("CrewlogCrew")
 
 
@@ -105,6 +107,8 @@ class RunSummary:
     """The run in Temporal's web interface."""
     task_queue: str = ""
     """Where it finds its workers; empty where only the store knows the run."""
+    waiting_for: str = ""
+    """What it waits for, as the server lists it: the start of `RunView.waiting_for`."""
 
 
 class Client:
@@ -769,7 +773,8 @@ class Client:
         A run stores its questions before it waits; no worker is needed to look at them.
         """
         rows = await (await self.store()).list_interrupts()
-        return await with_used_up(self.store, [open_question(row) for row in rows])
+        asked = await with_shown(self.store, [open_question(row) for row in rows])
+        return await with_used_up(self.store, asked)
 
     async def _now(self, row: RunRow) -> RunSummary | None:
         """A run as the server sees it now; none where it does not know it."""
@@ -778,6 +783,14 @@ class Client:
         except CrewlogError:
             return None
         return self._merged(await self._summary(described), row)
+
+    async def store_fault(self) -> CrewlogError | None:
+        """Why the store cannot be read; none where it can."""
+        try:
+            await self.store()
+        except CrewlogError as error:
+            return error
+        return None
 
     async def _rows(self, limit: int) -> Sequence[RunRow]:
         try:
@@ -806,6 +819,9 @@ class Client:
             ended=_ms(execution.close_time) if execution.close_time else None,
             url=self.url(execution.id),
             task_queue=execution.task_queue,
+            waiting_for=(execution.typed_search_attributes.get(_WAITING) or "")
+            if status not in CLOSED
+            else "",
         )
 
     def _merged(self, seen: RunSummary | None, row: RunRow) -> RunSummary:
@@ -825,6 +841,7 @@ class Client:
             ended=seen.ended,
             url=seen.url,
             task_queue=seen.task_queue,
+            waiting_for=seen.waiting_for,
         )
 
 

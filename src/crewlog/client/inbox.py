@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from crewlog.graph import approvals
-from crewlog.ids import InterruptId, RunId, StepId
+from crewlog.ids import ContentHash, InterruptId, RunId, StepId
 from crewlog.model import Json, Model
 from crewlog.state.model import AskedQuota, Interrupt
 from crewlog.store.protocol import InterruptRow
@@ -45,6 +45,16 @@ class OpenQuestion(Model):
     """Of a call: that a quota lets nothing through now, whatever is answered. Clients say it."""
     tool: str = ""
     """The tool that is to be called, where people are asked for that."""
+    message: ContentHash | None = None
+    """Of a call that is asked about again: the message that has its arguments. Clients put them
+    into `action_requests`."""
+    call_id: str = ""
+    """Its id in that message."""
+    shows: ContentHash | None = None
+    """The body that holds what is shown with it, where that is large. Clients put it into `detail`.
+    """
+    shortened: bool = False
+    """Whether the arguments in `action_requests` are shortened: what is approved is all of them."""
     action_requests: tuple[dict[str, Json], ...] = Field(default=())
     """`[{"name", "args", "description"}]`."""
     review_configs: tuple[dict[str, Json], ...] = Field(default=())
@@ -73,6 +83,9 @@ def open_question(row: InterruptRow) -> OpenQuestion:
         risk=asked.risk,
         quotas=asked.quotas,
         tool=asked.tool,
+        **approvals.missing_arguments(asked),
+        shows=asked.shows,
+        shortened=approvals.is_shortened(asked),
         action_requests=(request,),
         review_configs=(review,),
     )

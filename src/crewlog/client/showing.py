@@ -1,41 +1,62 @@
-"""What questions show besides their words: outputs, of which the run has the hash alone."""
+"""What questions show that the run has only by reference: large outputs, arguments of calls."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import cast
+from typing import TypeVar, cast
 
+from crewlog.client.inbox import OpenQuestion
 from crewlog.client.journal import OpenStore
 from crewlog.errors import StoreIncomplete, StoreUnavailable
+from crewlog.graph import approvals
 from crewlog.model import Json
 from crewlog.state.planned import value_words
 from crewlog.wire import InterruptView
 
 _MESSAGE = ".text"
 """The output that every agent has: its final message, which is kept as one."""
+Question = TypeVar("Question", InterruptView, OpenQuestion)
 
 
-async def with_shown(
-    open_store: OpenStore, questions: Sequence[InterruptView]
-) -> list[InterruptView]:
-    """Questions, with what they show as their detail; where the store is away, with its name.
+async def with_shown(open_store: OpenStore, questions: Sequence[Question]) -> list[Question]:
+    """Questions with all that they show; where the store is away, with what the run has of it.
 
     Args:
-        open_store: Opens the store; only where a question shows something large.
+        open_store: Opens the store; only where something is in it that a question shows.
         questions: The questions.
     """
-    found: list[InterruptView] = []
+    found: list[Question] = []
     for each in questions:
         made = each
-        if each.shows is not None:
+        body = each.shows or each.message
+        if body is not None:
             with suppress(StoreUnavailable, StoreIncomplete):
-                bodies = await (await open_store()).get_bodies([each.shows])
-                value = bodies[each.shows]
-                words = _said(value) if each.detail.endswith(_MESSAGE) else value_words(value)
-                made = each.model_copy(update={"detail": words})
+                value = (await (await open_store()).get_bodies([body]))[body]
+                made = _with_arguments(each, value) if each.message else _with_value(each, value)
         found.append(made)
     return found
+
+
+def _with_value(asked: Question, value: Json) -> Question:
+    words = _said(value) if asked.detail.endswith(_MESSAGE) else value_words(value)
+    return asked.model_copy(update={"detail": words})
+
+
+def _with_arguments(asked: Question, message: Json) -> Question:
+    """A question about a call, with the arguments that the message has for it."""
+    args = None
+    if isinstance(message, dict):
+        args = approvals.arguments(cast("dict[str, Json]", message), asked.call_id)
+    if args is None:
+        return asked
+    shown, whole = approvals.shown(args)
+    update = {
+        "action_requests": tuple({**each, "args": shown} for each in asked.action_requests),
+        "detail": approvals.detail(shown, str(asked.message), whole=whole),
+        "shortened": not whole,
+    }
+    return asked.model_copy(update=update)
 
 
 def _said(value: Json) -> str:

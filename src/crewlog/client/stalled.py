@@ -1,4 +1,4 @@
-"""What keeps a run from going on that has work of its own to do: storing, loading, looking up.
+"""What keeps a run from going on: work of its own, as storing, or calls that get no store.
 
 Such an activity is tried again for as long as it takes: a run must not fail because its store is
 away, or because a row of it cannot be read. The journal says nothing of it, since the journal is
@@ -7,15 +7,19 @@ what cannot be stored. The server knows why the last try failed.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from temporalio.api.failure.v1 import Failure
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import WorkflowExecutionDescription
 from temporalio.converter import WorkflowSerializationContext
 from temporalio.exceptions import ApplicationError
 
 from crewlog.client.gateway import Gateway
-from crewlog.errors import CrewlogError
+from crewlog.errors import CrewlogError, StoreUnavailable
 from crewlog.ids import RunId
 from crewlog.state.calls import (
     CLOSE_RUN,
@@ -42,7 +46,7 @@ _DOES = {
 
 @dataclass(frozen=True)
 class Stalled:
-    """Work of a run's own that fails again and again."""
+    """Work of a run that fails again and again."""
 
     activity: str
     """Which: `close_run`."""
@@ -56,13 +60,13 @@ class Stalled:
     @property
     def words(self) -> str:
         """`cannot store its end: MESSAGE`, for people."""
-        return f"cannot {_DOES[self.activity]}: {self.message}"
+        return f"cannot {_DOES.get(self.activity, 'make its next call')}: {self.message}"
 
 
 async def stalled(
     gateway: Gateway, run: RunId, description: WorkflowExecutionDescription | None = None
 ) -> list[Stalled]:
-    """What a run does of its own that fails again and again.
+    """What a run does that fails again and again.
 
     Args:
         gateway: The server.
@@ -77,10 +81,35 @@ async def stalled(
     return [
         await _told(gateway, run, pending)
         for pending in description.raw_description.pending_activities
-        if pending.activity_type.name in _DOES
-        and pending.attempt > TRIES
-        and pending.HasField("last_failure")
+        if _is_stalled(pending)
     ]
+
+
+async def stalled_runs(gateway: Gateway, runs: Sequence[RunId]) -> dict[RunId, list[Stalled]]:
+    """The same of several runs; none of those that the server does not tell of."""
+
+    async def look(run: RunId) -> list[Stalled]:
+        with suppress(CrewlogError):
+            return await stalled(gateway, run)
+        return []
+
+    return dict(zip(runs, await asyncio.gather(*map(look, runs)), strict=True))
+
+
+def _is_stalled(pending: PendingActivityInfo) -> bool:
+    if not pending.HasField("last_failure"):
+        return False
+    if pending.activity_type.name in _DOES:
+        return pending.attempt > TRIES
+    kind = _failure(pending).application_failure_info.type
+    return kind == StoreUnavailable.__name__ and pending.attempt > 1
+
+
+def _failure(pending: PendingActivityInfo) -> Failure:
+    """Why the last try failed; of one that the server found too long, what it kept."""
+    failure = pending.last_failure
+    is_cut = failure.HasField("server_failure_info") and failure.HasField("cause")
+    return failure.cause if is_cut else failure
 
 
 async def _told(gateway: Gateway, run: RunId, pending: PendingActivityInfo) -> Stalled:
@@ -88,8 +117,8 @@ async def _told(gateway: Gateway, run: RunId, pending: PendingActivityInfo) -> S
     converter = gateway.temporal.data_converter.with_context(
         WorkflowSerializationContext(gateway.temporal.namespace, run)
     )
-    failure = type(pending.last_failure)()
-    failure.CopyFrom(pending.last_failure)  # it is decoded in place
+    failure = Failure()
+    failure.CopyFrom(_failure(pending))  # it is decoded in place
     try:
         error = await converter.decode_failure(failure)
     except CrewlogError as unread:

@@ -28,7 +28,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from crewlog.dev import postgres, temporal_server
+from crewlog.dev import temporal_server
 from crewlog.dev.deployment import can_pin, current_build, make_current
 from crewlog.dev.paths import Home
 from crewlog.dev.pg_install import pg_version
@@ -39,6 +39,7 @@ from crewlog.encryption.keys import ACCEPT_PLAIN, from_environment
 from crewlog.encryption.rows import RowSeal
 from crewlog.errors import CrewlogError
 from crewlog.namespace import is_absent, missing_namespace, namespace_not_found
+from crewlog.store.condition import condition_of
 from crewlog.store.sealing import refused
 
 Status = Literal["ok", "warn", "fail"]
@@ -315,24 +316,27 @@ def _last_asked(workers: Mapping[str, float]) -> str:
 
 
 async def _postgres(env: Mapping[str, str], listed: list[ServiceStatus]) -> Check:
-    url = env.get("DATABASE_URL")
-    if url:
-        version = await postgres.version_at(url)
+    name = "Postgres"
+    if url := env.get("DATABASE_URL"):
         where = _without_password(url)
-        if version is None:
-            return Check("Postgres", "fail", f"{where} does not answer", "Check DATABASE_URL.")
-        return Check("Postgres", "ok", f"{version} at {where}")
-    local = next((s for s in listed if s.name == "postgres" and s.alive), None)
-    if local is not None and local.healthy:
-        return Check("Postgres", "ok", f"{local.version} (embedded) at {local.address}")
-    if local is not None:
-        remedy = f"Look at {local.log}; `crewlog dev` starts it again."
-        return Check("Postgres", "fail", "runs, and does not answer", remedy)
+    elif local := next((s for s in listed if s.name == "postgres" and s.alive), None):
+        url, where = local.address, f"{local.address} (embedded)"
+    else:
+        try:
+            detail = f"{await asyncio.to_thread(pg_version)} (embedded), not running"
+            return Check(name, "warn", detail, START)
+        except CrewlogError as error:
+            return Check(name, "fail", error.message, error.remedy)
     try:
-        detail = f"{await asyncio.to_thread(pg_version)} (embedded), not running"
-        return Check("Postgres", "warn", detail, START)
+        found = await condition_of(url)
     except CrewlogError as error:
-        return Check("Postgres", "fail", error.message, error.remedy)
+        return Check(name, "fail", f"{where}: {error.message}", error.remedy)
+    detail = f"{found.version} at {where}"
+    if found.pooled:
+        detail += ", behind a pooler: its sessions keep nothing of ours"
+    if found.refusal is not None:
+        return Check(name, "fail", f"{detail}: {found.refusal.message}", found.refusal.remedy)
+    return Check(name, "ok", detail)
 
 
 async def _encryption(env: Mapping[str, str], listed: list[ServiceStatus]) -> Check:

@@ -14,6 +14,9 @@ from filelock import FileLock, Timeout
 
 from crewlog.errors import ServiceError
 
+PRIVATE_FOLDER = 0o700
+PRIVATE_FILE = 0o600
+"""The modes of a home: histories, rows and logs have what crews say, and nobody else is to read."""
 LOCK_POLL = 0.05
 """Seconds between two attempts at a lock that another process holds."""
 
@@ -94,13 +97,19 @@ class Home:
             ServiceError: The home cannot be written.
         """
         try:
-            for path in (self.root, self.temporal, self.logs, self.payloads):
-                path.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+            for path in (self.temporal, self.logs, self.payloads):
+                path.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
             probe = self.root / f".probe-{os.getpid()}"
-            probe.touch()
+            probe.touch(mode=PRIVATE_FILE)
             probe.unlink()
         except OSError as error:
             raise unwritable(self.root, error) from error
+
+
+def open_private(path: str, flags: int) -> int:
+    """An `opener` for `open`: a file that it makes is for its owner alone."""
+    return os.open(path, flags, PRIVATE_FILE)
 
 
 def unwritable(root: Path, error: OSError) -> ServiceError:
@@ -121,7 +130,7 @@ async def hold(path: Path, *, waiting: Callable[[], None] | None = None) -> Asyn
         path: The lock file; it is made if need be and never removed by us.
         waiting: Called once if another process holds the lock.
     """
-    lock = FileLock(path, thread_local=False)
+    lock = FileLock(path, thread_local=False, mode=PRIVATE_FILE)
     first = True
     while True:
         try:

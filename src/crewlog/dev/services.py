@@ -344,9 +344,9 @@ class Services:
         if record is not None:
             version = await self._answer(kind, record, progress)
             if version is not None:
-                record = record.model_copy(update={"version": version})
+                record = record.model_copy(update={"version": version or record.version})
                 self._keep(record)
-                progress.done(kind.name, f"{version}, running")
+                progress.done(kind.name, f"{record.version}, running")
                 return record
             progress.update(kind.name, "it does not answer; starting it again")
             await asyncio.to_thread(end, record.process, gently=kind.wedged_signal)

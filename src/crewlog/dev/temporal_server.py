@@ -159,7 +159,7 @@ async def start(
         begin = size_of(home.temporal_log)
         words = command(cli.path, home, ports)
         try:
-            process = spawn(words, home.temporal_log)
+            process = spawn(words, home.temporal_log, umask=0o077)
         except OSError as error:
             raise TemporalUnavailable(
                 f"the Temporal server cannot be started: {error.strerror}",

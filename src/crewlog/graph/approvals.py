@@ -16,7 +16,7 @@ from crewlog.authority.bindings import arguments_digest
 from crewlog.authority.permissions import Decision
 from crewlog.errors import CommandRejected
 from crewlog.model import Json
-from crewlog.state.calls import CallQuota, ModelResult, quota_name
+from crewlog.state.calls import CallQuota, quota_name
 from crewlog.state.hashing import canonical
 from crewlog.state.model import AskedQuota, Interrupt, PromptState
 
@@ -30,9 +30,9 @@ _LIKE = 0.75
 """How alike a word is to an option, to be taken for a slip and not for a reason."""
 
 
-def arguments(result: ModelResult, call_id: str) -> dict[str, Json] | None:
-    """The arguments of a call that a reply asks for; none where they could not be read."""
-    asked = result.body.get("tool_calls") or ()
+def arguments(body: Mapping[str, Any], call_id: str) -> dict[str, Json] | None:
+    """The arguments of a call that a message asks for; none where they could not be read."""
+    asked = body.get("tool_calls") or ()
     found = next((call for call in asked if call.get("id") == call_id), None)
     return None if found is None else dict(found.get("args") or {})
 
@@ -145,6 +145,11 @@ def because_words(why: str, risk: str) -> str:
 def is_shortened(asked: Interrupt) -> bool:
     """Whether people are not shown all arguments of a call."""
     return asked.arguments is not None and arguments_digest(asked.args) != asked.arguments
+
+
+def missing_arguments(asked: Interrupt) -> dict[str, Any]:
+    """Where the arguments are that a question does not have: fields of its view."""
+    return {"message": asked.message, "call_id": asked.call_id} if asked.call_id else {}
 
 
 def request(asked: Interrupt) -> dict[str, Any]:

@@ -243,7 +243,7 @@ class Turns:
     ) -> None:
         """Asks people about a call whose tool needs that; from then on it is not to be made."""
         tool = call.tool or ""
-        args = approvals.arguments(result, call.id)
+        args = approvals.arguments(result.body, call.id)
         if args is None:  # arguments that cannot be read are never run: the model is told
             agent = self._run.agent_at(step)
             if agent is not None:
@@ -286,6 +286,7 @@ class Turns:
             words=True,
             tool=call.tool,
             message=call.message,
+            call_id=call.id,
             arguments=None if call.edited else call.arguments,
             **self._because(step, call.tool or "", decision),
         )

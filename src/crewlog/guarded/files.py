@@ -107,15 +107,21 @@ def open_within(
     names = [name for name in path.split("/") if name not in ("", ".")]
     if not names or path.endswith("/"):
         raise OutOfReach(f"the path {path!r} is a folder", remedy="Name a file in it.")
-    fd = _opened(root.resolve(), names, flags, path, makes=kind != "r")
-    try:
-        _check_plain(fd, path, writes=writes)
-        if kind == "w":
-            os.ftruncate(fd, 0)
-        return os.fdopen(fd, mode, **options)
-    except BaseException:
-        os.close(fd)
-        raise
+
+    def opener(_path: str, _flags: int) -> int:
+        fd = _opened(root.resolve(), names, flags, path, makes=kind != "r")
+        try:
+            _check_plain(fd, path, writes=writes)
+            if kind == "w":
+                os.ftruncate(fd, 0)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    # From the opener's return on, the descriptor is closed by the file, also where that cannot be
+    # made. Whoever closed it as well would close what another thread has opened since.
+    return open(path, mode, opener=opener, **options)
 
 
 def _opened(root: Path, names: list[str], flags: int, path: str, *, makes: bool) -> int:
@@ -127,9 +133,8 @@ def _opened(root: Path, names: list[str], flags: int, path: str, *, makes: bool)
     folder = os.open(root, os.O_RDONLY | _FOLDER | _PLAIN)
     try:
         for name in names[:-1]:
-            inner = _folder(folder, name, path, makes=makes)
-            os.close(folder)
-            folder = inner
+            left, folder = folder, _folder(folder, name, path, makes=makes)
+            os.close(left)
         try:
             return os.open(names[-1], flags | _NO_FOLLOW | _PLAIN, 0o666, dir_fd=folder)
         except OSError as exc:

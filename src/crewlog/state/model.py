@@ -422,6 +422,9 @@ class Interrupt(Model):
     """The AI message that asks for the call, with all of its arguments: what is approved."""
     arguments: ContentHash | None = None
     """The digest of all of these arguments."""
+    call_id: str = ""
+    """The call's id in that message, where the run does not have the arguments any more: whoever
+    shows the question looks them up there."""
     due: int = 0
     """When it expires, in milliseconds since the epoch; 0: never."""
     to: tuple[str, ...] = ()

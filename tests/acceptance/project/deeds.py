@@ -163,3 +163,16 @@ async def tells(text: str, name: str) -> str:
             current_call().heartbeat({"said": text})
             await asyncio.sleep(POLL)
     raise RuntimeError(text)
+
+
+def keep_file(path: str, text: str) -> str:
+    """Writes a file."""
+    with current_call().open(path, "w") as file:
+        file.write(text)
+    return "written"
+
+
+def show_file(path: str) -> str:
+    """Reads a file."""
+    with current_call().open(path) as file:
+        return str(file.read())
