@@ -162,6 +162,8 @@ class Incoming:
     late: bool = False
     """Whether the run has moved on since it was prepared: it is neither applied nor refused, and
     its handler prepares it anew."""
+    args: Sequence[RawValue] = ()
+    """What came, as it was decoded; none where the run was told by its execution before."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,7 @@ def present(incoming: Incoming) -> Incoming:
         StoreIncomplete: it is not there. The task is done again, when it is, or is given up.
     """
     if isinstance(incoming.data, Unread):
+        incoming.args = incoming.data.args
         incoming.plain = _came_plain(incoming.data.args)
         incoming.data = from_outside(incoming.data.args)
     if isinstance(incoming.data, Lost):
@@ -286,7 +289,7 @@ def from_outside(args: Sequence[RawValue]) -> Any:
 
 def incoming_of(name: str, args: Sequence[RawValue]) -> Incoming:
     """What a client sent, on its way to the loop."""
-    return Incoming(name, from_outside(args), now(), plain=_came_plain(args))
+    return Incoming(name, from_outside(args), now(), plain=_came_plain(args), args=args)
 
 
 def unread(name: str, args: Sequence[RawValue]) -> Incoming:

@@ -218,6 +218,35 @@ async def test_what_was_signed_holds_as_it_was_signed(crews: Site, folder: Path)
     assert (await other.result(LIMIT)).status == "completed"
 
 
+async def test_an_approval_of_a_deleted_run_is_none_of_the_next_one(
+    crews: Site, folder: Path
+) -> None:
+    """The next run of the id has another crew's calls, and knows nothing of the old commands."""
+    crew = crews.crew(
+        {"a": [calls(("risky", {"text": "5"})), {"text": "A"}]},
+        tools={"risky": {**tool("echo"), "risk": "high"}},
+        interrupts={"approve_risk": "high"},
+    )
+    crew["policy"] = policy(folder)
+    owner = client(crews, folder, "ada")
+    run = await owner.start(crew, "go", execution_timeout=RUN_LIMIT)
+    asked = {"id": "yes", "by": "ada", "interrupt": "i1", "decisions": [{"type": "approve"}]}
+    key = keys.load("ada", folder)
+    yes = key.signed(run.id, "respond", asked, crews.temporal.namespace)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    await raw(crews, run, "respond", yes)
+    await run.result(LIMIT)
+    await owner.delete(run.id)
+    again = await owner.start(crew, "go", id=run.id, execution_timeout=RUN_LIMIT)
+    crews.runs.append(again)
+    await again.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    with pytest.raises(NotPermitted, match="was given to another run of this id"):
+        await raw(crews, again, "respond", yes)
+    await again.respond("i1", "reject")
+    await again.result(LIMIT)
+    assert len(crews.ledger(run, "start", tool="echo")) <= 1
+
+
 async def test_a_rollback_of_a_signed_run_is_in_the_store_when_it_is_answered(
     crews: Site, folder: Path
 ) -> None:

@@ -16,6 +16,10 @@ It says, authenticated, that it is a schedule's: that alone opens in runs whose 
 own, and there as their start. Else whoever may start a run, and has no key, could give the start
 and the commands of one run to another whose id he makes up.
 
+What an activity answers names its call, within what is encrypted. Else whoever reaches the server
+could answer a call in flight with what an earlier one of the same run was answered, see
+`crewlog.workers.call_names`.
+
 Whether what is not encrypted counts must follow from the run's history alone, since a replay may
 have other settings: see `CrewRun`. So where it is accepted, it is marked.
 """
@@ -40,7 +44,7 @@ from temporalio.converter import (
 )
 from typing_extensions import override
 
-from crewlog.encryption.keys import Keyring, bound_to
+from crewlog.encryption.keys import NONCE, Keyring, bound_to
 from crewlog.errors import SealBroken
 
 ENCRYPTED = b"binary/encrypted"
@@ -50,7 +54,7 @@ REFUSED = b"crewlog/refused"
 PLAIN_MARK = "crewlog-plain"
 """Metadata of a payload that came without encryption, and was accepted; never in a history."""
 SEALED_MARK = "crewlog-sealed"
-"""Metadata of a payload that was decrypted; never in a history."""
+"""Metadata of a payload that was decrypted: its `seal_id`; never in a history."""
 LOST = b"crewlog/lost"
 """The encoding of what stands for a payload whose file is not there; never in a history."""
 GIVEN_UP_MARK = "crewlog-given-up"
@@ -62,6 +66,8 @@ _OF_THIS_PROCESS = secrets.token_bytes(16)
 KEY, NAMESPACE, WORKFLOW = "crewlog-key", "crewlog-namespace", "crewlog-workflow"
 SCHEDULE = "crewlog-schedule"
 """Metadata of an encrypted payload; `SCHEDULE` of a schedule's alone."""
+CALL = "call"
+"""Metadata within what is encrypted: the call that it answers, by the activity's id."""
 SCHEDULED_MARK = "crewlog-scheduled"
 """Metadata of a payload that was decrypted and is a schedule's; never in a history."""
 NOT_ENCRYPTED = "it came without encryption, which is on here"
@@ -90,6 +96,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         workflow: The workflow that payloads belong to; empty where that is not known.
         schedule: Whether that is a schedule, and what is encrypted is for all of its runs.
         activity: Whether they are an activity's: a schedule has no part in those.
+        call: The activity whose answer is encrypted, by its id; empty: it is no such answer.
     """
 
     def __init__(
@@ -100,8 +107,10 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         *,
         schedule: bool = False,
         activity: bool = False,
+        call: str = "",
     ) -> None:
         self.keys = keys
+        self._call = call.encode()
         self._namespace = namespace
         self._workflow = workflow
         self._activity = activity
@@ -120,7 +129,11 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
             schedule = _OF_SCHEDULE.get()
             return _codec(self.keys, context.namespace, context.workflow_id or "", schedule, False)
         if isinstance(context, ActivitySerializationContext):
-            return _codec(self.keys, context.namespace, context.workflow_id or "", False, True)
+            workflow = context.workflow_id or ""
+            if context.is_local or not context.activity_id:
+                return _codec(self.keys, context.namespace, workflow, False, True)
+            call = context.activity_id
+            return EncryptionCodec(self.keys, context.namespace, workflow, activity=True, call=call)
         return self
 
     @override
@@ -138,6 +151,11 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         return [self._opened(payload) for payload in payloads]
 
     def _sealed(self, payload: Payload) -> Payload:
+        if self._call:
+            named = Payload()
+            named.CopyFrom(payload)
+            named.metadata[CALL] = self._call
+            payload = named
         key, data = self.keys.seal(payload.SerializeToString(), self._bound)
         return Payload(metadata={**self._metadata, KEY: key.encode()}, data=data)
 
@@ -154,7 +172,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
             opened = open_payload(self.keys, payload, self._belongs)
         except SealBroken as error:
             return refused(error.message)
-        opened.metadata[SEALED_MARK] = _YES
+        opened.metadata[SEALED_MARK] = seal_id(payload)
         if SCHEDULE in payload.metadata:
             opened.metadata[SCHEDULED_MARK] = _YES
         return opened
@@ -267,6 +285,26 @@ def is_plain(payload: Payload) -> bool:
 def was_sealed(payload: Payload) -> bool:
     """Whether a decoded payload came encrypted."""
     return SEALED_MARK in payload.metadata
+
+
+def seal_id(payload: Payload) -> bytes:
+    """What tells an encrypted payload from every other: nobody can make two of one id."""
+    return payload.data[:NONCE]
+
+
+def seal_of(payload: Payload) -> str:
+    """The `seal_id` of a decoded payload, in hex; empty where it came without encryption."""
+    return "" if is_plain(payload) else payload.metadata.get(SEALED_MARK, b"").hex()
+
+
+def answers(payload: Payload, call: str) -> bool:
+    """Whether a decoded payload came encrypted as the answer to a call.
+
+    Args:
+        payload: What was answered.
+        call: The activity's id.
+    """
+    return payload.metadata.get(CALL) == call.encode() and bool(seal_of(payload))
 
 
 def is_scheduled(payload: Payload) -> bool:

@@ -39,7 +39,8 @@ LOOK = 1.0
 """Seconds between two looks at whether the file has changed."""
 NO_KEY = "this process has no key"
 """How it is said that a key is missing; clients look for it in what workers say."""
-_NONCE = 12
+NONCE = 12
+"""Bytes that begin what is encrypted, and are never the same twice."""
 _BITS = 256
 
 
@@ -230,7 +231,7 @@ class Keyring:
             bound: What the result is bound to besides the key: it opens with the same only.
         """
         self._look()
-        nonce = os.urandom(_NONCE)
+        nonce = os.urandom(NONCE)
         cipher = self._ciphers[self._current]
         return self._current, nonce + cipher.encrypt(nonce, data, _bound(self._current, bound))
 
@@ -253,7 +254,7 @@ class Keyring:
                 place=str(self.path),
             )
         try:
-            return cipher.decrypt(data[:_NONCE], data[_NONCE:], _bound(key, bound))
+            return cipher.decrypt(data[:NONCE], data[NONCE:], _bound(key, bound))
         except (InvalidTag, ValueError):
             raise SealBroken("it was changed since it was encrypted") from None
 

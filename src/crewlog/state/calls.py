@@ -48,6 +48,7 @@ LOAD_STATE = "load_state"
 FIND_COMMAND = "find_command"
 FORGET_RUN = "forget_run"
 TELL_TIME = "tell_time"
+USE_ONCE = "use_once"
 CHECK_ARGUMENTS = "check_arguments"
 
 
@@ -794,6 +795,15 @@ class FoundCommand(Model):
 
     outcome: CommandOutcome | None = None
     """Its outcome; none where it has none."""
+
+
+class UseOnce(Model):
+    """Note for good that a start or a command is used, also where its run is deleted."""
+
+    used: str
+    """What is used: a hash of what was signed, or encrypted."""
+    owner: str
+    """The execution that uses it: Temporal's run id."""
 
 
 class CheckArguments(Model):
