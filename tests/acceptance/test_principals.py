@@ -261,6 +261,55 @@ async def test_a_rollback_of_a_signed_run_is_in_the_store_when_it_is_answered(
     assert (await run.result(LIMIT)).status == "completed"
 
 
+async def test_a_rollback_gives_back_no_permission_that_people_took_away(
+    crews: Site, folder: Path
+) -> None:
+    """Of all agents and of one: it stays as it is by now, whoever goes back."""
+    run = await at_a_gate(crews, folder)
+    (first, *_) = (await run.checkpoints()).checkpoints
+    await run.pause()
+    await run.set_permission("gate", ["b"])
+    await run.deny("b", "gate")
+    ruled = await run.state()
+    with pytest.raises(NotPermitted, match="agent a may call gate, which is forbidden now"):
+        await of(crews, folder, "oncall", run).rollback(first.position)
+    await run.rollback(first.position)
+    assert await crews.entries(run, "RolledBack")
+    state = await run.state()
+    assert (state.tool_permissions, state.rulings) == (ruled.tool_permissions, ruled.rulings)
+    assert state.rulings
+    for agent in ("a", "b"):
+        assert (await run.why(agent, "gate")).outcome == "deny"
+    await run.stop()
+    crews.open_gate(run, "g")
+    await run.result(LIMIT)
+
+
+async def test_nobody_from_outside_uses_the_ids_of_the_run_itself(
+    crews: Site, folder: Path
+) -> None:
+    """No policy asks for the proof of what a run itself does."""
+    run = await at_a_gate(crews, folder)
+    handle = crews.temporal.get_workflow_handle(run.id)
+    await handle.signal("stop", {"id": "crewlog:cancel", "by": "mallory"})
+    await handle.signal("pause", {"id": "crewlog:x", "by": "mallory"})
+    for name, content in (
+        ("edit_state", {"set": {"shared.x": 1}}),
+        ("set_permission", {"tool": "gate", "agents": ["a"]}),
+        ("change", {"operations": [{"op": "edit_agent", "name": "b", "set": {"prompt": "X"}}]}),
+    ):
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update(name, {"id": f"crewlog:{name}", "by": "ada", **content})
+        assert "are the run's own" in str(refused.value.cause)
+    state = await run.state()
+    assert (state.status, state.shared_context) == ("running", {})
+    crews.open_gate(run, "g")
+    assert (await run.result(LIMIT)).status == "completed"
+    told = [e.reason for e in await crews.entries(run, "CommandRejected")]
+    assert len(told) == 2
+    assert all("are the run's own" in reason for reason in told)
+
+
 async def test_a_change_widens_nothing_without_grant(crews: Site, folder: Path) -> None:
     run = await at_a_gate(crews, folder)
     dev, owner = of(crews, folder, "dev", run), run
