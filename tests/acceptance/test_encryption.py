@@ -37,7 +37,7 @@ from crewlog.cli.sight import see
 from crewlog.client import Run
 from crewlog.client.key_uses import keys_of, open_runs
 from crewlog.definition.operations import Disconnect
-from crewlog.encryption.codec import LOST_FILE
+from crewlog.encryption.codec import LOST_FILE, LOST_KEY
 from crewlog.encryption.keys import KEYS, KeyFile, Keyring, new_key, read_keys, write_keys
 from crewlog.errors import RunFailed, SealBroken
 from crewlog.ids import AgentName
@@ -143,6 +143,23 @@ async def test_forged_moved_and_plain_commands_are_refused_and_the_run_goes_on(
     for run in (one, two):
         await run.respond("i1", "approve")
         assert (await run.result(LIMIT)).status == "completed"
+
+
+async def test_commands_with_made_up_keys_are_refused_and_the_run_goes_on(crews: Site) -> None:
+    run = await waiting(crews)
+    for key in (b"AAAAAAAAAAAA", b"BBBBBBBBBBBB"):
+        about = {
+            "encoding": b"binary/encrypted",
+            "crewlog-key": key,
+            "crewlog-namespace": crews.temporal.namespace.encode(),
+            "crewlog-workflow": run.id.encode(),
+        }
+        await send(crews, run, Payload(metadata=about, data=b"x"))
+    await run.message("hello")
+    await run.respond("i1", "approve")
+    assert (await run.result(LIMIT)).status == "completed"
+    told = await crews.entries(run, "CommandRejected")
+    assert [entry.reason for entry in told] == [f"inject: {LOST_KEY}"] * 2
 
 
 async def test_a_start_that_is_another_run_s_ends_with_a_typed_error(crews: Site) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from temporalio import workflow
+from temporalio.api.common.v1 import Payload
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -27,6 +28,7 @@ from crewlog.state.journal import Batch
 from crewlog.wire import WORKFLOW_TYPE, StartRun
 
 from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, tool, until
+from .test_encryption import send
 from .test_principals import client, folder, policy
 
 __all__ = ["folder"]
@@ -189,3 +191,18 @@ async def test_what_goes_on_from_a_signed_run_is_known(crews: Site, folder: Path
     result = await run.result(LIMIT)
     assert (result.status, result.executions) == ("completed", 2)
     assert await crews.store.executions(run.id)
+
+
+async def test_a_signal_that_says_it_is_encrypted_stops_no_run(crews: Site, folder: Path) -> None:
+    """Of workers without keys: the task that reads it would fail for good."""
+    crew = crews.crew({"a": [{"text": "A"}]}, flow=["a", {"ask": "Go on?"}])
+    owner = client(crews, folder, "ada")
+    run = await owner.start(crew | {"policy": policy(folder)}, "go", execution_timeout=RUN_LIMIT)
+    crews.runs.append(run)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    for about in ({}, {"crewlog-key": b"made up"}):
+        await send(crews, run, Payload(metadata={"encoding": b"binary/encrypted", **about}))
+    await run.message("hello")
+    await run.respond("i1", "approve")
+    assert (await run.result(LIMIT)).status == "completed"
+    assert len(await crews.entries(run, "CommandRejected")) == 2

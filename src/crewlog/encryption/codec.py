@@ -7,9 +7,9 @@ refused like one that was changed.
 What cannot be read is told where it is read, and not where it is decoded: a decoder that fails
 would keep a run from its next task for good, whoever sent it the signal. So a payload that is
 refused becomes one that says why. Whoever reads a command finds that it is unreadable, and records
-it as refused; whoever reads anything else fails, see `crewlog.payloads`. Only a key that is missing
-fails at once: the value may be good, and a run that took it for bad would go another way than its
-next replay.
+it as refused; whoever reads anything else fails, see `crewlog.payloads`. Where a key is missing the
+value may be good, and a run that took it for bad would go another way than its next replay: it is
+waited for, and a command is given up, as `crewlog.payload_folder` says.
 
 What a schedule starts its runs with is encrypted once for all of them, whose ids nobody knows yet.
 It says, authenticated, that it is a schedule's: that alone opens in runs whose ids begin with its
@@ -33,6 +33,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from typing import NamedTuple
 
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import (
@@ -56,11 +57,16 @@ PLAIN_MARK = "crewlog-plain"
 SEALED_MARK = "crewlog-sealed"
 """Metadata of a payload that was decrypted: its `seal_id`; never in a history."""
 LOST = b"crewlog/lost"
-"""The encoding of what stands for a payload whose file is not there; never in a history."""
+"""The encoding of what stands for a payload whose file, or whose key, is not there; never in a
+history."""
+_KEY_FILE = "crewlog-key-file"
+"""Metadata of the same: the key file that has not its key."""
 GIVEN_UP_MARK = "crewlog-given-up"
 """Metadata of a payload whose file came too late, see `payload_folder`; never in a history."""
 LOST_FILE = "its content is in the payload folder, and was not there when it was read"
 """Why a command is refused whose content is in no file."""
+LOST_KEY = "it is encrypted with a key that was not known when it was read"
+"""Why a command is refused whose key nobody has."""
 _OF_THIS_PROCESS = secrets.token_bytes(16)
 """What only this process can put into a payload: any client may send the encodings above."""
 KEY, NAMESPACE, WORKFLOW = "crewlog-key", "crewlog-namespace", "crewlog-workflow"
@@ -221,7 +227,7 @@ def open_payload(keys: Keyring, payload: Payload, belongs: Belongs | None = None
         workflow = _text(payload.metadata.get(WORKFLOW, b""))
     except UnicodeDecodeError:
         raise SealBroken("it was changed since it was encrypted") from None
-    if len(key) > _LONGEST_KEY or not key.isprintable():
+    if len(key) > LONGEST_KEY or not key.isprintable():
         raise SealBroken("it was changed since it was encrypted")
     schedule = payload.metadata.get(SCHEDULE) == _YES
     if belongs is not None and not belongs(namespace, workflow, schedule):
@@ -235,7 +241,8 @@ def open_payload(keys: Keyring, payload: Payload, belongs: Belongs | None = None
     return Payload.FromString(data)
 
 
-_LONGEST_KEY = 100
+LONGEST_KEY = 100
+"""Characters of a key's id."""
 _YES = b"1"
 
 
@@ -245,13 +252,26 @@ def refused(reason: str, *, plain: bool = False) -> Payload:
     return Payload(metadata={"encoding": REFUSED}, data=told)
 
 
-def lost(place: str) -> Payload:
-    """What stands for a payload whose file is not there.
+class MissingKey(NamedTuple):
+    """A key that a process lacks."""
+
+    id: str
+    keys: str
+    """The process's key file; empty: it has none."""
+
+
+def lost(place: str, key: MissingKey | None = None) -> Payload:
+    """What stands for a payload whose file is not there, or whose key.
 
     Args:
-        place: The file.
+        place: The file. Of a missing key, where it is noted that it was asked for.
+        key: The key that is missing; none: it is the file.
     """
-    return Payload(metadata={"encoding": LOST}, data=_OF_THIS_PROCESS + place.encode())
+    payload = Payload(metadata={"encoding": LOST}, data=_OF_THIS_PROCESS + place.encode())
+    if key is not None:
+        payload.metadata[KEY] = key.id.encode()
+        payload.metadata[_KEY_FILE] = key.keys.encode()
+    return payload
 
 
 def is_lost(payload: Payload) -> bool:
@@ -262,6 +282,13 @@ def is_lost(payload: Payload) -> bool:
 def lost_file(payload: Payload) -> str:
     """The file of a payload that is lost."""
     return payload.data.removeprefix(_OF_THIS_PROCESS).decode()
+
+
+def lost_key(payload: Payload) -> MissingKey | None:
+    """The key that a lost payload is encrypted with; none where its file is missing."""
+    if KEY not in payload.metadata:
+        return None
+    return MissingKey(payload.metadata[KEY].decode(), payload.metadata[_KEY_FILE].decode())
 
 
 def give_up(payload: Payload) -> Payload:

@@ -246,13 +246,7 @@ class Keyring:
             raise SealBroken(f"it is encrypted with the retired key {key[:40]!r}")
         cipher = self._ciphers.get(key)
         if cipher is None:
-            raise KeyMissing(
-                f"{NO_KEY} {key[:40]!r}",
-                remedy=f"`crewlog encryption add FILE {key[:40]}` takes it from a key file that "
-                "has it. If no key of yours has that id, it is not from you: `crewlog encryption "
-                f"retire {key[:40]} --unknown` has it refused.",
-                place=str(self.path),
-            )
+            raise key_missing(key, str(self.path))
         try:
             return cipher.decrypt(data[:NONCE], data[NONCE:], _bound(key, bound))
         except (InvalidTag, ValueError):
@@ -312,6 +306,27 @@ class Keyring:
         self._retired = frozenset(file.retired)
         self._current = file.current
         self._looked = time.monotonic()
+
+
+def key_missing(key: str, place: str = "") -> KeyMissing:
+    """The error of a process that lacks the key of a value.
+
+    Args:
+        key: The key's id.
+        place: The process's key file; empty: it has none.
+    """
+    if not place:
+        return KeyMissing(
+            f"a payload is encrypted, and {NO_KEY}s",
+            remedy=f"Set {KEYS} to the key file of those who wrote it.",
+        )
+    return KeyMissing(
+        f"{NO_KEY} {key[:40]!r}",
+        remedy=f"`crewlog encryption add FILE {key[:40]}` takes it from a key file that "
+        "has it. If no key of yours has that id, it is not from you: `crewlog encryption "
+        f"retire {key[:40]} --unknown` has it refused.",
+        place=place,
+    )
 
 
 def _bound(key: str, bound: bytes) -> bytes:
