@@ -289,6 +289,8 @@ class CrewActivities:
             if task.after is not None:
                 _check_own()
             async with heartbeats():
+                if not (task.prompt or activity.info().is_local):
+                    await self._executions.check_queue(task.run, task.base)
                 return await self._preparer.run(task, effect)
 
     @activity.defn(name=LOOK_AT_RUN)
@@ -359,6 +361,8 @@ class CrewActivities:
                 batch = await self._batches.whole(input.batch)
                 definition = str(input.state.get("definition", ""))
                 await self._executions.check(input.run, definition, batch)
+                if input.outputs:
+                    await self._executions.check_queue(input.run)
                 made = await self._artifacts(input, batch)
                 result = await close_run(input, batch, self._store, made)
                 if batch.entries:

@@ -110,6 +110,38 @@ async def test_a_part_that_ended_is_not_begun_again(crews: Site, folder: Any) ->
     crews.runs.remove(part)  # its last execution is the one that was not let in
 
 
+async def test_a_part_is_begun_by_the_run_that_is_parted_and_once(crews: Site, folder: Any) -> None:
+    """Nobody signs for its start; the journal of the run names it for ever."""
+    run = await signed(crews, folder, EDGES)
+    cut = Disconnect(sender="ann", listener="bob")
+    await of(crews, folder, "ada", run).change(operations=[cut], id="cut")
+    part = Run(client(crews, folder, "ada"), part_id(RunId(run.id), "cut", AgentName("ann")))
+    await rested(part)
+    await part.terminate("a test")
+    journal = await crews.journal(run)
+    after = next(position for position, entry in journal if entry.kind == "ChangeAccepted")
+
+    async def refused(queue: str) -> str:
+        handle = await crews.temporal.start_workflow(
+            WORKFLOW_TYPE,
+            {"split": {"run": run.id, "after": after}, "queue": queue},
+            id=part.id,
+            task_queue=crews.client().task_queue,
+            execution_timeout=RUN_LIMIT,
+        )
+        with pytest.raises(WorkflowFailureError) as failed:
+            await asyncio.wait_for(handle.result(), LIMIT)
+        assert isinstance(failed.value.cause, ApplicationError)
+        assert failed.value.cause.type == "NotPermitted"
+        return failed.value.cause.message
+
+    await crews.store.delete([RunId(part.id)], 1)  # as if nothing of it had been stored
+    assert "begun by the run that it is a part of" in await refused("a stranger's")
+    await crews.client().delete(part.id)
+    assert "began before, and was deleted" in await refused("")
+    assert await crews.store.get_run(RunId(part.id)) is None
+
+
 async def test_signed_runs_of_one_policy_become_one(crews: Site, folder: Any) -> None:
     one, two = await signed(crews, folder, A), await signed(crews, folder, D)
     tie = to(two, "ann", "eve", "tie")

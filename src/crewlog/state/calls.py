@@ -777,6 +777,8 @@ class LoadedState(Model):
     left: dict[LogName, LogHead] = Field(default_factory=dict[LogName, LogHead])
     """Of a run that goes on with its recipe: the logs of those who left it for runs of their own,
     as they were then."""
+    begins: bool = True
+    """Whether the policy lets the start in."""
     older: tuple[dict[str, Json], ...] = ()
     """The definitions of steps whose nodes a change took away: the history must have them, to
     rebuild a fork from that alone."""
