@@ -153,10 +153,6 @@ class Executions:
         if found is not None and found.queue != info.task_queue:
             raise to_application_error(_stranger(run))
 
-    async def is_there(self, run: RunId, execution: str) -> bool:
-        """Whether the server still has an execution of a run: one that was deleted it has not."""
-        return await self._look(run, execution) is not None
-
     async def begin(self, run: RunId, use: StartUse, *, signed: bool, alone: bool = False) -> None:
         """Notes that an execution is a run's, whose start was let in.
 

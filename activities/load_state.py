@@ -169,7 +169,7 @@ async def _load_part(
     policy = CrewDefinition.from_json(definition).policy
     if task.use is not None and policy is not None and policy.signed:
         await executions.check_free(run, task.use)
-        await _begin_once(task, run, position, task.use, store, executions)
+        await _begin_once(task, run, position, task.use, store)
         await executions.begin(run, task.use, signed=True)
     then = parted(after, run, part.share).model_copy(
         update={"definition": part.definition, "rules": GraphPlan.from_json(plan).rules}
@@ -188,21 +188,16 @@ async def _load_part(
     )
 
 
-async def _begin_once(
-    task: LoadState, run: RunId, at: int, use: StartUse, store: Store, executions: Executions
-) -> None:
+async def _begin_once(task: LoadState, run: RunId, at: int, use: StartUse, store: Store) -> None:
     """Notes for good that a part begins: nobody signs for one, and the journal names it for ever.
-
-    One that ended before anything of it was stored may begin again: the server has it still.
 
     Raises:
         NotPermitted: it began before, and was deleted.
     """
     key = f"once:{hash_json([run, task.run, at])}"
-    owner = await store.claim(key, use.execution)
-    if owner != use.execution and not await executions.is_there(run, owner):
+    if await store.claim(key, use.execution) != use.execution:
         raise NotPermitted(
-            f"the run {run!r}, a part of {task.run!r}, began before, and was deleted",
+            f"the run {run!r}, a part of {task.run!r}, has begun before, and was deleted",
             remedy=f"Its agents can be added to {task.run!r}: `crewlog change` does.",
         )
 
