@@ -31,7 +31,13 @@ class OwnRuns(Interceptor):
 class _Inbound(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         info = activity.info()
-        fault = foreign(info.activity_type, input.args, info.workflow_type, info.workflow_id)
+        fault = foreign(
+            info.activity_type,
+            input.args,
+            info.workflow_type,
+            info.workflow_id,
+            local=info.is_local,
+        )
         if fault:
             raise ApplicationError(
                 fault,
@@ -43,7 +49,14 @@ class _Inbound(ActivityInboundInterceptor):
         return await super().execute_activity(input)
 
 
-def foreign(name: str, args: Any, workflow_type: str | None, workflow_id: str | None) -> str:
+def foreign(
+    name: str,
+    args: Any,
+    workflow_type: str | None,
+    workflow_id: str | None,
+    *,
+    local: bool = False,
+) -> str:
     """Why an activity is none of the workflow's that asks for it; empty where it is.
 
     Args:
@@ -51,11 +64,13 @@ def foreign(name: str, args: Any, workflow_type: str | None, workflow_id: str | 
         args: Its arguments: a task of ours says which run it is about, or leaves it out.
         workflow_type: The workflow's type; none where no workflow asks.
         workflow_id: The workflow's id.
+        local: Whether the worker that runs the workflow asks, which no other workflow can have.
     """
     if workflow_type != WORKFLOW_TYPE:
         asks = f"a workflow of the type {workflow_type!r}" if workflow_type else "no workflow"
         return f"{name} is asked for by {asks}, which is no run"
     about = getattr(args[0], "run", "") if args else ""
-    if about not in ("", workflow_id) and name != LOAD_STATE:  # a fork loads another run's state
+    begins = local and name == LOAD_STATE  # a fork, or a part, with another run's state
+    if about not in ("", workflow_id) and not begins:
         return f"{name} is about the run {about!r}, and the run {workflow_id!r} asks for it"
     return ""

@@ -30,6 +30,7 @@ from crewlog.activities.load_state import load_state
 from crewlog.activities.look_at_run import Ended, look_at_run, never_ended
 from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.models import ModelFactory
+from crewlog.activities.once import use_once
 from crewlog.activities.open_run import Probe, open_run
 from crewlog.activities.prepare_change import ChangePreparer
 from crewlog.activities.prepare_merge import (
@@ -61,6 +62,7 @@ from crewlog.state.calls import (
     PREPARE_CHANGE,
     PREPARE_MERGE,
     TELL_TIME,
+    USE_ONCE,
     CallModel,
     CallTool,
     CheckArguments,
@@ -86,6 +88,7 @@ from crewlog.state.calls import (
     PreparedMerge,
     PrepareMerge,
     ToolResult,
+    UseOnce,
 )
 from crewlog.state.journal import Batch
 from crewlog.store.commands import find_command
@@ -183,6 +186,7 @@ class CrewActivities:
             self.find_command,
             self.forget_run,
             self.tell_time,
+            self.use_once,
             self.compile_prompt,
             self.prepare_change,
             self.look_at_run,
@@ -259,6 +263,13 @@ class CrewActivities:
         """Tells the time, in milliseconds since 1970, for what must be the same in a replay."""
         return Clock().now()
 
+    @activity.defn(name=USE_ONCE)
+    async def use_once(self, task: UseOnce) -> bool:
+        """Notes for good what a run uses; false where another one has used it."""
+        with as_failures():
+            _check_own()
+            return await use_once(task, self._store)
+
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
         """Reads a run's prompt, with the forms or by asking a model once."""
@@ -278,6 +289,8 @@ class CrewActivities:
             if task.after is not None:
                 _check_own()
             async with heartbeats():
+                if not (task.prompt or activity.info().is_local):
+                    await self._executions.check_queue(task.run, task.base)
                 return await self._preparer.run(task, effect)
 
     @activity.defn(name=LOOK_AT_RUN)
@@ -348,6 +361,8 @@ class CrewActivities:
                 batch = await self._batches.whole(input.batch)
                 definition = str(input.state.get("definition", ""))
                 await self._executions.check(input.run, definition, batch)
+                if input.outputs:
+                    await self._executions.check_queue(input.run)
                 made = await self._artifacts(input, batch)
                 result = await close_run(input, batch, self._store, made)
                 if batch.entries:

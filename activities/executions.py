@@ -133,6 +133,26 @@ class Executions:
             remedy="Look at the run as it is by now; then start it again.",
         )
 
+    async def check_queue(self, run: RunId, definition: ContentHash | str = "") -> None:
+        """Checks that the activity is asked for on the task queue that its own workflow is on.
+
+        Whoever polls that is trusted; a workflow on somebody's own queue may name what it never
+        had.
+
+        Args:
+            run: The run.
+            definition: What it asks for is of this one: of an open one, everybody is told.
+
+        Raises:
+            ApplicationError: it is on another; of the type `NotPermitted`.
+        """
+        if definition and not await self._is_signed(ContentHash(definition)):
+            return
+        info = activity.info()
+        found = await self._look(run, info.workflow_run_id or "")
+        if found is not None and found.queue != info.task_queue:
+            raise to_application_error(_stranger(run))
+
     async def begin(self, run: RunId, use: StartUse, *, signed: bool, alone: bool = False) -> None:
         """Notes that an execution is a run's, whose start was let in.
 

@@ -15,9 +15,16 @@ from crewlog.activities.open_run import Probe, lowered_again
 from crewlog.activities.writing import append, execution_at_work
 from crewlog.authority.guards import names_in
 from crewlog.authority.widening import freed, regained, widening
+from crewlog.content import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
-from crewlog.errors import NeverHandedOver, NotHandedOver, UsageError
+from crewlog.errors import (
+    CrewlogError,
+    NeverHandedOver,
+    NotHandedOver,
+    NotPermitted,
+    UsageError,
+)
 from crewlog.graph.deciding import again, answered, lifted, retold
 from crewlog.graph.plan import GraphPlan, LeftStep
 from crewlog.graph.swap import left_step
@@ -55,12 +62,33 @@ async def load_state(
         NotPermitted: the run is signed, and the start that takes it up was used before, or names
             another execution than its last one.
     """
-    if task.split_after is not None:
-        return await _load_part(task, run, store, definitions, search_attributes, executions, ended)
     if batch.entries:
         await append(store, run, batch)
-    if task.run != run:  # a client that knows of deletions has noted it before: see `Store`
+    if task.run == run:
+        return await _load(task, run, store, definitions, search_attributes, executions, ended)
+    if task.split_after is None:  # a client that knows of deletions has noted it before
         await store.expect_fork(task.run, run, Clock().now())
+    load = _load if task.split_after is None else _load_part
+    try:
+        loaded = await load(task, run, store, definitions, search_attributes, executions, ended)
+    except CrewlogError as error:
+        if not error.retryable:  # it does not begin: the other run is not kept for it
+            await store.void_fork(task.run, run)
+        raise
+    if not loaded.begins:
+        await store.void_fork(task.run, run)
+    return loaded
+
+
+async def _load(
+    task: LoadState,
+    run: RunId,
+    store: Store,
+    definitions: Definitions,
+    search_attributes: Probe,
+    executions: Executions,
+    ended: Ended,
+) -> LoadedState:
     last: dict[str, Json] = {}
     decision = ""
     left: dict[LogName, LogHead] = {}
@@ -87,8 +115,9 @@ async def load_state(
     plan, older = await _with_left(plan, then, store, definitions)
     # Where nothing is known of its last one, the policy of then decides, and not nobody.
     force = await _in_force(task, store) or CrewDefinition.from_json(definition)
-    await _begin(task, force.policy, run, store, executions)
+    begins = await _begin(task, force.policy, run, store, executions)
     return LoadedState(
+        begins=begins,
         position=then.position,
         state=then.to_json(),
         definition=definition,
@@ -140,6 +169,7 @@ async def _load_part(
     policy = CrewDefinition.from_json(definition).policy
     if task.use is not None and policy is not None and policy.signed:
         await executions.check_free(run, task.use)
+        await _begin_once(task, run, position, task.use, store)
         await executions.begin(run, task.use, signed=True)
     then = parted(after, run, part.share).model_copy(
         update={"definition": part.definition, "rules": GraphPlan.from_json(plan).rules}
@@ -156,6 +186,20 @@ async def _load_part(
         by=entry.by,
         older=older,
     )
+
+
+async def _begin_once(task: LoadState, run: RunId, at: int, use: StartUse, store: Store) -> None:
+    """Notes for good that a part begins: nobody signs for one, and the journal names it for ever.
+
+    Raises:
+        NotPermitted: it began before, and was deleted.
+    """
+    key = f"once:{hash_json([run, task.run, at])}"
+    if await store.claim(key, use.execution) != use.execution:
+        raise NotPermitted(
+            f"the run {run!r}, a part of {task.run!r}, has begun before, and was deleted",
+            remedy=f"Its agents can be added to {task.run!r}: `crewlog change` does.",
+        )
 
 
 async def _check_ours(
@@ -193,16 +237,21 @@ async def _check_last(task: LoadState, use: StartUse, store: Store, executions: 
 
 async def _begin(
     task: LoadState, policy: Policy | None, run: RunId, store: Store, executions: Executions
-) -> None:
-    """Uses the start of a run that goes on from what is loaded, and notes whose the run is."""
+) -> bool:
+    """Uses the start of a run that goes on from what is loaded, and notes whose the run is.
+
+    Returns:
+        Whether the policy lets it; why not says the workflow.
+    """
     if task.use is None:
-        return
+        return True
     let_in = await use_start(task.use, policy, run, store)
     if not task.reopen:
         await executions.check_free(run, task.use)
     if let_in:
         signed = policy is not None and policy.signed
         await executions.begin(run, task.use, signed=signed, alone=task.reopen)
+    return let_in
 
 
 async def _in_force(task: LoadState, store: Store) -> CrewDefinition | None:

@@ -1,4 +1,7 @@
-"""A signed start is used once: who can read it, in a history or a web UI, can send it again."""
+"""Starts and commands that are used once: who can read one, in a history, can send it again.
+
+Run ids are used again once a run is deleted. So the notes outlive deletions.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,14 @@ from crewlog.authority.proof import START
 from crewlog.definition.policy import Policy
 from crewlog.errors import NotPermitted
 from crewlog.ids import RunId
-from crewlog.state.calls import StartUse
+from crewlog.state.calls import StartUse, UseOnce
 from crewlog.store.protocol import Store
 from crewlog.wire import StartRun
+
+
+async def use_once(task: UseOnce, store: Store) -> bool:
+    """Notes for good what a run uses; false where another one has used it."""
+    return await store.claim(f"once:{task.used}", task.owner) == task.owner
 
 
 async def use_start(use: StartUse, policy: Policy | None, run: RunId, store: Store) -> bool:

@@ -33,6 +33,7 @@ from temporalio.workflow import Info
 from typing_extensions import override
 
 from crewlog.wire import WORKFLOW_TYPE
+from crewlog.workers.call_names import CallNames, call_names
 from crewlog.workers.host import Host, Nobody, WorkerHost
 from crewlog.workers.progress import ALONE, Progress, brings_news
 from crewlog.workflows.together import TOGETHER, contents
@@ -105,11 +106,15 @@ class Instance(WorkflowInstance):
     make, and the run stands still for good. So every activation is taken in that second order:
     everything else, then the updates.
 
-    And a crew's run gets the signals of an activation as one, see `crewlog.workflows.together`.
+    And a crew's run gets the signals of an activation as one, see `crewlog.workflows.together`. In
+    one that was started encrypted answers name their calls, see `crewlog.workers.call_names`.
     """
 
-    def __init__(self, inner: WorkflowInstance, host: Host | None = None) -> None:
+    def __init__(self, inner: WorkflowInstance, host: Host | None = None, *, seed: int = 0) -> None:
         self._inner = inner
+        self._seed = seed
+        self._begun = False
+        self._names: CallNames | None = None
         info = inner.get_info()
         self._id = info.workflow_id
         self._joins = info.workflow_type == WORKFLOW_TYPE
@@ -139,9 +144,16 @@ class Instance(WorkflowInstance):
             return _failed(act, ENDED_EARLY)
         if self._is_ahead(act):
             self._host.evict(act.run_id)  # once it has answered
+        if not self._begun:
+            self._begun = True
+            self._names = call_names(act, self._seed) if self._joins else None
+        if self._names is not None:
+            self._names.check(act)
         if self._joins:
             act = _joined(act)
         completion = self._activate(act)
+        if self._names is not None:
+            self._names.give(completion)
         self._note_local(act, completion)
         self._progress.note(act)
         if _ends(completion):
@@ -290,7 +302,8 @@ class Runner(WorkflowRunner):
 
     @override
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        return Instance(self._inner.create_instance(det), self._host)
+        inner = self._inner.create_instance(det)
+        return Instance(inner, self._host, seed=det.randomness_seed)
 
 
 def sandbox() -> Runner:

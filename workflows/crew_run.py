@@ -131,7 +131,7 @@ class CrewRun:
             carried = workflow.payload_converter().from_payload(raw.payload)
             self._execution = self._continue(carried[CARRY])
         else:
-            self._execution = await self._begin(read_args([raw]))
+            self._execution = await self._begin(raw)
         self._execution.encrypted = self._encrypted
         self._execution.quiet = was_sealed(raw.payload)
         try:
@@ -139,8 +139,10 @@ class CrewRun:
         except ActivityError as error:
             raise gate.not_ours(error) or error from error
 
-    async def _begin(self, data: Any) -> Execution:
+    async def _begin(self, raw: RawValue) -> Execution:
+        data = read_args([raw])
         start = _parse_start(data)
+        await gate.use_sealed_start(raw.payload)
         if start.replace:
             await rewinding.forget(start, data, _started())
         if start.fork is not None or start.reopen is not None:

@@ -293,8 +293,9 @@ class Execution:
         self._ruled: Counter[tuple[StepId, int]] = Counter()
         """How often calls have met a ruling that came after they were scheduled."""
         self._lacked: Counter[tuple[StepId, int]] = Counter()
-        self._limited: Counter[tuple[StepId, int]] = Counter()
         """How often calls have met a worker without their tool."""
+        self._limited: Counter[tuple[StepId, int]] = Counter()
+        """How often all tries of calls were refused by a limit."""
         self._bug: Exception | None = None
         self._storing: Storing | None = None
         """What stores the journal while commands are taken beside."""
@@ -452,10 +453,12 @@ class Execution:
                 self._limit = asyncio.create_task(self._cut_after(incoming.drain))
 
     async def _look_back(self, incoming: Incoming) -> None:
-        """Has the journal asked for the outcome of a command that may be an old one's repetition.
+        """Has it looked up whether a command was given before: to this run, or to one of its id.
 
-        Nobody pays for it in a run with fewer commands than its state remembers.
+        Nobody pays for it in an open run with fewer commands than its state remembers.
         """
+        if incoming.name in gate.USED_ONCE:
+            await gate.use_command(self.engine, incoming)
         command = doubtful(self.engine, incoming)
         if not command:
             return

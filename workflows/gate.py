@@ -15,25 +15,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
+from temporalio.api.common.v1 import Payload
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.authority.principals import Standing, holds, standing, start_digest
+    from crewlog.authority.principals import Standing, holds, proof_digest, standing
     from crewlog.authority.proof import START, Proof
+    from crewlog.content import hash_json
     from crewlog.definition.policy import Policy, Right
+    from crewlog.encryption.codec import seal_of
     from crewlog.errors import CommandRejected, NotPermitted
     from crewlog.graph import deciding
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine
     from crewlog.graph.hearing import check_log
     from crewlog.graph.plan import GraphPlan
-    from crewlog.ids import RESERVED, LogName, RunId
+    from crewlog.ids import RESERVED, CommandId, LogName, RunId
     from crewlog.state.brief import brief
-    from crewlog.state.calls import TELL_TIME, LoadedState, StartUse
+    from crewlog.state.calls import TELL_TIME, USE_ONCE, LoadedState, StartUse, UseOnce
     from crewlog.state.model import CrewState, Interrupt
-    from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun
+    from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun, spoken
 
 from crewlog.workflows.activity_options import LOCAL
 
@@ -333,13 +336,80 @@ def use_of(start: StartRun, data: dict[str, Any], at: int) -> StartUse:
     info = workflow.info()
     proof, digest = start.proof, ""
     if proof is not None:
-        digest = start_digest(proof, info.workflow_id, data, info.namespace)
+        digest = proof_digest(proof, info.workflow_id, START, data, info.namespace)
     return StartUse(
         start=digest,
         execution=info.original_execution_run_id,
         content=data if digest else {},
         at=at,
     )
+
+
+async def use_sealed_start(payload: Payload) -> None:
+    """Uses a start that came encrypted: whoever can read the history could send it once more.
+
+    Args:
+        payload: The start, decoded.
+
+    Raises:
+        ApplicationError: another execution has used it, of a run that was deleted perhaps.
+    """
+    seal, info = seal_of(payload), workflow.info()
+    if seal and not await _use(seal, info.original_execution_run_id):
+        raise start_refused(
+            NotPermitted(
+                "this start was encrypted for one execution, which has used it",
+                remedy="Start the run again by a client that has the encryption keys.",
+            )
+        )
+
+
+async def use_command(engine: Engine | Drafting, incoming: Incoming) -> None:
+    """Uses a command that gives authority, where it is signed or came encrypted.
+
+    A run knows its own commands by their ids. One that gets the id of a deleted run does not know
+    the commands of that one.
+
+    Args:
+        engine: The run's.
+        incoming: The command, one of `USED_ONCE`, which the policy lets in.
+    """
+    data: Any = incoming.data
+    if engine.state.closed or incoming.refusal is not None or not isinstance(data, dict):
+        return
+    told: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
+    command = told.get("id")
+    if not isinstance(command, str) or told.get("dry_run") is True:
+        return
+    known = engine.state.commands.get(CommandId(command))
+    if known is not None and known.error_type != NotPermitted.__name__:
+        return  # it has its outcome
+    used = _used(engine, incoming, told)
+    if used and not await _use(used, workflow.info().first_execution_run_id):
+        incoming.refusal = NotPermitted(
+            f"this {spoken(incoming.name)} was given to another run of this id, which has used it",
+            remedy="Send it again by a client: each signature, and each encryption, is for one.",
+        )
+
+
+USED_ONCE = frozenset({"respond", "change", "edit_state", "redirect", "rollback", "set_permission"})
+"""Commands that give authority or stand for a person's decision."""
+
+
+def _used(engine: Engine | Drafting, incoming: Incoming, data: dict[str, Any]) -> str:
+    """What a command is known by that nobody can make again; empty where anybody can."""
+    policy, proof = engine.plan.policy, _proof(data)
+    if policy is not None and policy.signed and proof is not None:
+        place = workflow.info().namespace
+        return proof_digest(proof, engine.state.run, incoming.name, data, place)
+    return seal_of(incoming.args[0].payload) if incoming.args else ""
+
+
+async def _use(used: str, owner: str) -> bool:
+    # A schedule encrypts once for all of its runs.
+    task = UseOnce(used=hash_json([workflow.info().workflow_id, used]), owner=owner)
+    mine: bool = await workflow.execute_local_activity(USE_ONCE, task, result_type=bool, **LOCAL)
+    return mine
 
 
 def not_ours(error: FailureError) -> ApplicationError | None:

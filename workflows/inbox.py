@@ -23,12 +23,15 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.content import check_depth
     from crewlog.encryption.codec import (
         LOST_FILE,
+        LOST_KEY,
+        MissingKey,
         is_given_up,
         is_lost,
         is_plain,
         is_refused,
         is_scheduled,
         lost_file,
+        lost_key,
         why_refused,
     )
     from crewlog.errors import (
@@ -162,6 +165,8 @@ class Incoming:
     late: bool = False
     """Whether the run has moved on since it was prepared: it is neither applied nor refused, and
     its handler prepares it anew."""
+    args: Sequence[RawValue] = ()
+    """What came, as it was decoded; none where the run was told by its execution before."""
 
 
 @dataclass(frozen=True)
@@ -173,10 +178,12 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Lost(Unreadable):
-    """A payload whose file is not there: nobody acts on it, see `crewlog.payload_folder`."""
+    """A payload whose file or key is not there: nobody acts on it, see `crewlog.payload_folder`."""
 
     file: str = ""
     """Where it would be."""
+    key: MissingKey | None = None
+    """The key that is missing; none: it is the file."""
 
 
 @dataclass(frozen=True)
@@ -222,10 +229,11 @@ def present(incoming: Incoming) -> Incoming:
         StoreIncomplete: it is not there. The task is done again, when it is, or is given up.
     """
     if isinstance(incoming.data, Unread):
+        incoming.args = incoming.data.args
         incoming.plain = _came_plain(incoming.data.args)
         incoming.data = from_outside(incoming.data.args)
     if isinstance(incoming.data, Lost):
-        raise is_away(incoming.data.file)
+        raise is_away(incoming.data.file, incoming.data.key)
     return incoming
 
 
@@ -253,10 +261,13 @@ def read_args(args: Sequence[RawValue]) -> Any:
     """
     if len(args) != 1:
         return Unreadable(f"it takes one JSON object, not {len(args)} arguments")
-    if is_given_up(args[0].payload):
+    payload = args[0].payload
+    if is_lost(payload):
+        file, key = lost_file(payload), lost_key(payload)
+        why = LOST_FILE if key is None else LOST_KEY
+        return Unreadable(why) if is_given_up(payload) else Lost(why, file, key)
+    if is_given_up(payload):
         return Unreadable(LOST_FILE)
-    if is_lost(args[0].payload):
-        return Lost(LOST_FILE, lost_file(args[0].payload))
     if is_refused(args[0].payload):
         return Unreadable(why_refused(args[0].payload)[0])
     try:
@@ -286,7 +297,7 @@ def from_outside(args: Sequence[RawValue]) -> Any:
 
 def incoming_of(name: str, args: Sequence[RawValue]) -> Incoming:
     """What a client sent, on its way to the loop."""
-    return Incoming(name, from_outside(args), now(), plain=_came_plain(args))
+    return Incoming(name, from_outside(args), now(), plain=_came_plain(args), args=args)
 
 
 def unread(name: str, args: Sequence[RawValue]) -> Incoming:

@@ -180,6 +180,9 @@ async def begin_part(start: StartRun, split: SplitFrom, at: int) -> tuple[Engine
     task = LoadState(run=split.run, split_after=split.after, use=use)
     loaded = await made(LOAD_STATE, task, LoadedState, PARTING)
     plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
+    parent = workflow.info().parent
+    if start.queue and (parent is None or parent.workflow_id != split.run):
+        _check_part_queue(start, loaded)
     if then.run != run:
         raise InternalError(f"the part of {split.run!r} is {then.run!r}, and not {run!r}")
     engine = rewinding.part(plan, then, split.run, by=loaded.by, at=at, split=loaded.split)
@@ -223,6 +226,23 @@ def _check_queue(start: StartRun, found: Standing) -> None:
     asked = holds(start.by, found.rights, "grant", what)
     if not asked.allowed:
         raise gate.refusal(asked)
+
+
+def _check_part_queue(start: StartRun, loaded: LoadedState) -> None:
+    """Checks that nobody but the run that is parted moves a part's activities to other workers.
+
+    Raises:
+        ApplicationError: they are to be done on another queue than the workflow itself.
+    """
+    signed = loaded.policy is not None and loaded.policy.signed
+    if signed and start.queue != workflow.info().task_queue:
+        raise gate.start_refused(
+            NotPermitted(
+                f"a part whose activities are on the queue {start.queue!r} is begun by the run "
+                "that it is a part of, and by nobody else",
+                remedy="Leave `queue` out.",
+            )
+        )
 
 
 def _task(start: StartRun, run: RunId, use: StartUse) -> LoadState:

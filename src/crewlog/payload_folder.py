@@ -11,6 +11,10 @@ whoever reads it decides:
   then marks the reference as given up, in another file. From then on it is refused as a command, by
   all workers and in each replay, also if its file comes late: a run that has recorded a refusal
   must come to it again. Nothing is given up that a run has once taken: a replay notes nothing.
+
+What is encrypted with a key that a worker does not know is such a claim as well. It is found where
+references are, before anything is decrypted, and waited for or given up in the same way; the notes
+are in a folder of the key's.
 """
 
 from __future__ import annotations
@@ -19,10 +23,12 @@ import asyncio
 import hashlib
 import os
 import re
+import secrets
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from temporalio.api.common.v1 import Payload
@@ -35,16 +41,23 @@ from temporalio.converter import (
     StorageDriverStoreContext,
 )
 
-from crewlog.encryption.codec import give_up, lost, refused
-from crewlog.errors import StoreIncomplete, StoreUnavailable
+from crewlog.encryption.codec import ENCRYPTED, KEY, LONGEST_KEY, MissingKey, give_up, lost, refused
+from crewlog.encryption.keys import Keyring, key_missing
+from crewlog.errors import KeyMissing, StoreIncomplete, StoreUnavailable
 
 GRACE = 2.0
-"""Seconds that the file of a command is waited for, once a run has asked for it."""
+"""Seconds that the file or the key of a command is waited for, once a run has asked for it."""
 _ASKED, _GIVEN_UP = ".asked", ".given-up"
 """What the names of the files end with that say what became of a reference."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _AGAIN = "crewlog-again"
 """Metadata of a payload whose own name was given up: it has another one by that."""
+_KEY_NOTES = "key-"
+"""How folders begin of notes about what is encrypted with keys that were not known."""
+_LOOK = 1.0
+"""Seconds between two looks at whether there are such notes about a key that is known."""
+_OURS = secrets.token_hex(16)
+"""What only this process can put into a claim: any client may send a reference."""
 
 
 class DirectoryDriver(StorageDriver):
@@ -52,11 +65,15 @@ class DirectoryDriver(StorageDriver):
 
     Args:
         directory: The folder.
+        keys: The keys of this process.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, keys: Keyring | None = None) -> None:
         self.directory = directory
         """Where the files are."""
+        self._keys = keys
+        self._looked: dict[str, float] = {}
+        """When it was looked for notes about keys that are known, and there were none."""
         self._known = _identity(directory)
 
     def name(self) -> str:
@@ -122,40 +139,107 @@ class DirectoryDriver(StorageDriver):
             self._known = now
         return now is not None and now == self._known
 
+    def keyless(self, payload: Payload) -> StorageDriverClaim | None:
+        """The claim that stands for an encrypted payload; none where it can be decrypted.
+
+        Args:
+            payload: The payload.
+        """
+        try:
+            key = payload.metadata.get(KEY, b"").decode()
+        except UnicodeDecodeError:
+            key = ""
+        if self._keys is not None:
+            if not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
+                return None  # the codec refuses it
+            if self._knows(key) and not self._has_notes(key):
+                return None
+        data = payload.SerializeToString(deterministic=True)
+        digest = hashlib.sha256(data).hexdigest()
+        if self._knows(key) and not _beside(self._notes(key) / digest, _GIVEN_UP).exists():
+            return None
+        return StorageDriverClaim(claim_data={"sha256": digest, "key": key, "by": _OURS})
+
+    def _has_notes(self, key: str) -> bool:
+        now = time.monotonic()
+        if now - self._looked.get(key, -_LOOK) < _LOOK:
+            return False
+        found = self._notes(key).exists()
+        if not found:
+            self._looked[key] = now
+        return found
+
+    def _notes(self, key: str) -> Path:
+        name = hashlib.sha256(key.encode()).hexdigest()[:16]
+        return self.directory / f"{_KEY_NOTES}{name}"
+
     def _read(self, claim: StorageDriverClaim) -> Payload:
         key = claim.claim_data.get("sha256", "")
+        if claim.claim_data.get("by") == _OURS:
+            return self._without_key(key, claim.claim_data["key"])
         if not _SHA256.fullmatch(key):  # a stranger's: no other file may be named by it
             return refused("it names no payload")
         path = self._file(key)
         found = _content(path, key)
-        there = found is not None or self._is_there()
-        if found is None and (asked := _when(_beside(path, _ASKED))) is not None:
-            until = time.monotonic() + GRACE  # the folder's clock may be another one
-            while found is None and time.time() < asked + GRACE and time.monotonic() < until:
-                time.sleep(0.05)
-                found = _content(path, key)
-            if found is None and there:
-                with suppress(OSError):  # then it is waited for, as for any other
-                    _beside(path, _GIVEN_UP).touch(mode=0o600)
-        given_up = _beside(path, _GIVEN_UP).exists()
+        if found is None:
+            self._await(path, lambda: _content(path, key) is not None)
+            found = _content(path, key)
         payload = lost(str(path)) if found is None else Payload.FromString(found)
-        return give_up(payload) if given_up else payload
+        return give_up(payload) if _beside(path, _GIVEN_UP).exists() else payload
+
+    def _without_key(self, digest: str, key: str) -> Payload:
+        path = self._notes(key) / digest
+        file = "" if self._keys is None else str(self._keys.path)
+        payload = lost(str(path), MissingKey(key, file))
+        if not self._knows(key):
+            self._await(path, lambda: self._knows(key))
+        return give_up(payload) if _beside(path, _GIVEN_UP).exists() else payload
+
+    def _knows(self, key: str) -> bool:
+        return self._keys is not None and self._keys.lacks(key) != "unknown"
+
+    def _await(self, path: Path, found: Callable[[], bool]) -> None:
+        """Waits for what was asked for, for a while; then notes that it is given up."""
+        there = self._is_there()
+        if (asked := _when(_beside(path, _ASKED))) is None:
+            return
+        until = time.monotonic() + GRACE  # the folder's clock may be another one
+        while time.time() < asked + GRACE and time.monotonic() < until:
+            time.sleep(0.05)
+            if found():
+                return
+        if there and not found():
+            with suppress(OSError):  # then it is waited for, as for any other
+                _beside(path, _GIVEN_UP).touch(mode=0o600)
 
 
+@dataclass(frozen=True)
 class FolderStorage(ExternalStorage):
     """Temporal's, which takes for no reference what only looks like one."""
 
     def _decode_reference(self, payload: Payload) -> ExternalStorageReference | None:
         """The reference that a payload is; none where it cannot be read, or names another driver.
 
-        The SDK has no public place for this; what is none is read as any other payload.
+        The SDK has no public place for this; what is none is read as any other payload. What is
+        encrypted, and cannot be decrypted, is one.
         """
+        if payload.metadata.get("encoding") == ENCRYPTED:
+            return self._keyless(payload)
         try:
             found = super()._decode_reference(payload)
         except Exception:  # noqa: BLE001 - a stranger's may be anything
             return None
         names = {driver.name() for driver in self.drivers}
         return found if found is not None and found.driver_name in names else None
+
+    def _keyless(self, payload: Payload) -> ExternalStorageReference | None:
+        for driver in self.drivers:
+            claim = driver.keyless(payload) if isinstance(driver, DirectoryDriver) else None
+            if claim is not None:
+                return ExternalStorageReference(
+                    driver_name=driver.name(), claim_data=claim.claim_data
+                )
+        return None
 
 
 def ask_for(file: str) -> None:
@@ -170,8 +254,15 @@ def ask_for(file: str) -> None:
         note.touch(mode=0o600, exist_ok=True)
 
 
-def is_away(file: str) -> StoreIncomplete:
-    """The error of whoever needs a file of the folder that is not there."""
+def is_away(file: str, key: MissingKey | None = None) -> StoreIncomplete | KeyMissing:
+    """The error of whoever needs a file of the folder, or a key, that is not there.
+
+    Args:
+        file: The file.
+        key: The key; none: it is the file that is missing.
+    """
+    if key is not None:
+        return key_missing(key.id, key.keys)
     path = Path(file)
     return StoreIncomplete(
         f"the payload {path.name[:12]} is not there, or damaged",

@@ -40,10 +40,11 @@ from crewlog.encryption.codec import (
     EncryptionCodec,
     is_lost,
     lost_file,
+    lost_key,
     why_refused,
 )
 from crewlog.encryption.failures import EncryptedFailures, RedactedFailures
-from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, NO_KEY, Keyring, from_environment
+from crewlog.encryption.keys import ACCEPT_PLAIN, Keyring, from_environment, key_missing
 from crewlog.errors import KeyMissing, SealBroken
 from crewlog.payload_folder import DirectoryDriver, FolderStorage, is_away
 
@@ -128,10 +129,7 @@ class _KeylessConverter(_NeverWritten):
             KeyMissing: always.
         """
         del payload, type_hint
-        raise KeyMissing(
-            f"a payload is encrypted, and {NO_KEY}s",
-            remedy=f"Set {KEYS} to the key file of those who wrote it.",
-        )
+        raise key_missing("")
 
 
 class _LostConverter(EncodingPayloadConverter):
@@ -151,12 +149,13 @@ class _LostConverter(EncodingPayloadConverter):
 
         Raises:
             StoreIncomplete: the file is waited for.
+            KeyMissing: the key is.
             TypeError: it is a stranger's, who has made it up.
         """
         del type_hint
         if not is_lost(payload):
             raise TypeError(f"what is encoded as {self.encoding} is not read here")
-        raise is_away(lost_file(payload))
+        raise is_away(lost_file(payload), lost_key(payload))
 
 
 class _UnreadConverter(EncodingPayloadConverter):
@@ -312,7 +311,7 @@ def data_converter(
     """
     if isinstance(keys, _Environment):
         keys = from_environment()
-    driver = DirectoryDriver(directory)
+    driver = DirectoryDriver(directory, keys)
 
     def driver_of(context: StorageDriverSelectContext, _payload: Payload) -> StorageDriver | None:
         target = context.target

@@ -12,7 +12,7 @@ import hashlib
 import json
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -25,18 +25,19 @@ from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
     PollActivityTaskQueueRequest,
+    ResetWorkflowExecutionRequest,
     RespondActivityTaskCompletedRequest,
     SignalWorkflowExecutionRequest,
 )
 from temporalio.client import Client as TemporalClient
-from temporalio.client import WorkflowFailureError
+from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.common import RawValue
 
 from crewlog.cli.sight import see
 from crewlog.client import Run
 from crewlog.client.key_uses import keys_of, open_runs
 from crewlog.definition.operations import Disconnect
-from crewlog.encryption.codec import LOST_FILE
+from crewlog.encryption.codec import LOST_FILE, LOST_KEY
 from crewlog.encryption.keys import KEYS, KeyFile, Keyring, new_key, read_keys, write_keys
 from crewlog.errors import RunFailed, SealBroken
 from crewlog.ids import AgentName
@@ -144,6 +145,23 @@ async def test_forged_moved_and_plain_commands_are_refused_and_the_run_goes_on(
         assert (await run.result(LIMIT)).status == "completed"
 
 
+async def test_commands_with_made_up_keys_are_refused_and_the_run_goes_on(crews: Site) -> None:
+    run = await waiting(crews)
+    for key in (b"AAAAAAAAAAAA", b"BBBBBBBBBBBB"):
+        about = {
+            "encoding": b"binary/encrypted",
+            "crewlog-key": key,
+            "crewlog-namespace": crews.temporal.namespace.encode(),
+            "crewlog-workflow": run.id.encode(),
+        }
+        await send(crews, run, Payload(metadata=about, data=b"x"))
+    await run.message("hello")
+    await run.respond("i1", "approve")
+    assert (await run.result(LIMIT)).status == "completed"
+    told = await crews.entries(run, "CommandRejected")
+    assert [entry.reason for entry in told] == [f"inject: {LOST_KEY}"] * 2
+
+
 async def test_a_start_that_is_another_run_s_ends_with_a_typed_error(crews: Site) -> None:
     run = await waiting(crews)
     [first, *_] = await events(crews, run)
@@ -160,6 +178,7 @@ async def test_a_start_that_is_another_run_s_ends_with_a_typed_error(crews: Site
     await run.result(LIMIT)
 
 
+RESETS = "resets"
 FAR = "far"
 """A task queue that no worker of ours polls: whoever polls it answers as one."""
 
@@ -204,6 +223,105 @@ async def test_a_result_that_is_plain_or_another_run_s_is_not_taken(crews: Site)
     with pytest.raises(RunFailed, match="stands elsewhere"):
         await moved.result(LIMIT)
     crews.runs.remove(moved)
+
+
+@pytest.mark.parametrize("what", ["an earlier answer", "its own question"])
+async def test_only_the_answer_to_a_call_is_taken_for_it(crews: Site, what: str) -> None:
+    """What an earlier call of the run was answered is encrypted for the run as well."""
+    call = {"far": {**tool("echo"), "queue": FAR}, "pay": {**tool("echo"), "retry": "never"}}
+    agents = {"a": [calls(("pay", {"text": "5"})), calls(("far", {"text": "x"})), {"text": "A"}]}
+    run = await crews.start(crews.crew(agents, tools=call))
+    async with asyncio.timeout(LIMIT):
+        while True:
+            told = await events(crews, run)
+            found = [e.activity_task_scheduled_event_attributes for e in told]
+            asked = [each.input.payloads[0] for each in found if each.task_queue.name == FAR]
+            if asked:
+                break
+            await asyncio.sleep(0.02)
+    done = [e.activity_task_completed_event_attributes.result.payloads for e in told]
+    earlier = [answers[0] for answers in done if answers]
+    await answer_call(crews, run, earlier[-1] if what == "an earlier answer" else asked[0])
+    crews.runs.remove(run)
+    with pytest.raises(RunFailed, match="not what the call in flight was answered"):
+        await run.result(LIMIT)
+    assert [made["text"] for made in crews.ledger(run, "start")] == ["5"]
+
+
+async def test_an_encrypted_run_that_is_reset_goes_on(
+    keyed: tuple[Site, Path], crews: Site
+) -> None:
+    """A call has another name after a reset, and those before it keep theirs."""
+    await crews.start_worker(RESETS, CREWLOG_ENCRYPTION_KEYS=str(keyed[1]))
+    agents = {"a": [calls(("echo", {"text": "x"})), {"text": "A"}], "b": [{"text": "B"}]}
+    run, _ = await crews.finish(crews.crew(agents, tools={"echo": tool("echo")}), queue=RESETS)
+    crews.end_workers(RESETS)
+    handle = crews.temporal.get_workflow_handle(run.id)
+    history = await handle.fetch_history()
+    tasks = [
+        event.event_id
+        for event in history.events
+        if event.HasField("workflow_task_completed_event_attributes")
+    ]
+    await crews.temporal.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=crews.temporal.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=run.id, run_id=history.run_id),
+            reason="a test",
+            workflow_task_finish_event_id=tasks[2],
+            request_id="reset",
+        )
+    )
+    await run.rebuild(replace=True)
+    await crews.start_worker(RESETS, CREWLOG_ENCRYPTION_KEYS=str(keyed[1]))
+    assert (await run.result(LIMIT)).status == "completed"
+
+
+async def test_starts_and_approvals_are_used_once_also_after_a_deletion(crews: Site) -> None:
+    """Whoever can read a history has both, and needs no key to send them again."""
+    crew = crews.crew(
+        {"a": [calls(("risky", {"text": "5"})), {"text": "A"}]},
+        tools={"risky": {**tool("echo"), "risk": "high"}},
+        interrupts={"approve_risk": "high"},
+    )
+    run = await crews.start(crew)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    await run.respond("i1", "approve")
+    await run.result(LIMIT)
+    history = await events(crews, run)
+    start = history[0].workflow_execution_started_event_attributes.input.payloads[0]
+    (yes,) = [
+        event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+        for event in history
+        if event.HasField("workflow_execution_update_accepted_event_attributes")
+    ]
+    crews.runs.remove(run)
+    await crews.client().delete(run.id)
+    other = await TemporalClient.connect(
+        crews.endpoints.temporal_address, namespace=crews.endpoints.namespace
+    )
+    await other.start_workflow("CrewRun", RawValue(start), id=run.id, task_queue=SHARED)
+    with pytest.raises(RunFailed, match="for one execution, which has used it"):
+        await crews.client().run(run.id).result(LIMIT)
+
+    await crews.client().delete(run.id)
+    again = await crews.start(crew, id=run.id)  # who has the keys may use the id
+    await again.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    handle = other.get_workflow_handle(run.id)
+    with suppress(KeyError, WorkflowUpdateFailedError):  # the refusal is encrypted
+        await handle.execute_update(yes.name, RawValue(yes.args.payloads[0]))
+    await handle.signal(yes.name, RawValue(yes.args.payloads[0]))
+    refused: list[str] = []
+    async with asyncio.timeout(LIMIT):
+        while len(refused) < 2:
+            told = [item.entry for item in (await again.journal(limit=1000)).entries]
+            refused = [str(e["reason"]) for e in told if e["kind"] == "CommandRejected"]
+            await asyncio.sleep(0.02)
+    assert all("was given to another run of this id" in reason for reason in refused)
+    assert len((await again.status()).interrupts) == 1
+    await again.respond("i1", "approve")
+    assert (await again.result(LIMIT)).status == "completed"
+    assert len(crews.ledger(run, "start")) == 2
 
 
 async def test_what_a_schedule_starts_its_runs_with_is_a_start_of_theirs_alone(

@@ -94,18 +94,21 @@ async def test_a_foreign_workflow_writes_and_removes_nothing(crews: Site, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("name", "about", "type_", "id_", "taken"),
+    ("name", "about", "type_", "id_", "local", "taken"),
     [
-        (FLUSH, "r", WORKFLOW_TYPE, "r", True),
-        (FLUSH, "r", WORKFLOW_TYPE, "other", False),
-        (LOAD_STATE, "r", WORKFLOW_TYPE, "a fork", True),
-        (LOAD_STATE, "r", "Other", "r", False),
-        (FIND_COMMAND, "", WORKFLOW_TYPE, "r", True),
-        (FIND_COMMAND, "", None, None, False),
+        (FLUSH, "r", WORKFLOW_TYPE, "r", False, True),
+        (FLUSH, "r", WORKFLOW_TYPE, "other", False, False),
+        (FLUSH, "r", WORKFLOW_TYPE, "other", True, False),
+        (LOAD_STATE, "r", WORKFLOW_TYPE, "a fork", True, True),
+        (LOAD_STATE, "r", WORKFLOW_TYPE, "a fork", False, False),
+        (LOAD_STATE, "r", WORKFLOW_TYPE, "r", False, True),
+        (LOAD_STATE, "r", "Other", "r", False, False),
+        (FIND_COMMAND, "", WORKFLOW_TYPE, "r", False, True),
+        (FIND_COMMAND, "", None, None, False, False),
     ],
 )
 def test_activities_are_about_the_run_that_asks(
-    name: str, about: str, type_: str | None, id_: str | None, taken: bool
+    name: str, about: str, type_: str | None, id_: str | None, local: bool, taken: bool
 ) -> None:
     task = FindCommand(run=RunId(about), command="c")
-    assert bool(foreign(name, [task], type_, id_)) is not taken
+    assert bool(foreign(name, [task], type_, id_, local=local)) is not taken

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import asyncpg
 import pytest
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
@@ -108,6 +109,42 @@ async def test_a_part_that_ended_is_not_begun_again(crews: Site, folder: Any) ->
     assert isinstance(failed.value.cause, ApplicationError)
     assert await crews.journal(part) == before
     crews.runs.remove(part)  # its last execution is the one that was not let in
+
+
+async def test_a_part_is_begun_by_the_run_that_is_parted_and_once(crews: Site, folder: Any) -> None:
+    """Nobody signs for its start; the journal of the run names it for ever."""
+    run = await signed(crews, folder, EDGES)
+    cut = Disconnect(sender="ann", listener="bob")
+    await of(crews, folder, "ada", run).change(operations=[cut], id="cut")
+    part = Run(client(crews, folder, "ada"), part_id(RunId(run.id), "cut", AgentName("ann")))
+    await rested(part)
+    await part.terminate("a test")
+    journal = await crews.journal(run)
+    after = next(position for position, entry in journal if entry.kind == "ChangeAccepted")
+
+    async def refused(queue: str) -> str:
+        handle = await crews.temporal.start_workflow(
+            WORKFLOW_TYPE,
+            {"split": {"run": run.id, "after": after}, "queue": queue},
+            id=part.id,
+            task_queue=crews.client().task_queue,
+            execution_timeout=RUN_LIMIT,
+        )
+        with pytest.raises(WorkflowFailureError) as failed:
+            await asyncio.wait_for(handle.result(), LIMIT)
+        assert isinstance(failed.value.cause, ApplicationError)
+        assert failed.value.cause.type == "NotPermitted"
+        return failed.value.cause.message
+
+    await crews.client().delete(part.id)
+    assert "has begun before, and was deleted" in await refused("")
+    await crews.client().delete(part.id)
+    connection = await asyncpg.connect(crews.endpoints.database_url)
+    try:  # as if it had been ended before it began
+        await connection.execute("DELETE FROM crewlog.claims WHERE key LIKE 'once:%'")
+    finally:
+        await connection.close()
+    assert "begun by the run that it is a part of" in await refused("a stranger's")
 
 
 async def test_signed_runs_of_one_policy_become_one(crews: Site, folder: Any) -> None:

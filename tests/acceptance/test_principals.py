@@ -218,6 +218,35 @@ async def test_what_was_signed_holds_as_it_was_signed(crews: Site, folder: Path)
     assert (await other.result(LIMIT)).status == "completed"
 
 
+async def test_an_approval_of_a_deleted_run_is_none_of_the_next_one(
+    crews: Site, folder: Path
+) -> None:
+    """The next run of the id has another crew's calls, and knows nothing of the old commands."""
+    crew = crews.crew(
+        {"a": [calls(("risky", {"text": "5"})), {"text": "A"}]},
+        tools={"risky": {**tool("echo"), "risk": "high"}},
+        interrupts={"approve_risk": "high"},
+    )
+    crew["policy"] = policy(folder)
+    owner = client(crews, folder, "ada")
+    run = await owner.start(crew, "go", execution_timeout=RUN_LIMIT)
+    asked = {"id": "yes", "by": "ada", "interrupt": "i1", "decisions": [{"type": "approve"}]}
+    key = keys.load("ada", folder)
+    yes = key.signed(run.id, "respond", asked, crews.temporal.namespace)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    await raw(crews, run, "respond", yes)
+    await run.result(LIMIT)
+    await owner.delete(run.id)
+    again = await owner.start(crew, "go", id=run.id, execution_timeout=RUN_LIMIT)
+    crews.runs.append(again)
+    await again.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    with pytest.raises(NotPermitted, match="was given to another run of this id"):
+        await raw(crews, again, "respond", yes)
+    await again.respond("i1", "reject")
+    await again.result(LIMIT)
+    assert len(crews.ledger(run, "start", tool="echo")) <= 1
+
+
 async def test_a_rollback_of_a_signed_run_is_in_the_store_when_it_is_answered(
     crews: Site, folder: Path
 ) -> None:
@@ -230,6 +259,55 @@ async def test_a_rollback_of_a_signed_run_is_in_the_store_when_it_is_answered(
     crews.open_gate(run, "g")
     await run.resume()
     assert (await run.result(LIMIT)).status == "completed"
+
+
+async def test_a_rollback_gives_back_no_permission_that_people_took_away(
+    crews: Site, folder: Path
+) -> None:
+    """Of all agents and of one: it stays as it is by now, whoever goes back."""
+    run = await at_a_gate(crews, folder)
+    (first, *_) = (await run.checkpoints()).checkpoints
+    await run.pause()
+    await run.set_permission("gate", ["b"])
+    await run.deny("b", "gate")
+    ruled = await run.state()
+    with pytest.raises(NotPermitted, match="agent a may call gate, which is forbidden now"):
+        await of(crews, folder, "oncall", run).rollback(first.position)
+    await run.rollback(first.position)
+    assert await crews.entries(run, "RolledBack")
+    state = await run.state()
+    assert (state.tool_permissions, state.rulings) == (ruled.tool_permissions, ruled.rulings)
+    assert state.rulings
+    for agent in ("a", "b"):
+        assert (await run.why(agent, "gate")).outcome == "deny"
+    await run.stop()
+    crews.open_gate(run, "g")
+    await run.result(LIMIT)
+
+
+async def test_nobody_from_outside_uses_the_ids_of_the_run_itself(
+    crews: Site, folder: Path
+) -> None:
+    """No policy asks for the proof of what a run itself does."""
+    run = await at_a_gate(crews, folder)
+    handle = crews.temporal.get_workflow_handle(run.id)
+    await handle.signal("stop", {"id": "crewlog:cancel", "by": "mallory"})
+    await handle.signal("pause", {"id": "crewlog:x", "by": "mallory"})
+    for name, content in (
+        ("edit_state", {"set": {"shared.x": 1}}),
+        ("set_permission", {"tool": "gate", "agents": ["a"]}),
+        ("change", {"operations": [{"op": "edit_agent", "name": "b", "set": {"prompt": "X"}}]}),
+    ):
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update(name, {"id": f"crewlog:{name}", "by": "ada", **content})
+        assert "are the run's own" in str(refused.value.cause)
+    state = await run.state()
+    assert (state.status, state.shared_context) == ("running", {})
+    crews.open_gate(run, "g")
+    assert (await run.result(LIMIT)).status == "completed"
+    told = [e.reason for e in await crews.entries(run, "CommandRejected")]
+    assert len(told) == 2
+    assert all("are the run's own" in reason for reason in told)
 
 
 async def test_a_change_widens_nothing_without_grant(crews: Site, folder: Path) -> None:

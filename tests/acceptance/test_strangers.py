@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from temporalio import workflow
+from temporalio.api.common.v1 import Payload
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -20,13 +21,26 @@ from crewlog.client import Run
 from crewlog.definition.load import load_data
 from crewlog.graph.engine import Engine
 from crewlog.graph.lower import lower
-from crewlog.ids import RunId
-from crewlog.state.calls import FLUSH, FORGET_RUN, Flush, ForgetRun
+from crewlog.ids import AgentName, RunId
+from crewlog.model import Model
+from crewlog.state.calls import (
+    CLOSE_RUN,
+    FLUSH,
+    FORGET_RUN,
+    LOAD_STATE,
+    PREPARE_CHANGE,
+    CloseRun,
+    Flush,
+    ForgetRun,
+    LoadState,
+    PrepareChange,
+)
 from crewlog.state.carry import Carry
 from crewlog.state.journal import Batch
 from crewlog.wire import WORKFLOW_TYPE, StartRun
 
 from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, tool, until
+from .test_encryption import send
 from .test_principals import client, folder, policy
 
 __all__ = ["folder"]
@@ -146,6 +160,55 @@ async def test_nobody_makes_a_signed_run_that_was_never_started(crews: Site, fol
     assert await crews.store.get_run(RunId(run)) is None
 
 
+@pytest.mark.usefixtures("worker")
+async def test_a_workflow_on_another_queue_is_told_nothing_of_a_run(
+    crews: Site, folder: Path
+) -> None:
+    """Neither its state, nor what it said, nor its definition, by the hashes of these."""
+    signed, _ = simple(crews, folder)
+    run = await ended(crews, folder, signed)
+    state = await run.state()
+    (body,) = state.agent_outputs[AgentName("a")]["text"].bodies
+    asks: list[tuple[str, Model]] = [
+        (LOAD_STATE, LoadState(run=run.id, position=state.position)),
+        (CLOSE_RUN, CloseRun(run=RunId("x"), batch=Batch.EMPTY, state={}, outputs=(body,))),
+        (
+            PREPARE_CHANGE,
+            PrepareChange(run=RunId("x"), base=state.definition, operations=({"op": "x"},)),
+        ),
+    ]
+    for activity, task in asks:
+        me = f"{run.id}-{activity}"
+        argument = task.to_json()
+        if activity != LOAD_STATE:
+            argument["run"] = me
+        assert await refused(crews, WORKFLOW_TYPE, me, activity, argument)
+
+
+async def test_a_fork_that_is_refused_keeps_nobody_from_deleting(crews: Site, folder: Path) -> None:
+    signed, _ = simple(crews, folder)
+    run = await ended(crews, folder, signed)
+    place = (await run.checkpoints()).checkpoints[0].position
+    fork = f"{run.id}-fork"
+    handle = await crews.temporal.start_workflow(
+        WORKFLOW_TYPE,
+        {"fork": {"run": run.id, "position": place}},
+        id=fork,
+        task_queue=SHARED,
+        execution_timeout=RUN_LIMIT,
+    )
+    with pytest.raises(WorkflowFailureError):
+        await handle.result()
+    assert not await crews.store.starting_forks([run.id])
+    blocker = await crews.temporal.start_workflow(
+        WORKFLOW_TYPE, {}, id=fork, task_queue="nobody", execution_timeout=RUN_LIMIT
+    )
+    try:
+        assert (await crews.client().delete(run.id)).rows.entries
+    finally:
+        await blocker.terminate()
+
+
 async def test_a_run_of_an_id_begins_anew_only_where_it_says_so(crews: Site, folder: Path) -> None:
     """Proofs that were never used are of the run as it was when they were made."""
     signed, other = simple(crews, folder)
@@ -189,3 +252,18 @@ async def test_what_goes_on_from_a_signed_run_is_known(crews: Site, folder: Path
     result = await run.result(LIMIT)
     assert (result.status, result.executions) == ("completed", 2)
     assert await crews.store.executions(run.id)
+
+
+async def test_a_signal_that_says_it_is_encrypted_stops_no_run(crews: Site, folder: Path) -> None:
+    """Of workers without keys: the task that reads it would fail for good."""
+    crew = crews.crew({"a": [{"text": "A"}]}, flow=["a", {"ask": "Go on?"}])
+    owner = client(crews, folder, "ada")
+    run = await owner.start(crew | {"policy": policy(folder)}, "go", execution_timeout=RUN_LIMIT)
+    crews.runs.append(run)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    for about in ({}, {"crewlog-key": b"made up"}):
+        await send(crews, run, Payload(metadata={"encoding": b"binary/encrypted", **about}))
+    await run.message("hello")
+    await run.respond("i1", "approve")
+    assert (await run.result(LIMIT)).status == "completed"
+    assert len(await crews.entries(run, "CommandRejected")) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -14,9 +15,9 @@ from temporalio.converter import (
     StorageDriverStoreContext,
 )
 
-from crewlog.encryption.codec import is_given_up, is_lost, lost_file, refused
-from crewlog.encryption.keys import Keyring
-from crewlog.errors import StoreIncomplete
+from crewlog.encryption.codec import KEY, is_given_up, is_lost, lost_file, lost_key, refused
+from crewlog.encryption.keys import Keyring, read_keys, write_keys
+from crewlog.errors import KeyMissing, StoreIncomplete
 from crewlog.payload_folder import DirectoryDriver, ask_for
 from crewlog.payloads import data_converter
 
@@ -114,3 +115,72 @@ async def test_only_this_process_says_that_something_is_lost() -> None:
     assert not is_lost(Payload(metadata={"encoding": b"crewlog/lost"}, data=b"/etc/passwd"))
     assert not is_given_up(Payload(metadata={"crewlog-given-up": b"1"}))
     assert not is_lost(refused("x"))
+
+
+async def asked(payload: Payload, folder: Path, keys: Keyring | None) -> Payload:
+    """What a worker reads of an encrypted command, once a run has asked for its key."""
+    driver = DirectoryDriver(folder, keys)
+    claim = driver.keyless(payload)
+    assert claim is not None
+    first = await read(driver, claim)
+    assert is_lost(first)
+    assert not is_given_up(first)
+    ask_for(lost_file(first))
+    return await read(driver, claim)
+
+
+async def test_a_command_whose_key_is_unknown_is_given_up_for_good(
+    tmp_path: Path, keys: Keyring, key_path: Path, other_keys: Keyring
+) -> None:
+    sender = data_converter(tmp_path, keys=other_keys)
+    payload, later = await sender.encode(["x", "y"])
+    found = await asked(payload, tmp_path, keys)
+    assert is_given_up(found)
+    assert lost_key(found) == (other_keys.current, str(key_path))
+    file = read_keys(key_path)
+    late = read_keys(other_keys.path).keys
+    write_keys(key_path, file.model_copy(update={"keys": (*file.keys, *late)}))
+    driver = DirectoryDriver(tmp_path, Keyring(key_path))
+    claim = driver.keyless(payload)  # another worker, and each replay
+    assert claim is not None
+    assert is_given_up(await read(driver, claim))
+    assert driver.keyless(later) is None  # what else has that key is read
+    assert driver.keyless((await data_converter(tmp_path, keys=keys).encode(["z"]))[0]) is None
+
+
+async def test_a_key_that_comes_in_time_is_taken(
+    tmp_path: Path, keys: Keyring, key_path: Path, other_keys: Keyring
+) -> None:
+    [payload] = await data_converter(tmp_path, keys=other_keys).encode(["x"])
+    driver = DirectoryDriver(tmp_path, keys)
+    claim = driver.keyless(payload)
+    assert claim is not None
+    ask_for(lost_file(await read(driver, claim)))
+    file = read_keys(key_path)
+    late = read_keys(other_keys.path).keys
+    write_keys(key_path, file.model_copy(update={"keys": (*file.keys, *late)}))
+    assert not is_given_up(await read(driver, claim))
+    assert driver.keyless(payload) is None
+
+
+@pytest.mark.parametrize("key", [{}, {KEY: b"made up"}, {KEY: b"\xff"}, {KEY: b"k" * 200}])
+async def test_without_keys_what_says_that_it_is_encrypted_is_given_up(
+    tmp_path: Path, key: dict[str, bytes]
+) -> None:
+    payload = Payload(metadata={"encoding": b"binary/encrypted", **key}, data=b"x")
+    assert is_given_up(await asked(payload, tmp_path, None))
+    with pytest.raises(KeyMissing, match="this process has no keys"):
+        await data_converter(tmp_path, keys=None).decode([payload])
+
+
+async def test_nobody_else_has_a_payload_given_up(
+    tmp_path: Path, keys: Keyring, key_path: Path
+) -> None:
+    """A reference may say whatever its sender likes."""
+    [payload] = await data_converter(tmp_path, keys=keys).encode(["x"])
+    digest = hashlib.sha256(payload.SerializeToString(deterministic=True)).hexdigest()
+    driver = DirectoryDriver(tmp_path, keys)
+    claim = StorageDriverClaim(claim_data={"sha256": digest, "key": keys.current, "by": ""})
+    ask_for(lost_file(await read(driver, claim)))
+    await read(driver, claim)
+    assert DirectoryDriver(tmp_path, Keyring(key_path)).keyless(payload) is None

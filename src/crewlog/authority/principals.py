@@ -239,17 +239,20 @@ def _fits(proof: Proof, run: str, name: str, content: Mapping[str, Json], namesp
     return of is not None and verify(proof, of[1], SCHEDULE, content, namespace)
 
 
-def start_digest(proof: Proof, run: str, content: Mapping[str, Json], namespace: str) -> str:
-    """What a signed start is known by, however its signature is spelt; empty where none holds.
+def proof_digest(
+    proof: Proof, run: str, name: str, content: Mapping[str, Json], namespace: str
+) -> str:
+    """What a signed command is known by, however its signature is spelt; empty where none holds.
 
     Args:
         proof: Its proof.
         run: The run's id: what a schedule signs once is another start for each of its runs.
-        content: The start as it was sent.
+        name: The command's name, or `START`.
+        content: The command as it was sent.
         namespace: The run's.
     """
     try:
-        text = signed_text(run, START, proof.expires, content, namespace)
+        text = signed_text(run, name, proof.expires, content, namespace)
     except ValueError:
         return ""
     return hashlib.sha256(b"\0".join((public_key_bytes(proof.key), text))).hexdigest()

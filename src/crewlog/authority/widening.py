@@ -90,7 +90,7 @@ def widens(kind: type[Model], key: str, was: Json, now: Json) -> bool:
         case "less":
             return not _is_less(was, now)
         case "more":
-            return not _is_less(now, was)
+            return was is not None and (now is None or now < was)
         case "fewer":
             return not {*map(canonical, now)} <= {*map(canonical, was)}
         case "order":

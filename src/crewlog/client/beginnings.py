@@ -175,9 +175,10 @@ async def starting_forks(client: Client, sources: Sequence[RunId]) -> list[Start
 
 async def _may_begin(client: Client, fork: StartingFork) -> bool:
     try:
-        return (await client.gateway.describe(fork.fork)).status in _OPEN
+        found = await client.gateway.describe(fork.fork)
     except RunNotFound:
         return _now_ms() - fork.at < ASKED_WITHIN * 1000  # it may be about to be started
+    return found.workflow_type == WORKFLOW_TYPE and found.status in _OPEN
 
 
 async def reopen(

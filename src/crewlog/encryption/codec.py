@@ -7,14 +7,18 @@ refused like one that was changed.
 What cannot be read is told where it is read, and not where it is decoded: a decoder that fails
 would keep a run from its next task for good, whoever sent it the signal. So a payload that is
 refused becomes one that says why. Whoever reads a command finds that it is unreadable, and records
-it as refused; whoever reads anything else fails, see `crewlog.payloads`. Only a key that is missing
-fails at once: the value may be good, and a run that took it for bad would go another way than its
-next replay.
+it as refused; whoever reads anything else fails, see `crewlog.payloads`. Where a key is missing the
+value may be good, and a run that took it for bad would go another way than its next replay: it is
+waited for, and a command is given up, as `crewlog.payload_folder` says.
 
 What a schedule starts its runs with is encrypted once for all of them, whose ids nobody knows yet.
 It says, authenticated, that it is a schedule's: that alone opens in runs whose ids begin with its
 own, and there as their start. Else whoever may start a run, and has no key, could give the start
 and the commands of one run to another whose id he makes up.
+
+What an activity answers names its call, within what is encrypted. Else whoever reaches the server
+could answer a call in flight with what an earlier one of the same run was answered, see
+`crewlog.workers.call_names`.
 
 Whether what is not encrypted counts must follow from the run's history alone, since a replay may
 have other settings: see `CrewRun`. So where it is accepted, it is marked.
@@ -29,6 +33,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from typing import NamedTuple
 
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import (
@@ -40,7 +45,7 @@ from temporalio.converter import (
 )
 from typing_extensions import override
 
-from crewlog.encryption.keys import Keyring, bound_to
+from crewlog.encryption.keys import NONCE, Keyring, bound_to
 from crewlog.errors import SealBroken
 
 ENCRYPTED = b"binary/encrypted"
@@ -50,18 +55,25 @@ REFUSED = b"crewlog/refused"
 PLAIN_MARK = "crewlog-plain"
 """Metadata of a payload that came without encryption, and was accepted; never in a history."""
 SEALED_MARK = "crewlog-sealed"
-"""Metadata of a payload that was decrypted; never in a history."""
+"""Metadata of a payload that was decrypted: its `seal_id`; never in a history."""
 LOST = b"crewlog/lost"
-"""The encoding of what stands for a payload whose file is not there; never in a history."""
+"""The encoding of what stands for a payload whose file, or whose key, is not there; never in a
+history."""
+_KEY_FILE = "crewlog-key-file"
+"""Metadata of the same: the key file that has not its key."""
 GIVEN_UP_MARK = "crewlog-given-up"
 """Metadata of a payload whose file came too late, see `payload_folder`; never in a history."""
 LOST_FILE = "its content is in the payload folder, and was not there when it was read"
 """Why a command is refused whose content is in no file."""
+LOST_KEY = "it is encrypted with a key that was not known when it was read"
+"""Why a command is refused whose key nobody has."""
 _OF_THIS_PROCESS = secrets.token_bytes(16)
 """What only this process can put into a payload: any client may send the encodings above."""
 KEY, NAMESPACE, WORKFLOW = "crewlog-key", "crewlog-namespace", "crewlog-workflow"
 SCHEDULE = "crewlog-schedule"
 """Metadata of an encrypted payload; `SCHEDULE` of a schedule's alone."""
+CALL = "call"
+"""Metadata within what is encrypted: the call that it answers, by the activity's id."""
 SCHEDULED_MARK = "crewlog-scheduled"
 """Metadata of a payload that was decrypted and is a schedule's; never in a history."""
 NOT_ENCRYPTED = "it came without encryption, which is on here"
@@ -90,6 +102,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         workflow: The workflow that payloads belong to; empty where that is not known.
         schedule: Whether that is a schedule, and what is encrypted is for all of its runs.
         activity: Whether they are an activity's: a schedule has no part in those.
+        call: The activity whose answer is encrypted, by its id; empty: it is no such answer.
     """
 
     def __init__(
@@ -100,8 +113,10 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         *,
         schedule: bool = False,
         activity: bool = False,
+        call: str = "",
     ) -> None:
         self.keys = keys
+        self._call = call.encode()
         self._namespace = namespace
         self._workflow = workflow
         self._activity = activity
@@ -120,7 +135,11 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
             schedule = _OF_SCHEDULE.get()
             return _codec(self.keys, context.namespace, context.workflow_id or "", schedule, False)
         if isinstance(context, ActivitySerializationContext):
-            return _codec(self.keys, context.namespace, context.workflow_id or "", False, True)
+            workflow = context.workflow_id or ""
+            if context.is_local or not context.activity_id:
+                return _codec(self.keys, context.namespace, workflow, False, True)
+            call = context.activity_id
+            return EncryptionCodec(self.keys, context.namespace, workflow, activity=True, call=call)
         return self
 
     @override
@@ -138,6 +157,11 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         return [self._opened(payload) for payload in payloads]
 
     def _sealed(self, payload: Payload) -> Payload:
+        if self._call:
+            named = Payload()
+            named.CopyFrom(payload)
+            named.metadata[CALL] = self._call
+            payload = named
         key, data = self.keys.seal(payload.SerializeToString(), self._bound)
         return Payload(metadata={**self._metadata, KEY: key.encode()}, data=data)
 
@@ -154,7 +178,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
             opened = open_payload(self.keys, payload, self._belongs)
         except SealBroken as error:
             return refused(error.message)
-        opened.metadata[SEALED_MARK] = _YES
+        opened.metadata[SEALED_MARK] = seal_id(payload)
         if SCHEDULE in payload.metadata:
             opened.metadata[SCHEDULED_MARK] = _YES
         return opened
@@ -203,7 +227,7 @@ def open_payload(keys: Keyring, payload: Payload, belongs: Belongs | None = None
         workflow = _text(payload.metadata.get(WORKFLOW, b""))
     except UnicodeDecodeError:
         raise SealBroken("it was changed since it was encrypted") from None
-    if len(key) > _LONGEST_KEY or not key.isprintable():
+    if len(key) > LONGEST_KEY or not key.isprintable():
         raise SealBroken("it was changed since it was encrypted")
     schedule = payload.metadata.get(SCHEDULE) == _YES
     if belongs is not None and not belongs(namespace, workflow, schedule):
@@ -217,7 +241,8 @@ def open_payload(keys: Keyring, payload: Payload, belongs: Belongs | None = None
     return Payload.FromString(data)
 
 
-_LONGEST_KEY = 100
+LONGEST_KEY = 100
+"""Characters of a key's id."""
 _YES = b"1"
 
 
@@ -227,13 +252,26 @@ def refused(reason: str, *, plain: bool = False) -> Payload:
     return Payload(metadata={"encoding": REFUSED}, data=told)
 
 
-def lost(place: str) -> Payload:
-    """What stands for a payload whose file is not there.
+class MissingKey(NamedTuple):
+    """A key that a process lacks."""
+
+    id: str
+    keys: str
+    """The process's key file; empty: it has none."""
+
+
+def lost(place: str, key: MissingKey | None = None) -> Payload:
+    """What stands for a payload whose file is not there, or whose key.
 
     Args:
-        place: The file.
+        place: The file. Of a missing key, where it is noted that it was asked for.
+        key: The key that is missing; none: it is the file.
     """
-    return Payload(metadata={"encoding": LOST}, data=_OF_THIS_PROCESS + place.encode())
+    payload = Payload(metadata={"encoding": LOST}, data=_OF_THIS_PROCESS + place.encode())
+    if key is not None:
+        payload.metadata[KEY] = key.id.encode()
+        payload.metadata[_KEY_FILE] = key.keys.encode()
+    return payload
 
 
 def is_lost(payload: Payload) -> bool:
@@ -244,6 +282,13 @@ def is_lost(payload: Payload) -> bool:
 def lost_file(payload: Payload) -> str:
     """The file of a payload that is lost."""
     return payload.data.removeprefix(_OF_THIS_PROCESS).decode()
+
+
+def lost_key(payload: Payload) -> MissingKey | None:
+    """The key that a lost payload is encrypted with; none where its file is missing."""
+    if KEY not in payload.metadata:
+        return None
+    return MissingKey(payload.metadata[KEY].decode(), payload.metadata[_KEY_FILE].decode())
 
 
 def give_up(payload: Payload) -> Payload:
@@ -267,6 +312,26 @@ def is_plain(payload: Payload) -> bool:
 def was_sealed(payload: Payload) -> bool:
     """Whether a decoded payload came encrypted."""
     return SEALED_MARK in payload.metadata
+
+
+def seal_id(payload: Payload) -> bytes:
+    """What tells an encrypted payload from every other: nobody can make two of one id."""
+    return payload.data[:NONCE]
+
+
+def seal_of(payload: Payload) -> str:
+    """The `seal_id` of a decoded payload, in hex; empty where it came without encryption."""
+    return "" if is_plain(payload) else payload.metadata.get(SEALED_MARK, b"").hex()
+
+
+def answers(payload: Payload, call: str) -> bool:
+    """Whether a decoded payload came encrypted as the answer to a call.
+
+    Args:
+        payload: What was answered.
+        call: The activity's id.
+    """
+    return payload.metadata.get(CALL) == call.encode() and bool(seal_of(payload))
 
 
 def is_scheduled(payload: Payload) -> bool:

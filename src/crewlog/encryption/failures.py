@@ -9,7 +9,7 @@ from temporalio.converter import DefaultFailureConverter, PayloadConverter
 from temporalio.exceptions import ApplicationError
 from typing_extensions import override
 
-from crewlog.encryption.codec import NOT_ENCRYPTED
+from crewlog.encryption.codec import NOT_ENCRYPTED, is_lost
 from crewlog.errors import CrewlogError, KeyMissing, SealBroken
 from crewlog.redaction import redacted
 
@@ -38,6 +38,13 @@ class RedactedFailures(DefaultFailureConverter):
         super().to_failure(exception, payload_converter, failure)
         failure.message = redacted(failure.message)
         failure.stack_trace = redacted(failure.stack_trace)
+
+    @override
+    def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
+        """Converts as the SDK does, which would pass by that it lacks the key of what it says."""
+        if is_lost(failure.encoded_attributes):
+            payload_converter.from_payload(failure.encoded_attributes)  # says what is missing
+        return super().from_failure(failure, payload_converter)
 
 
 def _is_of_keys(exception: BaseException) -> TypeGuard[CrewlogError]:

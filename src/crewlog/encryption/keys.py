@@ -39,7 +39,8 @@ LOOK = 1.0
 """Seconds between two looks at whether the file has changed."""
 NO_KEY = "this process has no key"
 """How it is said that a key is missing; clients look for it in what workers say."""
-_NONCE = 12
+NONCE = 12
+"""Bytes that begin what is encrypted, and are never the same twice."""
 _BITS = 256
 
 
@@ -230,7 +231,7 @@ class Keyring:
             bound: What the result is bound to besides the key: it opens with the same only.
         """
         self._look()
-        nonce = os.urandom(_NONCE)
+        nonce = os.urandom(NONCE)
         cipher = self._ciphers[self._current]
         return self._current, nonce + cipher.encrypt(nonce, data, _bound(self._current, bound))
 
@@ -245,15 +246,9 @@ class Keyring:
             raise SealBroken(f"it is encrypted with the retired key {key[:40]!r}")
         cipher = self._ciphers.get(key)
         if cipher is None:
-            raise KeyMissing(
-                f"{NO_KEY} {key[:40]!r}",
-                remedy=f"`crewlog encryption add FILE {key[:40]}` takes it from a key file that "
-                "has it. If no key of yours has that id, it is not from you: `crewlog encryption "
-                f"retire {key[:40]} --unknown` has it refused.",
-                place=str(self.path),
-            )
+            raise key_missing(key, str(self.path))
         try:
-            return cipher.decrypt(data[:_NONCE], data[_NONCE:], _bound(key, bound))
+            return cipher.decrypt(data[:NONCE], data[NONCE:], _bound(key, bound))
         except (InvalidTag, ValueError):
             raise SealBroken("it was changed since it was encrypted") from None
 
@@ -311,6 +306,27 @@ class Keyring:
         self._retired = frozenset(file.retired)
         self._current = file.current
         self._looked = time.monotonic()
+
+
+def key_missing(key: str, place: str = "") -> KeyMissing:
+    """The error of a process that lacks the key of a value.
+
+    Args:
+        key: The key's id.
+        place: The process's key file; empty: it has none.
+    """
+    if not place:
+        return KeyMissing(
+            f"a payload is encrypted, and {NO_KEY}s",
+            remedy=f"Set {KEYS} to the key file of those who wrote it.",
+        )
+    return KeyMissing(
+        f"{NO_KEY} {key[:40]!r}",
+        remedy=f"`crewlog encryption add FILE {key[:40]}` takes it from a key file that "
+        "has it. If no key of yours has that id, it is not from you: `crewlog encryption "
+        f"retire {key[:40]} --unknown` has it refused.",
+        place=place,
+    )
 
 
 def _bound(key: str, bound: bytes) -> bytes:

@@ -49,6 +49,7 @@ LOAD_STATE = "load_state"
 FIND_COMMAND = "find_command"
 FORGET_RUN = "forget_run"
 TELL_TIME = "tell_time"
+USE_ONCE = "use_once"
 CHECK_ARGUMENTS = "check_arguments"
 
 
@@ -781,6 +782,8 @@ class LoadedState(Model):
     left: dict[LogName, LogHead] = Field(default_factory=dict[LogName, LogHead])
     """Of a run that goes on with its recipe: the logs of those who left it for runs of their own,
     as they were then."""
+    begins: bool = True
+    """Whether the policy lets the start in."""
     older: tuple[dict[str, Json], ...] = ()
     """The definitions of steps whose nodes a change took away: the history must have them, to
     rebuild a fork from that alone."""
@@ -799,6 +802,15 @@ class FoundCommand(Model):
 
     outcome: CommandOutcome | None = None
     """Its outcome; none where it has none."""
+
+
+class UseOnce(Model):
+    """Note for good that a start or a command is used, also where its run is deleted."""
+
+    used: str
+    """What is used: a hash of what was signed, or encrypted."""
+    owner: str
+    """The execution that uses it: Temporal's run id."""
 
 
 class CheckArguments(Model):

@@ -1,0 +1,90 @@
+"""The names of calls: no two of a run are the same, in whatever execution they were made."""
+
+from __future__ import annotations
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+
+from crewlog.encryption.codec import CALL, SEALED_MARK, is_refused
+from crewlog.workers.call_names import CallNames, call_names
+
+
+def started(*, encrypted: bool) -> WorkflowActivation:
+    act = WorkflowActivation()
+    mark = {SEALED_MARK: b"1"} if encrypted else {}
+    act.jobs.add().initialize_workflow.arguments.append(Payload(metadata=mark))
+    return act
+
+
+def names(seed: int) -> CallNames:
+    found = call_names(started(encrypted=True), seed)
+    assert found is not None
+    return found
+
+
+def scheduled(calls: CallNames, seq: int) -> str:
+    completion = WorkflowActivationCompletion()
+    call = completion.successful.commands.add().schedule_activity
+    call.seq, call.activity_id = seq, str(seq)
+    calls.give(completion)
+    return completion.successful.commands[0].schedule_activity.activity_id
+
+
+def taken(calls: CallNames, seq: int, answer: Payload | None, *, local: bool = False) -> bool:
+    act = WorkflowActivation()
+    job = act.jobs.add().resolve_activity
+    job.seq, job.is_local = seq, local
+    job.result.completed.SetInParent()
+    if answer is not None:
+        job.result.completed.result.CopyFrom(answer)
+    calls.check(act)
+    return not is_refused(job.result.completed.result)
+
+
+def answer(call: str) -> Payload:
+    return Payload(metadata={SEALED_MARK: b"1", CALL: call.encode()})
+
+
+def reseeded(calls: CallNames, seed: int) -> None:
+    act = WorkflowActivation()
+    act.jobs.add().update_random_seed.randomness_seed = seed
+    calls.check(act)
+
+
+def test_an_answer_is_taken_for_its_own_call_alone() -> None:
+    calls = names(7)
+    one, two = scheduled(calls, 1), scheduled(calls, 2)
+    assert not taken(calls, 2, answer(one))
+    assert taken(calls, 1, answer(one))
+    assert taken(names(7), 3, Payload(), local=True)  # its worker alone answers it
+    assert one != two
+
+
+@pytest.mark.parametrize("forged", [None, Payload(), Payload(metadata={SEALED_MARK: b"1"})])
+def test_an_answer_that_names_no_call_is_refused(forged: Payload | None) -> None:
+    calls = names(7)
+    scheduled(calls, 1)
+    assert not taken(calls, 1, forged)
+
+
+def test_a_plain_answer_is_refused_whatever_it_names() -> None:
+    calls = names(7)
+    named = Payload(metadata={CALL: scheduled(calls, 1).encode()})
+    assert not taken(calls, 1, named)
+
+
+def test_numbers_that_begin_anew_make_other_names() -> None:
+    first, second = names(7), names(2**64 - 1)
+    assert scheduled(first, 1) != scheduled(second, 1)
+    again = names(7)  # a replay
+    before = scheduled(again, 1)
+    reseeded(again, 9)  # a reset
+    assert scheduled(again, 2) not in (scheduled(names(7), 2), before)
+    assert taken(again, 1, answer(before))
+
+
+def test_a_run_that_began_without_encryption_is_left_as_it_is() -> None:
+    assert call_names(started(encrypted=False), 7) is None
+    assert call_names(WorkflowActivation(), 7) is None
