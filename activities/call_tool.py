@@ -71,6 +71,7 @@ from crewlog.authority.rules import must_ask
 from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
+from crewlog.definition.reaching import mcp_tool
 from crewlog.errors import (
     CrewlogError,
     InternalError,
@@ -329,6 +330,7 @@ class ToolCalls:
             with calling(call):
                 running = self._runner.run(context.tool, task.id, context.args, state)
                 outcome = await _interruptible(running, context.tool, call.stop)
+                _check_answered(context, outcome.message)
                 return _changing(context, outcome)
         except ToolInvocationError:
             raise
@@ -457,6 +459,18 @@ async def _interruptible(
         if work.done() and not work.cancelled():
             work.exception()  # seen: asyncio need not complain about it
         raise
+
+
+def _check_answered(context: _Context, message: ToolMessage) -> None:
+    """Lets the error that a server answers fail the step, where errors of its tool do.
+
+    Raises:
+        ToolFailed: it is an error, and the model is not told of it.
+    """
+    definition = context.definition
+    answers = mcp_tool(definition.run) is not None and message.status == "error"
+    if answers and definition.on_error == "fail":
+        raise ToolFailed(str(message.text))
 
 
 def _changing(context: _Context, outcome: Outcome) -> Outcome:
