@@ -47,6 +47,7 @@ from crewlog.activities.built_in import SET_FLAG, SET_OUTPUT, BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.doing import with_outputs
 from crewlog.activities.errors import Effect
+from crewlog.activities.event_loops import GRACE, LOOK, LoopBlocked
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.inputs import Inputs, Values, declared, tool_inputs
 from crewlog.activities.keep import keep
@@ -68,6 +69,7 @@ from crewlog.activities.tools import BUILT_IN, Tool, ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.activities.writing import append
 from crewlog.authority.rules import must_ask
+from crewlog.causes import causes_of, in_words, told_causes
 from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
@@ -100,8 +102,6 @@ from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
 from crewlog.tool_call import ToolCall, calling, workspace_of
 
-GRACE = 2.0
-"""Seconds that a cancelled tool in a thread has to notice it."""
 _LONGEST_ERROR = 4_000
 _LONGEST_REASON = 1_000
 _PASSING_MODULES = frozenset({"httpx", "httpx2", "httpcore", "requests", "aiohttp", "urllib3"})
@@ -340,8 +340,12 @@ class ToolCalls:
         ) as exc:  # it did run: neither a retry nor a failed step mends that
             return _refused(task, _told(exc))
         except Exception as exc:
-            if isinstance(exc, OutcomeUnknown) and context.definition.repeat == "never":
-                raise  # people are asked: a model that is told of a failure calls it again
+            unknown = (each for each in causes_of(exc) if isinstance(each, OutcomeUnknown))
+            if context.definition.repeat == "never" and isinstance(exc, LoopBlocked):
+                raise OutcomeUnknown(exc.message, remedy=exc.remedy) from exc
+            if context.definition.repeat == "never" and (first := next(unknown, None)):
+                # People are asked: a model that is told of a failure calls it again.
+                raise first from exc
             return self._raised(context, exc)
 
     def _call(self, context: _Context, pulse: Pulse) -> ToolCall:
@@ -455,7 +459,8 @@ async def _interruptible(
         if tool.in_thread:  # it has to look; what it does after that is lost to the run
             await asyncio.wait({work}, timeout=GRACE)
         work.cancel()
-        await asyncio.wait({work}, timeout=GRACE)
+        # One that does not end within its grace is left behind, which takes a moment more.
+        await asyncio.wait({work}, timeout=GRACE + LOOK)
         if work.done() and not work.cancelled():
             work.exception()  # seen: asyncio need not complain about it
         raise
@@ -504,17 +509,23 @@ def _bad_arguments(exc: ToolInvocationError) -> str:
 
 def _told(exc: Exception) -> str:
     """An error as the model is told it: what it is, and no traceback."""
-    if isinstance(exc, CrewlogError):
-        text = f"{exc.message}. {exc.remedy}" if exc.remedy else exc.message
-    else:
-        cause: Exception = exc.cause if isinstance(exc, OwnError) else exc
-        text = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
     # Before it is cut: half a secret is no less one.
-    text = scrubbed_text(redacted(text))  # a file's name may be in it, and a failure must be told
+    text = scrubbed_text(
+        redacted(told_causes(exc, _cause_told))
+    )  # a file's name may be in it, and a failure must be told
     return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
 
 
-def _may_pass(exc: Exception) -> bool:
+def _cause_told(exc: BaseException) -> str:
+    if isinstance(exc, CrewlogError):
+        return f"{exc.message}. {exc.remedy}" if exc.remedy else exc.message
+    return in_words(exc.cause if isinstance(exc, OwnError) else exc)
+
+
+def _may_pass(exc: BaseException) -> bool:
+    """Whether another try may end well: of several errors, after each of them."""
+    if isinstance(exc, BaseExceptionGroup):
+        return all(map(_may_pass, causes_of(exc)))
     if isinstance(exc, CrewlogError):
         return exc.retryable
     if isinstance(exc, ConnectionError | TimeoutError):

@@ -19,6 +19,7 @@ from mcp.shared.exceptions import McpError
 from mcp.types import CONNECTION_CLOSED, PaginatedRequestParams
 
 from crewlog.authority.reach import Reach, Target, target_of
+from crewlog.causes import in_words, told_causes
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import CrewlogError, ToolMissing
 from crewlog.guarded.http import new_async_client
@@ -357,9 +358,10 @@ def _known(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _reason(exc: BaseException) -> str:
-    """The first cause in a group of them, as tasks in groups fail."""
-    while inner := getattr(exc, "exceptions", ()):
-        exc = inner[0]
+    return told_causes(exc, _cause_told)
+
+
+def _cause_told(exc: BaseException) -> str:
     if isinstance(exc, CrewlogError):
         return exc.message
     if isinstance(exc, McpError) and exc.error.code == CONNECTION_CLOSED:
@@ -368,4 +370,4 @@ def _reason(exc: BaseException) -> str:
         return f"no answer in {OPEN_SECONDS:g} s"
     if type(exc) is ConnectionError and str(exc):  # said here, for people
         return str(exc)
-    return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
+    return in_words(exc)
