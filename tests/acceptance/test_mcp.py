@@ -64,10 +64,17 @@ async def test_a_tool_is_blocked_until_it_is_approved(crews: Site, tmp_path: Pat
         lambda view: "nobody has approved the tool 'sum'" in view.waiting_for, LIMIT
     )
     assert "waits for a person to approve the tool 'sum': " in view.waiting_for
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    (asked,) = await run.interrupts()
+    assert (asked.kind, asked.step) == ("mcp_approval", "a#1")
+    assert "the tool 'sum'" in asked.question
+    assert "crewlog mcp approve FILE s add" in asked.detail
     assert not (tmp_path / "calls").exists()
     await approve(site.store, server)
     result = await run.result(LIMIT)
     assert result.outputs["a"]["text"] == "A"
+    answers = await site.entries(run, "InterruptAnswered")
+    assert [(each.interrupt, each.decision) for each in answers] == [(asked.id, "approved")]
     # Arguments outside of the server's schema never reach it.
     assert (tmp_path / "calls").read_text() == "1+2\n"
 

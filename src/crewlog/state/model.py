@@ -390,6 +390,7 @@ class Interrupt(Model):
         "approval",
         "low_confidence",
         "budget",
+        "mcp_approval",
     ]
     """Why it is asked."""
     question: str
