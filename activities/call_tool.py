@@ -293,7 +293,7 @@ class ToolCalls:
             ready = self._registry.ready(
                 task.tool, definition, crew.mcp, for_call=True, policy=crew.policy
             )
-            return _whole(await ready)
+            return checked_arguments(await ready)
         found = self._built_in.tool(task.tool, crew, task.agent)
         if found is None:
             raise _ModelMistakeError(f"There is nothing for you to use {task.tool!r} on.")
@@ -435,8 +435,12 @@ class ToolCalls:
         )
 
 
-def _whole(tool: Tool) -> Tool:
-    """The tool, whose checks all hold something: a slip of the pen must not open it."""
+def checked_arguments(tool: Tool) -> Tool:
+    """The tool, whose checks all hold something: a slip of the pen must not open it.
+
+    Raises:
+        ToolMissing: it has no argument of a name that its definition checks.
+    """
     if tool.definition.checks and (name := unchecked(tool)):
         known = arguments_of(tool, name)
         raise ToolMissing(

@@ -238,7 +238,9 @@ def _modules_here() -> list[str]:
 
 def _if_misnamed() -> str:
     """What to do where the definition is wrong: a run keeps the one that it was given last."""
-    run = activity.info().workflow_id if activity.in_activity() else "RUN"
+    if not activity.in_activity():
+        return ""
+    run = activity.info().workflow_id
     return (
         f" If the name in crew.yaml is wrong: correct it, and `crewlog change {run} --definition "
         "crew.yaml`."
