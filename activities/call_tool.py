@@ -47,6 +47,7 @@ from crewlog.activities.built_in import SET_FLAG, SET_OUTPUT, BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.doing import with_outputs
 from crewlog.activities.errors import Effect
+from crewlog.activities.event_loops import GRACE, LOOK, LoopBlocked
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.inputs import Inputs, Values, declared, tool_inputs
 from crewlog.activities.keep import keep
@@ -70,9 +71,11 @@ from crewlog.activities.views import Hydrator
 from crewlog.activities.workspaces import Workspaces
 from crewlog.activities.writing import append
 from crewlog.authority.rules import must_ask
+from crewlog.causes import causes_of, in_words, told_causes
 from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
+from crewlog.definition.reaching import mcp_tool
 from crewlog.errors import (
     CrewlogError,
     InternalError,
@@ -101,8 +104,6 @@ from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
 from crewlog.tool_call import ToolCall, calling, workspace_of
 
-GRACE = 2.0
-"""Seconds that a cancelled tool in a thread has to notice it."""
 _LONGEST_ERROR = 4_000
 _LONGEST_REASON = 1_000
 _PASSING_MODULES = frozenset({"httpx", "httpx2", "httpcore", "requests", "aiohttp", "urllib3"})
@@ -296,7 +297,7 @@ class ToolCalls:
             ready = self._registry.ready(
                 task.tool, definition, crew.mcp, for_call=True, policy=crew.policy
             )
-            return _whole(await ready)
+            return checked_arguments(await ready)
         found = self._built_in.tool(task.tool, crew, task.agent)
         if found is None:
             raise _ModelMistakeError(f"There is nothing for you to use {task.tool!r} on.")
@@ -335,6 +336,7 @@ class ToolCalls:
             with calling(call):
                 running = self._runner.run(context.tool, task.id, context.args, state)
                 outcome = await _interruptible(running, context.tool, call.stop)
+                _check_answered(context, outcome.message)
                 return _changing(context, outcome)
         except ToolInvocationError:
             raise
@@ -344,8 +346,12 @@ class ToolCalls:
         ) as exc:  # it did run: neither a retry nor a failed step mends that
             return _refused(task, _told(exc))
         except Exception as exc:
-            if isinstance(exc, OutcomeUnknown) and context.definition.repeat == "never":
-                raise  # people are asked: a model that is told of a failure calls it again
+            unknown = (each for each in causes_of(exc) if isinstance(each, OutcomeUnknown))
+            if context.definition.repeat == "never" and isinstance(exc, LoopBlocked):
+                raise OutcomeUnknown(exc.message, remedy=exc.remedy) from exc
+            if context.definition.repeat == "never" and (first := next(unknown, None)):
+                # People are asked: a model that is told of a failure calls it again.
+                raise first from exc
             return self._raised(context, exc)
 
     def _call(self, context: _Context, pulse: Pulse, workspace: Path) -> ToolCall:
@@ -433,8 +439,12 @@ class ToolCalls:
         )
 
 
-def _whole(tool: Tool) -> Tool:
-    """The tool, whose checks all hold something: a slip of the pen must not open it."""
+def checked_arguments(tool: Tool) -> Tool:
+    """The tool, whose checks all hold something: a slip of the pen must not open it.
+
+    Raises:
+        ToolMissing: it has no argument of a name that its definition checks.
+    """
     if tool.definition.checks and (name := unchecked(tool)):
         known = arguments_of(tool, name)
         raise ToolMissing(
@@ -457,10 +467,23 @@ async def _interruptible(
         if tool.in_thread:  # it has to look; what it does after that is lost to the run
             await asyncio.wait({work}, timeout=GRACE)
         work.cancel()
-        await asyncio.wait({work}, timeout=GRACE)
+        # One that does not end within its grace is left behind, which takes a moment more.
+        await asyncio.wait({work}, timeout=GRACE + LOOK)
         if work.done() and not work.cancelled():
             work.exception()  # seen: asyncio need not complain about it
         raise
+
+
+def _check_answered(context: _Context, message: ToolMessage) -> None:
+    """Lets the error that a server answers fail the step, where errors of its tool do.
+
+    Raises:
+        ToolFailed: it is an error, and the model is not told of it.
+    """
+    definition = context.definition
+    answers = mcp_tool(definition.run) is not None and message.status == "error"
+    if answers and definition.on_error == "fail":
+        raise ToolFailed(str(message.text))
 
 
 def _changing(context: _Context, outcome: Outcome) -> Outcome:
@@ -494,17 +517,23 @@ def _bad_arguments(exc: ToolInvocationError) -> str:
 
 def _told(exc: Exception) -> str:
     """An error as the model is told it: what it is, and no traceback."""
-    if isinstance(exc, CrewlogError):
-        text = f"{exc.message}. {exc.remedy}" if exc.remedy else exc.message
-    else:
-        cause: Exception = exc.cause if isinstance(exc, OwnError) else exc
-        text = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
     # Before it is cut: half a secret is no less one.
-    text = scrubbed_text(redacted(text))  # a file's name may be in it, and a failure must be told
+    text = scrubbed_text(
+        redacted(told_causes(exc, _cause_told))
+    )  # a file's name may be in it, and a failure must be told
     return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
 
 
-def _may_pass(exc: Exception) -> bool:
+def _cause_told(exc: BaseException) -> str:
+    if isinstance(exc, CrewlogError):
+        return f"{exc.message}. {exc.remedy}" if exc.remedy else exc.message
+    return in_words(exc.cause if isinstance(exc, OwnError) else exc)
+
+
+def _may_pass(exc: BaseException) -> bool:
+    """Whether another try may end well: of several errors, after each of them."""
+    if isinstance(exc, BaseExceptionGroup):
+        return all(map(_may_pass, causes_of(exc)))
     if isinstance(exc, CrewlogError):
         return exc.retryable
     if isinstance(exc, ConnectionError | TimeoutError):

@@ -25,7 +25,10 @@ def with_outputs(outcome: Outcome, agent: AgentDefinition) -> Outcome:
     """
     if outcome.message.status != "success":
         return outcome
-    found = _object(outcome.message.artifact) or _object(outcome.message.content)
+    message = outcome.message
+    data = _object(message.artifact)
+    # A server's tool has its data there, as LangChain's adapter puts it.
+    found = _object(data.get("structured_content")) or data or _object(message.text)
     named = {key: found[key] for key in agent.outputs if key in found}
     if faults := [f"{key!r}: {why}" for key, value in named.items() if (why := _unkept(value))]:
         said = f"The call was made, but what it says cannot be kept: {'; '.join(faults)}"

@@ -21,6 +21,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from crewlog import errors
 from crewlog.activities.clock import Clock
 from crewlog.activities.model_errors import retry_delay
+from crewlog.causes import causes_of, in_words
 from crewlog.errors import (
     CrewlogError,
     InternalError,
@@ -138,8 +139,15 @@ def as_failures(*, final: bool = True, refuses: str = "") -> Generator[Effect, N
             exc, started=effect.started, final=final, at=_now(clock), answer=answer
         ) from exc
     except Exception as exc:
+        causes = causes_of(exc)
+        ours = [each for each in causes if isinstance(each, CrewlogError)]
+        if len(ours) == len(causes):  # tasks side by side met them: the worst one decides
+            worst = next((each for each in ours if not each.retryable), ours[0])
+            raise to_application_error(
+                worst, started=effect.started, final=final, at=_now(clock)
+            ) from exc
         bug = InternalError(
-            f"{type(exc).__name__}: {exc}",
+            in_words(exc),
             remedy="This is a bug in Crewlog: please report it with the worker's log.",
         )
         raise to_application_error(

@@ -8,24 +8,28 @@ moment ago is good enough; before a call, the server and the store are asked ane
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from langchain_core.tools import BaseTool
 from langchain_mcp_adapters.interceptors import MCPToolCallRequest
 from langchain_mcp_adapters.tools import convert_mcp_tool_to_langchain_tool
 from mcp import types
+from mcp.shared.exceptions import McpError
 
 from crewlog.authority.approving import approver
 from crewlog.authority.proof import SignedApproval
+from crewlog.content import check_depth
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer, mcp_tool
 from crewlog.errors import OutcomeUnknown, ToolChanged, ToolError, ToolFailed, ToolMissing
 from crewlog.ids import ToolName
+from crewlog.model import Json
 from crewlog.servers.described import LONGEST_TEXT, Described, cleaned, shortened
 from crewlog.servers.sessions import Session, Sessions, called
 from crewlog.store.protocol import Store
@@ -81,6 +85,8 @@ class OfferedTool:
                     return _bounded(await session.answered(asked))
                 except ConnectionError as exc:
                     raise _gone(session.name, found.name, definition.repeat, str(exc)) from exc
+                except McpError as exc:
+                    raise ToolFailed(_refusal(exc.error)) from exc
 
         tool = convert_mcp_tool_to_langchain_tool(
             None,
@@ -230,8 +236,19 @@ def _check_approved(name: ToolName, server: str, found: Described, approved: str
     )
 
 
+def _refusal(error: types.ErrorData) -> str:
+    """What a server says where it refuses a call, with what only its data says."""
+    said = cleaned(error.message)
+    if error.data is not None:
+        said += "\n" + cleaned(json.dumps(error.data, ensure_ascii=False))
+    return shortened(said, LONGEST_TEXT)
+
+
 def _bounded(result: types.CallToolResult) -> types.CallToolResult:
-    """A server's result as a transcript can take it: cleaned, not too long, of known kinds."""
+    """A server's result as a transcript can take it: cleaned, not too long, of known kinds.
+
+    What only its structured content says becomes text, since that is all that models are shown.
+    """
     left = LONGEST_TEXT
     parts: list[types.ContentBlock] = []
     for part in result.content[:MOST_PARTS]:
@@ -241,7 +258,62 @@ def _bounded(result: types.CallToolResult) -> types.CallToolResult:
         parts.append(made)
     if len(result.content) > MOST_PARTS:
         parts.append(_text(f"({len(result.content) - MOST_PARTS:,} more parts are left out)"))
-    return types.CallToolResult(content=parts or [_text("(nothing)")], isError=result.isError)
+    data, text = _structured(result.structuredContent, left)
+    if text and not _is_said(data, [part.text for part in parts if _is_text(part)]):
+        parts.append(_text(text))
+    return types.CallToolResult(
+        content=parts or [_text("(nothing)")], structuredContent=data, isError=result.isError
+    )
+
+
+def _structured(content: dict[str, Any] | None, left: int) -> tuple[dict[str, Json] | None, str]:
+    """Structured content as it is kept, none where it is too long, and as text for a model."""
+    if content is None:
+        return None, ""
+    try:
+        check_depth(content)
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False)
+    except (ValueError, TypeError, RecursionError) as exc:
+        return None, f"(its structured content is left out: {exc})"
+    if len(text) > LONGEST_TEXT:
+        return None, cleaned(shortened(text, left))
+    data = _cleaned(content)
+    return data, shortened(json.dumps(data, ensure_ascii=False), left)
+
+
+def _is_said(data: dict[str, Json] | None, texts: list[str]) -> bool:
+    """Whether texts say the same, as servers add them for clients that read no structured content.
+
+    What is no object is wrapped into one by the servers of the SDK, and of a list each item has a
+    text.
+    """
+    if data is None:
+        return False
+    said = [_read(text) for text in texts]
+    inner = data.get("result", data) if len(data) == 1 else data
+    return said in ([data], [inner]) or texts == [inner] or inner in (said, texts)
+
+
+def _read(text: str) -> Json:
+    """What a text is as JSON; itself where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return cleaned(value)
+    if isinstance(value, dict):
+        return {cleaned(str(k)): _cleaned(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, list):
+        return [_cleaned(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+def _is_text(part: types.ContentBlock) -> TypeGuard[types.TextContent]:
+    return isinstance(part, types.TextContent)
 
 
 def _part(part: types.ContentBlock, left: int) -> types.ContentBlock:

@@ -67,7 +67,14 @@ _JITTER = 0.5
 
 
 def model_error(exc: Exception, model: str) -> ModelError:
-    """The error that `exc` means for a call of `model`."""
+    """The error that `exc` means for a call of `model`.
+
+    Of several errors, one that no retry helps decides.
+    """
+    if isinstance(exc, ExceptionGroup):
+        group: ExceptionGroup[Exception] = exc
+        found = [model_error(each, model) for each in group.exceptions]
+        return next((each for each in found if not each.retryable), found[0])
     if isinstance(exc, ModelError):
         return exc
     status = _status(exc)

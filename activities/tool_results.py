@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import asdict, is_dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from langgraph.types import Command
 from pydantic import BaseModel, ValidationError
 
 from crewlog.activities.artifacts import operations_of
+from crewlog.causes import causes_of
 from crewlog.content import canonical, check_depth
 from crewlog.errors import ToolFailed
 from crewlog.model import Json
@@ -34,15 +36,31 @@ class OwnError(Exception):
         self.cause = cause
 
 
-def checked(tool: BaseTool, method: Callable[..., Any]) -> Callable[..., Any]:
-    """The tool's method, with its result made plain and its worst exceptions made harmless."""
+_WORST = (SystemExit, KeyboardInterrupt)
+"""What would end the worker."""
+Elsewhere = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Awaitable[Any]]
+"""Runs what makes a coroutine in another event loop."""
+
+
+def checked(
+    tool: BaseTool, method: Callable[..., Any], elsewhere: Elsewhere | None = None
+) -> Callable[..., Any]:
+    """The tool's method, with its result made plain and its worst exceptions made harmless.
+
+    Args:
+        tool: The tool.
+        method: Its method.
+        elsewhere: Where a coroutine of its author runs.
+    """
     if inspect.iscoroutinefunction(method):
 
         @functools.wraps(method)
         async def run_async(*args: Any, **kwargs: Any) -> Any:
             try:
-                return _plain(tool, await method(*args, **kwargs))
-            except (ValidationError, SystemExit) as exc:
+                if elsewhere is None:
+                    return _plain(tool, await method(*args, **kwargs))
+                return _plain(tool, await elsewhere(lambda: method(*args, **kwargs)))
+            except (ValidationError, BaseExceptionGroup, *_WORST) as exc:
                 raise _harmless(exc) from exc
 
         return run_async
@@ -51,17 +69,24 @@ def checked(tool: BaseTool, method: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             return _plain(tool, method(*args, **kwargs))
-        except (ValidationError, SystemExit) as exc:
+        except (ValidationError, BaseExceptionGroup, *_WORST, CancelledError) as exc:
             raise _harmless(exc) from exc
 
     return run
 
 
-def _harmless(exc: ValidationError | SystemExit) -> Exception:
+def _harmless(exc: BaseException) -> Exception:
     if isinstance(exc, ValidationError):
         # ToolNode would take it for one of the model's arguments.
         return OwnError(exc)
-    return ToolException(f"SystemExit: the tool tried to exit with {exc.code!r}")
+    if isinstance(exc, BaseExceptionGroup):
+        group: BaseExceptionGroup[BaseException] = exc
+        return ExceptionGroup(group.message, [_harmless(each) for each in causes_of(group)])
+    if isinstance(exc, Exception):
+        return exc
+    if isinstance(exc, SystemExit):
+        return ToolException(f"SystemExit: the tool tried to exit with {exc.code!r}")
+    return ToolException(f"{type(exc).__name__}: the tool raised it")
 
 
 def _plain(tool: BaseTool, result: Any) -> Any:

@@ -9,6 +9,7 @@ import threading
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,10 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from temporalio import activity
 
+from crewlog.activities.event_loops import EventLoops
 from crewlog.activities.recent import Made, Recent
 from crewlog.activities.tool_results import checked
+from crewlog.causes import in_words
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.policy import Policy
@@ -71,6 +74,7 @@ class ToolRegistry:
         self._mcp: McpTools | None = None
         self._made: Recent[tuple[ToolName, str, str], Tool] = Recent(most)
         self._tools: Made[tuple[ToolName, str], Tool] = Made(most)
+        self._loops = EventLoops()
 
     async def ready(
         self,
@@ -102,10 +106,11 @@ class ToolRegistry:
                 name, definition, servers or {}, for_call=for_call, policy=policy
             )
         key = (name, definition.model_dump_json(exclude_defaults=True))
-        return await self._tools.ready(key, lambda: _resolved(name, definition))
+        return await self._tools.ready(key, lambda: _resolved(name, definition, self._loops))
 
     async def close(self) -> None:
-        """Ends the sessions with servers."""
+        """Ends the sessions with servers, and the loops of async tools."""
+        await self._loops.close()
         if self._mcp is not None:
             await self._mcp.close()
 
@@ -162,35 +167,45 @@ class ToolRegistry:
         return {"type": "function", "function": {**about, "parameters": anything}}
 
 
-def make_tool(tool: BaseTool, definition: ToolDefinition = BUILT_IN) -> Tool:
-    """A LangChain tool, ready; its results are checked where they are made."""
+def make_tool(
+    tool: BaseTool, definition: ToolDefinition = BUILT_IN, loops: EventLoops | None = None
+) -> Tool:
+    """A LangChain tool, ready; its results are checked where they are made.
+
+    Args:
+        tool: The tool.
+        definition: What the crew says of it.
+        loops: Where its coroutine runs; none: in the worker's own loop.
+    """
     ready = tool.model_copy()
+    in_thread = (
+        tool.coroutine is None
+        if isinstance(tool, StructuredTool)
+        else getattr(type(tool), "_arun") is getattr(BaseTool, "_arun")  # noqa: B009 - as LangChain does
+    )
+    elsewhere = None if loops is None or in_thread else partial(loops.run, definition.run)
     for attribute in ("_run", "_arun"):
         method: Any = getattr(ready, attribute)
         # On the instance: the class may be anybody's.
-        object.__setattr__(ready, attribute, checked(ready, method))
+        object.__setattr__(ready, attribute, checked(ready, method, elsewhere))
     return Tool(
         tool=ready,
         schema=convert_to_openai_tool(tool),
         reads_state=_reads_state(tool),
-        in_thread=(
-            tool.coroutine is None
-            if isinstance(tool, StructuredTool)
-            else getattr(type(tool), "_arun") is getattr(BaseTool, "_arun")  # noqa: B009 - as LangChain does
-        ),
+        in_thread=in_thread,
         definition=definition,
     )
 
 
-def _resolved(name: ToolName, definition: ToolDefinition) -> Tool:
+def _resolved(name: ToolName, definition: ToolDefinition, loops: EventLoops) -> Tool:
     source = _find(name, definition.run)
     try:
-        return make_tool(_as_tool(name, definition, source), definition)
+        return make_tool(_as_tool(name, definition, source), definition, loops)
     except ToolMissing:
         raise
     except Exception as exc:
         raise ToolMissing(
-            f"{definition.run!r} cannot be made a tool: {type(exc).__name__}: {exc}",
+            f"{definition.run!r} cannot be made a tool: {in_words(exc)}",
             remedy="Give its parameters type hints that JSON has: str, int, list, dict, …",
             place=f"tool {name!r}",
         ) from exc
@@ -223,7 +238,9 @@ def _modules_here() -> list[str]:
 
 def _if_misnamed() -> str:
     """What to do where the definition is wrong: a run keeps the one that it was given last."""
-    run = activity.info().workflow_id if activity.in_activity() else "RUN"
+    if not activity.in_activity():
+        return ""
+    run = activity.info().workflow_id
     return (
         f" If the name in crew.yaml is wrong: correct it, and `crewlog change {run} --definition "
         "crew.yaml`."
@@ -256,7 +273,7 @@ def _import(name: ToolName, module_name: str) -> ModuleType:
         ) from exc
     except (Exception, SystemExit) as exc:
         raise ToolMissing(
-            f"the module {module_name!r} cannot be imported: {type(exc).__name__}: {exc}",
+            f"the module {module_name!r} cannot be imported: {in_words(exc)}",
             remedy="Mend the module; the run goes on with the next try.",
             place=place,
         ) from exc

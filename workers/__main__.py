@@ -65,9 +65,10 @@ def main() -> int:
     configure_logging()
     # Tools are named relative to where the worker was started, as `python -m` users expect.
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
+    # Never closed: that would wait for the threads of tools, which may not end. The process does.
+    runner = asyncio.Runner(loop_factory=loop_factory())
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(serve(WorkerSettings()))
+        runner.run(serve(WorkerSettings()))
     except ValidationError as error:
         faults = "; ".join(
             f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of(e)}" for e in error.errors()

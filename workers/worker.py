@@ -30,6 +30,7 @@ from crewlog.dev.temporal_server import check_namespace, server_version
 from crewlog.errors import TemporalUnavailable
 from crewlog.store.protocol import Store
 from crewlog.wire import SEARCH_ATTRIBUTES
+from crewlog.workers.lag import watched_loop
 from crewlog.workers.origins import beginnings, endings, hints, looks, queues
 from crewlog.workers.sandbox import sandbox
 from crewlog.workers.settings import WorkerSettings
@@ -252,7 +253,8 @@ async def work_until(
     try:
         async with running_worker(client, store, settings) as worker:
             await log.ainfo("the worker polls", task_queue=worker.task_queue)
-            await stop.wait()
+            with watched_loop():
+                await stop.wait()
             await log.ainfo("the worker finishes what it has")
     except RuntimeError as error:
         if not str(error).startswith(_NO_WORKER):

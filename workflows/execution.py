@@ -182,6 +182,8 @@ class Landed:
     error_type: str = ""
     lacks: str = ""
     """What it waits for before it is made again, for people: the store, a tool, or a limit."""
+    question: str = ""
+    """What people are asked, where the call waits for them to approve a server's tool."""
     change: grouping.Regrouping | None = None
     """The change of its graph that it asks for, prepared."""
 
@@ -490,6 +492,9 @@ class Execution:
                 self.engine.ledger.stored(landed.stored)
             if self.engine.state.closed:
                 continue
+            asks = landed.question or self.engine.state.interrupts
+            if asks and isinstance(self.engine, Engine):
+                self._heed_approval(self.engine, landed)
             if isinstance(self.engine, Drafting) and result is not None:
                 self._apply_draft(self.engine, result)
             elif isinstance(self.engine, Engine) and isinstance(result, ModelResult):
@@ -510,6 +515,29 @@ class Execution:
                 await self.engine.call_failed(
                     order.step, order.call.call, landed.error, landed.error_type
                 )
+
+    def _heed_approval(self, engine: Engine, landed: Landed) -> None:
+        """Asks people to approve a server's tool; takes the question back once somebody has.
+
+        The call is made again all the while: an approval is in the store, and no answer to the run.
+        """
+        key = (landed.order.step, landed.order.call.call)
+        asked = [q for q in engine.state.interrupts.values() if q.kind == "mcp_approval"]
+        if landed.question:
+            if engine.goes_on(key[0]) and not any(q.question == landed.question for q in asked):
+                engine.ask(
+                    "mcp_approval",
+                    landed.question,
+                    step=key[0],
+                    call=key[1],
+                    options=("retry", "stop"),
+                    detail=landed.lacks,
+                )
+            return
+        decision = "withdrawn" if landed.result is None else "approved"
+        for each in asked:
+            if (each.step, each.call) == key:
+                engine.record(j.InterruptAnswered, interrupt=each.id, decision=decision)
 
     def _apply_draft(self, draft: Drafting, result: Result) -> None:
         if isinstance(result, CompilePromptResult):
@@ -747,7 +775,16 @@ class Execution:
             if told.again and not told.started and not self._limited_often(order, cause):
                 why = _with_remedy(cause, told)
                 lacks = f"waits for {_lacking(cause.type, told.place)}: {why}"
-                return Landed(order, position, error_type=AGAIN, lacks=brief(lacks, LACKS_LIMIT))
+                question = ""
+                if cause.type == ToolChanged.__name__:
+                    question = f"May agents use the {told.place} as its server describes it now?"
+                return Landed(
+                    order,
+                    position,
+                    error_type=AGAIN,
+                    lacks=brief(lacks, LACKS_LIMIT),
+                    question=question,
+                )
             details = [str(part) for part in (told.place, told.remedy) if part]
             text = "\n".join([cause.message, *details])
             return Landed(order, position, error=text, error_type=cause.type or "ApplicationError")

@@ -584,7 +584,7 @@ class InterruptView(Model):
     id: InterruptId
     kind: str
     """`ask`, `requirement`, `step_failed`, `outcome_unknown`, `tool_approval`, `limit`, `manual`,
-    `low_confidence`, `budget` or `approval`."""
+    `low_confidence`, `budget`, `mcp_approval` or `approval`."""
     step: StepId | None = None
     question: str
     detail: str = ""

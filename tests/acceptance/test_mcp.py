@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from covers import covers
 from crewlog.definition.reaching import McpServer
+from crewlog.errors import RunFailed
+from crewlog.servers.described import described
 from crewlog.servers.sessions import Sessions
 from crewlog.store import Store
 
 from .harness import LIMIT, Site, calls
 
 SERVER = Path(__file__).parents[1] / "servers" / "server.py"
+WILD = SERVER.with_name("wild.py")
+DIGEST = described("do", None, {"type": "object"}).digest
+
+
+def answering(site: Site, folder: Path, result: dict[str, Any], **tool: Any) -> dict[str, Any]:
+    """A crew whose agent calls the tool of a server that answers just that."""
+    answer = folder / "answer.json"
+    answer.write_text(json.dumps({"result": result}))
+    crew = site.crew(
+        {"a": [calls(("do", {})), {"text": "A"}]},
+        tools={"do": {"run": "mcp:s/do", "approved": DIGEST, "retry": "safe", **tool}},
+        mcp={"s": {"command": sys.executable, "args": [str(WILD), "x:x", str(answer)]}},
+        flow=["a"],
+    )
+    crew["agents"]["a"]["on_error"] = "fail"
+    return crew
 
 
 async def approve(store: Store, server: McpServer) -> None:
@@ -43,9 +64,43 @@ async def test_a_tool_is_blocked_until_it_is_approved(crews: Site, tmp_path: Pat
         lambda view: "nobody has approved the tool 'sum'" in view.waiting_for, LIMIT
     )
     assert "waits for a person to approve the tool 'sum': " in view.waiting_for
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    (asked,) = await run.interrupts()
+    assert (asked.kind, asked.step) == ("mcp_approval", "a#1")
+    assert "the tool 'sum'" in asked.question
+    assert "crewlog mcp approve FILE s add" in asked.detail
     assert not (tmp_path / "calls").exists()
     await approve(site.store, server)
     result = await run.result(LIMIT)
     assert result.outputs["a"]["text"] == "A"
+    answers = await site.entries(run, "InterruptAnswered")
+    assert [(each.interrupt, each.decision) for each in answers] == [(asked.id, "approved")]
     # Arguments outside of the server's schema never reach it.
     assert (tmp_path / "calls").read_text() == "1+2\n"
+
+
+async def test_structured_content_sets_the_outputs_of_an_agent_without_a_model(
+    crews: Site, tmp_path: Path
+) -> None:
+    data = {"pieces": 7, "operations": "none"}
+    crew = answering(crews, tmp_path, {"content": [], "structuredContent": data})
+    crew["agents"]["a"] = {"does": ["do"], "tools": ["do"], "outputs": ["pieces"]}
+    _, result = await crews.finish(crew)
+    assert result.outputs["a"]["pieces"] == 7
+
+
+@pytest.mark.parametrize("on_error", ["model", "fail"])
+async def test_an_error_of_a_server_is_told_or_fails_its_step(
+    on_error: str, crews: Site, tmp_path: Path
+) -> None:
+    result = {"content": [], "structuredContent": {"wait": 30}, "isError": True}
+    crew = answering(crews, tmp_path, result, on_error=on_error)
+    if on_error == "fail":
+        run = await crews.start(crew)
+        with pytest.raises(RunFailed, match=r'the tool .do. raised {"wait": 30}'):
+            await run.result(LIMIT)
+        return
+    run, ended = await crews.finish(crew)
+    assert ended.status == "completed"
+    told = crews.prompted(run)[-1]["messages"][-1]
+    assert '{"wait": 30}' in str(told["content"])

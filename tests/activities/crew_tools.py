@@ -14,7 +14,7 @@ from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
-from crewlog.errors import ToolFailed
+from crewlog.errors import OutcomeUnknown, ToolFailed
 from crewlog.tool_call import current_call
 
 seen: list[Any] = []
@@ -55,6 +55,8 @@ def boom(kind: str) -> str:
         interrupt("may I?")
     if kind == "tool_failed":
         raise ToolFailed("the disk is full", remedy="Delete something")
+    if kind in GROUPS:
+        raise GROUPS[kind]
     kinds = {"connection": ConnectionError, "timeout": TimeoutError, "value": ValueError}
     if kind == "surrogate":
         raise FileNotFoundError("no file a\udcff")
@@ -63,6 +65,19 @@ def boom(kind: str) -> str:
 
 class Point(BaseModel):
     x: int
+
+
+SHOP = ToolFailed("the shop is closed", remedy="Come back at 9")
+GROUPS = {
+    "one in a group": ExceptionGroup("in a task", [ExceptionGroup("deeper", [SHOP])]),
+    "two in a group": ExceptionGroup("in tasks", [SHOP, ExceptionGroup("x", [KeyError("y")])]),
+    "all pass": ExceptionGroup("in tasks", [TimeoutError("slow"), ConnectionError("away")]),
+    "one passes": ExceptionGroup("in tasks", [TimeoutError("slow"), SHOP]),
+    "worst": BaseExceptionGroup("in tasks", [SystemExit(3), KeyboardInterrupt()]),
+    "unknown": ExceptionGroup("in tasks", [TimeoutError(), OutcomeUnknown("was it sent?")]),
+    "ctrl-c": KeyboardInterrupt(),
+    "cancelled": asyncio.CancelledError(),
+}
 
 
 @dataclass
@@ -179,3 +194,12 @@ async def slow_async() -> str:
 def asks(name: str) -> str:
     """Says what an input of its agent is."""
     return json.dumps(current_call().input(name))
+
+
+hog_ends = threading.Event()
+
+
+async def hog() -> str:
+    """Blocks its event loop."""
+    hog_ends.wait(60)
+    return "ended"

@@ -69,6 +69,19 @@ async def test_json_results(tool_call, kind, content):
         ("boom", {"kind": "validation"}, "ValidationError: 1 validation error for Point"),
         ("boom", {"kind": "interrupt"}, "LangGraph's interrupt"),
         ("boom", {"kind": "connection"}, "^ConnectionError: it broke$"),
+        ("boom", {"kind": "one in a group"}, "^the shop is closed. Come back at 9$"),
+        (
+            "boom",
+            {"kind": "two in a group"},
+            "^2 errors: the shop is closed. Come back at 9; KeyError: 'y'$",
+        ),
+        (
+            "boom",
+            {"kind": "worst"},
+            "^2 errors: .*tried to exit with 3; .*KeyboardInterrupt: the tool raised it$",
+        ),
+        ("boom", {"kind": "ctrl-c"}, "KeyboardInterrupt: the tool raised it$"),
+        ("boom", {"kind": "cancelled"}, "CancelledError: the tool raised it$"),
         ("boom", {"kind": "tool_failed"}, "^the disk is full. Delete something$"),
         ("write_file", {"path": "../x", "content": ""}, "'../x' is not inside the workspace"),
         ("boom", {"kind": "surrogate"}, "^FileNotFoundError: no file a\ufffd$"),
@@ -212,6 +225,19 @@ async def test_passing_errors_are_retried_only_where_a_repeat_is_allowed(tool_ca
     with_info(env, attempt=3)
     last = await tool_call("boom", {"kind": "timeout"}, crew=crew(tools=tools))
     assert brief_of(last.body) == "TimeoutError: it broke"
+
+
+async def test_a_group_is_judged_by_its_causes(tool_call):
+    tools = {"boom": {"run": "crew_tools:boom", "retry": "safe", "policy": {"attempts": 3}}}
+    with pytest.raises(ApplicationError, match="2 errors: TimeoutError: slow; Conn") as failed:
+        await tool_call("boom", {"kind": "all pass"}, crew=crew(tools=tools))
+    assert not failed.value.non_retryable
+    told = await tool_call("boom", {"kind": "one passes"}, crew=crew(tools=tools))
+    assert brief_of(told.body).startswith("2 errors: TimeoutError: slow; the shop")
+    tools = {"boom": {"run": "crew_tools:boom", "retry": "never"}}
+    with pytest.raises(ApplicationError, match="was it sent") as asked:
+        await tool_call("boom", {"kind": "unknown"}, crew=crew(tools=tools))
+    assert asked.value.type == "OutcomeUnknown"
 
 
 @pytest.mark.parametrize("tool", ["slow_thread", "slow_async"])

@@ -1,12 +1,15 @@
-"""What `crewlog run FILE` looks at before it starts a worker of its own."""
+"""What `crewlog run FILE` looks at before it starts a worker of its own, and `validate` at all."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
+from crewlog.cli import preflight
+from crewlog.cli.main import run_cli
 from crewlog.cli.preflight import check_worker_can, findable, scripted_note
 from crewlog.definition.load import load_file
 from crewlog.errors import InvalidDefinition
@@ -56,3 +59,105 @@ def test_modules_are_found_without_being_run(tmp_path: Path) -> None:
     assert findable("sys", paths)
     assert not findable("kit.outer", paths)
     assert "kit" not in sys.modules
+
+
+CODE = """\
+crew: c
+model: scripted:said.yaml
+agents:
+  first: {prompt: P., tools: []}
+tools:
+  fine: {run: "beside:fine", effects: read}
+  slip: {run: "beside:fien", effects: read}
+  value: {run: "beside:VALUE", effects: read}
+  kind: {run: "beside:Kind", effects: read}
+  argument: {run: "beside:fine", effects: read, checks: {wat: {maximum: 1}}}
+  far: {run: "nowhere:x", effects: read, queue: elsewhere}
+  absent: {run: "besides:fine", effects: read}
+  broken: {run: "broken:x", effects: read}
+  group: {run: "group:x", effects: read}
+"""
+BESIDE = '''
+print("said at import")
+VALUE = 7
+class Kind: ...
+def fine(what: int) -> str:
+    """Is fine."""
+    return ""
+'''
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "beside.py").write_text(BESIDE)
+    (folder / "said.yaml").write_text("agents: {first: [{text: hi}]}\n")
+    return folder
+
+
+def faults(file: Path, capsys: pytest.CaptureFixture[str]) -> dict[int, tuple[str, str]]:
+    """What `crewlog validate` finds, by line."""
+    assert run_cli(["validate", str(file), "--json"]) == 2
+    error = json.loads(capsys.readouterr().err)["error"]
+    return {each["line"]: (each["message"], each["remedy"]) for each in error["diagnostics"]}
+
+
+def test_validate_tells_what_a_worker_could_not_import_or_call(
+    code: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (code / "crew.yaml").write_text(CODE)
+    (code / "broken.py").write_text("import no_such_thing\n")
+    (code / "group.py").write_text("raise ExceptionGroup('in tasks', [KeyError('x')])\n")
+    found = faults(code / "crew.yaml", capsys)
+    told = {
+        7: ("the module 'beside' has no 'fien'", "Did you mean 'fine'?"),
+        8: ("'beside:VALUE' is 7, not a function", "Name a function"),
+        9: ("'beside:Kind' is the class 'Kind', not a function", "Name a function"),
+        10: ("the tool 'argument' has no argument 'wat'", "Did you mean 'what'?"),
+        12: ("names the module 'besides', which is not there", "Did you mean 'beside'?"),
+        13: ("it imports 'no_such_thing', which is not installed", "Install 'no_such_thing'"),
+        14: ("the module 'group' cannot be imported: KeyError: 'x'", "Mend the module"),
+    }
+    assert list(found) == [*told]
+    for line, (message, remedy) in told.items():
+        assert message in found[line][0]
+        assert remedy in found[line][1]
+        assert "crewlog change" not in found[line][1]
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        ("import os\nos._exit(0)\n", "to import it ends its process"),
+        ("import time\ntime.sleep(100)\n", "to import it does not end within"),
+    ],
+)
+def test_a_module_that_ends_or_holds_its_process_is_named(
+    module: str,
+    told: str,
+    code: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(preflight, "IMPORT_SECONDS", 20.0)
+    text = [*CODE.splitlines()[:6], '  worst: {run: "worst:x", effects: read}']
+    (code / "crew.yaml").write_text("\n".join(text) + "\n")
+    (code / "worst.py").write_text(module)
+    ((line, (message, _)),) = faults(code / "crew.yaml", capsys).items()
+    assert (line, told in message) == (7, True)
+
+
+def test_a_script_is_read_and_a_crew_whose_code_is_there_is_valid(
+    code: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (code / "crew.yaml").write_text("\n".join(CODE.splitlines()[:6]) + "\n")
+    assert run_cli(["validate", "code/crew.yaml"]) == 0
+    assert "said at import" not in capsys.readouterr().out
+    (code / "said.yaml").write_text("agents: {first: [{txt: hi}]}\n")
+    ((line, (message, _)),) = faults(code / "crew.yaml", capsys).items()
+    assert (line, "txt" in message) == (2, True)
+    (code / "said.yaml").unlink()
+    ((line, (message, _)),) = faults(code / "crew.yaml", capsys).items()
+    assert (line, "there is no script" in message) == (2, True)

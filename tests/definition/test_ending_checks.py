@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,8 @@ def test_what_nobody_sets_is_told(ends_on: str, said: str, remedy: str) -> None:
 
 
 def test_it_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "crew.yaml"
+    folder = shutil.copytree(EXAMPLES / "terrarium", tmp_path / "terrarium")
+    file = folder / "crew.yaml"
     text = (
         (EXAMPLES / "terrarium/crew.yaml")
         .read_text()

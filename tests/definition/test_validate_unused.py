@@ -115,6 +115,7 @@ def test_warnings_have_their_place_in_the_file_and_do_not_refuse_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("crew.yaml").write_text(TEXT)
+    Path("m.py").write_text("def t() -> str:\n    return ''\n")
     assert load_definition(TEXT)
     (found,) = warnings_in("crew.yaml", load_file("crew.yaml"))
     assert (found.line, found.column, found.severity) == (5, 3, "warning")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import time
 from collections.abc import AsyncGenerator
@@ -38,9 +39,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def wild(how: str, **more: Any) -> AsyncGenerator[tuple[ToolRegistry, McpServer, Any]]:
+async def wild(
+    how: str, *answer: str, **more: Any
+) -> AsyncGenerator[tuple[ToolRegistry, McpServer, Any]]:
     """A worker's tools, with one that is of a server that behaves like that."""
-    server = McpServer(command=sys.executable, args=(str(WILD), how))
+    server = McpServer(command=sys.executable, args=(str(WILD), how, *answer))
     store = InMemoryStore()
     tame = sessions.Session("s", McpServer(command=sys.executable, args=(str(WILD), "x:x")))
     try:
@@ -63,9 +66,14 @@ async def wild(how: str, **more: Any) -> AsyncGenerator[tuple[ToolRegistry, McpS
 
 
 async def call(tool: Tool, folder: Path) -> str:
+    return (await called(tool, folder)).text
+
+
+async def called(tool: Tool, folder: Path) -> Any:
+    """The message that a call comes to."""
     known: Any = {"run": "r", "step": "a#1", "call": 1, "key": "r/a#1/1", "agent": "a"}
     with calling(ToolCall(**known, id="c", tool=ToolName("do"), workspace=folder)):
-        return (await ToolRunner().run(tool, "c", {}, {})).message.text
+        return (await ToolRunner().run(tool, "c", {}, {})).message
 
 
 @pytest.mark.parametrize(
@@ -131,6 +139,74 @@ async def test_of_two_calls_at_once_both_are_told(tmp_path: Path) -> None:
         done, left = await asyncio.wait(both, timeout=8)
         assert not left
         assert all(isinstance(each.exception(), OutcomeUnknown) for each in done)
+
+
+def kept(folder: Path, answer: dict[str, Any]) -> str:
+    """The file with what a server answers to calls."""
+    (folder / "answer.json").write_text(json.dumps(answer))
+    return str(folder / "answer.json")
+
+
+def text(*texts: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": each} for each in texts]
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return {"a": nested(depth - 1)} if depth else {}
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ({"content": [], "structuredContent": {"n": 3}}, '{"n": 3}'),
+        ({"content": [], "structuredContent": {"wait": 30}, "isError": True}, '{"wait": 30}'),
+        ({"content": text("see data"), "structuredContent": {"n": [1]}}, 'see data{"n": [1]}'),
+        # What a text says anyway is not told twice, as the SDK's servers say it.
+        ({"content": text('{\n "n": 3}'), "structuredContent": {"n": 3}}, '{\n "n": 3}'),
+        ({"content": text("3"), "structuredContent": {"result": 3}}, "3"),
+        ({"content": text("3"), "structuredContent": {"result": "3"}}, "3"),
+        ({"content": text("1", "2"), "structuredContent": {"result": [1, 2]}}, "12"),
+        ({"content": [], "structuredContent": {}}, "{}"),
+        ({"content": []}, "(nothing)"),
+        ({"content": [], "structuredContent": {"a\u202e": "b\x1b[1m"}}, '{"a": "b[1m"}'),
+        (
+            {"content": text("x"), "structuredContent": nested(150)},
+            "x(its structured content is left",
+        ),
+    ],
+)
+async def test_structured_content_is_told(
+    result: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    async with wild("x:x", kept(tmp_path, {"result": result})) as (_, _, ready):
+        message = await called(await ready(), tmp_path)
+    assert message.text.startswith(told)
+    assert message.status == ("error" if result.get("isError") else "success")
+
+
+async def test_large_structured_content_is_cut(tmp_path: Path) -> None:
+    data = {"rows": ["x" * 100] * 2_500}  # less than `LARGEST` bytes
+    answer = kept(tmp_path, {"result": {"content": [], "structuredContent": data}})
+    async with wild("x:x", answer) as (_, _, ready):
+        message = await called(await ready(), tmp_path)
+    assert len(message.text) < 201_000
+    assert message.text.startswith('{"rows": ["xxx')
+    assert message.text.endswith("characters)")
+
+
+async def test_an_answer_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    answer = kept(tmp_path, {"result": {"content": [], "structuredContent": nested(250)}})
+    async with wild("x:x", answer) as (_, _, ready):
+        with pytest.raises(ToolFailed, match=r"its answer cannot be read: .*recursion"):
+            await asyncio.wait_for(call(await ready(), tmp_path), 10)
+
+
+async def test_a_refusal_is_told_with_its_data(tmp_path: Path) -> None:
+    error = {"code": -32602, "message": "no such\x1b row", "data": {"rows": 3}}
+    async with wild("x:x", kept(tmp_path, {"error": error})) as (_, _, ready):
+        with pytest.raises(ToolFailed) as refused:
+            await call(await ready(), tmp_path)
+    assert refused.value.message == 'no such row\n{"rows": 3}'
 
 
 def test_two_servers_with_a_tool_of_the_same_name() -> None:

@@ -1,4 +1,7 @@
-"""A server over stdio that behaves badly, in the way and at the request that its arguments say."""
+"""A server over stdio that behaves badly, in the way and at the request that its arguments say.
+
+A second argument is a file with the answer to a call, as JSON: its `result` or its `error`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 at, how = sys.argv[1].split(":")
@@ -21,6 +25,7 @@ RESULTS: dict[str, Any] = {
     "tools/list": {"tools": [{"name": "do", "inputSchema": {"type": "object"}}]},
     "tools/call": {"content": [{"type": "text", "text": "done"}]},
 }
+CALLED: dict[str, Any] = json.loads(Path(sys.argv[2]).read_text()) if sys.argv[2:] else {}
 
 
 def flood(file: Any, text: str) -> None:
@@ -62,6 +67,8 @@ while line := sys.stdin.readline():
     if asked["method"] == at:
         misbehave()
     if "id" in asked:
-        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": RESULTS[asked["method"]]}
+        found = CALLED if CALLED and asked["method"] == "tools/call" else None
+        answer = {"jsonrpc": "2.0", "id": asked["id"]}
+        answer |= found or {"result": RESULTS[asked["method"]]}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()

@@ -18,6 +18,7 @@ _KINDS = {
     "low_confidence": "low confidence",
     "limit": "limits",
     "budget": "budgets",
+    "mcp_approval": "tools of servers that nobody has approved",
     "manual": "what people ask for",
 }
 _LATE = {"reject": "they count as rejected", "stop": "the run ends"}

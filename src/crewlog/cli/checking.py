@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from crewlog.authority.telling import commands
 from crewlog.cli import exits
 from crewlog.cli.dry import dry_run_of, show_dry_run
+from crewlog.cli.preflight import check_code
 from crewlog.cli.problems import fields_of, show_diagnostic
 from crewlog.cli.screen import Part, Screen, counted, plain
 from crewlog.definition.findings import did_you_mean, listed
@@ -23,6 +26,7 @@ def check_crew(file: str, assumed: list[str] | None, *, as_json: bool) -> int:
 
     screen = Screen(as_json=as_json)
     definition = load_crew(file)
+    check_code(definition, Path(file))
     plan = lower(definition)
     warned = warnings_in(file, definition)
     run = None if assumed is None else dry_run_of(plan, assumed)

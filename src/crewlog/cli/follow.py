@@ -79,6 +79,8 @@ class Manner:
     """Whether it is told what each checkpoint changed in the state."""
     rests: bool = False
     """Whether to leave where a conversation waits for its next message."""
+    timeout: float | None = None
+    """Seconds after which to leave (exit code 3), whatever the run does; none: never."""
 
 
 class Follower:

@@ -246,10 +246,17 @@ async def _follow(
     )
     client.report = follower.report
     try:
-        code = await follower.follow(after)
+        async with asyncio.timeout(manner.timeout) as limit:
+            code = await follower.follow(after)
     except asyncio.CancelledError:
         left(screen, run, assignment, lent, alone=follower.alone)
         raise
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        over = manner.timeout
+        left(screen, run, assignment, lent, alone=follower.alone, over=over)
+        return exits.WAITS
     if code == exits.WAITS:
         if screen.as_json:
             screen.record({"event": "left", "run": run.id, "why": "waits", "exit_code": code})
@@ -270,20 +277,33 @@ def left(
     *,
     alone: bool = False,
     again: str = "watch",
+    over: float | None = None,
 ) -> None:
-    """What goes on after Ctrl-C or SIGTERM, and how to return: by `watch`, or another command."""
+    """What goes on after Ctrl-C, SIGTERM or a timeout, and how to return.
+
+    Args:
+        screen: Where it is told.
+        run: The run.
+        assignment: Who has its steps.
+        lent: The command's own worker.
+        alone: Whether nobody polls its task queue.
+        again: The command that returns to it.
+        over: The timeout that is over; none where somebody left.
+    """
     if screen.as_json:
         screen.record(
             {
                 "event": "left",
                 "run": run.id,
-                "why": "interrupted",
+                "why": "interrupted" if over is None else "timeout",
                 "waits_for_worker": lent is not None or alone,
-                "exit_code": interrupted(),
+                "exit_code": interrupted() if over is None else exits.WAITS,
             }
         )
         return
     screen.line("")
+    if over is not None:
+        screen.line("  ", (run.id, "bold"), f" has not ended after {over:g} s.")
     if lent is not None:
         screen.line(
             "  ",
@@ -319,10 +339,12 @@ async def watch_run(
     as_json: bool = False,
     manner: Manner | None = None,
     state: bool = False,
+    timeout: float | None = None,
 ) -> int:
     """Follow a run that is there; `crewlog watch`."""
     screen = Screen(as_json=as_json)
-    manner = replace(manner or Manner(ask=screen.asks, leave=False), state=state)
+    manner = manner or Manner(ask=screen.asks, leave=False)
+    manner = replace(manner, state=state, timeout=timeout)
     async with connected(screen, both=True) as client:
         return await follow_known(screen, client, run_id, after=after, manner=manner)
 

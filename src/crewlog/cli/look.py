@@ -11,7 +11,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, Debug, RunArgument, RunPlaceArgument
+from crewlog.cli.options import AsJson, Debug, RunArgument, RunPlaceArgument, Timeout
 
 if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
@@ -218,6 +218,7 @@ def watch(
     channel: Annotated[
         list[str] | None, _which("--channel", "CHANNEL", "What is said there, and wires there.")
     ] = None,
+    timeout: Timeout = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
@@ -233,8 +234,10 @@ def watch(
 
     asked, chosen = asked_for(runs, kind, creature, graph, channel)
     if len(asked) == 1 and chosen.all:
-        return go(watch_run(asked[0], after=after, as_json=as_json, state=state), debug=debug)
-    return go(watch_many(asked, chosen, after=after, state=state, as_json=as_json), debug=debug)
+        one = watch_run(asked[0], after=after, as_json=as_json, state=state, timeout=timeout)
+        return go(one, debug=debug)
+    many = watch_many(asked, chosen, after=after, state=state, timeout=timeout, as_json=as_json)
+    return go(many, debug=debug)
 
 
 @app.command(rich_help_panel=LOOK)

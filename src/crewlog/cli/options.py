@@ -75,6 +75,16 @@ GraphVersion = Annotated[
         show_default=False,
     ),
 ]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        help="Leave after so long, with exit code 3; the run goes on.",
+        show_default=False,
+    ),
+]
 DryRunOption = Annotated[
     bool,
     typer.Option(

@@ -1,18 +1,22 @@
-"""What a command's own worker will need, looked at before anything starts.
+"""What a worker in a crew's directory will need, looked at before anything starts.
 
-Only where `crewlog run FILE` brings the worker itself: then the worker has this interpreter, this
-environment and the crew's directory. Nothing of the crew's is imported here: modules are found,
-and never run.
+Where `crewlog run FILE` brings the worker itself, that has this interpreter, this environment and
+the crew's directory: modules are found, and nothing of the crew's is imported. `crewlog validate`
+looks closer: it has a process import them, as a worker would.
 """
 
 from __future__ import annotations
 
 import importlib.machinery
+import json
 import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from crewlog.definition.context_checks import summary_models
 from crewlog.definition.findings import did_you_mean
@@ -23,6 +27,8 @@ from crewlog.errors import CrewlogError, Diagnostic, InvalidDefinition
 
 _OPENAI = "openai:"
 _SCRIPTED = "scripted:"
+IMPORT_SECONDS = 60.0
+"""How long it may take to import the modules of a crew's tools."""
 _MODULE_ENDINGS = importlib.machinery.all_suffixes()
 Place = tuple[str | int, ...]
 
@@ -45,6 +51,52 @@ def check_worker_can(crew: CrewDefinition, directory: Path, file: Path | None = 
     ]
     if found:
         raise InvalidDefinition(found)
+
+
+def check_code(crew: CrewDefinition, file: Path) -> None:
+    """Look whether a worker beside a crew's file could call its tools, and read its scripts.
+
+    Args:
+        crew: The crew.
+        file: Its file.
+
+    Raises:
+        InvalidDefinition: with everything that is missing, or cannot be imported or called.
+    """
+    directory, document = file.resolve().parent, _document(file)
+    absent = [*_tools(crew, directory), *_scripts(crew, directory)]
+    known = {path for path, _, _ in absent}
+    found = absent + [each for each in _imported(crew, directory) if each[0] not in known]
+    if found:
+        faults = [_located(document, file, *each) for each in found]
+        raise InvalidDefinition(sorted(faults, key=lambda fault: (fault.line, fault.column)))
+
+
+def _imported(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:
+    """What a process that imports a crew's code finds; see `crewlog.workers.inventory`."""
+    with tempfile.TemporaryDirectory() as folder:
+        told, late = Path(folder, "found"), False
+        try:
+            subprocess.run(
+                [sys.executable, "-m", "crewlog.workers.inventory", str(told)],
+                cwd=directory,
+                input=json.dumps(crew.to_json()),
+                text=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=IMPORT_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            late = True
+        text = told.read_text(encoding="utf-8") if told.exists() else ""
+    lines: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
+    for line in lines:
+        if "message" in line:
+            yield tuple(line["path"]), line["message"], line["remedy"]
+    if lines and (last := tuple(lines[-1]["path"])) and "message" not in lines[-1]:
+        what = f"does not end within {IMPORT_SECONDS:g} s" if late else "ends its process"
+        yield last, f"to import it {what}", "Do no work where a module is imported."
 
 
 def scripted_note(crew: CrewDefinition) -> str:
@@ -83,7 +135,7 @@ def _used(crew: CrewDefinition) -> Iterator[tuple[Place, str]]:
             yield path, model
 
 
-def _models(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:
+def _scripts(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:
     for path, model in _used(crew):
         if _is_scripted(model):
             script = directory / model.removeprefix(_SCRIPTED)
@@ -93,7 +145,12 @@ def _models(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str,
                     f"there is no script {str(script)!r}",
                     "Correct its path: it is taken from the crew's directory.",
                 )
-        elif model.startswith(_OPENAI) and not os.environ.get("OPENAI_API_KEY"):
+
+
+def _models(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:
+    yield from _scripts(crew, directory)
+    for path, model in _used(crew):
+        if model.startswith(_OPENAI) and not os.environ.get("OPENAI_API_KEY"):
             yield (
                 path,
                 f"the model {model!r} needs a key, and OPENAI_API_KEY is not set",

@@ -13,7 +13,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.compiling import AllowPartial, ReaderOption, RegistryOption
-from crewlog.cli.options import AsJson, By, Debug, Id, Queue
+from crewlog.cli.options import AsJson, By, Debug, Id, Queue, Timeout
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def run(
     id: Id = None,
     detach: Detach = False,
     wait: Wait = False,
+    timeout: Timeout = None,
     answer: Answers = None,
     model: Annotated[
         str | None,
@@ -120,10 +121,11 @@ def run(
     from crewlog.cli.compiling import is_prompt  # noqa: PLC0415
     from crewlog.cli.files import is_file  # noqa: PLC0415
 
-    if detach and (wait or answer):
+    if detach and (wait or answer or timeout):
         raise UsageError(
-            "--detach does not go with --wait or --answer",
-            remedy="Answer a detached run's questions with `crewlog answer RUN`.",
+            "--detach does not go with --wait, --answer or --timeout",
+            remedy="Answer a detached run's questions with `crewlog answer RUN`; wait for its end "
+            "with `crewlog watch RUN --timeout SECONDS`.",
             place="crewlog run",
         )
     crew = _default_crew(as_json=as_json, debug=debug) if crew is None else crew
@@ -166,6 +168,7 @@ def run(
         queue=task_queue,
         detach=detach,
         wait=wait,
+        timeout=timeout,
         answers=tuple(answer or ()),
         existing=_existing(existing),
         as_json=as_json,
@@ -219,6 +222,7 @@ def _go(
     note: str = "",
     detach: bool = False,
     wait: bool = False,
+    timeout: float | None = None,
     answers: tuple[str, ...] = (),
     existing: Existing = "reject",
     tell: bool = False,
@@ -243,7 +247,9 @@ def _go(
     )
     if detach:
         return go(start_and_leave(screen, start), debug=debug)
-    manner = Manner(ask=screen.asks, leave=not wait, answers=answers, rests=not wait)
+    manner = Manner(
+        ask=screen.asks, leave=not wait, answers=answers, rests=not wait, timeout=timeout
+    )
     return go(start_and_follow(screen, start, manner, tell=tell), debug=debug)
 
 

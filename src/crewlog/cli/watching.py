@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from crewlog.client.watching import Watch, events_there
 from crewlog.definition.creatures import channels_named
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import CrewDefinition
-from crewlog.errors import CrewlogError, UsageError
+from crewlog.errors import CrewlogError, NotInTime, UsageError
 from crewlog.ids import RunId
 from crewlog.state.brief import shortened
 from crewlog.state.journal import (
@@ -75,7 +76,13 @@ def _names(typed: Sequence[str] | None) -> list[str]:
 
 
 async def watch_many(
-    runs: Sequence[str], chosen: EventFilter, *, after: int, state: bool, as_json: bool
+    runs: Sequence[str],
+    chosen: EventFilter,
+    *,
+    after: int,
+    state: bool,
+    timeout: float | None,
+    as_json: bool,
 ) -> int:
     """Follow runs, and those that they go on in, to the end of all of them.
 
@@ -84,10 +91,12 @@ async def watch_many(
         chosen: Which events are told.
         after: Of one run, the position after which to begin.
         state: Whether it is to be told what each checkpoint changed, which one run alone can be.
+        timeout: Seconds after which it leaves; none: never.
         as_json: Whether a program reads.
 
     Raises:
         UsageError: that is asked of several runs.
+        NotInTime: the timeout is over.
     """
     for option, given in (("--after", after and len(runs) > 1), ("--state", state)):
         if given:
@@ -107,9 +116,18 @@ async def watch_many(
             return events_there(client, run, position)
 
         watch = Watch(events, runs, chosen, after=dict.fromkeys(runs, after), ended=seen.end)
-        async with aclosing(watch()) as found:
-            async for event, passes in found:
-                seen.take(event, passes=passes)
+        try:
+            async with asyncio.timeout(timeout) as limit, aclosing(watch()) as found:
+                async for event, passes in found:
+                    seen.take(event, passes=passes)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise NotInTime(
+                f"{listed(map(repr, runs))} did not end within {timeout:g} s",
+                remedy=f"Return to it: crewlog watch {' '.join(runs)}",
+                place="crewlog watch",
+            ) from error
     if seen.failed:
         return exits.FAILED
     return exits.STOPPED if len(runs) == 1 and runs[0] in seen.stopped else exits.OK

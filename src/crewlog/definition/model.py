@@ -761,6 +761,7 @@ QuestionKind = Literal[
     "low_confidence",
     "limit",
     "budget",
+    "mcp_approval",
     "manual",
 ]
 """Why a run with a crew asks people."""

@@ -10,6 +10,7 @@ an answer that cannot come.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -21,7 +22,7 @@ from typing import Any
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCMessage, JSONRPCRequest
+from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest
 from pydantic import ValidationError
 
 from crewlog.servers.described import cleaned, shortened
@@ -170,7 +171,22 @@ def _message(line: bytes) -> SessionMessage | None:
     """A message of the protocol; none where it is something else, printed by mistake perhaps."""
     try:
         return SessionMessage(JSONRPCMessage.model_validate_json(line))
-    except (ValidationError, ValueError, RecursionError):
+    except (ValidationError, ValueError, RecursionError) as exc:
+        return _unreadable(line, exc)
+
+
+def _unreadable(line: bytes, exc: Exception) -> SessionMessage | None:
+    """The error that an answer becomes that is no message; none where it is no answer."""
+    try:
+        said: Any = json.loads(line)
+        if "result" not in said and "error" not in said:
+            return None
+        why = exc.errors()[0]["msg"] if isinstance(exc, ValidationError) else str(exc)
+        error = ErrorData(code=PARSE_ERROR, message=f"its answer cannot be read: {why}")
+        return SessionMessage(
+            JSONRPCMessage(JSONRPCError(jsonrpc="2.0", id=said["id"], error=error))
+        )
+    except (ValueError, KeyError, RecursionError):
         return None
 
 

@@ -15,16 +15,18 @@ from typing import Any, TypeVar
 import httpx
 from mcp import ClientSession, types
 from mcp.client.stdio import get_default_environment
-from mcp.client.streamable_http import streamable_http_client
-from mcp.types import PaginatedRequestParams
+from mcp.shared.exceptions import McpError
+from mcp.types import CONNECTION_CLOSED, PaginatedRequestParams
 
 from crewlog.authority.reach import Reach, Target, target_of
+from crewlog.causes import in_words, told_causes
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import CrewlogError, ToolMissing
 from crewlog.guarded.http import new_async_client
 from crewlog.model import Json
 from crewlog.secrets import resolve
 from crewlog.servers.described import Described, cleaned, described, shortened
+from crewlog.servers.exchanges import exchange
 from crewlog.servers.programs import LARGEST_ANSWER, Link, program
 
 T = TypeVar("T")
@@ -133,6 +135,10 @@ class Session:
             if link.gone.is_set() and (not work.done() or work.cancelled() or work.exception()):
                 raise ConnectionError(link.why)
             return work.result()
+        except McpError as exc:
+            if exc.error.code == CONNECTION_CLOSED:
+                raise ConnectionError(exc.error.message) from exc
+            raise
         finally:
             for each in (work, gone):
                 each.cancel()
@@ -290,7 +296,7 @@ async def _over_http(name: str, server: McpServer) -> AsyncGenerator[tuple[Any, 
             follow_redirects=True,  # each of them is checked
             timeout=httpx.Timeout(OPEN_SECONDS, read=None),
         ) as client,
-        streamable_http_client(server.url or "", http_client=client) as (read, write, _),
+        exchange(server.url or "", client) as (read, write),
     ):
         yield read, write
 
@@ -352,13 +358,16 @@ def _known(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _reason(exc: BaseException) -> str:
-    """The first cause in a group of them, as tasks in groups fail."""
-    while inner := getattr(exc, "exceptions", ()):
-        exc = inner[0]
+    return told_causes(exc, _cause_told)
+
+
+def _cause_told(exc: BaseException) -> str:
     if isinstance(exc, CrewlogError):
         return exc.message
+    if isinstance(exc, McpError) and exc.error.code == CONNECTION_CLOSED:
+        return exc.error.message
     if isinstance(exc, TimeoutError) and not str(exc):
         return f"no answer in {OPEN_SECONDS:g} s"
     if type(exc) is ConnectionError and str(exc):  # said here, for people
         return str(exc)
-    return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
+    return in_words(exc)

@@ -392,6 +392,7 @@ class Interrupt(Model):
         "approval",
         "low_confidence",
         "budget",
+        "mcp_approval",
     ]
     """Why it is asked."""
     question: str

@@ -677,8 +677,8 @@ def _interrupt_raised(state: CrewState, entry: j.InterruptRaised, position: int)
     if question.kind == "manual":
         gone = {NodeName("*"), state.frontier[question.step].node} if question.step else {"*"}
         changes["break_before"] = tuple(n for n in state.break_before if n not in gone)
-    if question.step is None:
-        return changes
+    if question.step is None or question.kind == "mcp_approval":
+        return changes  # its call is made again by itself
     # A yes to the call that there was before is none any more.
     unsealed = {"approved": "", "seal": "", "arguments": question.arguments, "edited": False}
     turn = _call_changed(
@@ -702,7 +702,7 @@ def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: 
     if question is not None:
         changes |= answered(state, question, entry)
     found = state.frontier.get(question.step) if question and question.step else None
-    if found is None or question is None:
+    if found is None or question is None or question.kind == "mcp_approval":
         return changes
     if question.kind == "tool_approval" and entry.decision in ("approve", "edit"):
         approved = approval(state, question, entry)

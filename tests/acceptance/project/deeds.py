@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,29 @@ def show_file(path: str) -> str:
     """Reads a file."""
     with current_call().open(path) as file:
         return str(file.read())
+
+
+async def hog(name: str) -> str:
+    """Blocks its event loop until a gate is open, as an async tool must not."""
+    note("start", gate=name)
+    while not is_open(name):
+        time.sleep(0.02)  # noqa: ASYNC251 - on purpose
+    note("end", gate=name)
+    return "the gate is open"
+
+
+def wall(name: str) -> str:
+    """Blocks its thread until a gate is open, whatever is asked of it."""
+    note("start", gate=name)
+    while not is_open(name):
+        time.sleep(0.02)
+    return "the gate is open"
+
+
+async def cling(name: str) -> str:
+    """Goes on until a gate is open, also where it is cancelled."""
+    note("start", gate=name)
+    while not is_open(name):
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.02)
+    return "the gate is open"

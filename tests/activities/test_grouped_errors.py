@@ -1,0 +1,61 @@
+"""Groups of errors, as tasks side by side fail, outside of tools: their causes decide."""
+
+from __future__ import annotations
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from crewlog.activities.errors import as_failures
+from crewlog.activities.model_errors import model_error
+from crewlog.errors import (
+    CrewlogError,
+    ModelRefused,
+    ModelUnavailable,
+    StoreUnavailable,
+)
+from crewlog.servers.sessions import _reason
+
+
+class Refused(Exception):
+    status_code = 401
+
+
+@pytest.mark.parametrize(
+    ("errors", "kind", "told"),
+    [
+        ([TimeoutError(), ConnectionError()], ModelUnavailable, "did not answer in time"),
+        ([TimeoutError(), Refused("no such key")], ModelRefused, "answered 401: no such key"),
+        ([ExceptionGroup("deep", [Refused("bad key")])], ModelRefused, "answered 401: bad key"),
+    ],
+)
+def test_a_model_that_fails_in_tasks(
+    errors: list[Exception], kind: type[CrewlogError], told: str
+) -> None:
+    found = model_error(ExceptionGroup("in tasks", errors), "m")
+    assert type(found) is kind
+    assert told in found.message
+
+
+@pytest.mark.parametrize(
+    ("errors", "kind", "final"),
+    [
+        ([StoreUnavailable("away"), StoreUnavailable("away")], "StoreUnavailable", False),
+        ([StoreUnavailable("away"), ModelRefused("no key")], "ModelRefused", True),
+        ([StoreUnavailable("away"), KeyError("x")], "InternalError", True),
+    ],
+)
+def test_an_activity_that_fails_in_tasks(errors: list[Exception], kind: str, final: bool) -> None:
+    with pytest.raises(ApplicationError) as failed, as_failures():
+        raise ExceptionGroup("in tasks", errors)
+    assert (failed.value.type, failed.value.non_retryable) == (kind, final)
+    assert kind != "InternalError" or "KeyError: 'x'" in failed.value.message
+
+
+def test_a_server_that_cannot_be_reached_tells_each_cause_once() -> None:
+    away = ConnectionError("it is away")
+    assert _reason(ExceptionGroup("in tasks", [away, ExceptionGroup("deep", [away])])) == (
+        "it is away"
+    )
+    assert _reason(ExceptionGroup("in tasks", [away, OSError("no route")])) == (
+        "2 errors: it is away; OSError: no route"
+    )

@@ -1,0 +1,23 @@
+"""Whoever blocks a worker's own event loop is named in its log."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from structlog.testing import capture_logs
+
+from crewlog.workers.lag import watched_loop
+
+
+async def test_where_a_blocked_loop_stands_is_told_once() -> None:
+    with capture_logs() as logs, watched_loop(every=0.05, late=0.1):
+        await asyncio.sleep(0.5)
+        assert not logs
+        began = time.monotonic()
+        while not logs and time.monotonic() - began < 30:
+            time.sleep(0.05)  # noqa: ASYNC251 - on purpose
+        time.sleep(0.5)  # noqa: ASYNC251
+    (line,) = logs
+    assert line["event"] == "the worker's event loop is blocked"
+    assert "test_lag.py" in line["at"][0]
