@@ -21,6 +21,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from crewlog import errors
 from crewlog.activities.clock import Clock
 from crewlog.errors import (
+    ChangeConflict,
     CrewlogError,
     InternalError,
     InvalidDefinition,
@@ -106,7 +107,7 @@ def as_failures(*, final: bool = True, refuses: str = "") -> Generator[Effect, N
             told, started=effect.started, final=final, at=_now(clock)
         ) from exc
     except CrewlogError as exc:
-        answer = bool(refuses) and isinstance(exc, InvalidDefinition | UsageError)
+        answer = bool(refuses) and isinstance(exc, InvalidDefinition | UsageError | ChangeConflict)
         if answer:
             run = activity.info().workflow_id if activity.in_activity() else ""
             log.info(refuses, run=run, why=redacted(str(exc)).partition("\n")[0])

@@ -860,6 +860,8 @@ class ChangeAccepted(Fact):
     """Whether steps whose nodes go are cut off in mid-turn."""
     nodes: tuple[NodeName, ...] = ()
     """Of a split: the nodes that leave for other runs, which alone wait for it."""
+    basis: ContentHash = ContentHash("")
+    """The crew that was changed while the run lives; empty where this is a whole one."""
     by: str = ""
     reason: str = ""
     command: CommandId | None = None
@@ -926,6 +928,8 @@ class NewGraph(Fact):
     """First values of flags that are new."""
     rules: tuple[str, ...] = ()
     """The coordination rules as text."""
+    basis: ContentHash = ContentHash("")
+    """The crew that was changed while the run lives; empty where this is a whole one."""
     what: str = ""
     """What changed, in a line."""
     by: str = ""
@@ -1150,6 +1154,8 @@ class RulesChanged(Fact):
     """The coordination rules as text."""
     events: tuple[GraphEvent, ...] = ()
     """Creatures that are switched on or off by it."""
+    basis: ContentHash = ContentHash("")
+    """The crew that was changed while the run lives; empty where this is a whole one."""
     what: str = ""
     """What changed, in a line."""
     by: str = ""

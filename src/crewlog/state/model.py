@@ -514,6 +514,8 @@ class Changing(Model):
     """Whether steps whose nodes go are cut off in mid-turn; else their turns go on to the end."""
     nodes: tuple[NodeName, ...] = ()
     """Of a split: the nodes that another run has from then on. They alone wait for it."""
+    basis: ContentHash = ContentHash("")
+    """The basis of the new definition; see `CrewState.basis`."""
 
     def halts(self, node: NodeName) -> bool:
         """Whether nothing starts at a node until the change is there."""
@@ -738,6 +740,10 @@ class CrewState(Model):
     """What the run was started with, where that was a prompt."""
     recipe: ContentHash = ContentHash("")
     """The definition that the run was started with; `definition` is the live one."""
+    basis: ContentHash = ContentHash("")
+    """The last whole crew that the run was given, by its start, a definition or a prompt, where it
+    was changed since by operations or a merge: another prompt is given the same changes. Empty
+    where it was not."""
     changing: Changing | None = None
     """The change that the run drains for."""
     parted: int = 0

@@ -770,6 +770,7 @@ def _change_accepted(_state: CrewState, entry: j.ChangeAccepted, position: int) 
         position=position,
         abandon=entry.abandon,
         nodes=entry.nodes,
+        basis=entry.basis,
     )
     return {"changing": changing}
 
@@ -895,6 +896,7 @@ def _ruled(
     return {
         "crew": entry.crew,
         "definition": entry.definition,
+        "basis": entry.basis,
         "tool_permissions": dict(entry.permissions),
         "flags": {**entry.flags, **state.flags},
         "coordination_rules": entry.rules,
@@ -1118,6 +1120,7 @@ def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
         "asked": then.asked,
         "turns": then.turns,
         "recipe": then.definition,
+        "basis": ContentHash(""),
         "started": entry.at,
         "source": Lineage(
             run=entry.source, position=entry.to, checkpoint=entry.checkpoint, split=entry.split
