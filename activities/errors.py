@@ -23,6 +23,7 @@ from crewlog.activities.clock import Clock
 from crewlog.activities.model_errors import retry_delay
 from crewlog.causes import causes_of, in_words
 from crewlog.errors import (
+    ChangeConflict,
     CrewlogError,
     InternalError,
     InvalidDefinition,
@@ -131,7 +132,7 @@ def as_failures(*, final: bool = True, refuses: str = "") -> Generator[Effect, N
             exc, started=effect.started, final=final, at=_now(clock)
         ) from None
     except CrewlogError as exc:
-        answer = bool(refuses) and isinstance(exc, InvalidDefinition | UsageError)
+        answer = bool(refuses) and isinstance(exc, InvalidDefinition | UsageError | ChangeConflict)
         if answer:
             run = activity.info().workflow_id if activity.in_activity() else ""
             log.info(refuses, run=run, why=redacted(str(exc)).partition("\n")[0])

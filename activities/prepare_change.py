@@ -36,7 +36,7 @@ from crewlog.definition.load import load_data, load_stored, read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, apply_operations
 from crewlog.definition.validate import standing
-from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
+from crewlog.errors import ChangeConflict, Diagnostic, InvalidDefinition, UsageError
 from crewlog.faults import fault_of
 from crewlog.graph import parting
 from crewlog.graph.lower import topology_in
@@ -44,6 +44,7 @@ from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.keeping import kept
+from crewlog.prompt.live_changes import added_agents, with_live_changes
 from crewlog.prompt.model_reader import take_reply
 from crewlog.prompt.offered import offered_form
 from crewlog.prompt.registry import Registry, registry_of_crew
@@ -203,7 +204,7 @@ class ChangePreparer:
             return PreparedChange(again=True, **told)
         try:
             return await self._compiled(task, asked.compiled, base, registry, **told)
-        except InvalidDefinition as error:
+        except (InvalidDefinition, ChangeConflict) as error:
             # A failure would lose the reply and its usage: the faults are a result.
             faults = redacted(str(error))
             log.info(REFUSED, run=task.run, why=faults.partition("\n")[0])
@@ -237,13 +238,21 @@ class ChangePreparer:
         """Makes the change of a compiled prompt, which keeps the names of the crew."""
         if found.definition is None or not found.ok:
             raise InvalidDefinition([each.diagnostic for each in found.remarks if each.error])
-        named = await asyncio.to_thread(keep_names, base, found.definition)
+        said = await asyncio.to_thread(keep_names, base, found.definition)
+        named = said
+        added: tuple[str, ...] = ()
+        if task.basis:
+            basis = CrewDefinition.from_json(await self.store.get_definition(task.basis))
+            named, added = with_live_changes(said, basis, base), added_agents(basis, base)
         # Keys that no prompt can state keep the values that people wrote, or a fault names them.
         named = kept(base, named, registry, own=not task.registry, permissions=task.permissions)
         data = named.to_json()
-        read_data(data, offered_form(registry))
+        read_data(data, offered_form(registry, besides=added))
         remarks = tuple(map(remark_of, found.remarks))
         made = _said_of(load_data(data), base)
+        if task.basis:
+            told["basis"] = said.to_json()
+            await self.store.put_definition(told["basis"])
         return await self._made(made, base, task, of=task.base, remarks=remarks, **told)
 
 

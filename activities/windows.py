@@ -110,11 +110,15 @@ def cut(
     """
     total = len(transcript)
     present = transcript.spots.own.get(step, total)
+    asked = _people_said_last(transcript, present)
     forced = _by_tokens(transcript, window.tokens) if window.tokens is not None else 0
-    start = max(forced, 0 if window.last is None else max(0, present - window.last))
+    first = 0 if window.last is None else present - window.last
+    if asked is not None and asked >= first:
+        first -= 1  # what is asked is shown besides
+    start = max(forced, first)
     if start <= 0:
         return Cut(_fitted(transcript, 0, total, window))
-    pinned = _people_said_last(transcript, start, present)
+    pinned = asked if asked is not None and asked < start else None
     covered, uncovered = (
         ((), []) if window.summary == OFF else _coverage(transcript, logs, messages, start)
     )
@@ -142,11 +146,11 @@ def cut(
     )
 
 
-def _people_said_last(transcript: Transcript, start: int, present: int) -> int | None:
-    """The last group of people's before the present turn, where it would not be shown."""
+def _people_said_last(transcript: Transcript, present: int) -> int | None:
+    """The last group of people's before the present turn: what is asked."""
     people = transcript.spots.people
     at = bisect_left(people, present)
-    return people[at - 1] if at and people[at - 1] < start else None
+    return people[at - 1] if at else None
 
 
 def _earlier(

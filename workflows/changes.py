@@ -33,7 +33,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.drafting import COMPILER, Drafting
     from crewlog.graph.engine import Engine
     from crewlog.graph.swap import SwapReport
-    from crewlog.ids import RESERVED, AgentName, CommandId, RunId, ToolName
+    from crewlog.ids import RESERVED, AgentName, CommandId, ContentHash, RunId, ToolName
     from crewlog.state import journal as j
     from crewlog.state.calls import (
         PREPARE_CHANGE,
@@ -185,6 +185,7 @@ async def _made(incoming: Incoming, engine: Engine, command: Change, queue: str)
         reader=command.reader,
         model=command.model,
         permissions=_set_by_hand(engine) if command.prompt else {},
+        basis=engine.state.basis if command.prompt else ContentHash(""),
     )
     reads = bool(command.prompt) and command.reader != "forms"
     options: dict[str, Any] = {**READING, "task_queue": queue or None} if reads else PREPARING
@@ -345,10 +346,18 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
         command=command.id,
         abandon=abandon,
         parts=prepared.parts,
+        basis=_basis(checked, command, prepared),
     )
     if checked.state.changing is not None:
         incoming.drain = command.drain_timeout
     return Changed(position=checked.state.commands[command.id].position, **told)
+
+
+def _basis(engine: Engine, command: Change, prepared: PreparedChange) -> ContentHash:
+    """The crew that was changed while the run lives; empty where the change gives a whole one."""
+    if command.operations:
+        return engine.state.basis or engine.state.definition
+    return hash_json(prepared.basis) if prepared.basis else ContentHash("")
 
 
 def _ask(engine: Engine, incoming: Incoming, command: Change, prepared: PreparedMerge) -> Changed:

@@ -1070,6 +1070,7 @@ class Execution:
                 position=state.position,
                 ms=self.engine.at - state.started,
                 warning=state.warning,
+                end_reason=state.end_reason,
                 rested=state.status == "completed" and state.rest is not None,
                 merged_into=state.merged_into,
                 renamed=state.renamed_there,

@@ -643,7 +643,8 @@ async def _respond(engine: Engine, command: Respond, incoming: Incoming) -> str:
     try:
         await answer(engine, interrupt, decision, reason=reason, **who)
     except StopAsked:
-        engine.record(j.StopRequested, by=command.by, reason=f"answered {decision!r}")
+        reason, end_reason = f"answered {decision!r}", interrupt.bound or "stopped"
+        engine.record(j.StopRequested, by=command.by, reason=reason, end_reason=end_reason)
     return decision
 
 

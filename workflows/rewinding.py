@@ -160,7 +160,9 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
     if prepared is not None:
         wanted = GraphPlan.from_json(prepared.plan)
         report = plan_swap(engine.plan, wanted, engine.state)
-        changing.accept(engine, wanted, report, what=prepared.what, by=start.by)
+        edited = start.fork is not None and start.fork.operations
+        basis = ContentHash(then.definition if edited else "")
+        changing.accept(engine, wanted, report, what=prepared.what, by=start.by, basis=basis)
     return engine, loaded
 
 

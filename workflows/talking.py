@@ -94,6 +94,7 @@ class Answers:
             response=body,
             error=entry.error,
             warning=entry.warning,
+            end_reason=entry.end_reason,
         )
         self._texts.clear()
         self._last = reply
@@ -134,6 +135,7 @@ class Answers:
             response=told.response,
             error=told.error,
             warning=told.warning,
+            end_reason=told.end_reason,
         )
 
     def carried(self, engine: Engine) -> dict[str, Json]:

@@ -88,6 +88,7 @@ def run_view(
         merging=state.joining.stage if state.joining is not None else "",
         usage=state.total_usage,
         error=state.error,
+        end_reason=state.end_reason,
     )
 
 
@@ -126,6 +127,7 @@ def replied(engine: Engine | Drafting, reply: Reply) -> RunResult:
         position=state.position,
         ms=engine.at - state.started,
         warning=reply.warning,
+        end_reason=reply.end_reason,
         reply=reply,
     )
 

@@ -51,6 +51,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.state.checkpoints import CheckpointKind
+from crewlog.state.end_reasons import EndReason
 from crewlog.state.given import Given
 from crewlog.state.model import AskedQuota, RunStatus, Usage
 from crewlog.state.topology import Renamed
@@ -572,6 +573,8 @@ class RunView(Model):
     there is none."""
     usage: Usage = Usage()
     error: str = ""
+    end_reason: EndReason = ""
+    """Why it ended; empty while it goes on."""
 
 
 STORE_WAIT = "waits for the store: "
@@ -742,6 +745,9 @@ class Reply(Model):
     warning: str = ""
     """The last bound that the turn came to, in a sentence: of a route, of a loop, or of an agent's
     calls. The answer is what there was by then."""
+    end_reason: EndReason = "completed"
+    """Why the turn ended, for programs: `completed`, `failed`, or the bound that it came to and did
+    not get past."""
 
 
 class ConversationView(Model):
@@ -806,8 +812,13 @@ class RunResult(Model):
     ms: int = 0
     """From start to end, in milliseconds."""
     warning: str = ""
-    """The last bound that it came to, in a sentence: of a route, or of an agent's calls; in a
-    conversation, of a loop, too."""
+    """The last bound that it came to, in a sentence: of a route, of a loop, or of an agent's
+    calls."""
+    end_reason: EndReason = "completed"
+    """Why it ended, for programs: `completed` as its flow says, or the bound that it came to and
+    did not get past: `retry_budget_exhausted`, `route_limit_reached`, `call_limit_reached`,
+    `step_limit_reached`, `budget_exhausted`; `idle`, or `stopped`. Of a conversation that goes on:
+    why its turn ended."""
     rested: bool = False
     """Whether it is completed since nobody said anything for long enough: then it may be taken up
     again."""

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from crewlog.errors import CommandRejected
+from covers import covers
+from crewlog.client import Run
+from crewlog.definition.operations import AddAgent, RemoveAgent
+from crewlog.errors import ChangeConflict, CommandRejected
 from crewlog.ids import ContentHash
 
 from .harness import Site, calls, tool
-from .test_change import at_gate, cut
+from .test_change import at_gate, cut, outputs
 
 PROMPT = (
     "The collector gathers the changes, then the writer drafts the notes, "
@@ -56,3 +59,47 @@ async def test_a_prompt_takes_nothing_that_people_wrote(crews: Site) -> None:
         assert found[key] == value, key
     assert found["agents"]["writer"]["max_calls"] == 3
     assert found["tools"]["gate"]["paths"] == ["notes/"]
+
+
+async def with_a_lawyer(crews: Site, after: str) -> Run:
+    """A paused run, to which an agent was added after another one."""
+    crew = crews.crew(
+        {
+            "collector": [calls(("gate", {"name": "g"})), {"text": "C"}],
+            "writer": [{"text": "W"}],
+            "checker": [{"text": "fine"}],
+            "lawyer": [{"text": "legal"}],
+        },
+        tools={"gate": tool("gate")},
+    )
+    run = await at_gate(crews, cut(crew, "collector", "writer"))
+    await run.pause()
+    lawyer = AddAgent(name="lawyer", agent={"prompt": "Find risks."}, phase={"after": after})
+    await run.change(operations=[lawyer], wait=False)
+    crews.open_gate(run, "g")
+    await run.wait_until(lambda view: view.graph_version == 2)
+    return run
+
+
+@covers("C118")
+async def test_each_prompt_keeps_who_joined_while_the_run_lives(crews: Site) -> None:
+    run = await with_a_lawyer(crews, "collector")
+    first = await run.change(prompt=PROMPT, reader="forms")
+    assert first.report is not None
+    assert (first.report.added, first.report.removed) == (("checker",), ())
+    short = "The collector gathers the changes, then the writer drafts the notes."
+    second = await run.change(prompt=short, reader="forms")
+    assert second.report is not None
+    assert (second.report.added, second.report.removed) == ((), ("checker",))
+    await run.resume()
+    assert await outputs(run) == {"collector": "C", "writer": "W", "lawyer": "legal"}
+
+
+async def test_a_prompt_that_leaves_no_place_for_them_is_a_conflict(crews: Site) -> None:
+    run = await with_a_lawyer(crews, "writer")
+    with pytest.raises(ChangeConflict, match="'lawyer' was added after 'writer'"):
+        await run.change(prompt="The collector gathers the changes.", reader="forms")
+    await run.change(operations=[RemoveAgent(name="lawyer")])
+    await run.change(prompt="The collector gathers the changes.", reader="forms")
+    await run.resume()
+    assert (await outputs(run)).keys() == {"collector"}

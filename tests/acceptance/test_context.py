@@ -135,6 +135,27 @@ async def test_with_every_hop_the_stages_come_back_and_the_responder_ends(crews:
     assert "builder is done" in text_of(prompts(crews, run, "supervisor")[2])
 
 
+@covers("C76", "C77")
+async def test_a_stage_at_its_cap_ends_with_the_responders_report(crews: Site) -> None:
+    route = [{"next": name, "instructions": f"go, {name}"} for name in ("discovery", "builder")]
+    crew = stage_crew(crews, hops="every_hop", route=route)
+    busy = calls(("set_output", {"key": "nodes", "value": ["trigger"]}))
+    crew["agents"]["builder"] |= {"max_calls": 1, "outputs": ["nodes"]}
+    crew["model"] = crews.script(
+        {
+            "supervisor": [{"text": json.dumps(each)} for each in route],
+            "discovery": [{"text": json.dumps(CONTEXT)}],
+            "builder": [busy],
+            "responder": [{"text": "It is half built."}],
+        }
+    )
+    run, result = await crews.finish(crew, "a mail")
+    assert result.outputs["responder"]["text"] == "It is half built."
+    assert (result.status, result.end_reason) == ("completed", "call_limit_reached")
+    (capped,) = await crews.entries(run, "TurnCapped")
+    assert capped.agent == "builder"
+
+
 @covers("C92", "C73")
 async def test_another_stage_leaves_the_prompts_of_the_others_as_they_are(crews: Site) -> None:
     before, _ = await crews.finish(stage_crew(crews), "a mail at nine")

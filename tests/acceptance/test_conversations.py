@@ -204,7 +204,7 @@ async def test_a_count_and_a_turn_hold_where_a_worker_is_killed(site: Site) -> N
     reply = await run.send("my bill", id="m1", timeout=LIMIT)
     assert (reply.turn, reply.text, reply.error) == (2, "Paid.", "")
     assert await run.send("my bill", id="m1", timeout=LIMIT) == reply
-    assert (await run.state()).execution_count == {"billing": 1}
+    assert (await run.state()).execution_count == {"billing": 2}, "the try that is refused counts"
     await run.stop()
     await run.result(LIMIT)
     began = await site.entries(run, "TurnBegan")

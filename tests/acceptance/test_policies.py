@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from crewlog.client import Run
 from crewlog.errors import RunFailed
 from crewlog.wire import InterruptView
 
-from .harness import LIMIT, Site, calls, tool, until
+from .harness import LIMIT, SHARED, Site, calls, tool, until
 
 
 async def asked(run: Run, *before: InterruptView) -> InterruptView:
@@ -31,6 +33,19 @@ async def worked(site: Site, run: Run) -> list[str]:
 
 def says(value: Any) -> dict[str, Any]:
     return {"text": json.dumps(value)}
+
+
+async def command_line(site: Site, *words: str) -> str:
+    """What a command prints."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "crewlog.cli.main", *words),
+        env=site.environ(SHARED),
+        cwd=site.project,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), LIMIT)
+    return out.decode()
 
 
 @covers("C43")
@@ -378,8 +393,38 @@ async def test_a_route_beyond_its_bound_warns_and_ends_the_turn(crews: Site) -> 
     told = (await run.conversation()).last
     assert told is not None
     assert told.warning == reply.warning
-    assert (await run.state()).execution_count == {"finder": 2}
+    assert (reply.end_reason, told.end_reason) == ("route_limit_reached", "route_limit_reached")
+    assert (await run.state()).execution_count == {"finder": 3}, "the try that is refused counts"
     await run.stop()
     await run.result(LIMIT)
     (refused,) = await crews.entries(run, "RouteRefused")
     assert (refused.goes, refused.used_up) == ("end", True)
+
+
+@covers("C56", "C46")
+async def test_programs_tell_a_used_up_retry_budget_from_an_approval(crews: Site) -> None:
+    again = {"text": json.dumps({"proceed": False, "actions": []})}
+    content = {"text": json.dumps({"proceed": True, "actions": []})}
+
+    async def reviewed(*verdicts: Any) -> tuple[Run, Any]:
+        crew = crews.crew(
+            {"maker": [{"text": "made"}] * 3, "judge": list(verdicts)},
+            rules={"judge": {"reply": {"decision": "reflection", "among": ["maker"]}}},
+            flow=["maker", "judge", {"if": "not judge.proceed", "go": "maker", "at_most": 1}],
+        )
+        return await crews.finish(crew, "Make it.")
+
+    run, result = await reviewed(again, again)
+    assert (result.status, result.end_reason) == ("completed", "retry_budget_exhausted")
+    assert "went to maker 1 times" in result.warning
+    assert (await run.state()).end_reason == "retry_budget_exhausted"
+    (ended,) = await crews.entries(run, "RunCompleted")
+    assert ended.end_reason == "retry_budget_exhausted"
+    told = json.loads(await command_line(crews, "show", run.id, "--json"))
+    assert told["end_reason"] == "retry_budget_exhausted"
+    *_, told = (await command_line(crews, "watch", run.id, "--json")).splitlines()
+    assert json.loads(told)["end_reason"] == "retry_budget_exhausted"
+    assert "completed · retry_budget_exhausted" in await command_line(crews, "show", run.id)
+    assert "done · retry_budget_exhausted" in await command_line(crews, "watch", run.id)
+    _, result = await reviewed(again, content)
+    assert (result.status, result.end_reason, result.warning) == ("completed", "completed", "")

@@ -20,6 +20,7 @@ from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, CrewName
 from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PreparedChange
+from crewlog.state.hashing import hash_json
 from crewlog.state.topology import part_id
 from crewlog.store.memory import InMemoryStore
 from crewlog.testing.scripted import recorded_prompts, scripted
@@ -291,3 +292,65 @@ async def test_a_base_that_the_store_lacks(env, activities):
     with pytest.raises(ApplicationError) as caught:
         await env.run(activities.prepare_change, task)
     assert caught.value.type != "InternalError"
+
+
+REVIEWER = {"op": "add_agent", "name": "reviewer", "agent": {"prompt": "Review."}}
+
+
+async def live_of(prepare: Any, base: CrewDefinition, *operations: dict[str, Any]) -> Any:
+    """A crew that was changed while a run lived, and what a change by a prompt is told of it."""
+    made = await prepare(base, operations=operations)
+    return CrewDefinition.from_json(made.definition), {"basis": made.base, "reader": "forms"}
+
+
+def waits(made: PreparedChange) -> dict[str, tuple[str, ...]]:
+    return {each.name: each.sources for each in phases(CrewDefinition.from_json(made.definition))}
+
+
+async def test_a_prompt_keeps_an_agent_that_was_added_and_its_place(prepare, store):
+    base = crew(flow=[{"agent": "backend", "phase": "build"}, "writer"])
+    placed = {**REVIEWER, "phase": {"after": "build"}, "before": ["writer"]}
+    live, told = await live_of(prepare, base, placed)
+    made = await prepare(live, prompt=PROMPT, **told)
+    assert made.definition["agents"]["reviewer"] == {"prompt": "Review."}
+    assert waits(made)["reviewer"] == ("build",)
+    assert "reviewer" in waits(made)["writer"]
+    assert waits(made)["tester"] == ("writer",)
+    assert "removes reviewer" not in made.what
+    alone = await store.get_definition(hash_json(made.basis))
+    assert "reviewer" not in alone["agents"]
+
+
+async def test_another_prompt_replays_the_same_changes_once_more(prepare):
+    live, told = await live_of(prepare, crew(), REVIEWER)
+    first = await prepare(live, prompt=PROMPT, **told)
+    told["basis"] = hash_json(first.basis)
+    again = CrewDefinition.from_json(first.definition)
+    made = await prepare(again, prompt=PROMPT.rpartition(",")[0] + ".", **told)
+    assert made.definition["agents"].keys() == {"backend", "writer", "reviewer"}
+
+
+async def test_a_prompt_brings_nobody_back_whom_people_removed(prepare):
+    live, told = await live_of(prepare, crew(), {"op": "remove_agent", "name": "writer"})
+    made = await prepare(live, prompt="The backend builds it, then the tester tests.", **told)
+    assert made.definition["agents"].keys() == {"backend", "tester"}
+
+
+async def test_what_a_prompt_leaves_no_place_for_is_a_conflict(prepare):
+    base = crew(flow=["backend", "writer"])
+    live, told = await live_of(prepare, base, {**REVIEWER, "phase": {"after": "writer"}})
+    with pytest.raises(ApplicationError, match="'reviewer' was added after 'writer'") as refused:
+        await prepare(live, prompt="The backend builds the service.", **told)
+    assert refused.value.type == "ChangeConflict"
+
+
+async def test_an_agent_that_was_added_is_no_concern_of_the_registry(prepare, store):
+    agents = {"backend": {"prompt": "Build."}, "writer": {"prompt": "Write."}}
+    registry = {"registry": "closed", "model": "scripted:#1", "new_agents": False}
+    await store.register({("registry", "closed"): registry | {"agents": agents}}, 1)
+    own = {**REVIEWER, "agent": {"prompt": "Review.", "tools": ["add"]}}
+    live, told = await live_of(prepare, crew(), own)
+    said = "The backend builds the service, then the writer writes about it."
+    made = await prepare(live, prompt=said, registry="closed", **told)
+    assert made.definition["agents"]["reviewer"]["tools"] == ["add"]
+    assert "add" in made.definition["tools"]

@@ -92,6 +92,24 @@ def test_the_last_messages_are_shown_a_reply_and_its_results_as_one() -> None:
     assert found.left_out == 4
 
 
+def test_a_window_of_five_shows_five_messages_and_what_is_asked() -> None:
+    said = Said()
+    for n in range(4):
+        said.people(f"question {n}")
+        said.other(f"answer {n}")
+    said.people("and now?")
+    earlier = ["answer 1", "question 2", "answer 2", "question 3", "answer 3"]
+    shown = texts(said.cut(last=5).shown)
+    assert [each.removeprefix("[other] ") for each in shown] == [*earlier, "and now?"]
+    said.other("a remark")
+    shown = texts(said.cut(last=5).shown)
+    assert [each.removeprefix("[other] ") for each in shown] == [
+        *earlier[1:],
+        "and now?",
+        "a remark",
+    ]
+
+
 def test_the_present_turn_is_shown_whole_and_what_people_said_last_is_kept() -> None:
     said = Said()
     said.people("old")
@@ -252,7 +270,7 @@ async def test_prompts_stay_flat_over_500_messages(model_call: Any, summary: str
         sizes[count] = result.usage.input_tokens
         assert prompt[-1]["content"].startswith(f"{count - 1}: ")
         if summary == "off":
-            assert len(prompt) == 1 + 5
+            assert len(prompt) == 1 + 5 + 1, "five messages, and what is asked"
         else:
             assert prompt[1]["content"].startswith(INTRODUCTION)
     assert max(sizes.values()) <= (1.02 if summary == "off" else 3) * sizes[20], sizes

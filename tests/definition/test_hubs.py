@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from covers import covers
+from crewlog.definition.context import Window
+from crewlog.definition.context_checks import window_of
 from crewlog.definition.expand import expand
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition, RoutePhase
@@ -47,6 +49,17 @@ def test_the_router_replies_with_one_of_them() -> None:
     reply = expand(crew(fallback="technician", agents=AGENTS)).definition.agents["router"].reply
     assert reply is not None
     assert (reply.among, reply.fallback) == (("billing", "technician"), {"next": "technician"})
+
+
+@covers("C64")
+def test_the_router_is_shown_five_messages_by_default() -> None:
+    def window(crew: CrewDefinition) -> Window | None:
+        return window_of(crew, expand(crew).definition.agents["router"])
+
+    assert window(crew()) == Window(last=5)
+    assert window(crew(AGENTS | {"router": {"prompt": "p", "window": 9}})) == Window(last=9)
+    assert window(crew(AGENTS | {"router": {"prompt": "p", "window": {}}})) is None
+    assert window(crew().model_copy(update={"window": Window(last=20)})) == Window(last=20)
 
 
 def test_the_router_says_nothing_to_the_specialists_and_a_turn_survives_errors() -> None:

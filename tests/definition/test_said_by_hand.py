@@ -25,8 +25,8 @@ STAGES = {
     "with": {"supervisor": "lead", "stages": ["find", "build"], "responder": "answer"},
 }
 NAMES = ("lead", "find", "build", "answer")
-OTHERS = {"reply", "outputs", "writes_flags", "pattern"}
-"""Fields that are joined, or that say themselves what they replace."""
+OTHERS = {"reply", "outputs", "writes_flags", "pattern", "window"}
+"""Fields that are joined, or that say themselves what they replace: `window: {}` shows all."""
 PROMPT = "The router sends each message to billing or general."
 
 

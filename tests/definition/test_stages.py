@@ -48,6 +48,14 @@ def test_with_every_hop_each_stage_reports_back() -> None:
     assert not warnings(crew(hops="every_hop"))
 
 
+def test_a_stage_at_its_cap_ends_with_the_responder() -> None:
+    made = expand(crew()).definition
+    assert {name: made.agents[name].on_cap for name in STAGES} == dict.fromkeys(STAGES, "end")
+    plan = lower(crew({"build": {"on_cap": "fail"}}, hops="every_hop"))
+    assert plan.nodes["answer"].join.of == ("lead.route", "find.back")  # type: ignore[union-attr]
+    assert plan.agents["build"].on_cap == "fail"
+
+
 def test_stages_are_apart_and_what_they_say_is_for_the_supervisor_and_the_responder() -> None:
     made = expand(crew()).definition
     for name in STAGES:

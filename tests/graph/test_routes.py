@@ -70,7 +70,8 @@ async def test_it_goes_so_often_and_then_ends_with_a_warning() -> None:
     again = {"if": "router.next", "go": "router", "at_most": 5, "after": "billing"}
     sim = await ran(hub(*SPOKES, again, at_most=2), "billing")
     assert sim.ran() == ["router#1", "billing#1", "router#2", "billing#2", "router#3"]
-    assert sim.state.execution_count == {"billing": 2}
+    assert sim.state.execution_count == {"billing": 3}, "the try that is refused counts"
+    assert folded(sim.journal) == sim.state
     (warned,) = sim.facts("RouteRefused")
     assert "went to billing 2 times, the most" in warned["because"]
     assert warned["goes"] == "end"

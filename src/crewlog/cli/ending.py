@@ -9,6 +9,7 @@ from crewlog import tool_call
 from crewlog.cli.screen import Part, Screen, clock, counted, money, plain, plain_lines, short_path
 from crewlog.client import Run
 from crewlog.ids import ARTIFACT, RunId, is_artifact
+from crewlog.state.end_reasons import BOUNDS, EndReason
 from crewlog.state.model import CrewState, Usage
 from crewlog.wire import RunResult
 
@@ -36,7 +37,14 @@ def used(usage: Usage, steps: int) -> str:
 def summary(result: RunResult, at: int) -> list[Part]:
     """The last line of the timeline."""
     word, style = WORDS.get(result.status, (result.status, "bold"))
-    return [(f"  {clock(at)}  ", "dim"), (word, style), "  ", used(result.total, result.steps)]
+    bound = bound_part(result.end_reason)
+    total = used(result.total, result.steps)
+    return [(f"  {clock(at)}  ", "dim"), (word, style), bound, "  ", total]
+
+
+def bound_part(end_reason: EndReason) -> Part:
+    """The bound that a run came to and did not get past, as programs call it, where it did."""
+    return (f" · {end_reason}", "yellow") if end_reason in BOUNDS else ""
 
 
 def workspace_of(run: str, directory: Path) -> tuple[Path, int] | None:

@@ -47,6 +47,7 @@ from crewlog.errors import (
 from crewlog.graph.draw import mermaid
 from crewlog.ids import CommandId
 from crewlog.state import journal as j
+from crewlog.state.end_reasons import EndReason
 from crewlog.state.journal import entry_to_json
 from crewlog.wire import InterruptView
 
@@ -563,13 +564,14 @@ class Follower:
             self._live.stop()
             self._live = None
 
-    def _failed_record(self, error: str) -> None:
+    def _failed_record(self, error: str, end_reason: EndReason = "failed") -> None:
         self.screen.record(
             {
                 "event": "result",
                 "run": self.run.id,
                 "status": "failed",
                 "error": error,
+                "end_reason": end_reason,
                 "exit_code": exits.FAILED,
             }
         )
@@ -583,7 +585,7 @@ class Follower:
         if isinstance(self._last, j.RunFailed):
             error = self._last.error
             if self.screen.as_json:
-                self._failed_record(error)
+                self._failed_record(error, self._last.end_reason)
             else:
                 self.screen.line("")
                 look(self.screen, self.run)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from crewlog.cli.ending import artifacts_in, look, used, workspace_of
+from crewlog.cli.ending import artifacts_in, bound_part, look, used, workspace_of
 from crewlog.cli.hands import assigned
 from crewlog.cli.layers import recipe_of, show_layers
 from crewlog.cli.pictures import show_picture
@@ -48,6 +48,7 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
         (sight.run, "bold"),
         (f" · graph v{state.graph_version} · ", "dim"),
         (sight.status, STYLES.get(sight.status, "bold yellow")),
+        bound_part(state.end_reason),
     )
     screen.line("")
     if sight.plan:

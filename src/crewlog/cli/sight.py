@@ -346,6 +346,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
         "crew": state.crew or (sight.plan.crew if sight.plan else ""),
         "prompt": sight.prompt,
         "status": sight.status,
+        "end_reason": sight.state.end_reason,
         "live": sight.live,
         "waiting_for": sight.waiting_for,
         "graph_version": state.graph_version,

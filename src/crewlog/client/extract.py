@@ -344,6 +344,8 @@ def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
                 _define(made.definition, made.plan, out)
             if isinstance(made, calls.PreparedChange):
                 out.definitions |= {hash_json(p.definition): p.definition for p in made.parts}
+                if made.basis:
+                    out.definitions[hash_json(made.basis)] = made.basis
         case calls.LOAD_STATE, "result":
             loaded = calls.LoadedState.model_validate(value, extra="ignore")
             _define(loaded.definition, loaded.plan, out)

@@ -235,6 +235,7 @@ def _result_of(state: CrewState, reply: Reply) -> RunResult:
         position=state.position,
         ms=int(time.time() * 1000) - state.started,
         warning=reply.warning,
+        end_reason=reply.end_reason,
         reply=reply,
     )
 
@@ -248,4 +249,5 @@ def reply_of(entry: j.TurnEnded, message: str = "") -> Reply:
         response=entry.ref.body if entry.ref is not None else entry.response,
         error=entry.error,
         warning=entry.warning,
+        end_reason=entry.end_reason,
     )

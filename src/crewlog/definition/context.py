@@ -48,7 +48,7 @@ class Window(Model):
 
     last: int | None = Field(default=None, ge=1, le=10_000)
     """Messages from before its turn: the last so many, each with the results of its calls. What
-    is said from its turn's first reply on, and what people said last, is there in any case."""
+    people said last is shown besides these, and so is all from its turn's first reply on."""
     tokens: int | None = Field(default=None, ge=200, le=10_000_000)
     """Tokens of messages, as they are estimated: from the newest back; what is older is left out,
     also of a long turn."""

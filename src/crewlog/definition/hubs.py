@@ -8,6 +8,7 @@ from pydantic import Field
 
 from crewlog.definition.builders import Builder, Built, Place, register
 from crewlog.definition.conditions import Fact
+from crewlog.definition.context import Window
 from crewlog.definition.model import (
     AgentPhase,
     DecisionPhase,
@@ -21,6 +22,9 @@ from crewlog.definition.phases import END, phases
 from crewlog.definition.replies import Reply
 from crewlog.ids import PUBLIC
 from crewlog.model import Model
+
+LAST = 5
+"""Messages that a router is shown besides what is asked, where neither it nor its crew says it."""
 
 
 class Hub(Model):
@@ -84,12 +88,15 @@ def hub(options: Hub, place: Place) -> Built:
 def _fields(options: Hub, named: tuple[str, ...], place: Place) -> dict[str, dict[str, Any]]:
     """What the agents are, where they do not say otherwise.
 
-    The router's reply is no message to the specialists: they answer what people said last. And in
-    a conversation one that fails ends its turn with an answer, and not with a question to people
-    who may not be there.
+    The router's reply is no message to the specialists: they answer what people said last. It is
+    shown that and the last few messages, so that its prompt does not grow. And in a conversation
+    one that fails ends its turn with an answer, and not with a question to people who may not be
+    there.
     """
     router = options.router
     fields: dict[str, dict[str, Any]] = {router: {"writes": (), "shares": (PUBLIC,)}}
+    if place.crew.window is None:
+        fields[router]["window"] = Window(last=LAST)
     talks = place.crew.conversation is not None
     for agent in (router, *named):
         does = options.on_error or ("continue" if talks else "ask")

@@ -299,7 +299,7 @@ OnError = Annotated[ErrorPolicy, _OrWord]
 """`ask`, `fail` or `continue`, or a policy in full."""
 
 
-FILLED = frozenset({"reads", "writes", "shares", "inputs", "on_error"})
+FILLED = frozenset({"reads", "writes", "shares", "inputs", "on_cap", "on_error"})
 """Fields of an agent that builders fill where it does not say them. What it says of them counts, so
 that it is kept and written also where it is the default; see `AgentDefinition.says`."""
 

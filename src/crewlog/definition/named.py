@@ -185,11 +185,21 @@ def named_in(text: str, names: Sequence[str]) -> str | None:
     """
     text = answer_of(text[:LONGEST_TEXT])
     final = [found.end() for found in FINALLY.finditer(text)]
-    found = _marks(text[final[-1] :] if final else text, names)
+    text = text[final[-1] :] if final else text
+    found = _marks(text, names)
     if found.unclear or len(found.meant) != 1 or found.meant & found.against:
         return None
     (sign,) = found.meant
-    return None if found.beside - found.meant else names[ord(sign) - _FIRST_SIGN]
+    if found.beside - found.meant and _first(text, names) != sign:
+        return None
+    return names[ord(sign) - _FIRST_SIGN]
+
+
+def _first(text: str, names: Sequence[str]) -> str:
+    """The sign of the name that a text begins with, as a clause of its own; empty where none."""
+    begin = _signed(_smooth(text), names).lstrip(_MARKUP)
+    label = re.match(rf"({_N})[\"'`*_ ]*(?:[;:,.!\n]|\s[-\u2013\u2014]|\Z)", begin)
+    return label[1] if label else ""
 
 
 def taken_back(

@@ -7,13 +7,13 @@ stages there are. What a stage says at the end of its turn goes to the superviso
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Literal
 
 from pydantic import Field
 
 from crewlog.definition.builders import Builder, Built, Place, register
-from crewlog.definition.conditions import Fact
+from crewlog.definition.conditions import AllOf, Condition, Fact, Not
 from crewlog.definition.context import WHOLE, Input
 from crewlog.definition.context_checks import TEXT
 from crewlog.definition.decisions import reply_fields
@@ -27,7 +27,7 @@ from crewlog.definition.model import (
     RoutePhase,
 )
 from crewlog.definition.patterns import AMPLE
-from crewlog.definition.replies import Reply
+from crewlog.definition.replies import CAPPED, Reply
 from crewlog.ids import PUBLIC, READERS
 from crewlog.model import Model
 
@@ -76,8 +76,10 @@ def stages(options: Stages, place: Place) -> Built:
             }
         ),
     ]
-    items += _in_order(options) if options.hops == "first" else _hub(options, lead)
-    before = (route,) if options.hops == "every_hop" else (route, options.stages[-1])
+    ends = {name for name in options.stages if _ends(place.crew.agents.get(name))}
+    items += _in_order(options) if options.hops == "first" else _hub(options, lead, ends)
+    backs = (f"{stage}.back" for stage in options.stages if stage in ends)
+    before = (route, *backs) if options.hops == "every_hop" else (route, options.stages[-1])
     items.append(AgentPhase(agent=last, phase=last, after=JoinAny(any=before)))
     return Built(
         items, replies={lead: reply}, fields=dict(_fields(options, place.crew.agents)), last=last
@@ -91,11 +93,20 @@ def _in_order(options: Stages) -> Iterator[FlowItem]:
         before = stage
 
 
-def _hub(options: Stages, lead: str) -> Iterator[FlowItem]:
+def _ends(agent: AgentDefinition | None) -> bool:
+    """Whether a stage ends at its `max_calls` with what is there: unless it says that it fails."""
+    return agent is None or not agent.says("on_cap") or agent.on_cap == "end"
+
+
+def _hub(options: Stages, lead: str, ends: Collection[str]) -> Iterator[FlowItem]:
     for stage in options.stages:
         yield AgentPhase(agent=stage, phase=stage, after="go")
-        # The bound is the route's: a stage reports back as often as it was sent to.
-        fields = {"phase": f"{stage}.back", "if": Fact(agent=lead, name="next"), "go": lead}
+        # The bound is the route's: a stage reports back as often as it was sent to. One that was
+        # cut off would be again: the responder tells people what there is.
+        again: Condition = Fact(agent=lead, name="next")
+        if stage in ends:
+            again = AllOf(of=(again, Not(of=Fact(agent=stage, name=CAPPED))))
+        fields = {"phase": f"{stage}.back", "if": again, "go": lead}
         bound = {"at_most": options.at_most * AMPLE, "else": "ask_human", "after": stage}
         yield DecisionPhase.model_validate({**fields, **bound})
 
@@ -130,6 +141,7 @@ def _fields(
                 "reads": (),
                 "writes": () if tagged else (to,),
                 "shares": (PUBLIC,),
+                "on_cap": "end",
                 "inputs": (
                     Input.model_validate({"from": WHOLE, "as": REQUEST}),
                     Input.model_validate(

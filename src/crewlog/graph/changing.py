@@ -29,7 +29,7 @@ from crewlog.graph.swap import (
     same_flow,
     with_left,
 )
-from crewlog.ids import CommandId, FlagName, NodeName, RunId, StepId, visit_of
+from crewlog.ids import CommandId, ContentHash, FlagName, NodeName, RunId, StepId, visit_of
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.bounds import Bounds
@@ -161,6 +161,7 @@ def accept(
     command: CommandId | None = None,
     abandon: bool = False,
     parts: tuple[PreparedPart, ...] = (),
+    basis: ContentHash = ContentHash(""),  # noqa: B008 - a string
 ) -> None:
     """Records that a change was accepted; where the graph stays the same, it is in force.
 
@@ -174,6 +175,7 @@ def accept(
         command: The command that asked for it.
         abandon: Whether steps in mid-turn whose nodes go are cut off.
         parts: Where the graph falls apart: those that other runs are to have.
+        basis: The crew that was changed while the run lives; empty where it is a whole one.
     """
     state = engine.state
     if report.swap:
@@ -185,13 +187,16 @@ def accept(
             what=what,
             abandon=abandon,
             nodes=tuple(node for part in parts for node in part.share.nodes),
+            basis=basis,
             by=by,
             reason=reason,
             command=command,
         )
         return
     if report.at_once:
-        _regroup(engine, plan, report, what=what, by=by, reason=reason, command=command)
+        _regroup(
+            engine, plan, report, what=what, by=by, reason=reason, command=command, basis=basis
+        )
         return
     old, leaving = engine.plan, _leaving(report)
     engine.use(with_left(old, plan, state.frontier, state.parked, ()))
@@ -203,6 +208,7 @@ def accept(
         flags=new_flags(plan, state),
         rules=plan.rules,
         events=tuple(graph_events(old, plan)),
+        basis=basis,
         what=what,
         by=by,
         reason=reason,
@@ -293,7 +299,8 @@ def part(engine: Engine) -> Exception | None:
         raise InternalError("no split was accepted")
     try:
         report = _falls_apart(engine, plan, engine.parts, abandon=changing.abandon)
-        _regroup(engine, plan, report, what=changing.what, by=changing.by, reason="", command=None)
+        who: dict[str, Any] = {"by": changing.by, "reason": "", "command": None}
+        _regroup(engine, plan, report, what=changing.what, basis=changing.basis, **who)
     # As of a swap: whatever it is, it would fail the workflow's task for ever.
     except Exception as error:  # noqa: BLE001
         return error
@@ -379,6 +386,7 @@ def _facts(
         permissions=permissions_after(engine.plan, plan, state, _leaving(report)),
         flags=new_flags(plan, state),
         rules=plan.rules,
+        basis=changing.basis,
         what=changing.what,
         by=changing.by,
     )

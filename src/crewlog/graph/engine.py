@@ -58,6 +58,7 @@ from crewlog.ids import (
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.calls import PreparedPart
+from crewlog.state.end_reasons import EndReason, of_error
 from crewlog.state.given import Given
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, FrontierEntry
@@ -165,12 +166,12 @@ class Engine(RunFacts):
         self.record(j.Routed, to=self._reached(targets))
 
     @override
-    def fail(self, error: str) -> None:
+    def fail(self, error: str, end_reason: EndReason = "") -> None:
         """Ends the run without success; of a conversation, only the turn."""
         if self.talks.talks:
-            self.talks.give_up(error, self.withdraw)
+            self.talks.give_up(error, self.withdraw, end_reason or "failed")
         else:
-            super().fail(error)
+            super().fail(error, end_reason)
 
     # -- what is to be done -------------------------------------------------------------------
 
@@ -290,7 +291,7 @@ class Engine(RunFacts):
         if policy == "fail":
             if self.talks.talks:  # a later turn may look at what it did not say
                 unset(self, step)
-            self.fail(f"{step}: {error}")
+            self.fail(f"{step}: {error}", of_error(error_type))
         elif policy != "ask":
             if kept:
                 self.maps.tell_failed(step, error_type)
@@ -308,6 +309,7 @@ class Engine(RunFacts):
                 call=number,
                 options=("retry", "skip", "stop"),
                 detail=error,
+                bound=of_error(error_type),
             )
 
     async def _give_way_to(self, stand_in: NodeName, step: StepId, *, because: str) -> None:
@@ -523,12 +525,13 @@ class Engine(RunFacts):
         rule = self.plan.nodes[name].decide
         if outcome == ASK_HUMAN and rule is not None:
             question = f"{render_condition(rule.when)}, and the run {because}. What now?"
-            self.ask("ask", question, step=step, options=("continue", "again", "stop"))
+            options, bound = ("continue", "again", "stop"), "retry_budget_exhausted"
+            self.ask("ask", question, step=step, options=options, bound=bound)
             return
-        spent = self.talks.talks and used_up(self.plan, name, state.routing, because)
+        spent = used_up(self.plan, name, state.routing, because)
         self.record(j.StepCompleted, step=step, because=because, used_up=spent)
         if outcome == FAIL:
-            self.fail(f"{name}: {because}")
+            self.fail(f"{name}: {because}", "retry_budget_exhausted" if spent else "")
             return
         taken = rule is not None and outcome == rule.go
         await self._route(name, (outcome,), because=because, loop=taken)
@@ -538,6 +541,7 @@ class Engine(RunFacts):
         state = self.state
         since = state.talk.began if state.talk is not None else 0
         choice = routes.choose(self.plan, name, state.agent_outputs, state.execution_count, since)
+        bound: EndReason = "" if choice.used_up is None else "route_limit_reached"
         if choice.refused:
             self.record(
                 j.RouteRefused,
@@ -545,15 +549,16 @@ class Engine(RunFacts):
                 by=route.by,
                 because=choice.because,
                 goes=choice.goes,
-                used_up=choice.used_up,
+                used_up=choice.used_up is not None,
+                tried=choice.used_up,
             )
         if choice.goes == ASK_HUMAN:
             options = routes.ways_to_ask(route)
-            self.ask("ask", routes.question(name, choice), step=step, options=options)
+            self.ask("ask", routes.question(name, choice), step=step, options=options, bound=bound)
             return
         self.record(j.StepCompleted, step=step, because=choice.because)
         if choice.goes == FAIL:
-            self.fail(f"{name}: {choice.because}")
+            self.fail(f"{name}: {choice.because}", bound)
             return
         await self._route(name, (choice.goes,), because=choice.because)
 

@@ -44,7 +44,8 @@ async def _expire(engine: Engine, asked: Interrupt) -> None:
         )
     except StopAsked:
         reason = f"{asked.id} was not answered in time"
-        engine.record(j.StopRequested, by=POLICY, reason=reason)
+        end_reason = asked.bound or "stopped"
+        engine.record(j.StopRequested, by=POLICY, reason=reason, end_reason=end_reason)
 
 
 def _escalate(engine: Engine, asked: Interrupt, to: str) -> None:

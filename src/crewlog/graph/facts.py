@@ -47,6 +47,7 @@ from crewlog.state import journal as j
 from crewlog.state.answered import binding_of
 from crewlog.state.calls import CallQuota, View
 from crewlog.state.combining import CONFLICTING, LISTS
+from crewlog.state.end_reasons import EndReason, of_question
 from crewlog.state.hashing import canonical, hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, Interrupt, Item
@@ -130,6 +131,10 @@ class RunFacts:
         if kind in _ENDS and joining is not None and joining.stage != "offered":
             why = f"{self.state.run!r} ended first"
             self.record(j.MergeFailed, op=joining.op, other=joining.other, why=why)
+        if kind is j.RunCompleted:
+            fields.setdefault("end_reason", self.state.bound or "completed")
+        elif kind is j.RunStopped and (info := self.state.resume_info) is not None:
+            fields["end_reason"] = info.end_reason
         if self.digest and fields.get("command"):
             fields["digest"] = self.digest
         return self.ledger.record(kind(at=self.at, **fields))
@@ -171,6 +176,8 @@ class RunFacts:
     ) -> None:
         """Raises an interrupt; `more` are further fields of it."""
         more = {**self.asked_of(kind), **more}
+        if bound := of_question(kind):
+            more["bound"] = bound
         self.record(
             j.InterruptRaised,
             interrupt=Interrupt.model_validate(
@@ -281,9 +288,14 @@ class RunFacts:
             faults=(f"{said} the run's other lists {others:,}, and all at most {MOST_BYTES:,}",)
         )
 
-    def fail(self, error: str) -> None:
-        """Ends the run without success."""
-        self.record(j.RunFailed, error=error)
+    def fail(self, error: str, end_reason: EndReason = "") -> None:
+        """Ends the run without success.
+
+        Args:
+            error: Why, for people.
+            end_reason: The bound that it may not pass, where that is why.
+        """
+        self.record(j.RunFailed, error=error, end_reason=end_reason or "failed")
 
     def holds(self, condition: Condition) -> bool:
         """Whether a condition holds now."""

@@ -143,8 +143,10 @@ class Listening:
         if policy is None:
             return
         over = idle_is_over and run.state.joining is None
-        if over or any(run.holds(each) for each in policy.ends_on):
+        if any(run.holds(each) for each in policy.ends_on):
             run.record(j.RunCompleted)
+        elif over:
+            run.record(j.RunCompleted, end_reason="idle")
         elif run.state.rest is None:
             due = 0 if policy.idle is None else due_in(policy.idle, run.at)
             run.record(j.RunRested, due=due)

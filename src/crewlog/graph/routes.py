@@ -4,8 +4,8 @@
 
 A value names a node, or the agent of one. What was set before the turn of a conversation says
 nothing of it: a router that failed must not send the run where it sent it last time. How often
-each node was gone to is counted in the state (`execution_count`), so that it holds whichever worker
-goes on, and begins anew with each turn.
+each node was to be gone to is counted in the state (`execution_count`), so that it holds whichever
+worker goes on, and begins anew with each turn. A try beyond the bound counts, too.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Choice(NamedTuple):
     """Why, for people."""
     refused: bool = False
     """Whether it does not go where the value says: that is worth a warning."""
-    used_up: bool = False
-    """Whether that is so since it went there as often as it may."""
+    used_up: NodeName | None = None
+    """The node that it would go to, where it went there as often as it may."""
 
 
 def choose(
@@ -52,7 +52,7 @@ def choose(
         plan: The run's.
         name: The node that routes.
         outputs: What agents have set, by agent and key.
-        counts: How often the run went to each node by a route.
+        counts: How often routes tried to go to each node.
         since: The journal position before which an output says nothing.
     """
     route = plan.nodes[name].route
@@ -97,9 +97,9 @@ def _bounded(
     used = counts.get(target, 0)
     if used < route.at_most:
         return Choice(target, why, refused)
-    times = "once" if used == 1 else f"{used} times"
+    times = "once" if route.at_most == 1 else f"{route.at_most} times"
     because = f"{why}, and the run went to {target} {times}, the most"
-    return Choice(route.used_up, because, refused=True, used_up=True)
+    return Choice(route.used_up, because, refused=True, used_up=target)
 
 
 def ways_to_ask(route: Route) -> tuple[str, ...]:

@@ -108,6 +108,7 @@ def _merged(
         "remap": report.remap,
         "flags": {flag: v for flag, v in new_flags(plan, then).items() if flag not in part.flags},
         "rules": plan.rules,
+        "basis": then.basis or then.definition,
         "what": prepared.what,
         **who,
     }

@@ -20,6 +20,7 @@ from crewlog.ids import PUBLIC, AgentName, CommandId, ContentHash, FlagName, Run
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.combining import CONFLICTS
+from crewlog.state.end_reasons import EndReason
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Output
 from crewlog.state.talk import Said, Talk
@@ -131,11 +132,11 @@ class Talks:
         elif state.queue:
             await self.begin_next()
         elif idle_is_over:
-            run.record(j.RunCompleted, turns=state.turns)
+            run.record(j.RunCompleted, turns=state.turns, end_reason="idle")
         elif self._wants_timer():
             run.record(j.IdleSet, due=self._due())
 
-    def end(self, error: str = "") -> None:
+    def end(self, error: str = "", end_reason: EndReason = "") -> None:
         """Ends the turn with an answer; the conversation, where it says that it ends there."""
         run, state = self._run, self._run.state
         talk = state.talk or Talk(turn=state.turns + 1)
@@ -148,18 +149,21 @@ class Talks:
             body = self._apology(talk)
             error = error or talk.warning
             more = {"ref": j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)}
-        due, warning = self._due(), state.warning
-        run.record(j.TurnEnded, turn=talk.turn, error=error, warning=warning, due=due, **more)
+        more |= {"error": error, "warning": state.warning, "due": self._due()}
+        reason = end_reason or state.bound or ("completed" if found is not None else "failed")
+        run.record(j.TurnEnded, turn=talk.turn, end_reason=reason, **more)
         rules = run.plan.conversation
         if rules is not None and any(run.holds(each) for each in rules.ends_on):
-            run.record(j.RunCompleted, turns=run.state.turns)
+            run.record(j.RunCompleted, turns=run.state.turns, end_reason="completed")
 
-    def give_up(self, error: str, withdraw: Callable[..., None]) -> None:
+    def give_up(
+        self, error: str, withdraw: Callable[..., None], end_reason: EndReason = "failed"
+    ) -> None:
         """Ends the turn at once: what is under way is cancelled, and the run waits on."""
         for step in list(self._run.state.frontier):
             withdraw(step)
             self._run.record(j.StepCancelled, step=step)
-        self.end(error)
+        self.end(error, end_reason)
 
     def _answer(self, talk: Talk) -> tuple[AgentName, ContentHash] | None:
         """Who answers, and the message; none where nobody said anything."""

@@ -6,7 +6,7 @@ says what the crew's prompts may use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,13 +26,31 @@ _OWN = {"prompt", "words", "description"}
 """What an edit may change of the registry's agents."""
 
 
-def offered_form(registry: Registry) -> Form[CrewDefinition]:
-    """Crews that a registry's prompts may be made to; as `crewlog.definition.load.CREW`."""
+def offered_form(registry: Registry, *, besides: Collection[str] = ()) -> Form[CrewDefinition]:
+    """Crews that a registry's prompts may be made to; as `crewlog.definition.load.CREW`.
+
+    Args:
+        registry: The registry.
+        besides: Agents that people or agents added to a live run, who are no prompt's; neither are
+            the tools that only they call.
+    """
 
     def check(crew: CrewDefinition) -> list[Finding]:
-        return [*CREW.check(crew), *not_offered(crew, registry)]
+        found = not_offered(crew, registry)
+        return [*CREW.check(crew), *(f for f in found if not _apart(f.path, crew, besides))]
 
     return replace(CREW, check=check)
+
+
+def _apart(path: Path, crew: CrewDefinition, agents: Collection[str]) -> bool:
+    """Whether something of a crew belongs to some agents alone."""
+    match path:
+        case ("agents", name, *_):
+            return name in agents
+        case ("tools", tool, *_):
+            return {*agents} >= {*callers(crew, str(tool))} != set()
+        case _:
+            return False
 
 
 def not_offered(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:

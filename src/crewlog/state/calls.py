@@ -570,6 +570,9 @@ class PrepareChange(Model):
         default_factory=dict[str, tuple[AgentName, ...]]
     )
     """Of a prompt: who may call the tools of which people have said so while the run lived."""
+    basis: ContentHash = ContentHash("")
+    """Of a prompt: the definition that was changed while the run lived; what comes of the prompt
+    gets the same changes. Empty where it was not changed."""
     against: ContentHash = ContentHash("")
     """The definition in force, whose authority is compared with; by default `base`."""
     after: int | None = None
@@ -599,6 +602,9 @@ class PreparedChange(Model):
     """The `GraphPlan` as JSON."""
     base: ContentHash = ContentHash("")
     """The definition that it is a change of; empty where it stands for itself."""
+    basis: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """Of a prompt: the crew that it says, without what was changed while the run lived, where that
+    is another one."""
     what: str = ""
     """What changes, in a line, for people."""
     remarks: tuple[PromptRemark, ...] = ()

@@ -31,6 +31,7 @@ from crewlog.ids import (
 from crewlog.model import Json, Model
 from crewlog.state.bounds import Bounds
 from crewlog.state.context import Windowed
+from crewlog.state.end_reasons import EndReason
 from crewlog.state.endings import BadEnding
 from crewlog.state.homes import CameHome
 from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
@@ -284,6 +285,8 @@ class TurnEnded(Fact):
     """The last error of the turn."""
     warning: str = ""
     """The last bound that the turn came to, for people."""
+    end_reason: EndReason = "completed"
+    """Why the turn ended, for programs: the last bound that it came to and did not get past."""
     due: int = 0
     """Until when the next message is waited for, in milliseconds since the epoch; 0: for ever."""
 
@@ -354,6 +357,8 @@ class RouteRefused(Fact):
     """What happens instead: a node, `next`, `end`, `ask_human` or `fail`."""
     used_up: bool = False
     """Whether the output does name a way, which may not be taken any more."""
+    tried: NodeName | None = None
+    """Then: the node that it leads to; the try is counted, as a way that is taken is."""
 
 
 class StepStarted(Fact):
@@ -716,7 +721,7 @@ class StepCompleted(Fact):
     goto: tuple[NodeName, ...] = ()
     """For the step of an item: nodes that it hands off to, once all items are done."""
     used_up: bool = False
-    """For a decision of a conversation: whether it would go back, and may not any more."""
+    """For a decision: whether it would go back, and may not any more."""
 
 
 class StepFailed(Fact):
@@ -814,6 +819,8 @@ class StopRequested(Fact):
     kind: Literal["StopRequested"] = "StopRequested"
     by: str = ""
     reason: str = ""
+    end_reason: EndReason = "stopped"
+    """Why the run ends, for programs; see `RunStopped`."""
     command: CommandId | None = None
 
 
@@ -863,6 +870,8 @@ class ChangeAccepted(Fact):
     """Whether steps whose nodes go are cut off in mid-turn."""
     nodes: tuple[NodeName, ...] = ()
     """Of a split: the nodes that leave for other runs, which alone wait for it."""
+    basis: ContentHash = ContentHash("")
+    """The crew that was changed while the run lives; empty where this is a whole one."""
     by: str = ""
     reason: str = ""
     command: CommandId | None = None
@@ -929,6 +938,8 @@ class NewGraph(Fact):
     """First values of flags that are new."""
     rules: tuple[str, ...] = ()
     """The coordination rules as text."""
+    basis: ContentHash = ContentHash("")
+    """The crew that was changed while the run lives; empty where this is a whole one."""
     what: str = ""
     """What changed, in a line."""
     by: str = ""
@@ -1153,6 +1164,8 @@ class RulesChanged(Fact):
     """The coordination rules as text."""
     events: tuple[GraphEvent, ...] = ()
     """Creatures that are switched on or off by it."""
+    basis: ContentHash = ContentHash("")
+    """The crew that was changed while the run lives; empty where this is a whole one."""
     what: str = ""
     """What changed, in a line."""
     by: str = ""
@@ -1335,6 +1348,8 @@ class RunCompleted(Fact):
     kind: Literal["RunCompleted"] = "RunCompleted"
     turns: int = 0
     """Of a conversation: how many turns it had. It may be taken up again."""
+    end_reason: EndReason = "completed"
+    """Why, for programs: the last bound that it came to and did not get past, or `completed`."""
 
 
 class RunStopped(Fact):
@@ -1342,6 +1357,8 @@ class RunStopped(Fact):
 
     kind: Literal["RunStopped"] = "RunStopped"
     because: str = ""
+    end_reason: EndReason = "stopped"
+    """Why, for programs: the bound that people were asked about as they ended it, or `stopped`."""
 
 
 class RunFailed(Fact):
@@ -1351,6 +1368,8 @@ class RunFailed(Fact):
     error: str
     error_type: str = ""
     """The kind of failure, where it has one: `InvalidPrompt`."""
+    end_reason: EndReason = "failed"
+    """Why, for programs: the bound that it may not pass, or `failed`."""
 
 
 JournalEntry = Annotated[

@@ -25,6 +25,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
+from crewlog.state.end_reasons import EndReason
 from crewlog.state.hearing import Heard, Rest
 from crewlog.state.shapes import ListShape, Shape
 from crewlog.state.talk import Said, Talk
@@ -447,6 +448,8 @@ class Interrupt(Model):
     """Of a call: where it is counted before it begins; whether that is used up the store knows."""
     shows: ContentHash | None = None
     """The body that holds what people are shown with it, where that is large."""
+    bound: EndReason = ""
+    """The bound that people are asked about: why the run ends, where their answer stops it."""
 
     @property
     def refusal(self) -> str:
@@ -499,6 +502,8 @@ class ResumeInfo(Model):
     """The principal."""
     position: int = 0
     """The journal position since which it stands."""
+    end_reason: EndReason = "stopped"
+    """Of a run that is stopping: why it ends."""
 
 
 class Changing(Model):
@@ -520,6 +525,8 @@ class Changing(Model):
     """Whether steps whose nodes go are cut off in mid-turn; else their turns go on to the end."""
     nodes: tuple[NodeName, ...] = ()
     """Of a split: the nodes that another run has from then on. They alone wait for it."""
+    basis: ContentHash = ContentHash("")
+    """The basis of the new definition; see `CrewState.basis`."""
 
     def halts(self, node: NodeName) -> bool:
         """Whether nothing starts at a node until the change is there."""
@@ -708,7 +715,8 @@ class CrewState(Model):
     visits: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """Visits begun, by node; never repeated."""
     execution_count: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
-    """How often the run went to a node by a route; in a conversation, in its present turn."""
+    """How often a route would send the run to a node, also where it may not any more; in a
+    conversation, in its present turn."""
     asked: int = 0
     """Interrupts raised so far."""
     break_before: tuple[NodeName, ...] = ()
@@ -736,6 +744,12 @@ class CrewState(Model):
     warning: str = ""
     """The last bound that the run came to, in a sentence: of a route, a loop, or an agent's calls.
     In a conversation, in its present turn."""
+    bound: EndReason = ""
+    """The last bound that it came to and did not get past; in a conversation, in this turn."""
+    bound_at: NodeName = NodeName("")
+    """The node that came to it."""
+    end_reason: EndReason = ""
+    """Why it ended; empty while it goes on."""
     error_type: str = ""
     """The kind of failure, where it has one: `InvalidPrompt`."""
     errors: tuple[StepError, ...] = ()
@@ -744,6 +758,10 @@ class CrewState(Model):
     """What the run was started with, where that was a prompt."""
     recipe: ContentHash = ContentHash("")
     """The definition that the run was started with; `definition` is the live one."""
+    basis: ContentHash = ContentHash("")
+    """The last whole crew that the run was given, by its start, a definition or a prompt, where it
+    was changed since by operations or a merge: another prompt is given the same changes. Empty
+    where it was not."""
     changing: Changing | None = None
     """The change that the run drains for."""
     parted: int = 0

@@ -360,6 +360,8 @@ def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Chan
     if entry.agent is not None:
         turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1, began=position)
     changes: Changes = {"steps": state.steps + 1, "rest": None}
+    if state.bound and node_of(entry.step) == state.bound_at:
+        changes["bound"] = ""  # it is tried once more
     if number := item_of(entry.step):
         started = FrontierEntry(
             step=entry.step, node=node_of(entry.step), status="running", since=position, turn=turn
@@ -491,7 +493,11 @@ def _turn_capped(state: CrewState, entry: j.TurnCapped, position: int) -> Change
     times = "model call is its" if entry.calls == 1 else "model calls are its"
     return {
         **changes,
-        **talking.bounded(f"{entry.agent} was cut off, since {entry.calls} {times} most"),
+        **talking.bounded(
+            f"{entry.agent} was cut off, since {entry.calls} {times} most",
+            "call_limit_reached",
+            node_of(entry.step),
+        ),
     }
 
 
@@ -624,7 +630,10 @@ def _step_completed(state: CrewState, entry: j.StepCompleted, position: int) -> 
         counts = {"done": visit.mapped.done + 1, "skipped": visit.mapped.skipped + entry.skipped}
         changes["frontier"] = _mapped(changes["frontier"], entry.step, goto=goto, **counts)
     if entry.used_up:
-        changes |= talking.bounded(f"{node_of(entry.step)} {entry.because}")
+        node = node_of(entry.step)
+        changes |= talking.bounded(f"{node} {entry.because}", "retry_budget_exhausted", node)
+    elif state.bound == "retry_budget_exhausted" and node_of(entry.step) == state.bound_at:
+        changes["bound"] = ""  # this time it was content
     return changes
 
 
@@ -751,7 +760,9 @@ def _resumed(_state: CrewState, _entry: j.Resumed, _position: int) -> Changes:
 
 @_on(j.StopRequested)
 def _stop_requested(_state: CrewState, entry: j.StopRequested, position: int) -> Changes:
-    info = ResumeInfo(reason=entry.reason[:WHY], by=entry.by, position=position)
+    info = ResumeInfo(
+        reason=entry.reason[:WHY], by=entry.by, position=position, end_reason=entry.end_reason
+    )
     return {"status": "stopping", "resume_info": info}
 
 
@@ -771,6 +782,7 @@ def _change_accepted(_state: CrewState, entry: j.ChangeAccepted, position: int) 
         position=position,
         abandon=entry.abandon,
         nodes=entry.nodes,
+        basis=entry.basis,
     )
     return {"changing": changing}
 
@@ -896,6 +908,7 @@ def _ruled(
     return {
         "crew": entry.crew,
         "definition": entry.definition,
+        "basis": entry.basis,
         "tool_permissions": dict(entry.permissions),
         "flags": {**entry.flags, **state.flags},
         "coordination_rules": entry.rules,
@@ -1071,19 +1084,20 @@ def _tagged(state: CrewState, entry: j.CheckpointTagged, _position: int) -> Chan
 
 
 @_on(j.RunCompleted)
-def _completed(_state: CrewState, _entry: j.RunCompleted, _position: int) -> Changes:
-    return {"status": "completed", "resume_info": None}
+def _completed(_state: CrewState, entry: j.RunCompleted, _position: int) -> Changes:
+    return {"status": "completed", "end_reason": entry.end_reason, "resume_info": None}
 
 
 @_on(j.RunStopped)
-def _stopped(_state: CrewState, _entry: j.RunStopped, _position: int) -> Changes:
-    return {"status": "stopped", "interrupts": {}}
+def _stopped(_state: CrewState, entry: j.RunStopped, _position: int) -> Changes:
+    return {"status": "stopped", "end_reason": entry.end_reason, "interrupts": {}}
 
 
 @_on(j.RunFailed)
 def _failed(_state: CrewState, entry: j.RunFailed, _position: int) -> Changes:
     return {
         "status": "failed",
+        "end_reason": entry.end_reason,
         "error": entry.error,
         "error_type": entry.error_type,
         "interrupts": {},
@@ -1097,7 +1111,7 @@ def _put_back(state: CrewState, data: dict[str, Any]) -> Changes:
     """A state that an entry holds, but for what never goes back."""
     then = CrewState.from_json(data)
     names = CrewState.model_fields.keys() - NEVER_BACK
-    return {name: getattr(then, name) for name in names}
+    return {**{name: getattr(then, name) for name in names}, "end_reason": ""}
 
 
 @_on(j.RolledBack)
@@ -1119,6 +1133,7 @@ def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
         "asked": then.asked,
         "turns": then.turns,
         "recipe": then.definition,
+        "basis": ContentHash(""),
         "started": entry.at,
         "source": Lineage(
             run=entry.source, position=entry.to, checkpoint=entry.checkpoint, split=entry.split

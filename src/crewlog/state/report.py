@@ -17,6 +17,7 @@ from crewlog.ids import AgentName, ContentHash, FlagName, NodeName, RunId, StepI
 from crewlog.model import Json, Model
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
+from crewlog.state.end_reasons import EndReason
 from crewlog.state.model import CrewState, Interrupt, Output, Usage
 from crewlog.state.reduce import reduce
 from crewlog.state.trace import StepTrace, Trace, trace_of
@@ -166,6 +167,8 @@ class TurnReport(Model):
     error: str = ""
     warning: str = ""
     """The last bound that it came to."""
+    end_reason: EndReason = ""
+    """Why it ended; empty while it goes on."""
 
 
 class Report(Model):
@@ -178,6 +181,8 @@ class Report(Model):
     status: str = "running"
     error: str = ""
     """Why the run failed."""
+    end_reason: EndReason = ""
+    """Why it ended, as `RunResult` has it; empty: it goes on."""
     position: int = 0
     """The journal position that it is about."""
     started: int = 0
@@ -235,6 +240,7 @@ def report_of(entries: Iterable[tuple[int, j.JournalEntry]]) -> Report:
         crew=str(state.crew or trace.crew),
         definition=state.definition or ContentHash(""),
         status=state.status,
+        end_reason=state.end_reason,
         error=state.error if state.status == "failed" else "",
         position=state.position,
         started=trace.started,
@@ -354,7 +360,7 @@ class _Pen:
                 answer = entry.response or (entry.ref.body if entry.ref is not None else None)
                 ended: dict[str, Any] = {"ended": position, "agent": entry.agent}
                 ended |= {"answer": Value(body=answer), "error": entry.error}
-                ended |= {"warning": entry.warning}
+                ended |= {"warning": entry.warning, "end_reason": entry.end_reason}
                 self.turns[-1] = self.turns[-1].model_copy(update=ended)
             case _:
                 if told := _decision(entry, self._asked):

@@ -282,6 +282,7 @@ def forked(then: CrewState, run: RunId) -> Rewound:
         "usage",
         "answered",
         "allowed",
+        "basis",
         "mutations",
         "parted",
         "tags",

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from crewlog.ids import AgentName, CommandId, ContentHash, LogName
 from crewlog.model import Model
+from crewlog.state.end_reasons import EndReason
 
 
 class Said(Model):
@@ -40,6 +41,8 @@ class TurnAnswer(Model):
     """The last error of the turn."""
     warning: str = ""
     """The last bound that the turn came to."""
+    end_reason: EndReason = "completed"
+    """Why it ended."""
     position: int = 0
     """The journal position that ended it."""
 

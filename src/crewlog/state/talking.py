@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewlog.ids import CommandId
+from crewlog.ids import CommandId, NodeName, node_of
 from crewlog.state import journal as j
+from crewlog.state.end_reasons import EndReason
 from crewlog.state.model import CrewState, Routing
 from crewlog.state.pools import ERROR
 from crewlog.state.talk import Said, Talk, TurnAnswer
 
 Changes = dict[str, Any]
+ASK_HUMAN = "ask_human"
+"""Where a route goes whose bound people may let it pass."""
 
 
 def queued_message(state: CrewState, entry: j.MessageQueued, _position: int) -> Changes:
@@ -50,6 +53,7 @@ def began(state: CrewState, entry: j.TurnBegan, position: int) -> Changes:
         "execution_count": {},
         "error": "",
         "warning": "",
+        "bound": "",
         "extensions": 0,
         "allowed": {key: value for key, value in state.allowed.items() if key != "wall"},
         "agent_outputs": {
@@ -77,6 +81,7 @@ def ended(state: CrewState, entry: j.TurnEnded, position: int) -> Changes:
         agent=entry.agent,
         error=entry.error,
         warning=entry.warning,
+        end_reason=entry.end_reason,
         position=position,
     )
     changes: Changes = {"turn": entry.turn, "resting": True, "due": entry.due}
@@ -99,19 +104,28 @@ def idle_set(state: CrewState, entry: j.IdleSet, _position: int) -> Changes:
 
 def warned(state: CrewState, entry: j.RouteRefused, _position: int) -> Changes:
     """A route did not go where the output said: the answer of the turn may say so."""
-    changes = bounded(entry.because) if entry.used_up else {}
+    changes: Changes = {}
+    if entry.used_up:
+        reason: EndReason = "" if entry.goes == ASK_HUMAN else "route_limit_reached"
+        changes = bounded(entry.because, reason, node_of(entry.step))
+    if entry.tried is not None:
+        count = state.execution_count.get(entry.tried, 0) + 1
+        changes["execution_count"] = {**state.execution_count, entry.tried: count}
     if state.talk is not None:
         changes["talk"] = state.talk.model_copy(update={"warning": entry.because})
     return changes
 
 
-def bounded(why: str) -> Changes:
+def bounded(why: str, reason: EndReason, node: NodeName) -> Changes:
     """A bound was used up: who asked is told so, whoever answers.
 
     Args:
         why: Which bound, and by what.
+        reason: The same, for programs; empty where people are asked whether it holds.
+        node: The node that came to it.
     """
-    return {"warning": f"A limit was reached: {why}."}
+    told = {"warning": f"A limit was reached: {why}."}
+    return {**told, "bound": reason, "bound_at": node} if reason else told
 
 
 def failing(state: CrewState, error: str) -> Changes:

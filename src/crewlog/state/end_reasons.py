@@ -1,0 +1,58 @@
+"""Why a run, or an exchange of a conversation, ended: a word that programs read.
+
+A crew that came to the bound of a loop ends as well as one whose reviewer was content: both are
+`completed`. Which of the two it was must not be told by words for people alone.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+EndReason = Literal[
+    "",
+    "completed",
+    "retry_budget_exhausted",
+    "route_limit_reached",
+    "call_limit_reached",
+    "reply_tries_exhausted",
+    "step_limit_reached",
+    "budget_exhausted",
+    "idle",
+    "stopped",
+    "failed",
+]
+"""`completed`: as its flow says. `retry_budget_exhausted`: a decision would go back, and has done
+so `at_most` times. `route_limit_reached`: a route went to a node `at_most` times.
+`call_limit_reached`: an agent's turn took `max_calls`. `reply_tries_exhausted`: no try of a reply
+was of its form. `step_limit_reached`, `budget_exhausted`: the run used up a limit, and was not
+allowed more. `idle`: nobody said anything for as long as it waits. `stopped`: people ended it.
+`failed`: it could not go on. Empty while it goes on."""
+
+_OF_QUESTIONS: dict[str, EndReason] = {"limit": "step_limit_reached", "budget": "budget_exhausted"}
+_OF_ERRORS: dict[str, EndReason] = {
+    "TurnTooLong": "call_limit_reached",
+    "ReplyInvalid": "reply_tries_exhausted",
+}
+
+
+BOUNDS = frozenset(
+    {
+        "retry_budget_exhausted",
+        "route_limit_reached",
+        "call_limit_reached",
+        "reply_tries_exhausted",
+        "step_limit_reached",
+        "budget_exhausted",
+    }
+)
+"""Those that say more than a run's status does."""
+
+
+def of_question(kind: str) -> EndReason:
+    """The bound that a question of a kind is about; empty where it is about none."""
+    return _OF_QUESTIONS.get(kind, "")
+
+
+def of_error(error_type: str) -> EndReason:
+    """The bound that a step came to that failed; empty where it came to none."""
+    return _OF_ERRORS.get(error_type, "")
