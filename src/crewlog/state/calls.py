@@ -102,7 +102,8 @@ class OpenRun(Model):
     registry: str = ""
     """Of an edit: the registry of the prompt; empty: one of nothing."""
     model: str = ""
-    """Of an edit: the model, where the registry names none."""
+    """The model of every agent, in the place of those that the crew names. Of an edit: the model
+    that the prompt was compiled with, which it may use as well."""
     use: StartUse | None = None
     """The start; none where the crew is not what a run begins with."""
 
@@ -128,7 +129,7 @@ class CompilePrompt(Model):
     reader: Literal["auto", "forms", "model"] = "auto"
     """Who reads it."""
     model: str = ""
-    """The model, where the registry names none."""
+    """The model of crews, in the place of the registry's; empty: the registry's."""
     replies: tuple[str, ...] = ()
     """What the model answered before, oldest first: it is told what does not hold in them."""
     batch: Batch = Batch.EMPTY

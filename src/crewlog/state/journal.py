@@ -1321,6 +1321,7 @@ class Reopened(Fact):
     state: dict[str, Json]
     """The state that it goes on with."""
     by: str = ""
+    reason: str = ""
     home: dict[AgentName, CameHome] = Field(default_factory=dict[AgentName, CameHome])
     """Where it goes back to its recipe: creatures that come home by that, from runs that have
     ended. Those do not go on with them any more."""
