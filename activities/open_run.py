@@ -45,6 +45,8 @@ async def open_run(
     if task.edited:
         registry = await registry_of(store, task.registry, task.model)
         read_data(given, offered_form(registry))
+    elif task.model:
+        given = load_data(given, task.model).to_json()
     definition, plan = await lowered(given, store, definitions)
     crew = await definitions.get(hash_json(definition))
     as_counted(where_they_are(crew, None), None)

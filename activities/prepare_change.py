@@ -214,8 +214,7 @@ class ChangePreparer:
         """The registry of the prompt; without one, a registry of what the run's crew has."""
         if task.registry:
             return await registry_of(self.store, task.registry, task.model)
-        own = registry_of_crew(base)
-        return own.model_copy(update={"model": task.model}) if task.model else own
+        return registry_of_crew(base).with_model(task.model)
 
     async def _ask(self, task: PrepareChange, registry: Registry) -> dict[str, Any]:
         asked = len(task.replies) + 1

@@ -15,16 +15,14 @@ async def registry_of(store: Store, name: str, model: str) -> Registry:
     Args:
         store: Where registries are.
         name: Its name; empty: a registry of nothing.
-        model: The model, where it names none.
+        model: The model of crews, in the place of the registry's; empty: the registry's.
 
     Raises:
         InvalidDefinition: where none is registered under the name.
         StoreUnavailable: the store is away.
     """
     found = Registry() if not name else await _registered(store, name)
-    if found.model is None and model:
-        found = found.model_copy(update={"model": model})
-    return found
+    return found.with_model(model)
 
 
 async def _registered(store: Store, name: str) -> Registry:

@@ -673,7 +673,8 @@ def _parse_start(data: Any) -> StartRun:
 
 
 async def _open(start: StartRun, use: StartUse) -> OpenRunResult:
-    task = OpenRun(run=RunId(workflow.info().workflow_id), crew=start.crew, use=use)
+    run = RunId(workflow.info().workflow_id)
+    task = OpenRun(run=run, crew=start.crew, model=start.model, use=use)
     return await made(OPEN_RUN, task, OpenRunResult)
 
 

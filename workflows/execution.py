@@ -653,7 +653,8 @@ class Execution:
         if landed.lacks and not landed.lacks.startswith(STORE_WAIT):
             pause = LACKING_PAUSES[min(self._lacked[key], len(LACKING_PAUSES) - 1)]
             self._lacked[key] += 1
-        self._resting[key] = landed.lacks
+        self._resting[key] = landed.lacks or brief(landed.error, LACKS_LIMIT)
+        self._show()
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(pause)
         del self._resting[key]
@@ -771,7 +772,7 @@ class Execution:
                 waits = brief(f"{STORE_WAIT}{_with_remedy(cause, told)}", LACKS_LIMIT)
                 return Landed(order, position, error_type=AGAIN, lacks=waits)
             if cause.type == RuledSince.__name__ and not told.started:
-                return Landed(order, position, error_type=RULED)
+                return Landed(order, position, error=cause.message, error_type=RULED)
             if told.again and not told.started and not self._limited_often(order, cause):
                 why = _with_remedy(cause, told)
                 lacks = f"waits for {_lacking(cause.type, told.place)}: {why}"

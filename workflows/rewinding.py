@@ -155,6 +155,7 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
             found,
             by=start.by,
             at=at,
+            reason=start.reason,
             home=prepared.home if prepared is not None else {},
         )
     if prepared is not None:

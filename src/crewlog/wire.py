@@ -187,6 +187,8 @@ class StartRun(Inlet):
     """What the crew is asked to do: a text, or data that is shown to it as JSON."""
     by: str = ""
     """Who starts it."""
+    reason: str = Field(default="", max_length=10_000)
+    """With `reopen`: why, for the journal."""
     queue: str = ""
     """The task queue of its activities; by default the workflow's own."""
     registry: str = ""
@@ -194,8 +196,8 @@ class StartRun(Inlet):
     reader: Literal["auto", "forms", "model"] = "auto"
     """Of a prompt: who reads it. `auto`: a model where one is configured, else the forms."""
     model: str = ""
-    """Of a prompt: the model that reads it and that its crew uses, where the registry names
-    none."""
+    """The model of every agent of a definition, in the place of those that it names. Of a prompt:
+    the model that reads it and that its crew uses, where the prompt names none."""
     command: str = Field(default="", max_length=200)
     """The id of the `ask` that starts it, whose text is the input: it is not said twice."""
     given: Given | None = None
@@ -223,12 +225,45 @@ class StartRun(Inlet):
             raise ValueError("`input` goes with `crew`; a `message` says something to other runs")
         if self.given is not None and (not self.crew or edited or self.prompt is not None):
             raise ValueError("`given` goes with a `crew` that is no prompt")
+        if self.command and (not self.crew or edited):
+            raise ValueError("`command` goes with `crew`, whose `input` it is")
+        if self.replaced and not (self.replace or self.reopen):
+            raise ValueError("`replaced` goes with `replace` and with `reopen`")
+        if self.reason and not self.reopen:
+            raise ValueError("`reason` goes with `reopen`")
+        return self
+
+    @model_validator(mode="after")
+    def _of_its_crew(self) -> Self:
+        """Refuses what has no effect on what is started: nobody would notice that it has none."""
+        check_of_prompt(self.registry, self.reader, prompt=self.prompt is not None)
+        if self.model and (self.fork or self.reopen or self.split):
+            raise ValueError(
+                "`model` goes with a definition or a prompt: this run has its models; an operation "
+                "`edit_crew` with the field `model` gives it another one"
+            )
+        if self.model and isinstance(self.crew, str) and self.prompt is None:
+            raise ValueError(
+                "`model` goes with a definition or a prompt: a registered crew has its models"
+            )
         return self
 
     @property
     def prompt(self) -> str | None:
         """The prompt, where it is one."""
         return self.crew if isinstance(self.crew, str) and is_prompt(self.crew) else None
+
+
+def check_of_prompt(registry: str, reader: str, *, prompt: bool) -> None:
+    """Checks that what is said of a prompt is said of one.
+
+    Raises:
+        ValueError: it is said where there is none.
+    """
+    given = {"`registry`": bool(registry), "`reader`": reader != "auto"}
+    if not prompt and (named := [name for name, said in given.items() if said]):
+        verb = "goes" if len(named) == 1 else "go"
+        raise ValueError(f"{' and '.join(named)} {verb} with a prompt, and there is none")
 
 
 def is_prompt(crew: str) -> bool:
@@ -373,7 +408,7 @@ class Change(Command):
     reader: Literal["auto", "forms", "model"] = "auto"
     """Of a prompt: who reads it."""
     model: str = ""
-    """Of a prompt: the model, where the registry names none."""
+    """Of a prompt: the model that reads it and that its crew uses, where the prompt names none."""
     definition: str | dict[str, Json] | None = None
     """A registered crew's name, or a definition."""
     operations: tuple[Operation, ...] = Field(default=(), max_length=1000)
@@ -402,6 +437,12 @@ class Change(Command):
         given = [bool(self.prompt), self.definition is not None, bool(self.operations)]
         if sum(given) != 1:
             raise ValueError("exactly one of `prompt`, `definition` and `operations` is needed")
+        check_of_prompt(self.registry, self.reader, prompt=bool(self.prompt))
+        if self.model and not self.prompt:
+            raise ValueError(
+                "`model` goes with a prompt: the operation `edit_crew` with the field `model` "
+                "gives a crew another one"
+            )
         return self
 
 

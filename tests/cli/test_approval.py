@@ -390,9 +390,11 @@ def test_a_written_part_of_a_prompt_runs_only_after_a_yes(home: Path, tmp_path: 
     crewlog = Cli(home, root)
     done = crewlog("compile", "notes.md", "--allow-partial", "--out", "crew.yaml")
     assert done.code == 0, done.err
+    refused = crewlog("run", "crew.yaml", "--yes")
+    assert (refused.code, "--yes has no effect" in refused.err) == (2, True)
     runs = [f"notes-{uuid4().hex[:6]}" for _ in range(2)]
     for run, answer, code in zip(runs, ("reject", "approve"), (6, 0), strict=True):
-        waits = crewlog("run", "crew.yaml", "--yes", "--id", run)
+        waits = crewlog("run", "crew.yaml", "--id", run)
         assert waits.code == 3, waits.err
         assert "not understood as a whole (1 fault). Run the crew?" in waits.out
         assert "crewlog answer" in waits.out

@@ -13,7 +13,16 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, Id, Queue
+from crewlog.cli.options import (
+    AsJson,
+    By,
+    CommandIdOption,
+    Debug,
+    Id,
+    Model,
+    Queue,
+    check_effects,
+)
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +31,9 @@ if TYPE_CHECKING:
     from crewlog.definition.model import CrewDefinition
     from crewlog.model import Json
     from crewlog.wire import InterruptView, RunResult
+
+
+PLACE = "crewlog ask"
 
 
 @app.command(rich_help_panel="Crews")
@@ -60,6 +72,7 @@ def ask(
             "--timeout", metavar="SECONDS", help="Wait no longer; the run goes on.", min=0.1
         ),
     ] = None,
+    model: Model = None,
     task_queue: Queue = None,
     reason: Annotated[
         str,
@@ -82,23 +95,36 @@ def ask(
     """
     from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
     from crewlog.cli.following import Start  # noqa: PLC0415
+    from crewlog.cli.run import GIVE_THE_FILE, REGISTERED  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.wire import is_prompt  # noqa: PLC0415
 
     if tool is not None:
         from crewlog.cli.permitting import Command, ruled  # noqa: PLC0415
 
+        of_start = {
+            "--id": id,
+            "--to": to != "public",
+            "--timeout": timeout,
+            "--model": model,
+            "--task-queue": task_queue,
+        }
+        check_effects(PLACE, of_start, "RUN AGENT TOOL starts nothing", "Leave it out.")
         who = Command(reason, by, None, command_id)
         return go(ruled(crew, input, tool, "ask", who, as_json=as_json), debug=debug)
+    of_ruling = {"--reason": reason, "--command-id": command_id}
+    check_effects(PLACE, of_ruling, "it goes with RUN AGENT TOOL", "Leave it out.")
     found: CrewDefinition | str = crew
     if is_file(crew):
-        found = load_crew(crew)
+        found = load_crew(crew, model or "")
     elif is_prompt(crew):
         raise UsageError(
             "a prompt must be approved before it runs, and asking waits for nobody",
             remedy="Make a crew of it: crewlog compile PROMPT --out crew.yaml.",
             place="crewlog ask",
         )
+    else:
+        check_effects(PLACE, {"--model": model}, REGISTERED, GIVE_THE_FILE)
     text = sys.stdin.read() if input == "-" else input
     if not text.strip():
         raise UsageError(
@@ -113,7 +139,7 @@ def ask(
         id=id,
         by=by,
         queue=task_queue,
-        file=Path(crew) if is_file(crew) else None,
+        file=Path(crew) if is_file(crew) and not model else None,
     )
     screen = Screen(as_json=as_json)
     return go(_ask(screen, start, to, timeout, as_json=as_json), debug=debug)

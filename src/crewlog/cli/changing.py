@@ -13,7 +13,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, Debug, GraphVersion, RunArgument
+from crewlog.cli.options import AsJson, By, Debug, GraphVersion, RunArgument, check_effects
 
 if TYPE_CHECKING:
     from crewlog.cli.changes import Asked, Wanted
@@ -122,6 +122,16 @@ def change(
             rich_help_panel=HOW,
         ),
     ] = "auto",
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            metavar="NAME",
+            help="Of a prompt: the model that reads it and that its crew uses, where the prompt "
+            "names none.",
+            rich_help_panel=HOW,
+        ),
+    ] = "",
     reason: Annotated[
         str, typer.Option("--reason", "-r", metavar="TEXT", help="Why.", rich_help_panel=HOW)
     ] = "",
@@ -147,6 +157,10 @@ def change(
     """
     from crewlog.cli.changes import Asked  # noqa: PLC0415
 
+    if prompt is None:
+        of_prompt = {"--registry": registry, "--reader": reader != "auto", "--model": model}
+        remedy = "Leave it out; --edit model=NAME changes the model of a crew."
+        check_effects("crewlog change", of_prompt, "nothing is compiled without --prompt", remedy)
     asked = Asked(
         prompt=prompt,
         definition=definition,
@@ -164,6 +178,7 @@ def change(
     how: dict[str, Any] = {
         "registry": registry,
         "reader": _reader(reader),
+        "model": model,
         "running": "abandon" if abandon else "finish",
         "drain_timeout": _seconds(drain_timeout),
         "reason": reason,

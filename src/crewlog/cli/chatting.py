@@ -12,7 +12,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, Debug, Id, Queue
+from crewlog.cli.options import AsJson, By, Debug, Id, Model, Queue, check_effects
 from crewlog.errors import RunNotFound, UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from crewlog.cli.screen import Screen
     from crewlog.cli.talker import Talker
     from crewlog.client import Client, Run
+
+
+PLACE = "crewlog chat"
 
 
 @app.command(rich_help_panel="Crews")
@@ -41,15 +44,7 @@ def chat(
         ),
     ] = None,
     id: Id = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            metavar="NAME",
-            help="Use this model for every agent of a new session: openai:NAME or scripted:FILE.",
-            show_default=False,
-        ),
-    ] = None,
+    model: Model = None,
     steps: Annotated[
         bool, typer.Option("--steps", help="Show what the crew does meanwhile, as watch does.")
     ] = False,
@@ -86,16 +81,13 @@ async def _chat(
     from crewlog.cli.files import is_file  # noqa: PLC0415
     from crewlog.cli.following import Start, assign_for, definition_of_start, ready  # noqa: PLC0415
     from crewlog.cli.hands import hand  # noqa: PLC0415
-    from crewlog.cli.run import loaded  # noqa: PLC0415
+    from crewlog.cli.run import GIVE_THE_FILE, REGISTERED, loaded  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
     crew, file = (loaded(target, model), Path(target)) if is_file(target) else (target, None)
-    if model and file is None:
-        raise UsageError(
-            "--model needs the crew's file: a registered crew has its models, and so has a session",
-            remedy="Give the path of the file instead.",
-            place="crewlog chat",
-        )
+    if file is None:
+        why = f"{REGISTERED}, and so has a session"
+        check_effects(PLACE, {"--model": model}, why, GIVE_THE_FILE)
     if isinstance(crew, str):
         async with connected(screen, both=True) as client:
             if id is None and await definition_of_start(client, crew) is None:
@@ -112,6 +104,8 @@ async def _chat(
                 place="crewlog chat",
             )
         if id is not None and await _is_there(client, id):
+            why = f"the session {id!r} has its models"
+            check_effects(PLACE, {"--model": model}, why, "Choose another --id for a new session.")
             run = client.run(id)
             await _taken_up(client, run, by)
         else:

@@ -147,10 +147,7 @@ def find_offer(named: str | None, source: Source | None = None, model: str | Non
         InvalidDefinition: it has faults.
     """
     offer = _find(named, source)
-    if model is None:
-        return offer
-    registry = offer.registry.model_copy(update={"model": model})
-    return Offer(registry, offer.path, offer.name)
+    return Offer(offer.registry.with_model(model or ""), offer.path, offer.name)
 
 
 def _find(named: str | None, source: Source | None) -> Offer:

@@ -68,8 +68,12 @@ def check_there(path: str, place: str, otherwise: str) -> None:
     raise UsageError(what, remedy=f"{remedy}{otherwise}", place=place)
 
 
-def load_crew(path: str | Path) -> CrewDefinition:
+def load_crew(path: str | Path, model: str = "") -> CrewDefinition:
     """The definition in a crew's file.
+
+    Args:
+        path: The file.
+        model: The model of every agent, in the place of those that the file names.
 
     Raises:
         UsageError: it cannot be read, or holds a prompt.
@@ -78,7 +82,7 @@ def load_crew(path: str | Path) -> CrewDefinition:
     from crewlog.definition.load import load_file, text_of  # noqa: PLC0415
 
     try:
-        return load_file(path)
+        return load_file(path, model)
     except InvalidDefinition:
         if str(path).lower().endswith(SUFFIXES) or _CREWS_KEY.search(text_of(path)):
             raise

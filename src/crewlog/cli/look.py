@@ -29,6 +29,7 @@ _STYLES = {
     "completed": "green",
     "stopped": "yellow",
     "merged": "green",
+    "retrying": "yellow",
 }
 
 
@@ -55,12 +56,13 @@ async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        found = await client.list(statuses=() if all_ else LIVE, limit=limit)
+        found = await client.list(statuses=() if all_ else LIVE, limit=limit, pending=True)
         if as_json:
             alone, stalls = await asyncio.gather(unpolled(client, found), _stalls(client, found))
             runs = [
                 {
-                    **vars(each),
+                    **asdict(each),
+                    "status": _status(each, alone),
                     "waits_for_worker": _alone(each, alone),
                     "stalled": [asdict(stalled) for stalled in stalls.get(each.run, ())],
                 }
@@ -93,7 +95,6 @@ async def _tell_faults(screen: Screen, client: Client, runs: Sequence[RunSummary
     """What is wrong with the store, as far as it can be read, and as far as the runs met it."""
     from crewlog.cli.presence import tell_stalled  # noqa: PLC0415
     from crewlog.cli.screen import plain  # noqa: PLC0415
-    from crewlog.wire import STORE_WAIT  # noqa: PLC0415
 
     if (fault := await client.store_fault()) is not None:
         said = f"{plain(fault.message).rstrip('.')}. {plain(fault.remedy)}"
@@ -102,9 +103,6 @@ async def _tell_faults(screen: Screen, client: Client, runs: Sequence[RunSummary
     for each in runs:
         for stalled in stalls.get(each.run, ()):
             tell_stalled(screen, each.run, stalled)
-        if each.waiting_for.startswith(STORE_WAIT) and not stalls.get(each.run):
-            said = f"{each.run} {plain(each.waiting_for)}"
-            screen.wrapped(["  ", ("! ", "bold yellow")], said, indent=4)
 
 
 def _alone(run: RunSummary, unpolled: set[str]) -> bool:
@@ -112,16 +110,22 @@ def _alone(run: RunSummary, unpolled: set[str]) -> bool:
     return run.ended is None and run.task_queue in unpolled
 
 
+def _status(run: RunSummary, unpolled: set[str]) -> str:
+    """What a run does; one that would run, were a worker there, waits."""
+    return "waiting" if run.status == "running" and _alone(run, unpolled) else run.status
+
+
 def _table(screen: Screen, runs: list[RunSummary], unpolled: set[str]) -> None:
+    from crewlog.cli.delays import first_words  # noqa: PLC0415
     from crewlog.cli.screen import ago, lasted, plain  # noqa: PLC0415
 
     def status(each: RunSummary) -> str:
-        return plain(each.status) + (", no worker" if _alone(each, unpolled) else "")
+        return plain(_status(each, unpolled)) + (", no worker" if _alone(each, unpolled) else "")
 
     rows: list[list[Part]] = [
         [
             plain(each.run),
-            (status(each), _STYLES.get(each.status, "red")),
+            (status(each), _STYLES.get(_status(each, unpolled), "red")),
             plain(each.crew) or "?",
             (ago(each.started), "dim"),
             (lasted(each.started, each.ended), "dim"),
@@ -129,6 +133,9 @@ def _table(screen: Screen, runs: list[RunSummary], unpolled: set[str]) -> None:
         for each in runs
     ]
     screen.rows(("run", "status", "crew", "started", "took"), rows)
+    for each in runs:
+        if each.ended is None and (waits := each.waiting_for or first_words(each.pending)):
+            screen.line("  ", (f"{plain(each.run)}: ", "dim"), (plain(waits), "dim"), crop=True)
 
 
 @app.command(rich_help_panel=LOOK)

@@ -1,10 +1,12 @@
 """Options that several commands share."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
+
+from crewlog.errors import UsageError
 
 OUTPUT = "Output"
 
@@ -46,6 +48,17 @@ Queue = Annotated[
         metavar="NAME",
         help="The task queue of the workers. Default: CREWLOG_TASK_QUEUE, else chosen so that no "
         "step reaches a worker without the crew's code.",
+        show_default=False,
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="Of a crew's file: the model of every agent, whatever the file says. Of a prompt: the "
+        "model that reads it and that its crew uses, where the prompt names none. openai:NAME or "
+        "scripted:FILE.",
         show_default=False,
     ),
 ]
@@ -104,6 +117,25 @@ Assume = Annotated[
         "repeated.",
     ),
 ]
+
+
+def check_effects(place: str, given: Mapping[str, object], because: str, remedy: str) -> None:
+    """Checks that options are not given where they have no effect.
+
+    Args:
+        place: The command.
+        given: What each option says there; empty, none or false: it is not given.
+        because: Why it has no effect, as the end of a sentence: `a registered crew has its models`.
+        remedy: What to do instead, as a sentence.
+
+    Raises:
+        UsageError: one is given.
+    """
+    named = [option for option, said in given.items() if said]
+    if named:
+        verb = "has" if len(named) == 1 else "have"
+        say = f"{' and '.join(named)} {verb} no effect: {because}"
+        raise UsageError(say, remedy=remedy, place=place)
 
 
 def parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:

@@ -10,7 +10,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.compiling import AllowPartial, ReaderOption, RegistryOption
-from crewlog.cli.options import AsJson, Assume, Debug, DryRunOption
+from crewlog.cli.options import AsJson, Assume, Debug, DryRunOption, check_effects
 from crewlog.errors import InvalidDefinition, UsageError
 
 if TYPE_CHECKING:
@@ -83,6 +83,10 @@ def compile_(
     from crewlog.cli.screen import Screen  # noqa: PLC0415
 
     assumed = wanted(assume, dry_run=dry_run)
+    if out is None or out == STDOUT:
+        check_effects(
+            "crewlog compile", {"--force": force}, "no file is written", "Add --out FILE."
+        )
     if out == STDOUT and as_json:
         raise UsageError(
             "--out - and --json both write to standard output",

@@ -354,6 +354,8 @@ async def resumed(
     start: tuple[Literal["recipe", "live"] | None, str | None],
     by: str | None,
     as_json: bool,
+    reason: str = "",
+    command_id: str | None = None,
     dry_run: bool = False,
     yes: bool = False,
 ) -> int:
@@ -365,6 +367,8 @@ async def resumed(
         start: What it goes on with, and the file of the recipe where that is named.
         by: Who commands.
         as_json: Whether a program reads it.
+        reason: Why.
+        command_id: The command's own id, which only an open run takes.
         dry_run: Whether it is only told what going on would make of it.
         yes: Whether nobody is asked.
     """
@@ -377,6 +381,7 @@ async def resumed(
         show_what_is_first,
         way_back_json,
     )
+    from crewlog.client.beginnings import check_no_command  # noqa: PLC0415
     from crewlog.client.gateway import STATUS_NAMES  # noqa: PLC0415
     from crewlog.client.recipes import check_nobody_comes_home, check_paused  # noqa: PLC0415
 
@@ -408,8 +413,9 @@ async def resumed(
                 show_what_is_first(screen, run_id, way)
             return exits.OK
         if ended:
+            check_no_command(run.id, command_id)
             client.task_queue = found.task_queue
-            await run.reopen(from_ or "live", recipe=recipe, by=by)
+            await run.reopen(from_ or "live", recipe=recipe, by=by, reason=reason)
         # Whoever works on an open run goes on with it: it needs nobody else.
         if ended or not await polled(client, found.task_queue):
             await leave_to_workers(screen, client, found.task_queue)

@@ -13,7 +13,16 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.compiling import AllowPartial, ReaderOption, RegistryOption
-from crewlog.cli.options import AsJson, By, Debug, Id, Queue, Timeout
+from crewlog.cli.options import (
+    AsJson,
+    By,
+    Debug,
+    Id,
+    Model,
+    Queue,
+    Timeout,
+    check_effects,
+)
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +37,11 @@ DEMO_INPUT = (
 Existing = Literal["reject", "attach", "replace"]
 """What may be done where there is a run of an id."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+
+NO_PROMPT = "the crew is no prompt"
+OF_PROMPTS = "Leave it out; a crew's own questions are answered with --answer."
+REGISTERED = "a registered crew has its models"
+GIVE_THE_FILE = "Give the path of the crew's file instead of its name."
 
 Detach = Annotated[
     bool,
@@ -76,15 +90,7 @@ def run(
     wait: Wait = False,
     timeout: Timeout = None,
     answer: Answers = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            metavar="NAME",
-            help="Use this model for every agent: openai:NAME or scripted:FILE.",
-            show_default=False,
-        ),
-    ] = None,
+    model: Model = None,
     task_queue: Queue = None,
     by: By = None,
     registry: RegistryOption = None,
@@ -129,6 +135,14 @@ def run(
             place="crewlog run",
         )
     crew = _default_crew(as_json=as_json, debug=debug) if crew is None else crew
+    if not is_prompt(crew):
+        of_prompt = {
+            "--registry": registry,
+            "--reader": reader != "auto",
+            "--allow-partial": allow_partial,
+            "--yes": yes,
+        }
+        check_effects("crewlog run", of_prompt, NO_PROMPT, OF_PROMPTS)
     found: CrewDefinition | str = crew
     directory = Path.cwd()
     file: Path | None = None
@@ -150,12 +164,8 @@ def run(
         found = loaded(crew, model)
         file = None if model else Path(crew)
         directory = Path(crew).resolve().parent
-    elif model:
-        raise UsageError(
-            "--model needs the crew's file: a registered crew has its models",
-            remedy="Give the path of the file instead of the crew's name.",
-            place="crewlog run",
-        )
+    else:
+        check_effects("crewlog run", {"--model": model}, REGISTERED, GIVE_THE_FILE)
     if input == "-":
         input = sys.stdin.read()
     return _go(
@@ -317,13 +327,7 @@ def loaded(file: str, model: str | None) -> CrewDefinition:
     """The crew in a file, with another model if one is named."""
     from crewlog.cli.files import load_crew  # noqa: PLC0415
 
-    definition = load_crew(file)
-    if model is None:
-        return definition
-    agents = {
-        name: agent.model_copy(update={"model": None}) for name, agent in definition.agents.items()
-    }
-    return definition.model_copy(update={"model": model, "agents": agents})
+    return load_crew(file, model or "")
 
 
 @app.command(rich_help_panel=CREWS)

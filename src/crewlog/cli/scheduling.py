@@ -12,7 +12,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import Grouped, app, go
-from crewlog.cli.options import AsJson, By, Debug, Queue
+from crewlog.cli.options import AsJson, By, Debug, Model, Queue, check_effects
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def create(
     paused: Annotated[
         bool, typer.Option("--paused", help="Start nothing until it is resumed or triggered.")
     ] = False,
+    model: Model = None,
     task_queue: Queue = None,
     by: By = None,
     as_json: AsJson = False,
@@ -88,13 +89,16 @@ def create(
     --detach` in the crew's directory.
     """
     from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
+    from crewlog.cli.run import GIVE_THE_FILE, REGISTERED  # noqa: PLC0415
     from crewlog.definition.model import parse_duration  # noqa: PLC0415
 
     try:
         period = timedelta(seconds=parse_duration(every)) if every is not None else None
     except (ValueError, OverflowError) as error:
         raise UsageError(f"--every {every}: {error}", place="crewlog schedule create") from error
-    found: CrewDefinition | str = load_crew(crew) if is_file(crew) else crew
+    if not is_file(crew):
+        check_effects("crewlog schedule create", {"--model": model}, REGISTERED, GIVE_THE_FILE)
+    found: CrewDefinition | str = load_crew(crew, model or "") if is_file(crew) else crew
     directory = Path(crew).resolve().parent if is_file(crew) else Path.cwd()
     made = _create(
         name,

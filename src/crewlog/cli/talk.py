@@ -188,6 +188,8 @@ def resume(
             as_json=as_json,
             start=resumed_from(from_),
             by=by,
+            reason=reason,
+            command_id=command_id,
             dry_run=dry_run,
             yes=yes,
         ),
@@ -201,7 +203,7 @@ def resumed_from(text: str | None) -> tuple[Literal["recipe", "live"] | None, st
     Raises:
         UsageError: it says something else.
     """
-    from crewlog.client.client import is_file  # noqa: PLC0415
+    from crewlog.client.catalog import is_file  # noqa: PLC0415
 
     match text:
         case None | "recipe" | "live":

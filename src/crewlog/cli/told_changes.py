@@ -156,7 +156,8 @@ def _return(entry: j.Fact, version: int) -> Iterator[Told]:
             text = f"{how} from {entry.source}@{entry.checkpoint or entry.to}{_by(entry.by)}"
             yield Told("⑂", text, "bold green")
         case j.Reopened():
-            text = f"taken up again at {entry.to}{_by(entry.by)}{_graph(entry.state, version)}"
+            text = f"taken up again at {entry.to}{_by(entry.by)}{_why(entry.reason)}"
+            text += _graph(entry.state, version)
             yield Told("▶", text, "bold green")
         case j.LogsJoined():
             logs = ", ".join(dict.fromkeys(plain(join.log) for join in entry.joined))

@@ -181,6 +181,33 @@ async def _may_begin(client: Client, fork: StartingFork) -> bool:
     return found.workflow_type == WORKFLOW_TYPE and found.status in _OPEN
 
 
+def check_recipe(from_: Literal["recipe", "live"] | None, recipe: Written | None) -> None:
+    """Checks that a recipe is given for a run that is to go on from one.
+
+    Raises:
+        UsageError: it is to go on as it is.
+    """
+    if recipe is not None and from_ != "recipe":
+        raise UsageError(
+            "a recipe is given for a run that is to go on as it is",
+            remedy='Leave it out, or say `from_="recipe"`.',
+        )
+
+
+def check_no_command(run: RunId, id: str | None) -> None:
+    """Checks that a run that is to begin again is not sent a command of an id.
+
+    Raises:
+        UsageError: it is.
+    """
+    if id is not None:
+        raise UsageError(
+            f"the command's id {id!r} has no effect: a run that has ended takes no command",
+            remedy="Leave it out: a run that goes on is not begun again.",
+            place=f"run {run!r}",
+        )
+
+
 async def reopen(
     client: Client,
     run: RunId,
@@ -189,13 +216,10 @@ async def reopen(
     by: str,
     execution_timeout: timedelta | None,
     recipe: Written | None = None,
+    reason: str = "",
 ) -> Run:
     """Lets a run go on that has ended; see `Run.resume`."""
-    if recipe is not None and from_ != "recipe":
-        raise UsageError(
-            "a recipe is given for a run that is to go on as it is",
-            remedy='Leave it out, or say `from_="recipe"`.',
-        )
+    check_recipe(from_, recipe)
     description = await client.gateway.describe(run)
     if description.workflow_type != WORKFLOW_TYPE:
         raise RunNotFound(
@@ -222,7 +246,7 @@ async def reopen(
                 written = await edited(store, row.crew, row.recipe, recipe)
     ended = tuple(filter(None, [description.run_id]))
     given = written.definition if written is not None else ""
-    payload = StartRun(reopen=from_, crew=given, replaced=ended, by=by)
+    payload = StartRun(reopen=from_, crew=given, replaced=ended, by=by, reason=reason)
     policy = await policy_of_run(client, run)
     return await client.begin(run, crew, payload, execution_timeout, again=True, policy=policy)
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 from crewlog.definition.builders import Builder, builders
 from crewlog.definition.capabilities import Offer, offer_of
-from crewlog.definition.load import load_data, load_file
+from crewlog.definition.load import check_model, load_data, load_file
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import UsageError
 from crewlog.ids import CrewName
@@ -27,6 +27,9 @@ from crewlog.prompt.registry_file import load_registry_data, load_registry_file
 from crewlog.store.protocol import CrewRow, Kind, RegisteredRow, Store
 
 _MOST_NAMES = 20
+_FILES = (".yaml", ".yml", ".json")
+_LONGEST_PATH = 255
+"""Characters of a text that may be a file's path; a longer one is a prompt."""
 
 
 @dataclass(frozen=True)
@@ -296,18 +299,32 @@ def registry_of(registry: Registry | Mapping[str, Json] | str | Path) -> Registr
     return load_registry_data(dict(registry))
 
 
-def definition_of(crew: str | Path | Mapping[str, Json] | CrewDefinition) -> CrewDefinition:
+def is_file(text: str) -> bool:
+    """Whether a crew that is given as a text is a file, and not a registered name."""
+    if "\n" in text.strip() or len(text) > _LONGEST_PATH:
+        return False
+    return text.lower().endswith(_FILES) or Path(text).is_file()
+
+
+def definition_of(
+    crew: str | Path | Mapping[str, Json] | CrewDefinition, model: str = ""
+) -> CrewDefinition:
     """The definition in a file, in data, or as it is.
+
+    Args:
+        crew: Where it is.
+        model: The model of every agent, in the place of those that it names.
 
     Raises:
         InvalidDefinition: with every fault found.
-        UsageError: the file cannot be read.
+        UsageError: the file cannot be read, or no model can have that name.
     """
+    check_model(model)
     if isinstance(crew, CrewDefinition):
-        return crew
+        return crew.with_model(model)
     if isinstance(crew, str | Path):
-        return load_file(crew)
-    return load_data(dict(crew))
+        return load_file(crew, model)
+    return load_data(dict(crew), model)
 
 
 def contents_of(registry: Registry) -> dict[tuple[Kind, str], dict[str, Json]]:

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import quote
 
+from pydantic import ValidationError
 from temporalio.client import Client as TemporalClient
 from temporalio.client import (
     ScheduleActionStartWorkflow,
@@ -32,7 +33,7 @@ from temporalio.service import RPCError
 from crewlog import wire
 from crewlog.authority.proof import APPROVE, EVERYWHERE, SCHEDULE, START
 from crewlog.client import asking, beginnings
-from crewlog.client.catalog import Catalog, definition_of, no_crew
+from crewlog.client.catalog import Catalog, definition_of, is_file, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
 from crewlog.client.deletion import Deleting, Deletion, check_ended
 from crewlog.client.events import Event
@@ -42,17 +43,20 @@ from crewlog.client.graphs import Graph, family_of, living
 from crewlog.client.inbox import OpenQuestion, open_question
 from crewlog.client.key_folder import may_sign
 from crewlog.client.memories import CrewMemory
+from crewlog.client.pending_calls import PendingCall, doing, pending_of_runs
 from crewlog.client.quotas import with_used_up
 from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
 from crewlog.client.showing import with_shown
 from crewlog.client.starting import check_start, policy_of_crew, policy_of_run
 from crewlog.client.watching import Ended, Watch, events_there
+from crewlog.definition.load import check_model, text_of
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
 from crewlog.dev.services import Services
 from crewlog.dev.supervisor import Supervisor
 from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
+from crewlog.faults import faults_of
 from crewlog.ids import CommandId, CrewName, LogName, RunId
 from crewlog.model import Json
 from crewlog.prompt.names import crew_name
@@ -69,14 +73,12 @@ if TYPE_CHECKING:
 Crew = str | Path | Mapping[str, Json] | CrewDefinition
 """A registered name, a file, a definition as data, or a definition."""
 
-_FILES = (".yaml", ".yml", ".json")
+_PROSE = (".md", ".txt")
 _RUN_ID = re.compile(r"[A-Za-z0-9][\w.:@+=-]{0,199}")
 _SOME_TIME = "-2000-01-01T00:00:00Z"
 """What the id of a run of a schedule ends with, whichever it is."""
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 _CREW_MEMO = "crew"
-_LONGEST_PATH = 255
-"""Characters of a text that may be a file's path; a longer one is a prompt."""
 TASK_TIMEOUT = timedelta(seconds=5)
 """How long a workflow task may take: ours take milliseconds, replays of long histories a second."""
 _POLLED_PAUSE = 5.0
@@ -108,7 +110,9 @@ class RunSummary:
     task_queue: str = ""
     """Where it finds its workers; empty where only the store knows the run."""
     waiting_for: str = ""
-    """What it waits for, as the server lists it: the start of `RunView.waiting_for`."""
+    """Why nothing of it moves, as it says itself; empty where something does."""
+    pending: tuple[PendingCall, ...] = ()
+    """Its calls that wait, where they were asked for: without their steps."""
 
 
 class Client:
@@ -277,15 +281,18 @@ class Client:
         Args:
             crew: A registered name; a file (a path, or a text that ends in `.yaml`, `.yml` or
                 `.json`, or is an existing file); a definition, as data or as a model; or a prompt:
-                a text that has a space and so is no name. What a prompt makes runs once it is
-                approved (`Run.interrupts`, `Run.respond`). Left out: the default crew.
+                a text that has a space and so is no name, or a file of prose (`.md`, `.txt`). What
+                a prompt makes runs once it is approved (`Run.interrupts`, `Run.respond`). Left
+                out: the default crew.
             input: What the crew is asked to do: a text, or JSON data.
             id: The run's id; by default the crew's name and four characters.
             by: Who starts it; by default the system's user.
             execution_timeout: When Temporal ends the run, whatever it does.
             registry: Of a prompt: the registered registry that says what it may use.
             reader: Of a prompt: who reads it.
-            model: Of a prompt: the model, where the registry names none.
+            model: The model of every agent of a file or a definition, in the place of those that it
+                names. Of a prompt: the model that reads it and that its crew uses, where the prompt
+                names none.
             existing: What to do where there is a run of that id, open or closed: refuse; take that
                 one as it is; or end it and start anew. The store forgets a replaced run; calls of
                 the new one have the same idempotency keys.
@@ -294,21 +301,14 @@ class Client:
         Raises:
             RunAlreadyExists: the id is taken, by an open run or a closed one.
             InvalidDefinition: the definition has faults.
-            UsageError: there is no crew of that name, or the id cannot be one.
+            UsageError: there is no crew of that name, or the id cannot be one; or an option would
+                have no effect on what is started.
             NotPermitted: the policy of the crew, or of a run to be replaced, does not let it.
             TemporalUnavailable: the server is away.
         """
         crew = await self.catalog.chosen_crew() if crew is None else crew
-        name, content = await self._resolve(crew)
-        who = self.user if by is None else by
-        payload = StartRun(
-            crew=content,
-            input=input,
-            by=who,
-            registry=registry,
-            reader=reader,
-            model=model,
-            given=given,
+        name, payload = await self._payload(
+            crew, input, by, registry=registry, reader=reader, model=model, given=given
         )
         if existing != "reject" and id is None:
             raise UsageError(f"{existing!r} needs the id of a run")
@@ -461,6 +461,9 @@ class Client:
         to: str = "public",
         timeout: float | None = None,
         execution_timeout: timedelta | None = None,
+        registry: str = "",
+        reader: Literal["auto", "forms", "model"] = "auto",
+        model: str = "",
         tell: asking.Tell | None = None,
     ) -> RunResult:
         """Asks a crew and gives its answer: in one round trip, where the run is quick.
@@ -476,6 +479,9 @@ class Client:
             to: The audience of what is said to a run that is open.
             timeout: Seconds; without it, as long as it takes. The run goes on afterwards.
             execution_timeout: When Temporal ends a run that this starts.
+            registry: Of a run that this starts, as for `start`.
+            reader: Likewise.
+            model: Likewise.
             tell: Told about questions to people that the run waits for meanwhile, each once.
 
         Raises:
@@ -486,15 +492,17 @@ class Client:
             NotInTime: it did not end in time; it goes on; it is a TimeoutError, too.
             InvalidDefinition, UsageError, TemporalUnavailable: as for `start`.
         """
-        name, content = await self._resolve(crew)
+        number = CommandId(f"ask-{_suffix(16)}")
+        name, start = await self._payload(
+            crew, input, by, registry=registry, reader=reader, model=model, command=number
+        )
         run = checked(id) if id is not None else RunId(f"{name}-{_suffix(8)}")
         command = AskRun(
-            id=CommandId(f"ask-{_suffix(16)}"),
-            by=self.user if by is None else by,
+            id=number,
+            by=start.by,
             text=input if isinstance(input, str) else json.dumps(input, ensure_ascii=False),
             to=LogName(to),
         )
-        start = StartRun(crew=content, input=input, by=command.by, command=command.id)
 
         def operation() -> WithStartWorkflowOperation[Any, Any]:
             return WithStartWorkflowOperation(
@@ -515,16 +523,15 @@ class Client:
                 looking.cancel()
 
     async def scheduled(
-        self, id: RunId, crew: Crew, input: Json, *, by: str | None
+        self, id: RunId, crew: Crew, input: Json, *, by: str | None, **options: Any
     ) -> tuple[str, StartRun, ScheduleActionStartWorkflow]:
         """What a schedule does whose runs' ids begin so: the crew's name, the start, the action."""
-        crew_name, content = await self._resolve(crew)
-        start = StartRun(crew=content, input=input, by=self.user if by is None else by)
-        options = self._options(id, crew_name, start, None)
+        crew_name, start = await self._payload(crew, input, by, **options)
+        how = self._options(id, crew_name, start, None)
         content = self.signed_start(id, start, SCHEDULE)
         policy = await policy_of_crew(self, start.crew)
         check_start(policy, f"{id}{_SOME_TIME}", content, self.endpoints.namespace)
-        return crew_name, start, scheduled_start(options, content)
+        return crew_name, start, scheduled_start(how, content)
 
     async def _ask(
         self,
@@ -551,14 +558,37 @@ class Client:
         await asyncio.sleep(_POLLED_PAUSE)
         await self.mention_no_worker(queue)
 
-    async def _resolve(self, crew: Crew) -> tuple[str, str | dict[str, Json]]:
+    async def _payload(
+        self, crew: Crew, input: Json, by: str | None, *, model: str = "", **options: Any
+    ) -> tuple[str, StartRun]:
+        """The crew's name, and what a run of it is started with.
+
+        Raises:
+            UsageError: an option has no effect on such a crew.
+        """
+        name, content = await self._resolve(crew, model)
+        own = model if isinstance(content, str) else ""  # a definition has it by now
+        who = self.user if by is None else by
+        try:
+            start = StartRun(crew=content, input=input, by=who, model=own, **options)
+        except ValidationError as error:
+            raise UsageError(
+                f"the run cannot be started: {faults_of(error, 'its start')}",
+                remedy="Leave out what does not go with the crew, or give its file, a definition, "
+                "or a prompt.",
+            ) from error
+        return name, start
+
+    async def _resolve(self, crew: Crew, model: str) -> tuple[str, str | dict[str, Json]]:
         """The crew's name, and what the start input holds."""
+        crew = _prose_of(crew)
         if isinstance(crew, str) and wire.is_prompt(crew) and not is_file(crew):
+            check_model(model)
             return _named_by(crew), crew
         if isinstance(crew, str) and not is_file(crew):
             await self._check_name(crew)
             return crew, crew
-        definition = definition_of(crew)
+        definition = definition_of(crew, model)
         return definition.crew, definition.to_json()
 
     async def _check_name(self, name: str) -> None:
@@ -665,12 +695,17 @@ class Client:
 
     # -- lists -------------------------------------------------------------------------------
 
-    async def list(self, *, statuses: Sequence[str] = (), limit: int = 50) -> list[RunSummary]:
+    async def list(
+        self, *, statuses: Sequence[str] = (), limit: int = 50, pending: bool = False
+    ) -> list[RunSummary]:
         """Runs, newest first: what Temporal lists, and what the store knows besides.
 
         Args:
             statuses: Only runs of these statuses.
             limit: At most so many.
+            pending: Whether the server is asked what the calls wait for of those that are
+                `running`, a hundred at most: one of which nothing else is under way is `retrying`
+                or `waiting` then.
 
         Raises:
             TemporalUnavailable: the server is away.
@@ -696,7 +731,11 @@ class Client:
             found[row.run] = told.get(row.run) or self._merged(found.get(row.run), row)
         wanted = set(statuses)
         chosen = [s for s in found.values() if not wanted or s.status in wanted]
-        return sorted(chosen, key=lambda s: s.started, reverse=True)[:limit]
+        chosen = sorted(chosen, key=lambda s: s.started, reverse=True)[:limit]
+        if not pending:
+            return chosen
+        open_ = [each.run for each in chosen if each.status == "running" and each.ended is None]
+        return _with_pending(chosen, await pending_of_runs(self.gateway, open_))
 
     async def watch(
         self,
@@ -845,6 +884,22 @@ class Client:
         )
 
 
+def _with_pending(
+    runs: Sequence[RunSummary], found: Mapping[RunId, Sequence[PendingCall]]
+) -> list[RunSummary]:
+    """Runs with their calls that wait, and with what they do where all do."""
+    return [
+        replace(
+            each,
+            status=doing(found[each.run]),
+            pending=tuple(call for call in found[each.run] if call.waits),
+        )
+        if each.run in found
+        else each
+        for each in runs
+    ]
+
+
 def system_user() -> str:
     """The system's user; empty where there is none."""
     try:
@@ -871,11 +926,20 @@ def no_worker(queue: str) -> str:
     return f"no worker polls {queue!r}: run `crewlog dev` (or `{worker}`) in the crew's directory"
 
 
-def is_file(text: str) -> bool:
-    """Whether a crew that is given as a text is a file, and not a registered name."""
-    if "\n" in text.strip() or len(text) > _LONGEST_PATH:
-        return False
-    return text.lower().endswith(_FILES) or Path(text).is_file()
+def _prose_of(crew: Crew) -> Crew:
+    """The prompt in a file of prose; any other crew as it is.
+
+    Raises:
+        UsageError: the file cannot be read, or holds no prompt.
+    """
+    if not isinstance(crew, str | Path) or not str(crew).lower().endswith(_PROSE):
+        return crew
+    if isinstance(crew, str) and wire.is_prompt(crew) and not is_file(crew):
+        return crew  # prose that ends with a file's name
+    text = text_of(crew, "prompt's file")
+    if not wire.is_prompt(text):
+        raise UsageError(f"{str(crew)!r} holds no prompt", remedy="Write one: a text of sentences.")
+    return text
 
 
 def _suffix(length: int) -> str:

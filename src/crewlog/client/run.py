@@ -23,6 +23,7 @@ from crewlog.client import beginnings, places
 from crewlog.client.artifacts import ArtifactView, artifacts_of
 from crewlog.client.authority import Authority
 from crewlog.client.by_hand import ByHand
+from crewlog.client.catalog import definition_of, is_file
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, check_own, pauses
 from crewlog.client.journal import JournalReader
@@ -489,15 +490,18 @@ class Run(ByHand, Authority, Talking):
                 which is the default.
             recipe: See `reopen`.
             by: Who commands; by default the system's user.
-            id: The command's id.
+            id: The command's id, for a paused run.
 
         Raises:
+            UsageError: a recipe or an id is given where it has no effect.
             CommandRejected: it is to go back to its recipe, and is not paused; or somebody comes
                 home by that, which only a run does that has ended.
         """
         command = self._made(Command, by, id, reason=reason)
+        beginnings.check_recipe(from_, recipe)
         if await self._is_closed():
-            await self.reopen(from_ or "live", recipe=recipe, by=by)
+            beginnings.check_no_command(self.id, id)
+            await self.reopen(from_ or "live", recipe=recipe, by=by, reason=reason)
             return command.id
         if from_ == "recipe":
             await self._back_to_recipe(by, reason, recipe)
@@ -543,6 +547,7 @@ class Run(ByHand, Authority, Talking):
         recipe: Written | None = None,
         by: str | None = None,
         execution_timeout: timedelta | None = None,
+        reason: str = "",
     ) -> Run:
         """Lets a run go on that was stopped, has failed, or was ended from outside.
 
@@ -558,6 +563,7 @@ class Run(ByHand, Authority, Talking):
             recipe: With `from_="recipe"`: the recipe as it is written now.
             by: Who starts it again; by default the system's user.
             execution_timeout: When Temporal ends the run, whatever it does.
+            reason: Why, for the journal.
 
         Raises:
             UsageError: it is completed, or never had a crew.
@@ -571,6 +577,7 @@ class Run(ByHand, Authority, Talking):
             by=who,
             execution_timeout=execution_timeout,
             recipe=recipe,
+            reason=reason,
         )
 
     async def rollback(
@@ -601,7 +608,7 @@ class Run(ByHand, Authority, Talking):
         *,
         id: str | None = None,
         operations: Sequence[Operation] = (),
-        definition: Mapping[str, Json] | CrewDefinition | None = None,
+        definition: Written | None = None,
         by: str | None = None,
         execution_timeout: timedelta | None = None,
     ) -> Run:
@@ -613,7 +620,7 @@ class Run(ByHand, Authority, Talking):
             position: The checkpoint's position, as `checkpoints` lists it, or its tag.
             id: The new run's id; by default the crew's name and four characters.
             operations: What is to be otherwise from there on.
-            definition: A definition to go on with instead of this run's.
+            definition: A definition to go on with instead of this run's: a file, data or a model.
             by: Who starts it; by default the system's user.
             execution_timeout: When Temporal ends the run, whatever it does.
 
@@ -622,15 +629,13 @@ class Run(ByHand, Authority, Talking):
             InvalidDefinition: what is to be otherwise makes no crew; nothing is started.
             RunAlreadyExists: the id is taken.
         """
-        if isinstance(definition, CrewDefinition):
-            definition = definition.to_json()
         return await beginnings.fork(
             self._client,
             self.id,
             await self.position_of(position),
             id=id,
             operations=operations,
-            definition=None if definition is None else {**definition},
+            definition=None if definition is None else _written(definition),
             by=self._client.user if by is None else by,
             execution_timeout=execution_timeout,
         )
@@ -640,7 +645,7 @@ class Run(ByHand, Authority, Talking):
         position: int | str,
         *,
         operations: Sequence[Operation] = (),
-        definition: Mapping[str, Json] | CrewDefinition | None = None,
+        definition: Written | None = None,
     ) -> CrewDefinition | None:
         """The crew that a fork would go on with: nothing is started.
 
@@ -656,13 +661,12 @@ class Run(ByHand, Authority, Talking):
             UsageError: it is no checkpoint.
             InvalidDefinition: with everything that is wrong with what comes out.
         """
-        data = definition.to_json() if isinstance(definition, CrewDefinition) else definition
         return await beginnings.forked_crew(
             self._client,
             self.id,
             await self.position_of(position),
             operations,
-            None if data is None else {**data},
+            None if definition is None else _written(definition),
         )
 
     async def stop(
@@ -857,7 +861,7 @@ class Run(ByHand, Authority, Talking):
         self,
         *,
         prompt: str = "",
-        definition: str | Mapping[str, Json] | CrewDefinition | None = None,
+        definition: Written | None = None,
         operations: Sequence[Operation | Mapping[str, Json]] = (),
         remove: Sequence[str] = (),
         disable: Sequence[str] = (),
@@ -880,7 +884,8 @@ class Run(ByHand, Authority, Talking):
 
         Args:
             prompt: A prompt that says all that the crew is to be.
-            definition: A registered crew's name, or a definition, as data or as a model.
+            definition: A registered crew's name, or a definition: a file, as for `Client.start`,
+                data or a model.
             operations: Changes to the definition that the run has, as they are or as data, as the
                 wire has them; `remove`, `disable` and `enable` add to them.
             remove: Agents to remove.
@@ -888,7 +893,8 @@ class Run(ByHand, Authority, Talking):
             enable: Agents to let take part again.
             registry: Of a prompt: the registry; by default that of the run's own prompt.
             reader: Of a prompt: who reads it: `auto`, `forms` or `model`.
-            model: Of a prompt: the model, where the registry names none.
+            model: Of a prompt: the model that reads it and that its crew uses, where the prompt
+                names none.
             graph_version: The version that the change was made against: the run refuses where it
                 has another one. None: any.
             expect: The hash of the definition that must come out, as a dry run told it.
@@ -910,7 +916,8 @@ class Run(ByHand, Authority, Talking):
             TimeoutError: it did not come about in time; an accepted change still may.
             UsageError: an operation is none.
         """
-        data = definition.to_json() if isinstance(definition, CrewDefinition) else definition
+        named = isinstance(definition, str) and not is_file(definition)
+        data = definition if definition is None or named else _written(definition)
         asked = (
             *operations,
             *(RemoveAgent(name=name) for name in remove),
@@ -926,7 +933,7 @@ class Run(ByHand, Authority, Talking):
             registry=registry,
             reader=reader,
             model=model,
-            definition=data if data is None or isinstance(data, str) else {**data},
+            definition=data,
             operations=[operation_json(each) for each in asked],
             graph_version=graph_version,
             expect=expect,
@@ -1159,6 +1166,13 @@ SLOW_LOOK = 0.2
 
 def _json(command: Command) -> dict[str, Json]:
     return {"id": command.id, **command.to_json()}
+
+
+def _written(definition: Written) -> dict[str, Json]:
+    """A definition as the wire has it. Data are judged by the worker, which names all faults."""
+    if isinstance(definition, Mapping):
+        return {**definition}
+    return definition_of(definition).to_json()
 
 
 def operation_json(operation: Operation | Mapping[str, Json]) -> dict[str, Json]:

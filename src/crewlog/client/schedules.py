@@ -117,6 +117,9 @@ class Schedules:
         overlap: Overlap = "skip",
         by: str | None = None,
         paused: bool = False,
+        registry: str = "",
+        reader: Literal["auto", "forms", "model"] = "auto",
+        model: str = "",
     ) -> None:
         """Makes a schedule.
 
@@ -131,13 +134,18 @@ class Schedules:
                 that has ended, or `allow` both.
             by: Who makes it; by default the system's user.
             paused: Whether it starts nothing until it is resumed or triggered.
+            registry: As for `Client.start`.
+            reader: Likewise.
+            model: Likewise.
 
         Raises:
             UsageError: there is one of that name, or what is said makes no schedule.
             InvalidDefinition: the crew has faults.
             TemporalUnavailable: the server is away.
         """
-        crew_name, start, action = await self._client.scheduled(_checked(name), crew, input, by=by)
+        crew_name, start, action = await self._client.scheduled(
+            _checked(name), crew, input, by=by, registry=registry, reader=reader, model=model
+        )
         spec, when = _spec(every, cron, timezone)
         schedule = Schedule(
             action=action, spec=spec, policy=SchedulePolicy(overlap=_OVERLAPS[overlap])

@@ -1,4 +1,4 @@
-"""What keeps a run from going on: work of its own, as storing, or calls that get no store.
+"""What keeps a run from going on that has work of its own to do: storing, loading, looking up.
 
 Such an activity is tried again for as long as it takes: a run must not fail because its store is
 away, or because a row of it cannot be read. The journal says nothing of it, since the journal is
@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from temporalio.api.failure.v1 import Failure
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import WorkflowExecutionDescription
-from temporalio.converter import WorkflowSerializationContext
-from temporalio.exceptions import ApplicationError
 
 from crewlog.client.gateway import Gateway
-from crewlog.errors import CrewlogError, StoreUnavailable
+from crewlog.client.pending_calls import failure_of
+from crewlog.errors import CrewlogError
 from crewlog.ids import RunId
 from crewlog.state.calls import (
     CLOSE_RUN,
@@ -46,7 +44,7 @@ _DOES = {
 
 @dataclass(frozen=True)
 class Stalled:
-    """Work of a run that fails again and again."""
+    """Work of a run's own that fails again and again."""
 
     activity: str
     """Which: `close_run`."""
@@ -60,13 +58,13 @@ class Stalled:
     @property
     def words(self) -> str:
         """`cannot store its end: MESSAGE`, for people."""
-        return f"cannot {_DOES.get(self.activity, 'make its next call')}: {self.message}"
+        return f"cannot {_DOES[self.activity]}: {self.message}"
 
 
 async def stalled(
     gateway: Gateway, run: RunId, description: WorkflowExecutionDescription | None = None
 ) -> list[Stalled]:
-    """What a run does that fails again and again.
+    """What a run does of its own that fails again and again.
 
     Args:
         gateway: The server.
@@ -97,34 +95,9 @@ async def stalled_runs(gateway: Gateway, runs: Sequence[RunId]) -> dict[RunId, l
 
 
 def _is_stalled(pending: PendingActivityInfo) -> bool:
-    if not pending.HasField("last_failure"):
-        return False
-    if pending.activity_type.name in _DOES:
-        return pending.attempt > TRIES
-    kind = _failure(pending).application_failure_info.type
-    return kind == StoreUnavailable.__name__ and pending.attempt > 1
-
-
-def _failure(pending: PendingActivityInfo) -> Failure:
-    """Why the last try failed; of one that the server found too long, what it kept."""
-    failure = pending.last_failure
-    is_cut = failure.HasField("server_failure_info") and failure.HasField("cause")
-    return failure.cause if is_cut else failure
+    does = pending.activity_type.name in _DOES
+    return does and pending.attempt > TRIES and pending.HasField("last_failure")
 
 
 async def _told(gateway: Gateway, run: RunId, pending: PendingActivityInfo) -> Stalled:
-    name = pending.activity_type.name
-    converter = gateway.temporal.data_converter.with_context(
-        WorkflowSerializationContext(gateway.temporal.namespace, run)
-    )
-    failure = Failure()
-    failure.CopyFrom(_failure(pending))  # it is decoded in place
-    try:
-        error = await converter.decode_failure(failure)
-    except CrewlogError as unread:
-        return Stalled(name, type(unread).__name__, unread.message, unread.remedy)
-    if not isinstance(error, ApplicationError):
-        return Stalled(name, "", str(error))
-    place, remedy = [str(each) for each in [*error.details, "", ""][:2]]
-    message = f"{place}: {error.message}" if place else error.message
-    return Stalled(name, error.type or "", message, remedy)
+    return Stalled(pending.activity_type.name, *await failure_of(gateway, run, pending))

@@ -28,7 +28,7 @@ from crewlog.definition.text import (
     Span,
     read_document,
 )
-from crewlog.definition.validate import all_findings, standing
+from crewlog.definition.validate import all_findings, model_findings, standing
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
 from crewlog.model import Json, Model
 
@@ -75,13 +75,17 @@ def read_text(text: str, file: str, form: Form[_M]) -> _M:
     )
 
 
-def load_data(data: Json) -> CrewDefinition:
+def load_data(data: Json, model: str = "") -> CrewDefinition:
     """The definition in plain data, with the same checks; places are paths in the data.
+
+    Args:
+        data: The data.
+        model: The model of every agent, in the place of those that the data names.
 
     Raises:
         InvalidDefinition: with every fault found.
     """
-    return read_data(data, CREW)
+    return read_data(data, _crew_with(model)).with_model(model)
 
 
 def load_stored(data: Json) -> CrewDefinition:
@@ -107,14 +111,38 @@ def read_data(data: Json, form: Form[_M]) -> _M:
     return found
 
 
-def load_file(path: str | FilePath) -> CrewDefinition:
+def load_file(path: str | FilePath, model: str = "") -> CrewDefinition:
     """The definition in a file.
 
+    Args:
+        path: The file.
+        model: The model of every agent, in the place of those that the file names.
+
     Raises:
-        UsageError: where the file cannot be read.
+        UsageError: where the file cannot be read, or no model can have that name.
         InvalidDefinition: with every fault found.
     """
-    return load_definition(text_of(path), str(path))
+    check_model(model)
+    return read_text(text_of(path), str(path), _crew_with(model)).with_model(model)
+
+
+def check_model(model: str) -> None:
+    """Checks the name of a model that takes the place of a crew's; an empty one takes none.
+
+    Raises:
+        UsageError: no model can have that name.
+    """
+    for fault in model_findings(model, ()) if model else ():
+        raise UsageError(fault.message, remedy=fault.remedy)
+
+
+def _crew_with(model: str) -> Form[CrewDefinition]:
+    """A crew's file, checked with a model in the place of those that it names."""
+
+    def check(crew: CrewDefinition) -> list[Finding]:
+        return all_findings(crew.with_model(model))
+
+    return replace(CREW, check=check)
 
 
 def text_of(path: str | FilePath, what: str = "crew's YAML or JSON file") -> str:

@@ -1050,6 +1050,14 @@ class CrewDefinition(Model):
         """Whether its agents have turns for what they hear."""
         return _lives({"agents": self.agents, "channels": self.channels, "graph": self.graph})
 
+    def with_model(self, model: str) -> Self:
+        """The crew with one model for every agent that calls one; of an empty name, as it is."""
+        if not model:
+            return self
+        own = {name: agent for name, agent in self.agents.items() if agent.model is not None}
+        without = {name: each.model_copy(update={"model": None}) for name, each in own.items()}
+        return self.model_copy(update={"model": model, "agents": {**self.agents, **without}})
+
     @property
     def callable_tools(self) -> tuple[str, ...]:
         """The tools that permissions may name: its own, those of its memory and of notes."""

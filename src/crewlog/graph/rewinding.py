@@ -161,6 +161,7 @@ def reopen(
     *,
     by: str,
     at: int,
+    reason: str = "",
     home: Mapping[AgentName, CameHome] | None = None,
 ) -> Engine:
     """Lets a run go on that had ended: steps and calls keep their names, and their claims.
@@ -174,6 +175,7 @@ def reopen(
         found: Where that was, and whether a decision ended it.
         by: Who starts it again.
         at: When.
+        reason: Why.
         home: Creatures that come home by what it goes on with.
     """
     engine = Engine(plan, ledger)
@@ -187,7 +189,8 @@ def reopen(
         why = f"{engine.state.run!r} was ended first, from outside"
         engine.record(j.MergeFailed, op=joining.op, other=joining.other, why=why)
     kept = _to_keep(reopened(then))
-    engine.record(j.Reopened, to=found.position, state=kept, by=by, home={**(home or {})})
+    told = {"by": by, "reason": reason, "home": {**(home or {})}}
+    engine.record(j.Reopened, to=found.position, state=kept, **told)
     for step, call in list(forsaken(engine.state)):
         engine.record(j.StepRetried, step=step, call=call, by=by)
     for asked in list(engine.state.interrupts.values()):

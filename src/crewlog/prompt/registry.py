@@ -6,7 +6,7 @@ agent may do, and never widen it.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
@@ -93,6 +93,17 @@ class Registry(Model):
     """Bounds of every crew; a prompt can only lower them."""
     approval: Literal["required", "understood"] = "understood"
     """Whether `--yes` may approve what a prompt was compiled to; see `CrewDefinition.approval`."""
+
+    def with_model(self, model: str) -> Self:
+        """The registry with another model of crews that say nothing of one; of none, as it is.
+
+        What it offered is offered still.
+        """
+        if not model or model == self.model:
+            return self
+        own = () if self.model is None else (self.model,)
+        models = tuple(dict.fromkeys((*own, *self.models)))
+        return self.model_copy(update={"model": model, "models": models})
 
 
 def offered_tools(registry: Registry) -> str:

@@ -31,7 +31,7 @@ from crewlog.state.endings import BadEnding
 from crewlog.state.hearing import Heard
 from crewlog.state.homes import CameHome
 from crewlog.state.journal import Batch
-from crewlog.state.model import CommandOutcome, Item, LogHead, PromptRemark, Usage
+from crewlog.state.model import CallDelay, CommandOutcome, Item, LogHead, PromptRemark, Usage
 from crewlog.state.parting import Share
 from crewlog.state.told import asked_tools, model_of, usage_beyond, usage_with, used
 from crewlog.state.topology import Topology, TopologyChange
@@ -104,7 +104,8 @@ class OpenRun(Model):
     registry: str = ""
     """Of an edit: the registry of the prompt; empty: one of nothing."""
     model: str = ""
-    """Of an edit: the model, where the registry names none."""
+    """The model of every agent, in the place of those that the crew names. Of an edit: the model
+    that the prompt was compiled with, which it may use as well."""
     use: StartUse | None = None
     """The start; none where the crew is not what a run begins with."""
 
@@ -130,7 +131,7 @@ class CompilePrompt(Model):
     reader: Literal["auto", "forms", "model"] = "auto"
     """Who reads it."""
     model: str = ""
-    """The model, where the registry names none."""
+    """The model of crews, in the place of the registry's; empty: the registry's."""
     replies: tuple[str, ...] = ()
     """What the model answered before, oldest first: it is told what does not hold in them."""
     batch: Batch = Batch.EMPTY
@@ -259,6 +260,8 @@ class Answer(Model):
     at: int = 0
     """When the call ended, in milliseconds since the epoch; 0: the message was composed without a
     call."""
+    delay: CallDelay | None = None
+    """What it took before the attempt that answered; none where that is nothing to speak of."""
 
     @classmethod
     def _told_by(cls, body: dict[str, Json]) -> dict[str, Json]:

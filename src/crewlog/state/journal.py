@@ -34,7 +34,7 @@ from crewlog.state.context import Windowed
 from crewlog.state.end_reasons import EndReason
 from crewlog.state.endings import BadEnding
 from crewlog.state.homes import CameHome
-from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
+from crewlog.state.model import Call, CallDelay, Did, Interrupt, PromptRemark, Usage
 from crewlog.state.parting import Share
 from crewlog.state.shapes import ListShape, Shape
 from crewlog.state.topology import Renamed
@@ -463,6 +463,8 @@ class ModelReplied(Fact):
     """What a window left out of its prompt; none where nothing."""
     composed: bool = False
     """Whether no model was asked: the agent has none, and its definition says what it calls."""
+    delay: CallDelay | None = None
+    """What the call took before the attempt that answered; none where that is little."""
 
     @property
     @override
@@ -555,6 +557,8 @@ class ToolReturned(Fact):
     """Whether it was the last of its batch, and the model is called with the results."""
     did: Did | None = None
     """Where its agent has no model: what the final message is to say of it."""
+    delay: CallDelay | None = None
+    """What the call took before the attempt that answered; none where that is little."""
 
     @property
     @override
@@ -1337,6 +1341,7 @@ class Reopened(Fact):
     state: dict[str, Json]
     """The state that it goes on with."""
     by: str = ""
+    reason: str = ""
     home: dict[AgentName, CameHome] = Field(default_factory=dict[AgentName, CameHome])
     """Where it goes back to its recipe: creatures that come home by that, from runs that have
     ended. Those do not go on with them any more."""

@@ -18,8 +18,8 @@ from typing import Self
 from temporalio.client import Client as TemporalClient
 
 from crewlog.client import Client, Endpoints, Event, Run
-from crewlog.client.catalog import definition_of
-from crewlog.client.client import Crew, is_file
+from crewlog.client.catalog import definition_of, is_file
+from crewlog.client.client import Crew
 from crewlog.client.connection import LazyStore
 from crewlog.definition.model import CrewDefinition
 from crewlog.dev.ephemeral import own_environ
@@ -313,11 +313,7 @@ class CrewlogLocal:
             timeout: Seconds after which the server ends it.
         """
         client = await self.client()
-        chosen = crew
-        if model is not None:
-            # Data may leave the model out altogether, which on its own would be a fault.
-            given = {**crew, "model": model} if isinstance(crew, Mapping) else crew
-            chosen = _with_model(await self._definition(given), model)
+        chosen = crew if model is None else await self._definition(crew, model)
         return await client.start(
             chosen, input, id=id, by="test", execution_timeout=timedelta(seconds=timeout)
         )
@@ -369,23 +365,17 @@ class CrewlogLocal:
         except CrewlogError:
             return
 
-    async def _definition(self, crew: Crew) -> CrewDefinition:
+    async def _definition(self, crew: Crew, model: str) -> CrewDefinition:
         if not isinstance(crew, str) or is_file(crew):
-            return definition_of(crew)
+            return definition_of(crew, model)
         row = await self.store.get_crew(CrewName(crew))
         if row is None:
             raise UsageError(
                 f"there is no crew {crew!r}",
                 remedy="Register it: `await (await crewlog_local.client()).register(FILE)`.",
             )
-        return CrewDefinition.from_json(await self.store.get_definition(row.definition))
-
-
-def _with_model(definition: CrewDefinition, model: str) -> CrewDefinition:
-    agents = {
-        name: agent.model_copy(update={"model": None}) for name, agent in definition.agents.items()
-    }
-    return definition.model_copy(update={"model": model, "agents": agents})
+        stored = CrewDefinition.from_json(await self.store.get_definition(row.definition))
+        return stored.with_model(model)
 
 
 async def _no_other_store() -> InMemoryStore:
