@@ -46,7 +46,7 @@ def chat(
         typer.Option(
             "--model",
             metavar="NAME",
-            help="Use this model for every agent of a new session: openai:NAME or scripted:FILE.",
+            help="Use this model for every agent of a new session: PROVIDER:NAME or scripted:FILE.",
             show_default=False,
         ),
     ] = None,

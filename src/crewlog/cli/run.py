@@ -80,7 +80,7 @@ def run(
         typer.Option(
             "--model",
             metavar="NAME",
-            help="Use this model for every agent: openai:NAME or scripted:FILE.",
+            help="Use this model for every agent: PROVIDER:NAME or scripted:FILE.",
             show_default=False,
         ),
     ] = None,
