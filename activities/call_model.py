@@ -18,13 +18,13 @@ from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.inputs import Inputs
 from crewlog.activities.keep import keep, keep_all
-from crewlog.activities.model_errors import model_error
+from crewlog.activities.model_errors import is_unexplained, model_error
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import counted, usage_of
 from crewlog.activities.read_reply import Formats, Reading, read_by
 from crewlog.activities.recent import Recent
-from crewlog.activities.render import prompt, with_heard, with_item
-from crewlog.activities.replies import kept, message_of
+from crewlog.activities.render import prompt, with_heard, with_item, without_old_reasoning
+from crewlog.activities.replies import kept, message_of, unbroken
 from crewlog.activities.sight import Sight
 from crewlog.activities.streaming import CannotStream, Writing, prompt_of, streamed
 from crewlog.activities.summaries import Summaries
@@ -37,6 +37,7 @@ from crewlog.errors import ModelError, ModelRefused
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
 from crewlog.state.calls import CallModel, ModelResult, SettledOperations
+from crewlog.state.endings import ending_of
 from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
@@ -111,12 +112,14 @@ class ModelCalls:
             raise
         name, message, context, form = reply
         self._quick.put(name, quick)
-        told = kept(message, task.agent, task.step, task.call, model=name)
+        ending = ending_of(message)
+        told = kept(message, task.agent, task.step, task.call, model=name, ending=ending)
         body = cast("dict[str, Json]", redacted_json(message_to_json(told)))
         _check_depth(body, name)
         hash_ = hash_json(body)
         final = not told.tool_calls and not told.invalid_tool_calls
-        read = await read_by(form, told) if form is not None and final else Reading()
+        is_read = form is not None and final and ending == "complete"
+        read = await read_by(form, told) if form is not None and is_read else Reading()
         bodies = {hash_: body, **read.bodies}
         if journaled is None:
             stored = journaled = await keep_all(self._store, task.run, task.batch, bodies)
@@ -129,6 +132,7 @@ class ModelCalls:
             body=body,
             hash=hash_,
             usage=usage,
+            ending="" if ending in ("complete", "broken") else ending,
             reply=read.reply,
             faults=read.faults,
             window=context.window,
@@ -151,7 +155,7 @@ class ModelCalls:
         context = await self._context.of(task, crew, agent, name)
         transcript = context.transcript
         model: Any = await self._models.ready(
-            name, agent.model_settings, _request_timeout(agent.timeout)
+            name, agent.model_settings, _request_timeout(agent.timeout), task.cut
         )
         schemas = await self._schemas(task, crew)
         if schemas:
@@ -159,6 +163,7 @@ class ModelCalls:
         what = await self._definitions.task(task.definition, task.step)
         if (item := await self._sight.item(task)) is not None:
             transcript = with_item(transcript, item, task.step, task.view.was)
+        transcript = without_old_reasoning(transcript, task.step, task.view.was)
         if task.heard is not None:
             message = await self._hydrator.message(task.run, task.heard.body)
             transcript = with_heard(transcript, message, task.heard, task.step)
@@ -174,11 +179,12 @@ class ModelCalls:
                 held = model.bind(**asked)
                 reply = await self._ask(held, said, name, agent, task, pulse, config)
             except ModelRefused as exc:
-                if not self._formats.refused(name, exc):
+                if not is_unexplained(exc):
                     raise
-            else:
-                return _Reply(name, counted(reply, said), context, form)
-        reply = await self._ask(model, said, name, agent, task, pulse, config)
+                reply = await self._ask(model, said, name, agent, task, pulse, config)
+                self._formats.leave_out(name)
+        else:
+            reply = await self._ask(model, said, name, agent, task, pulse, config)
         return _Reply(name, counted(reply, said), context, form)
 
     async def _ask(
@@ -192,16 +198,19 @@ class ModelCalls:
         config: RunnableConfig,
     ) -> Any:
         writing = Writing(pulse, task)
+        silent = False
         try:
             if agent.model_settings.get("streaming") is not False and not self._silent.get(name):
                 try:
                     # A client's own limit is for each piece; this one is for the reply.
                     async with asyncio.timeout(_request_timeout(agent.timeout)):
-                        return await streamed(model, said, config, writing.add)
+                        return unbroken(await streamed(model, said, config, writing.add), name)
                 except CannotStream as exc:
-                    if exc.ever:
-                        self._silent.put(name, True)
-            return message_of(await model.ainvoke(prompt_of(model, said), config))
+                    silent = exc.ever
+            reply = message_of(await model.ainvoke(prompt_of(model, said), config))
+            if silent:  # it was the stream that was refused, and not the request
+                self._silent.put(name, True)
+            return unbroken(reply, name)
         except (asyncio.CancelledError, ModelError):
             raise
         except Exception as exc:

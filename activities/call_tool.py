@@ -62,6 +62,7 @@ from crewlog.activities.rulings import (
 )
 from crewlog.activities.sight import Sight
 from crewlog.activities.start_notes import begin_once, never_begun
+from crewlog.activities.tool_arguments import fault_in_text
 from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
 from crewlog.activities.tool_results import NotJson, OwnError
 from crewlog.activities.tools import BUILT_IN, Tool, ToolRegistry
@@ -238,9 +239,10 @@ class ToolCalls:
         agent = agent_of(crew, task.agent)
         for bad in message.invalid_tool_calls:
             if bad["id"] == task.id:
+                text = bad["args"] or ""
                 raise _ModelMistakeError(
-                    f"The arguments of {bad['name']!r} are not valid JSON: "
-                    f"{brief(bad['args'] or '', 200)!r}. Call it again with valid arguments."
+                    f"The arguments of {bad['name']!r} cannot be used: {fault_in_text(text)}: "
+                    f"{brief(text, 200)!r}. Call it again with valid arguments."
                 )
         call = next((c for c in message.tool_calls if c["id"] == task.id), None)
         if call is None:

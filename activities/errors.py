@@ -20,10 +20,12 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from crewlog import errors
 from crewlog.activities.clock import Clock
+from crewlog.activities.model_errors import retry_delay
 from crewlog.errors import (
     CrewlogError,
     InternalError,
     InvalidDefinition,
+    ModelLimited,
     ModelUnavailable,
     UsageError,
 )
@@ -53,7 +55,8 @@ def to_application_error(
         answer: Whether it is what the activity was to find out: the SDK logs no traceback of it.
     """
     kind = next(c for c in type(exc).__mro__ if c.__module__ == errors.__name__)
-    wait = exc.retry_after if isinstance(exc, ModelUnavailable) else None
+    wait = _wait(exc) if isinstance(exc, ModelUnavailable) else None
+    started = started and not isinstance(exc, ModelLimited)  # it was turned away
     message, place, remedy = exc.message, exc.place, exc.remedy
     if isinstance(exc, InvalidDefinition):
         # All diagnostics, with their places: nobody should mend a definition fault by fault.
@@ -71,6 +74,20 @@ def to_application_error(
         category=ApplicationErrorCategory.BENIGN
         if answer
         else ApplicationErrorCategory.UNSPECIFIED,
+    )
+
+
+def _wait(exc: ModelUnavailable) -> float | None:
+    """Seconds until the next try of the activity; none: as its retry policy says."""
+    policy = activity.info().retry_policy if activity.in_activity() else None
+    if policy is None:
+        return exc.retry_after
+    return retry_delay(
+        exc,
+        activity.info().attempt,
+        policy.initial_interval.total_seconds(),
+        policy.backoff_coefficient,
+        (policy.maximum_interval or 100 * policy.initial_interval).total_seconds(),
     )
 
 

@@ -24,6 +24,8 @@ from crewlog.redaction import remember
 from crewlog.secrets import resolved
 from crewlog.state.hashing import hash_json
 
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
+"""The names under which clients keep the limit of a reply's tokens."""
 Builder = Callable[[str, Mapping[str, Json], float], BaseChatModel]
 """Makes a chat model of what follows the prefix, an agent's settings, and a timeout in seconds."""
 
@@ -55,7 +57,7 @@ def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> Bas
         )
     remember(str(key))  # a service may repeat it, e.g. where it refuses it
     # Here, because it takes seconds, and crews with scripted models never need it.
-    from langchain_openai import ChatOpenAI  # noqa: PLC0415
+    from crewlog.activities.openai_chat import OpenAIChat  # noqa: PLC0415
 
     given: dict[str, Any] = {
         "model": name,
@@ -69,7 +71,7 @@ def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> Bas
         "stream_chunk_timeout": timeout,
         **settings,
     }
-    return ChatOpenAI(**given)
+    return OpenAIChat(**given)
 
 
 def build_provided(
@@ -148,7 +150,7 @@ class ModelFactory:
         self._models: Made[tuple[str, ContentHash, float], BaseChatModel] = Made(most)
 
     async def ready(
-        self, model: str, settings: Mapping[str, Json], timeout: float
+        self, model: str, settings: Mapping[str, Json], timeout: float, cut: int = 0
     ) -> BaseChatModel:
         """The chat model of that name; one that must be made is made in a thread.
 
@@ -158,6 +160,7 @@ class ModelFactory:
             model: `prefix:NAME`.
             settings: The agent's `model_settings`.
             timeout: Seconds for one request.
+            cut: Replies in a row that the limit of output cut: it is doubled for each of them.
 
         Raises:
             ModelRefused: where there is no such model, or it cannot be made.
@@ -166,7 +169,10 @@ class ModelFactory:
         # With the values: a secret that was changed makes another model.
         given = cast("dict[str, Json]", resolved(dict(settings)))
         key = (model, hash_json(given), timeout)
-        return await self._models.ready(key, lambda: self._build(model, given, timeout))
+        made = await self._models.ready(key, lambda: self._build(model, given, timeout))
+        if not cut or (longer := _with_longer_replies(given, made, cut)) is None:
+            return made
+        return await self.ready(model, longer, timeout)
 
     def _build(self, model: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
         prefix, colon, name = model.partition(":")
@@ -184,6 +190,17 @@ class ModelFactory:
                 remedy=error.remedy if isinstance(error, ModelRefused) else "Check model_settings.",
             ) from exc
         raise _refused(unknown_provider(model, prefix, _BUILDERS))
+
+
+def _with_longer_replies(
+    settings: Mapping[str, Json], model: BaseChatModel, cut: int
+) -> dict[str, Json] | None:
+    """Settings with a larger limit of output; none where there is no limit of ours."""
+    for name in LIMITS:
+        limit: Any = settings.get(name) or getattr(model, name, None)
+        if isinstance(limit, int) and limit > 0:
+            return {**settings, name: limit * 2**cut}
+    return None
 
 
 def _builder(prefix: str) -> Builder | None:

@@ -102,17 +102,9 @@ class Formats:
         # Past the client's own reading of replies, which fails where they are cut off.
         return {"extra_body": {**cast("dict[str, Json]", extra or {}), **asked}}
 
-    def refused(self, model: str, error: BaseException) -> bool:
-        """Whether a service refused a request for the form; from then on it is asked without."""
-        cause = error.__cause__
-        said = str(cause).lower()
-        words = ("response_format", "json_schema", "structured output", "response format")
-        if getattr(cause, "status_code", None) not in (400, 404, 422) or not any(
-            word in said for word in words
-        ):
-            return False
+    def leave_out(self, model: str) -> None:
+        """Asks a model without a form from now on: its service answers only without."""
         self._without.put(model, True)
-        return True
 
 
 def _strict(schema: Any) -> Any:

@@ -15,10 +15,11 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
-from crewlog.activities.model_errors import model_error
+from crewlog.activities.model_errors import is_unexplained, model_error
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import counted
 from crewlog.activities.recent import Recent
+from crewlog.activities.replies import unbroken
 from crewlog.content import scrubbed_text
 from crewlog.errors import InvalidDefinition, ModelError, ModelRefused
 from crewlog.graph.drafting import COMPILER, STEP
@@ -102,17 +103,21 @@ async def ask(
     chat: Any = await models.ready(model, {}, TIMEOUT)
     call = {"agent": COMPILER, "step": STEP, "call": len(replies) + 1, **metadata}
     config: RunnableConfig = {"metadata": call}
+    refused = False
     structured = None if _PLAIN.get(model) else _structured(chat, model)
     if structured is not None:
         said = _messages(text, registry, replies, with_schema=False)
         try:
             return _reply(await _invoke(structured, said, config, model), said)
         except ModelRefused as error:
-            if not _knows_no_schema(error):
+            if not is_unexplained(error):
                 raise
-            _PLAIN.put(model, True)
+            refused = True
     said = _messages(text, registry, replies, with_schema=True)
-    return _reply(await _invoke(chat, said, config, model), said)
+    reply = _reply(await _invoke(chat, said, config, model), said)
+    if refused:  # it was the schema that was refused, and not the request
+        _PLAIN.put(model, True)
+    return reply
 
 
 def _structured(chat: Any, model: str) -> Any:
@@ -129,25 +134,6 @@ def _structured(chat: Any, model: str) -> Any:
         return None
 
 
-_WORDS = (
-    "response_format",
-    "response format",
-    "json_schema",
-    "structured output",
-    "tool",
-    "function",
-)
-"""Words of the error of a service that does not support structured output."""
-
-
-def _knows_no_schema(error: ModelRefused) -> bool:
-    """Whether a service refused the request for its schema: its own error must say so."""
-    cause = error.__cause__
-    said = str(cause).lower()
-    status = getattr(cause, "status_code", None)
-    return status in {400, 404, 422} and any(word in said for word in _WORDS)
-
-
 async def _invoke(chat: Any, said: list[BaseMessage], config: RunnableConfig, model: str) -> Any:
     try:
         answer: Any = await chat.ainvoke(said, config)
@@ -155,9 +141,9 @@ async def _invoke(chat: Any, said: list[BaseMessage], config: RunnableConfig, mo
         raise
     except Exception as exc:
         raise model_error(exc, model) from exc
-    if isinstance(answer, dict):
-        return answer["raw"]  # pyright: ignore[reportUnknownVariableType] - LangChain types none
-    return answer
+    # LangChain types none of them.
+    reply: Any = answer["raw"] if isinstance(answer, dict) else answer  # pyright: ignore[reportUnknownVariableType]
+    return unbroken(reply, model)
 
 
 def _reply(answer: Any, said: list[BaseMessage]) -> tuple[str, Any]:

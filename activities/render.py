@@ -11,19 +11,21 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     HumanMessage,
     SystemMessage,
+    ToolCall,
     ToolMessage,
 )
 
 from crewlog.definition.model import AgentDefinition
 from crewlog.ids import CREW, PUBLIC, AgentName, ContentHash, StepId, item_of, item_step, visit_of
 from crewlog.state.brief import brief
+from crewlog.state.endings import is_empty, without_reasoning
 from crewlog.state.hearing import Heard
 
 LONGEST = 200_000
@@ -122,7 +124,7 @@ class Transcript:
                 return
             if (item := self._sibling(message)) is not None:
                 if item in self._after:
-                    self._groups.append([quoted(message)])
+                    self._groups.append([] if is_empty(message) else [quoted(message)])
                     self.spots.group(spot)
                 else:
                     self.spots.hidden.append(spot)
@@ -135,7 +137,7 @@ class Transcript:
             if ids:
                 self._asked.update(dict.fromkeys(ids, len(self._groups)))
                 self._open[len(self._groups)] = ids
-            self._groups.append([message])
+            self._groups.append([] if is_empty(message) else [as_sent(message)])
             self.spots.group(spot)
         elif isinstance(message, ToolMessage) and message.tool_call_id in self._asked:
             self._answer(message)
@@ -146,7 +148,8 @@ class Transcript:
             quote = self._quotes.get(body) or quoted(message)
             if quote is not message:
                 self._quotes[body] = quote
-            self._groups.append([quote])
+            silent = isinstance(message, AIMessage) and is_empty(message)
+            self._groups.append([] if silent else [quote])
             self.spots.group(spot)
 
     def _sibling(self, message: AIMessage) -> int | None:
@@ -252,6 +255,41 @@ def with_heard(
     if heard.more:
         told += f"\nAnd for {heard.more} more that came since."
     return before_turn(transcript, HumanMessage(told, name=CREW), step)
+
+
+def as_sent(message: AIMessage) -> AIMessage:
+    """An agent's own message as its model is shown it again.
+
+    A call whose arguments could not be read goes without them: services refuse what is no JSON, and
+    some clients drop such a call and keep its result. The result quotes what was wrong.
+    """
+    if not message.invalid_tool_calls:
+        return message
+    calls = [
+        ToolCall(name=c["name"] or "", args={}, id=c["id"]) for c in message.invalid_tool_calls
+    ]
+    update = {"tool_calls": [*message.tool_calls, *calls], "invalid_tool_calls": []}
+    return message.model_copy(update=update)
+
+
+def without_old_reasoning(
+    transcript: list[BaseMessage], step: StepId, was: Sequence[StepId] = ()
+) -> list[BaseMessage]:
+    """The transcript with what the agent's model thought in this turn, and in no earlier one."""
+    thinks = [
+        i
+        for i, m in enumerate(transcript)
+        if (m.additional_kwargs or type(m.content) is list) and type(m) is AIMessage
+    ]
+    if not thinks:
+        return transcript
+    out = [*transcript]
+    for i in thinks:
+        message = out[i]
+        said_in = step_of(message)
+        if said_in is None or _as_now(said_in, step, was) != step:
+            out[i] = without_reasoning(cast("AIMessage", message))
+    return out
 
 
 def call_ids(message: AIMessage) -> list[str]:

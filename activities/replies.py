@@ -18,13 +18,22 @@ from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMRe
 from pydantic import BaseModel
 
 from crewlog.content import hash_json, scrubbed, scrubbed_text
+from crewlog.errors import ModelUnavailable
 from crewlog.ids import AgentName, StepId
+from crewlog.state.endings import (
+    CALL_BLOCKS,
+    REASONING_KEYS,
+    Ending,
+    ending_of,
+    reason_of,
+    without_blocks,
+    without_reasoning,
+)
 
 NAMELESS = "unknown"
 """What a tool call without a name is called."""
-_USUAL_ENDS = ("stop", "tool_calls")
-_CALL_BLOCKS = frozenset({"tool_call", "tool_use", "function_call", "invalid_tool_call"})
-"""Types of content blocks that spell a tool call once more."""
+_BY_CALL = "__gemini_function_call_thought_signatures__"
+"""Where LangChain keeps what Gemini wants back with each call, by the call's id."""
 
 
 def message_of(reply: Any) -> BaseMessage:
@@ -61,7 +70,30 @@ def message_of(reply: Any) -> BaseMessage:
             raise TypeError(f"a model gave {type(reply).__name__}, which is no message")
 
 
-def kept(reply: BaseMessage, agent: AgentName, step: StepId, call: int, *, model: str) -> AIMessage:
+def unbroken(reply: BaseMessage, model: str) -> BaseMessage:
+    """A reply whose service did not fail while it answered.
+
+    Raises:
+        ModelUnavailable: it did; the call is repeated.
+    """
+    if ending_of(reply) == "broken":
+        raise ModelUnavailable(
+            f"the service of the model {model!r} failed while it answered: "
+            f"it ended its reply with {reason_of(reply)!r}",
+            remedy="It may pass; the run tries again.",
+        )
+    return reply
+
+
+def kept(
+    reply: BaseMessage,
+    agent: AgentName,
+    step: StepId,
+    call: int,
+    *,
+    model: str,
+    ending: Ending = "complete",
+) -> AIMessage:
     """The message to keep of a reply: named, numbered, and without what differs by chance.
 
     Ids of tool calls are made anew: unique in the run, the same for the same reply, and no longer
@@ -70,14 +102,20 @@ def kept(reply: BaseMessage, agent: AgentName, step: StepId, call: int, *, model
     A call whose arguments could not be parsed stays among `invalid_tool_calls`: the tool activity
     finds it there and answers it, so that the model may repair it.
 
+    What a model thought is kept where it calls tools, since its service may want that back within
+    the turn. The last message of a turn, which others may read, has none of it.
+
     Args:
         reply: The reply.
         agent: Whose model it is.
         step: The step.
         call: The call's number in the step.
         model: What the model is called where it does not say so itself.
+        ending: How it ended: one that is not complete calls nothing.
     """
     source = reply if isinstance(reply, AIMessage) else AIMessage(reply.content)
+    if ending != "complete":
+        source = _without_calls(source)
     number = itertools.count(1)
     renamed: dict[str, list[str]] = {}
 
@@ -106,10 +144,11 @@ def kept(reply: BaseMessage, agent: AgentName, step: StepId, call: int, *, model
         )
         for i in source.invalid_tool_calls
     ]
-    kept_metadata = _metadata(source, model)
+    kept_metadata = _metadata(source, model, ending)
     usage = source.usage_metadata
-    return AIMessage(
+    message = AIMessage(
         content=_content(source, renamed),
+        additional_kwargs=_thoughts(source, renamed),
         id=f"{step}/{call}",
         name=agent,
         tool_calls=calls,
@@ -123,14 +162,39 @@ def kept(reply: BaseMessage, agent: AgentName, step: StepId, call: int, *, model
             "total_tokens": usage["total_tokens"],
         },
     )
+    return message if calls or invalid else without_reasoning(message)
 
 
-def _metadata(reply: AIMessage, model: str) -> dict[str, Any]:
+def _without_calls(reply: AIMessage) -> AIMessage:
+    content: Any = reply.content
+    if isinstance(content, list):
+        blocks: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
+        content = without_blocks(blocks, CALL_BLOCKS)
+    update = {"content": content, "tool_calls": [], "invalid_tool_calls": []}
+    return reply.model_copy(update=update)
+
+
+def _thoughts(reply: AIMessage, renamed: Mapping[str, list[str]]) -> dict[str, Any]:
+    """What the service may want back of the fields beside a message's content."""
+    extra = reply.additional_kwargs
+    found = {key: scrubbed(extra[key]) for key in REASONING_KEYS if extra.get(key)}
+    if isinstance(by_call := extra.get(_BY_CALL), dict):
+        given = cast("dict[str, Any]", by_call)
+        found[_BY_CALL] = {
+            new: scrubbed(given[old])
+            for old, new_ids in renamed.items()
+            if old in given
+            for new in new_ids
+        }
+    return found
+
+
+def _metadata(reply: AIMessage, model: str, ending: Ending) -> dict[str, Any]:
     """The model that answered, and why it stopped where that is worth a word."""
-    found = {"model_name": scrubbed(reply.response_metadata.get("model_name")) or model}
-    reason: Any = scrubbed(reply.response_metadata.get("finish_reason"))
-    if reason and reason not in _USUAL_ENDS:
-        found["finish_reason"] = reason
+    name = reply.response_metadata.get("model_name") or reply.response_metadata.get("model")
+    found = {"model_name": scrubbed(name) or model}
+    if ending != "complete" and (reason := reason_of(reply)):
+        found["finish_reason"] = scrubbed_text(reason)
     return found
 
 
@@ -146,11 +210,13 @@ def _content(reply: AIMessage, renamed: Mapping[str, list[str]]) -> Any:
 
 
 def _renamed(block: Any, left: Mapping[str, list[str]]) -> Any:
-    """A block of content; one that is a tool call has the call's new id."""
+    """A block of content; one that is a tool call has the call's new id, a refusal is a text."""
     if not isinstance(block, dict):
         return block
     found: dict[str, Any] = dict(block)  # pyright: ignore[reportUnknownArgumentType]
-    if found.get("type") not in _CALL_BLOCKS:
+    if found.get("type") == "refusal":
+        return {"type": "text", "text": str(found.get("refusal") or "")}
+    if found.get("type") not in CALL_BLOCKS:
         return found
     for key in ("call_id", "id"):  # where there are both, `id` is the block's own
         old = found.get(key)

@@ -15,8 +15,8 @@ does not give that by itself:
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -25,17 +25,16 @@ from langchain_core.messages import (
     AIMessageChunk,
     BaseMessage,
     BaseMessageChunk,
-    InvalidToolCall,
-    ToolCall,
     message_chunk_to_message,
 )
-from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.runnables import RunnableBinding, RunnableConfig
 from temporalio import activity
 
 from crewlog.activities.heartbeat import Pulse
+from crewlog.activities.model_errors import is_unexplained
 from crewlog.activities.replies import message_of
+from crewlog.activities.tool_arguments import joined, read_calls
 from crewlog.content import scrubbed_text
 from crewlog.errors import ModelUnavailable
 from crewlog.redaction import Growing
@@ -123,7 +122,7 @@ async def streamed(
             if text := piece.text:
                 tell(text)
     except Exception as exc:
-        if not pieces and (_refuses_to_stream(exc) or _NOTHING in str(exc)):
+        if not pieces and (is_unexplained(exc) or _NOTHING in str(exc)):
             raise CannotStream(ever=_NOTHING not in str(exc)) from exc
         raise
     return whole(pieces)
@@ -139,11 +138,6 @@ def prompt_of(model: Any, messages: Sequence[BaseMessage]) -> PromptValue | list
     if isinstance(bound, BaseChatModel):
         return ChatPromptValue.model_construct(messages=messages)
     return list(messages)
-
-
-def _refuses_to_stream(exc: Exception) -> bool:
-    """Whether a service refused the request because of `stream` or `stream_options`."""
-    return getattr(exc, "status_code", None) in (400, 422) and "stream" in str(exc).lower()
 
 
 def whole(pieces: Sequence[BaseMessage]) -> BaseMessage:
@@ -162,7 +156,8 @@ def whole(pieces: Sequence[BaseMessage]) -> BaseMessage:
         metadata |= {k: v for k, v in chunk.response_metadata.items() if v is not None}
     message = cast("AIMessage", message_chunk_to_message(added))
     message.response_metadata = metadata
-    message.tool_calls, message.invalid_tool_calls = _calls(added.tool_call_chunks)
+    pieces_of_calls = chain.from_iterable(chunk.tool_call_chunks for chunk in chunks)
+    message.tool_calls, message.invalid_tool_calls = read_calls(joined(pieces_of_calls))
     if metadata.get("model_provider") == "openai":
         _check_openai(message)
         told = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
@@ -189,22 +184,3 @@ def _check_openai(message: AIMessage) -> None:
     if end == "tool_calls" and not (message.tool_calls or message.invalid_tool_calls):
         # LangChain drops the calls of services that do not number them.
         raise CannotStream(ever=True)
-
-
-def _calls(chunks: Sequence[ToolCallChunk]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-    """The tool calls whose arguments are whole, and the others."""
-    calls: list[ToolCall] = []
-    invalid: list[InvalidToolCall] = []
-    for chunk in chunks:
-        name, text, id_ = chunk["name"] or "", chunk["args"] or "", chunk["id"]
-        try:
-            args = json.loads(text, strict=False) if text else {}
-        except ValueError:
-            args = None
-        if isinstance(args, dict):
-            calls.append(ToolCall(name=name, args=cast("dict[str, Any]", args), id=id_))
-        else:
-            invalid.append(
-                InvalidToolCall(type="invalid_tool_call", name=name, args=text, id=id_, error=None)
-            )
-    return calls, invalid

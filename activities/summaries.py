@@ -35,6 +35,7 @@ from crewlog.model import Json
 from crewlog.redaction import redacted
 from crewlog.state.brief import brief
 from crewlog.state.calls import CallModel
+from crewlog.state.endings import FAULTS, ending_of
 from crewlog.state.model import Usage
 from crewlog.store.protocol import Store
 
@@ -235,6 +236,8 @@ class Summaries:
         text = scrubbed_text(redacted(message.text.strip()))[:LONGEST]
         if not text:
             raise ModelRefused("it answered with nothing")
+        if (ending := ending_of(message)) != "complete":
+            raise ModelRefused(f"its reply is no summary: {FAULTS.get(ending, 'it broke off')}")
         usage = await usage_of(counted(message, asked), model)
         return _Kept(text, usage, _caller(task))
 

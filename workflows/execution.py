@@ -39,7 +39,13 @@ from temporalio.exceptions import (
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.times import moment_words
     from crewlog.encryption.codec import NOT_ENCRYPTED
-    from crewlog.errors import InternalError, RuledSince, StoreUnavailable, ToolChanged
+    from crewlog.errors import (
+        InternalError,
+        ModelLimited,
+        RuledSince,
+        StoreUnavailable,
+        ToolChanged,
+    )
     from crewlog.graph import changing
     from crewlog.graph.artifacts import unsettled
     from crewlog.graph.drafting import Drafting
@@ -47,6 +53,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.expiring import expire
     from crewlog.graph.inputs import inputs_of
     from crewlog.graph.listening import heard_by
+    from crewlog.graph.replying import cut_replies
     from crewlog.ids import RESERVED, CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
     from crewlog.state.answered import binding_of
@@ -146,6 +153,10 @@ LACKS_LIMIT = 500
 LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between calls that met a worker without their tool; the last one from then on."""
 
+MOST_LIMITED = 3
+"""How often a call whose model's service takes no more calls is made again, each time with all of
+its retries; then its step fails."""
+
 LONGEST_TIMER = 30 * 86_400_000
 """Milliseconds of one Temporal timer; what is due later gets another one then."""
 
@@ -170,7 +181,7 @@ class Landed:
     error: str = ""
     error_type: str = ""
     lacks: str = ""
-    """Which tool its worker lacked, for people."""
+    """What it waits for that has not begun, for people."""
     change: grouping.Regrouping | None = None
     """The change of its graph that it asks for, prepared."""
 
@@ -190,6 +201,8 @@ class Told(NamedTuple):
 
 def _lacking(kind: str | None, place: str) -> str:
     """What a call waits for that could not begin: a person, a server, or a worker."""
+    if kind == ModelLimited.__name__:
+        return place
     if kind == ToolChanged.__name__:
         return f"a person to approve the {place}"
     if place.startswith("MCP server"):
@@ -639,6 +652,7 @@ class Execution:
                 item=engine.maps.item(order.step) if isinstance(engine, Engine) else None,
                 unsettled=unsettled(engine.state, order.step),
                 heard=heard_by(engine.state, order.step),
+                cut=cut_replies(engine.state, order.step),
                 **self._step_call(order),
             ),
             result_type=ModelResult,
@@ -721,7 +735,7 @@ class Execution:
                 return Landed(order, position, error_type=AGAIN)
             if cause.type == RuledSince.__name__ and not told.started:
                 return Landed(order, position, error_type=RULED)
-            if told.again and not told.started:
+            if told.again and not told.started and not self._limited_often(order, cause):
                 why = f"{cause.message}. {told.remedy}" if told.remedy else cause.message
                 lacks = f"waits for {_lacking(cause.type, told.place)}: {why}"
                 return Landed(order, position, error_type=AGAIN, lacks=brief(lacks, LACKS_LIMIT))
@@ -729,6 +743,14 @@ class Execution:
             text = "\n".join([cause.message, *details])
             return Landed(order, position, error=text, error_type=cause.type or "ApplicationError")
         return Landed(order, position, error=str(cause), error_type="ActivityError")
+
+    def _limited_often(self, order: Order, cause: ApplicationError) -> bool:
+        """Whether a call's model takes no more calls, after it was made again some times."""
+        key = (order.step, order.call.call)
+        if cause.type != ModelLimited.__name__ or self._lacked[key] < MOST_LIMITED:
+            return False
+        del self._lacked[key]  # people may have it tried again
+        return True
 
     def _cancel_flights(self) -> None:
         """Cancels, once each, the calls of an ending run, or of a step that is gone."""

@@ -23,7 +23,8 @@
     ├── StepError                  the run: ends the step, not the worker
     │   ├── ModelError
     │   │   ├── ModelRefused       key, quota, content policy: a retry does not help
-    │   │   └── ModelUnavailable   timeout, rate limit, 5xx: a retry may help
+    │   │   └── ModelUnavailable   timeout, 5xx: a retry may help
+    │   │       └── ModelLimited   rate limit: a later try will do
     │   ├── LogRefused             an agent may not see what its call would show it
     │   ├── SecretMissing          this worker does not have what a secret's reference names
     │   └── ToolError
@@ -299,6 +300,15 @@ class ModelUnavailable(ModelError):
         super().__init__(message, remedy=remedy, place=place)
         self.retry_after = retry_after
         """Seconds that the service asked to be left alone; none where it did not say."""
+
+
+class ModelLimited(ModelUnavailable):
+    """The model's service takes no more calls at the moment; this one has not begun.
+
+    Its retries may all come too early. Then the run makes the call again, some times.
+    """
+
+    again = True
 
 
 class SecretMissing(StepError):

@@ -17,6 +17,7 @@ from crewlog.definition.model import (
     BuilderPhase,
     CrewDefinition,
     DecisionPhase,
+    ErrorPolicy,
     Limits,
     ParallelPhase,
     PatternUse,
@@ -82,7 +83,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "timeout": "less",
         "heartbeat": "free",
         "retry": "inner",
-        "on_error": "order",
+        "on_error": "inner",
         "ask_below": "more",
         "enabled": "own",
         "pattern": "free",  # what it stands for is compared
@@ -115,6 +116,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "approved": "same",
         "risk": "order",
     },
+    ErrorPolicy: {"failure": "order", "bad_reply": "order"},
     Retry: {"attempts": "less", "first": "free", "backoff": "free", "longest": "free"},
     Limits: {
         "steps": "less",
@@ -185,7 +187,8 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
 
 ORDER: Mapping[tuple[type[Model], str], tuple[str, ...]] = {
     (CrewDefinition, "approval"): ("understood", "required"),
-    (AgentDefinition, "on_error"): ("continue", "ask", "fail"),
+    (ErrorPolicy, "failure"): ("continue", "ask", "fail"),
+    (ErrorPolicy, "bad_reply"): ("accept", "retry", "ask", "fail"),
     (ToolDefinition, "on_error"): ("model", "fail"),
     (ToolDefinition, "retry"): ("safe", "keyed", "never"),
     (ToolDefinition, "risk"): ("low", "high"),

@@ -25,6 +25,7 @@ from crewlog.definition.model import (
     AgentPhase,
     AskPhase,
     CrewDefinition,
+    ErrorPolicy,
     ToolDefinition,
 )
 from crewlog.definition.phases import phases
@@ -191,7 +192,7 @@ def _deciding(old: CrewDefinition, new: CrewDefinition, decide: Names) -> Iterat
 
 def _failing(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
     """Phases whose failure ends less than any failure of their agent does in `old`."""
-    least = {name: _strictness(agent.on_error) for name, agent in old.agents.items()}
+    least = {name: _strictness(agent.on_error.failure) for name, agent in old.agents.items()}
     for phase in phases(old):
         if isinstance(phase.item, AgentPhase) and phase.item.on_error is not None:
             for agent in least.keys() & {*phase.item.agents}:
@@ -207,7 +208,7 @@ def _failing(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
 
 def _strictness(on_error: str) -> int:
     """How much a policy for failures stops; a stand-in stops as little as `continue`."""
-    order = ORDER[AgentDefinition, "on_error"]
+    order = ORDER[ErrorPolicy, "failure"]
     return order.index(on_error) if on_error in order else 0
 
 

@@ -35,5 +35,7 @@ def keeping_errors(definition: CrewDefinition, found: Iterable[Phase]) -> frozen
         if item.on_error == "continue" or item.stand_in is not None
         for name in item.agents
     )
-    by_agent = (name for name, each in definition.agents.items() if each.on_error == "continue")
+    by_agent = (
+        name for name, each in definition.agents.items() if each.on_error.failure == "continue"
+    )
     return frozenset((*by_agent, *by_phase))

@@ -52,7 +52,7 @@ def _of_agent(fact: Fact, agents: dict[str, AgentDefinition]) -> tuple[str, str,
         say = f"the run is to end by {whole!r}, and no agent {fact.agent!r} lives in it"
         remedy = did_you_mean(fact.agent or "", agents, "Name an output of an agent of the crew.")
         return say, remedy, fact.agent or ""
-    error = ("error",) if agent.on_error == "continue" else ()
+    error = ("error",) if agent.on_error.failure == "continue" else ()
     known = (*agent.writes_flags, *outputs_of(agent), "text", *error)
     if fact.name in known:
         return None

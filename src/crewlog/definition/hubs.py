@@ -11,6 +11,7 @@ from crewlog.definition.conditions import Fact
 from crewlog.definition.model import (
     AgentPhase,
     DecisionPhase,
+    ErrorPolicy,
     FlowItem,
     JoinAny,
     Name,
@@ -92,7 +93,7 @@ def _fields(options: Hub, named: tuple[str, ...], place: Place) -> dict[str, dic
     talks = place.crew.conversation is not None
     for agent in (router, *named):
         does = options.on_error or ("continue" if talks else "ask")
-        fields.setdefault(agent, {})["on_error"] = does
+        fields.setdefault(agent, {})["on_error"] = ErrorPolicy(failure=does)
     return fields
 
 

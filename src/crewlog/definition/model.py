@@ -256,6 +256,49 @@ class _NoPrompt(str):
     __slots__ = ()
 
 
+POLICIES = ("ask", "fail", "continue")
+"""What `on_error` says of failures where it names no phase."""
+
+
+class ErrorPolicy(Model):
+    """What becomes of a step that fails, and of a model's reply that is no good answer."""
+
+    failure: Literal["ask", "fail", "continue"] = "ask"
+    """When the step fails: `ask` people (retry, skip or stop), `fail` the run, or `continue`
+    without its result."""
+    bad_reply: Literal["retry", "ask", "fail", "accept"] = "retry"
+    """When the model's reply was cut off, withheld or empty, or ended for an unknown reason:
+    `retry` asks the model again, three times in all, after which the step fails; `ask` people,
+    `fail` the run, or `accept` its text. Its tool calls are never made."""
+
+    @model_serializer(mode="wrap")
+    def _as_a_word(self, write: SerializerFunctionWrapHandler) -> Any:
+        return self.failure if self.bad_reply == "retry" else write(self)
+
+
+def _policy_of(value: Any) -> Any:
+    """`continue` for `{failure: continue}`."""
+    return {"failure": value} if isinstance(value, str) else value
+
+
+class _OrWord:
+    """Lets a policy for errors be written as that for failures alone."""
+
+    @staticmethod
+    def __get_pydantic_core_schema__(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_before_validator_function(_policy_of, handler(source))
+
+    @staticmethod
+    def __get_pydantic_json_schema__(
+        schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [{"enum": [*POLICIES], "type": "string"}, handler(schema)]}
+
+
+OnError = Annotated[ErrorPolicy, _OrWord]
+"""`ask`, `fail` or `continue`, or a policy in full."""
+
+
 FILLED = frozenset({"reads", "writes", "shares", "inputs", "on_error"})
 """Fields of an agent that builders fill where it does not say them. What it says of them counts, so
 that it is kept and written also where it is the default; see `AgentDefinition.says`."""
@@ -314,9 +357,10 @@ class AgentDefinition(Model):
     """A worker that is silent for this long during a model call is taken for dead."""
     retry: Retry = Retry()
     """How a model call that failed for a passing reason is repeated."""
-    on_error: Literal["ask", "fail", "continue"] = "ask"
+    on_error: OnError = ErrorPolicy()
     """When the step fails: `ask` people (retry, skip or stop), `fail` the run, or `continue`
-    without its result."""
+    without its result. `{failure: …, bad_reply: …}` says, too, what becomes of a model's reply that
+    was cut off, withheld or empty: `retry`, `ask`, `fail` or `accept`."""
     ask_below: float | None = Field(default=None, gt=0, le=1)
     """People are asked before its turn is over where the `confidence` that it set in the turn, an
     output or a flag of its own, is lower than this, is no number, or was not set."""
@@ -448,8 +492,6 @@ After = str | tuple[str, ...] | JoinAll | JoinAny | JoinQuorum
 
 SENT_ONLY = "go"
 """As `after`: the phase waits for nothing and starts only when something sends the run there."""
-POLICIES = ("ask", "fail", "continue")
-"""What `on_error` says where it names no phase."""
 
 
 class AgentPhase(Model):

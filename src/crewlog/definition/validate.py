@@ -456,7 +456,7 @@ def _facts(
 
 def _said_of(agent: AgentDefinition) -> tuple[str, ...]:
     """What conditions may look at of an agent."""
-    error = ("error",) if agent.on_error == "continue" else ()
+    error = ("error",) if agent.on_error.failure == "continue" else ()
     return (*agent.writes_flags, *outputs_of(agent), "text", *error)
 
 

@@ -266,7 +266,7 @@ class Engine(RunFacts):
         await self.fail_step(step, number, error, error_type)
 
     async def fail_step(
-        self, step: StepId, number: int | None, error: str, error_type: str
+        self, step: StepId, number: int | None, error: str, error_type: str, policy: str = ""
     ) -> None:
         """Records that a step cannot go on, and does what `on_error` of its phase or agent says.
 
@@ -275,10 +275,12 @@ class Engine(RunFacts):
             number: Its call that failed; none where the step as a whole failed.
             error: What went wrong, for people.
             error_type: The name of the error's type.
+            policy: What is to follow; empty: what `on_error` says of failures.
         """
         agent = self.agent_at(step)
         node = self.plan.node_at(step)
-        policy = node.on_error or (self.rules_of(agent, step).on_error if agent else "ask")
+        rules = self.rules_of(agent, step) if agent else None
+        policy = policy or node.on_error or (rules.on_error if rules is not None else "ask")
         kept = {} if policy in ("ask", "fail") else self.maps.kept(step, agent)
         if kept and item_of(step):  # it makes a list of those of its visit
             unset_error(self, step)

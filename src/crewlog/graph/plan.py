@@ -246,6 +246,8 @@ class AgentRules(Model):
     """Seconds of silence after which its worker is taken for dead."""
     retry: Retry = Retry()
     on_error: Literal["ask", "fail", "continue"] = "ask"
+    bad_reply: Literal["retry", "ask", "fail", "accept"] = "retry"
+    """What becomes of a reply that is no good answer."""
     ask_below: float | None = None
     """People are asked before a turn is over whose `confidence` is lower."""
     enabled: bool = True

@@ -1,8 +1,8 @@
-"""Replies of a form: what follows from a final message that an activity read, or could not read.
+"""Replies that cannot be used: no good answers, and final messages that are not of their form.
 
-A message that is not of its form stays in the log of its agent's turn, which is told exactly why
-and asked again. Where no try was any good, the definition's fallback counts, or the step fails.
-Every try is in the journal, and counts as the model call that it is.
+Such a message stays in the log of its agent's turn, which is told exactly why and asked again.
+Where no try was any good, the definition's fallback counts, or the step fails. Every try is in the
+journal, and counts as the model call that it is.
 """
 
 from __future__ import annotations
@@ -23,10 +23,20 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief, brief_of
 from crewlog.state.calls import INLINE_BYTES, ModelResult, OutputValue
+from crewlog.state.endings import ACCEPTING, FAULTS, REMEDIES
 from crewlog.state.handoffs import apart
 from crewlog.state.hashing import canonical, hash_json
+from crewlog.state.model import CrewState
 
 _UNREAD = ("its form has been asked for only since then",)
+TRIES = 3
+"""How often a model is asked that gives no good answer, by `bad_reply: retry`."""
+
+
+def cut_replies(state: CrewState, step: StepId) -> int:
+    """Replies in a row of a step's turn that the limit of output cut."""
+    found = state.frontier.get(step)
+    return found.turn.cut if found is not None and found.turn is not None else 0
 
 
 class Replies:
@@ -40,11 +50,24 @@ class Replies:
         self._run = run
 
     def faults(self, agent: AgentName, step: StepId, result: ModelResult) -> tuple[str, ...]:
-        """Why a final message is not what it must be; empty where it is, or may be anything."""
+        """Why a final message cannot be used; empty where it can."""
         rules = self._run.rules_of(agent, step)
+        if self._is_bad(agent, step, result):
+            return (FAULTS[result.ending],)
         if rules.reply is None or rules.does:  # what is composed of results has no form
             return ()
         return () if result.reply is not None else result.faults or _UNREAD
+
+    def _is_bad(self, agent: AgentName, step: StepId, result: ModelResult) -> bool:
+        """Whether a reply is no good answer, and is not to be taken as it is.
+
+        An agent with channels or wires need not say anything.
+        """
+        if not result.ending or self._run.rules_of(agent, step).bad_reply == "accept":
+            return False
+        topology = self._run.plan.topology
+        silent = topology is not None and agent in topology.creatures
+        return not (silent and result.ending == "empty")
 
     def hands_on(self, agent: AgentName, step: StepId, result: ModelResult) -> bool:
         """Whether a reply has items for some readers that nobody is to be handed any more.
@@ -81,41 +104,57 @@ class Replies:
         result: ModelResult,
         faults: tuple[str, ...],
     ) -> Literal["again", "fallback", "fail"]:
-        """Records a final message that is none, and says what follows.
+        """Records a final message that cannot be used, and says what follows.
 
         Where the step fails, the call that a `retry` makes is there already: people may mend what
         is behind it, and the model has been told.
         """
-        rules = self._run.rules_of(agent, step).reply
+        rules, tries = self._tries(agent, step, result)
         entry = self._run.state.frontier[step]
-        if rules is None or entry.turn is None:
+        if entry.turn is None:
             return "fail"
         attempt = entry.turn.refused + 1
-        last = attempt >= rules.tries
-        does_without = last and rules.fallback is not None
+        last = attempt >= tries
+        does_without = last and tries > 1 and rules is not None and rules.fallback is not None
         self._run.record(
             j.ReplyRefused,
             step=step,
             call=call,
             agent=agent,
-            decision=rules.decision,
+            decision=rules.decision if rules is not None else "",
             attempt=attempt,
-            of=rules.tries,
+            of=tries,
             faults=faults,
             ref=None if does_without else self._told(step, agent, faults),
         )
         if not last:
             return "again"
-        if not does_without:
+        if not does_without or rules is None:
             return "fail"
         self._fall_back(step, call, agent, rules, attempt)
         self._response(step, agent, rules, result.hash)
         return "fallback"
 
-    def error(self, agent: AgentName, step: StepId, faults: Sequence[str]) -> str:
+    def _tries(
+        self, agent: AgentName, step: StepId, result: ModelResult
+    ) -> tuple[ReplyRules | None, int]:
+        """The form that a reply must have, and how often the model is asked for one."""
+        rules = self._run.rules_of(agent, step)
+        if not self._is_bad(agent, step, result):
+            return rules.reply, rules.reply.tries if rules.reply is not None else 1
+        return rules.reply, TRIES if rules.bad_reply == "retry" else 1
+
+    def policy(self, agent: AgentName, step: StepId, result: ModelResult) -> str:
+        """What `bad_reply` says of a step whose reply is no good answer; empty: as of failures."""
+        policy = self._run.rules_of(agent, step).bad_reply
+        bad = self._is_bad(agent, step, result)
+        return policy if bad and policy in ("ask", "fail") else ""
+
+    def error(
+        self, agent: AgentName, step: StepId, result: ModelResult, faults: Sequence[str]
+    ) -> str:
         """What is said of a step that fails since no reply was any good."""
-        rules = self._run.rules_of(agent, step).reply
-        tries = rules.tries if rules is not None else 1
+        _, tries = self._tries(agent, step, result)
         times = "once" if tries == 1 else f"{tries} times"
         entry = self._run.state.frontier.get(step)
         short = entry.turn.faults if entry is not None and entry.turn is not None else ()
@@ -123,11 +162,14 @@ class Replies:
         if len({*short}) > 1:  # the last alone would hide why the others were no good
             begin = tries - len(short) + 1
             told = "; ".join(f"({n}) {each}" for n, each in enumerate((*short[:-1], told), begin))
-        return (
-            f"the reply of {agent!r} cannot be used, and it was asked {times}: "
-            f"{told}.\nLet its prompt say what it must be, choose another model, or "
+        remedy = (
+            "Let its prompt say what it must be, choose another model, or "
             "say what counts then by its reply's `fallback`."
         )
+        if result.ending:
+            remedy = f"{REMEDIES[result.ending]}, {ACCEPTING}"
+        said = f"the reply of {agent!r} cannot be used, and it was asked {times}: {told}."
+        return f"{said}\n{remedy}"
 
     def cap(self, step: StepId, agent: AgentName, logs: tuple[LogName, ...]) -> None:
         """Ends a turn that reached its agent's most calls with what is there."""

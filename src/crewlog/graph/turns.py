@@ -31,8 +31,9 @@ from crewlog.state.model import Call, FrontierEntry, Usage
 
 Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
 """Called when a turn is over, with the nodes that its tools hand off to."""
-Failed = Callable[[StepId, int | None, str, str], Awaitable[None]]
-"""Called when a turn cannot go on, with the call, the error and its type."""
+Failed = Callable[[StepId, int | None, str, str, str], Awaitable[None]]
+"""Called when a turn cannot go on, with the call, the error, its type, and what is to follow:
+empty, what `on_error` says of failures."""
 
 
 class Turns:
@@ -89,6 +90,7 @@ class Turns:
             brief=brief_of(result.body),
             append=final and self._run.appends(f"{agent}.text"),
             refused=bool(faults),
+            ending=result.ending,
             draft=not final and self._replies.drafts(agent, step, result),
             window=result.window,
             composed=composed,
@@ -109,7 +111,7 @@ class Turns:
     async def _refuse(
         self, step: StepId, number: int, result: ModelResult, faults: tuple[str, ...]
     ) -> None:
-        """Has a model try again whose final message is not of its form, or does without."""
+        """Has a model try again whose final message cannot be used, or does without."""
         agent = self._run.agent_at(step)
         if agent is None:
             return
@@ -120,8 +122,10 @@ class Turns:
                 await self.end(step, ())
             case "fail":
                 calls = calls_of(self._run.state.frontier[step])
-                error = self._replies.error(agent, step, faults)
-                await self._failed(step, calls[-1].call, error, "ReplyInvalid")
+                error = self._replies.error(agent, step, result, faults)
+                kind = "BadReply" if result.ending else "ReplyInvalid"
+                policy = self._replies.policy(agent, step, result)
+                await self._failed(step, calls[-1].call, error, kind, policy)
 
     async def tool_returned(self, step: StepId, number: int, result: ToolResult) -> None:
         """Applies a tool's result in call order: one that comes early is held."""
@@ -476,7 +480,7 @@ class Turns:
                 f"the turn of {agent!r} took {most} model calls and did not end; "
                 "raise the agent's max_calls, or make its prompt say when it is done"
             )
-            await self._failed(step, entry.turn.calls[-1].call, error, "TurnTooLong")
+            await self._failed(step, entry.turn.calls[-1].call, error, "TurnTooLong", "")
 
     def _final_logs(
         self, agent: AgentName, step: StepId, words: bool = True

@@ -27,6 +27,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.state.context import Given, Windowed
+from crewlog.state.endings import BadEnding
 from crewlog.state.hearing import Heard
 from crewlog.state.homes import CameHome
 from crewlog.state.journal import Batch
@@ -228,6 +229,8 @@ class CallModel(StepCall):
     """Calls of the step of whose operations it is not known which apply."""
     heard: Heard | None = None
     """The message that the step is for, where its agent heard one."""
+    cut: int = 0
+    """Replies in a row that the limit of output cut: the next one may be longer."""
 
 
 class AskedTool(Model):
@@ -319,6 +322,8 @@ class ModelResult(Answer):
     """The model that answered, as it names itself."""
     usage: Usage = Usage()
     """This call's usage; `calls` is 1, and one more for every summary that it had made."""
+    ending: BadEnding = ""
+    """How it ended, where it is no good answer: then it asks for no tool."""
     window: Windowed | None = None
     """What a window left out of its prompt; none where nothing."""
     reply: ReadReply | None = None

@@ -31,6 +31,7 @@ from crewlog.ids import (
 from crewlog.model import Json, Model
 from crewlog.state.bounds import Bounds
 from crewlog.state.context import Windowed
+from crewlog.state.endings import BadEnding
 from crewlog.state.homes import CameHome
 from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
 from crewlog.state.parting import Share
@@ -448,7 +449,9 @@ class ModelReplied(Fact):
     append: bool = False
     """Whether a final message is added to the agent's texts, instead of taking their place."""
     refused: bool = False
-    """Whether it was to be final, and is not of the form that it must have: it is no text."""
+    """Whether it was to be final, and cannot be used: it is no text of the agent."""
+    ending: BadEnding = ""
+    """How it ended, where it is no good answer."""
     draft: bool = False
     """Whether its text is what the turn ends with, where it reaches its agent's `max_calls`."""
     window: Windowed | None = None
@@ -484,7 +487,7 @@ class ReplyTaken(Fact):
 
 
 class ReplyRefused(Fact):
-    """A final message is not of the form that it must have."""
+    """A final message is not of the form that it must have, or is no good answer."""
 
     kind: Literal["ReplyRefused"] = "ReplyRefused"
     step: StepId

@@ -259,7 +259,9 @@ class Turn(Model):
     confidence: float | None = None
     """How sure its agent said it is, in this turn, where that is asked for."""
     refused: int = 0
-    """Final messages in a row that were not of the form that they must have."""
+    """Final messages in a row that could not be used."""
+    cut: int = 0
+    """Replies in a row that the limit of output cut."""
     faults: tuple[str, ...] = ()
     """What was wrong with each of these, in short: whoever is asked once no try is left is told."""
     draft: ContentHash | None = None

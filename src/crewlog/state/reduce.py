@@ -442,6 +442,7 @@ def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Ch
             "expected": len(entry.calls),
             "returned": 0,
             "unsettled": (),
+            "cut": turn.cut + 1 if entry.ending == "cut" else 0,
         }
     )
     if entry.draft:

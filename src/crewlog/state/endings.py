@@ -1,0 +1,171 @@
+"""How a model's reply ended: the one table of what the providers' words for it mean.
+
+A provider says it under one of several names in the reply's metadata. A word that the table does
+not have is no success: nobody knows what is missing from such a reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+if TYPE_CHECKING:  # the journal's readers need none of it
+    from langchain_core.messages import AIMessage, BaseMessage
+
+Ending = Literal["complete", "cut", "withheld", "empty", "unknown", "broken"]
+"""What an ending means.
+
+- `complete`: the model said all that it had to say, or calls tools.
+- `cut`: a limit of tokens, or of the service, ended it: text and calls may be half of it.
+- `withheld`: the model refused, or a filter of the service took it away.
+- `empty`: it has neither text nor calls nor files.
+- `unknown`: a word that is not in the table.
+- `broken`: the service failed while it answered. It is repeated like a call that failed.
+"""
+BadEnding = Literal["", "cut", "withheld", "empty", "unknown"]
+"""How a reply ended that is no good answer; empty where it is one."""
+
+_WORDS: Mapping[Ending, frozenset[str]] = {
+    "complete": frozenset(
+        {
+            # OpenAI's and its kind's, and what servers of open models say
+            *("stop", "tool_calls", "function_call", "eos", "eos_token", "completed"),
+            # Anthropic's and Bedrock's
+            *("end_turn", "stop_sequence", "tool_use"),
+            "complete",  # Cohere's
+        }
+    ),
+    "cut": frozenset(
+        {
+            *("length", "max_tokens", "max_output_tokens", "model_length", "incomplete"),
+            *("pause_turn", "model_context_window_exceeded"),
+        }
+    ),
+    "withheld": frozenset(
+        {
+            *("content_filter", "content_filtered", "refusal", "guardrail_intervened", "safety"),
+            *("recitation", "language", "blocklist", "prohibited_content", "spii", "image_safety"),
+            *("image_prohibited_content", "image_recitation", "error_toxic", "sensitive"),
+        }
+    ),
+    "broken": frozenset(
+        {
+            *("error", "failed", "cancelled", "insufficient_system_resource", "load", "unload"),
+            *("malformed_function_call", "malformed_response", "malformed_model_output"),
+            *("malformed_tool_use", "unexpected_tool_call", "network_error"),
+        }
+    ),
+}
+_MEANINGS: Mapping[str, Ending] = {
+    word: ending for ending, words in _WORDS.items() for word in words
+}
+_NAMES = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+"""The names under which LangChain's integrations keep it."""
+REASONING = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
+"""Types of content blocks in which a model thinks."""
+REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_details")
+"""Fields of a message in which services of OpenAI's kind give a model's reasoning."""
+CALL_BLOCKS = frozenset({"tool_call", "tool_use", "function_call", "invalid_tool_call"})
+"""Types of content blocks that spell a tool call once more."""
+
+FAULTS: Mapping[str, str] = {
+    "cut": "it was cut off at the limit of output, and none of its calls was made",
+    "withheld": "the model refused, or its service withheld the reply",
+    "empty": "it was empty: it had neither text nor a tool call",
+    "unknown": "its service ended it for a reason that Crewlog does not know",
+}
+"""What is wrong with a reply, by its ending: for the agent that is asked again, and for people."""
+REMEDIES: Mapping[str, str] = {
+    "cut": "Raise `max_tokens` in the agent's model_settings, or let its prompt ask for less",
+    "withheld": "Change what the agent is asked, or choose another model",
+    "empty": "Let the agent's prompt say what its answer must be, or choose another model",
+    "unknown": "Choose another model",
+}
+ACCEPTING = "or take such replies as they are by `on_error: {bad_reply: accept}`."
+"""The end of every remedy."""
+
+
+def reason_of(message: BaseMessage) -> str:
+    """The word with which a reply's service says how it ended; empty where it does not say."""
+    metadata: Mapping[str, Any] = message.response_metadata
+    details = metadata.get("incomplete_details")
+    if isinstance(details, Mapping) and details.get("reason"):  # pyright: ignore[reportUnknownMemberType]
+        return str(cast("Mapping[str, Any]", details)["reason"])
+    return next((str(metadata[name]) for name in _NAMES if metadata.get(name)), "")
+
+
+def ending_of(message: BaseMessage) -> Ending:
+    """How a reply ended."""
+    ending: Ending = "complete"
+    if reason := reason_of(message):
+        ending = _MEANINGS.get(reason.lower(), "unknown")
+    if ending == "complete" and _refuses(message):
+        return "withheld"
+    if ending == "complete" and is_empty(message):
+        return "empty"
+    return ending
+
+
+def _refuses(message: BaseMessage) -> bool:
+    content: Any = message.content
+    blocks: list[Any] = content if isinstance(content, list) else []  # pyright: ignore[reportUnknownVariableType]
+    return bool(message.additional_kwargs.get("refusal")) or any(
+        isinstance(block, dict) and cast("dict[str, Any]", block).get("type") == "refusal"
+        for block in blocks
+    )
+
+
+def is_empty(message: BaseMessage) -> bool:
+    """Whether an assistant's message has neither text nor calls nor files."""
+    calls: Any = getattr(message, "tool_calls", None)
+    if calls or getattr(message, "invalid_tool_calls", None):
+        return False
+    content: Any = message.content
+    if isinstance(content, str):
+        return not content.strip()
+    return all(_says_nothing(block) for block in cast("list[Any]", content))
+
+
+def _says_nothing(block: Any) -> bool:
+    if isinstance(block, str):
+        return not block.strip()
+    if not isinstance(block, dict):
+        return False
+    found = cast("dict[str, Any]", block)
+    kind = found.get("type")
+    if kind in ("text", "output_text"):
+        return not str(found.get("text") or "").strip()
+    return kind in REASONING or kind in CALL_BLOCKS
+
+
+def without_reasoning(message: AIMessage) -> AIMessage:
+    """The message as anybody may read it who must not know what its model thought."""
+    extra = {k: v for k, v in message.additional_kwargs.items() if k not in REASONING_KEYS}
+    content: Any = message.content
+    if isinstance(content, list):
+        blocks: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
+        content = without_blocks(blocks, REASONING)
+        if len(content) < len(blocks):
+            content = [_unnumbered(block) for block in content]
+    if content == message.content and len(extra) == len(message.additional_kwargs):
+        return message
+    return message.model_copy(update={"content": content, "additional_kwargs": extra})
+
+
+def _unnumbered(block: Any) -> Any:
+    """A block without the id by which OpenAI's Responses tie it to the reasoning before it."""
+    if not isinstance(block, dict):
+        return block
+    found = cast("dict[str, Any]", block)
+    if found.get("type") not in ("text", "output_text", "function_call"):
+        return found
+    return {key: value for key, value in found.items() if key != "id"}
+
+
+def without_blocks(blocks: list[Any], kinds: frozenset[str]) -> list[Any]:
+    """Blocks of content without those of some types."""
+    return [
+        block
+        for block in blocks
+        if not isinstance(block, dict) or cast("dict[str, Any]", block).get("type") not in kinds
+    ]
