@@ -124,7 +124,11 @@ def _request(provider: Provider, settings: Mapping[str, Json], env: Mapping[str,
     bearer = {"Authorization": f"Bearer {key}"} if key else {}
     match provider.catalog:
         case "anthropic":
-            headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
+            # Its client knows how a key is sent, and with which version of the protocol.
+            from anthropic import Anthropic  # noqa: PLC0415
+
+            given = Anthropic(api_key=key, base_url=base).default_headers
+            headers = {name: value for name, value in given.items() if isinstance(value, str)}
             return _Request(f"{base}/v1/models?limit=1000", headers)
         case "google":
             return _Request(f"{base}/v1beta/models?pageSize=1000", {"x-goog-api-key": key})
