@@ -101,7 +101,7 @@ def build_provided(
     if prefix == "ollama":
         given = _for_ollama(given, timeout)
     made: Any = init_chat_model(name, model_provider=prefix, **given)  # pyright: ignore[reportUnknownVariableType]
-    return made
+    return cast("BaseChatModel", made)
 
 
 def _settings_of(provider: Provider) -> set[str | None]:

@@ -174,6 +174,7 @@ class CrewRun:
                 at=_started(),
                 command=start.command or None,
                 given=start.given,
+                files=start.files,
             )
         except UsageError as error:
             raise ApplicationError(
@@ -189,6 +190,7 @@ class CrewRun:
     def _draft(self, start: StartRun, text: str) -> Execution:
         draft = DraftCarry(
             input=_as_text(start.input),
+            files=start.files,
             by=start.by,
             reader=start.reader,
             model=start.model,

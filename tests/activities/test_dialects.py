@@ -5,25 +5,32 @@ The provider's own client makes every request and reads every answer; see `diale
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from activity_kit import Log, crew
-from dialects import DIALECTS, KEY, READ, SIGNATURE, WRITTEN, Dialect, Said, Service, serving
+from crew_tools import PNG
+from dialects import DIALECTS, KEY, READ, SIGNATURE, WRITTEN, Asked, Dialect, Said, Service, serving
 from langchain_core.messages import HumanMessage
 from temporalio.exceptions import ApplicationError
 
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.streaming import streamed
 from crewlog.definition.providers import PROVIDERS
+from crewlog.file_store import FileStore
+from crewlog.graph.facts import message_body
 from crewlog.ids import AgentName, StepId
 from crewlog.state.brief import brief_of
 from crewlog.state.calls import ModelResult
 from crewlog.state.endings import ending_of
+from crewlog.state.files import files_in, named
 
+DRAW = {"draw": {"run": "crew_tools:draw", "effects": "read"}}
 THOUGHT = "One and two make three; nobody else may know."
 
 
@@ -46,8 +53,7 @@ class Team:
         more = fields.pop("definition", {})
         settings = self.settings(**fields.pop("settings", {}))
         definition = crew(
-            self.dialect.model,
-            backend={"model_settings": settings, **more},
+            self.dialect.model, backend={"model_settings": settings, **more}, tools=DRAW
         )
         writer = definition.agents[AgentName("writer")].model_copy(
             update={"model_settings": settings}
@@ -142,6 +148,60 @@ async def test_several_calls_of_one_reply(team: Team, log: Log) -> None:
     assert len({call["id"] for call in made}) == 2
 
 
+async def test_an_image_of_people_is_shown_to_the_model(
+    team: Team, log: Log, tmp_path: Path
+) -> None:
+    (ref,) = await FileStore(tmp_path / "payloads").take([PNG])
+    body = message_body("What is it?", by="", message_id="m1", files=(ref,))
+    assert len(json.dumps(body)) < 300, "the history has no bytes"
+    log.adds(body)
+    result = await team.ask(log, Said("A dot."))
+    assert brief_of(result.body) == "A dot."
+    (asked,) = team.service.asked
+    assert shows_png(asked)
+    assert ref.sha256 not in json.dumps(asked.body)
+    # Another agent, which is told of it later, is shown it as well.
+    log.replied(result, "backend")
+    await team.ask(log, Said("I see."), agent="writer")
+    assert shows_png(team.service.asked[-1])
+
+
+async def test_an_image_of_a_tool_is_kept_and_shown(team: Team, log: Log, tmp_path: Path) -> None:
+    log.says("Draw.")
+    first = await team.ask(log, Said(calls=[("draw", {})]), tools=("draw",))
+    log.replied(first, "backend", "private:backend")
+    answer = await team.tool_call(
+        "draw", body=first.body, id=first.tools[0].id, batch=log.batch(), crew=crew(tools=DRAW)
+    )
+    assert answer.ok
+    (ref,) = files_in(answer.body)
+    assert (ref.mime_type, ref.size) == ("image/png", len(PNG))
+    assert base64.b64encode(PNG).decode() not in json.dumps(answer.body)
+    assert await FileStore(tmp_path / "payloads").get(ref.sha256) == PNG
+    assert named(ref.block) in brief_of(answer.body)
+    log.returned(answer, "backend")
+    await team.ask(log, Said("Done."), tools=("draw",), call=3)
+    assert shows_png(team.service.asked[-1])
+
+
+async def test_an_image_that_a_model_makes_is_kept(team: Team, log: Log, tmp_path: Path) -> None:
+    if team.dialect not in (DIALECTS["google"], DIALECTS["responses"]):
+        pytest.skip("the service makes no images in this dialect")
+    log.says("Draw.")
+    image = base64.b64encode(PNG).decode()
+    result = await team.ask(log, Said("Here it is.", image=image))
+    (ref,) = files_in(result.body)
+    assert (ref.mime_type, ref.size) == ("image/png", len(PNG))
+    assert image not in json.dumps(result.body)
+    assert await FileStore(tmp_path / "payloads").get(ref.sha256) == PNG
+    assert brief_of(result.body) == f"Here it is. {named(ref.block)}"
+    log.replied(result, "backend")
+    await team.ask(log, Said("I see."), agent="writer")
+    assert shows_png(team.service.asked[-1])
+    await team.ask(log, Said("Done."), call=2)
+    assert named(ref.block) in str(team.service.asked[-1].body)
+
+
 SHAPE = {
     "type": "object",
     "properties": {"city": {"type": "string"}},
@@ -207,6 +267,12 @@ async def test_what_a_service_refuses(team: Team, log: Log, status: int, refused
     remedy = failed.value.details[1]
     variables = PROVIDERS[team.dialect.model.partition(":")[0]].keys
     assert status != 401 or not variables or variables[0] in remedy
+
+
+def shows_png(asked: Asked) -> bool:
+    """Whether a request has the picture; Google's client has another alphabet of base64."""
+    text = json.dumps(asked.body).replace("-", "+").replace("_", "/")
+    return base64.b64encode(PNG).decode() in text
 
 
 def _hello() -> list[Any]:

@@ -21,7 +21,7 @@ GOOD = "a-good-key"
 LISTS: dict[str, Any] = {
     "/openai/models": {"data": [{"id": "gpt-5-mini-2025-08-07"}]},
     "/anthropic/v1/models": {"data": [{"id": "claude-sonnet-4-5-20250929"}]},
-    "/google/v1beta/models": {"models": [{"name": "models/gemini-2.5-flash"}]},
+    "/google/v1/models": {"models": [{"name": "models/gemini-2.5-flash"}]},
     "/ollama/api/tags": {"models": [{"name": "qwen3:latest"}]},
 }
 

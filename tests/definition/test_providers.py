@@ -50,6 +50,7 @@ def test_the_documentation_lists_each_provider(name: str) -> None:
         ("antropic", "anthropic"),
         ("google-genai", "google_genai"),
         ("Ollama", "ollama"),
+        ("ollama", "ollama"),
         ("ollama-gpu", ""),
         ("house", ""),
     ],

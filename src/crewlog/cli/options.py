@@ -2,12 +2,21 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 OUTPUT = "Output"
-
+Files = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        metavar="PATH",
+        show_default=False,
+        help="A file that goes with it: an image, a PDF, audio; may be repeated.",
+    ),
+]
 AsJson = Annotated[
     bool,
     typer.Option(

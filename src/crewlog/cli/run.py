@@ -13,7 +13,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.compiling import AllowPartial, ReaderOption, RegistryOption
-from crewlog.cli.options import AsJson, By, Debug, Id, Queue
+from crewlog.cli.options import AsJson, By, Debug, Files, Id, Queue
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def run(
             help="What the crew is asked to do; - reads standard input.",
         ),
     ] = "",
+    file: Files = None,
     id: Id = None,
     detach: Detach = False,
     wait: Wait = False,
@@ -129,7 +130,7 @@ def run(
     crew = _default_crew(as_json=as_json, debug=debug) if crew is None else crew
     found: CrewDefinition | str = crew
     directory = Path.cwd()
-    file: Path | None = None
+    source: Path | None = None
     if is_prompt(crew):
         approval = _from_prompt(
             crew,
@@ -146,7 +147,7 @@ def run(
         found, directory = approval
     elif is_file(crew):
         found = loaded(crew, model)
-        file = None if model else Path(crew)
+        source = None if model else Path(crew)
         directory = Path(crew).resolve().parent
     elif model:
         raise UsageError(
@@ -159,7 +160,8 @@ def run(
     return _go(
         found,
         directory,
-        file=file,
+        file=source,
+        files=tuple(file or ()),
         input=input,
         id=id,
         by=by,
@@ -212,6 +214,7 @@ def _go(
     directory: Path,
     *,
     file: Path | None = None,
+    files: tuple[Path, ...] = (),
     input: str = "",
     id: str | None = None,
     by: str | None = None,
@@ -239,6 +242,7 @@ def _go(
         queue=queue,
         note=note,
         file=file,
+        files=files,
         existing=existing,
     )
     if detach:

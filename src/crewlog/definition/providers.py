@@ -214,10 +214,12 @@ _OTHER_NAMES = {
 
 
 def slip_of(prefix: str) -> str:
-    """The prefix that one was probably meant to be, by a slip of the pen; empty where none is near.
+    """The known prefix that one was probably meant to be; empty where none is near.
 
     Longer ones are names of their own: `ollama-gpu`.
     """
+    if prefix in PREFIXES:  # the usual case, in which nothing is compared
+        return prefix
     folded = prefix.lower().replace("-", "_")
     near = difflib.get_close_matches(folded, PREFIXES, 1, TYPO)
     return near[0] if near and abs(len(near[0]) - len(folded)) <= 2 else ""

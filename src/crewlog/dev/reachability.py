@@ -131,7 +131,7 @@ def _request(provider: Provider, settings: Mapping[str, Json], env: Mapping[str,
             headers = {name: value for name, value in given.items() if isinstance(value, str)}
             return _Request(f"{base}/v1/models?limit=1000", headers)
         case "google":
-            return _Request(f"{base}/v1beta/models?pageSize=1000", {"x-goog-api-key": key})
+            return _Request(f"{base}/v1/models?pageSize=1000", {"x-goog-api-key": key})
         case "ollama":
             key = key or env.get("OLLAMA_API_KEY", "")
             return _Request(f"{base}/api/tags", {"Authorization": f"Bearer {key}"} if key else {})
