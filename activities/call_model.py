@@ -15,6 +15,7 @@ from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.contexts import Context, Contexts
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
+from crewlog.activities.files import Files
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.inputs import Inputs
 from crewlog.activities.keep import keep, keep_all
@@ -68,6 +69,7 @@ class ModelCalls:
         registry: The worker's tools.
         built_in: The tools that every crew has.
         artifacts: The worker's memory of artifacts.
+        files: Where files of messages are.
     """
 
     def __init__(
@@ -79,8 +81,10 @@ class ModelCalls:
         registry: ToolRegistry,
         built_in: BuiltIn,
         artifacts: Artifacts | None = None,
+        files: Files | None = None,
     ) -> None:
         self._store = store
+        self._files = files or Files(None)
         self._definitions = definitions
         self._hydrator = hydrator
         self._models = models
@@ -114,6 +118,8 @@ class ModelCalls:
         self._quick.put(name, quick)
         ending = ending_of(message)
         told = kept(message, task.agent, task.step, task.call, model=name, ending=ending)
+        if type(told.content) is list:
+            told = await self._files.keep(told)
         body = cast("dict[str, Json]", redacted_json(message_to_json(told)))
         _check_depth(body, name)
         hash_ = hash_json(body)
@@ -172,20 +178,25 @@ class ModelCalls:
         told = form.told if form is not None else ""
         graph = await self._definitions.awareness(task.definition, task.agent)
         said = prompt(task.agent, agent, task.tools, transcript, what, told, graph)
+        shown = said
+        for each in said:
+            if type(each.content) is list:
+                shown = await self._files.shown(said)
+                break
         await before.look(quick=self._quick.get(name) or False)  # after all that may take long
         effect.started = True
         config = _config(agent, task, context.earlier)
         if form is not None and (asked := self._formats.of(name, agent, form, task.tools)):
             try:
                 held = model.bind(**asked)
-                reply = await self._ask(held, said, name, agent, task, pulse, config)
+                reply = await self._ask(held, shown, name, agent, task, pulse, config)
             except ModelRefused as exc:
                 if not is_unexplained(exc):
                     raise
-                reply = await self._ask(model, said, name, agent, task, pulse, config)
+                reply = await self._ask(model, shown, name, agent, task, pulse, config)
                 self._formats.leave_out(name)
         else:
-            reply = await self._ask(model, said, name, agent, task, pulse, config)
+            reply = await self._ask(model, shown, name, agent, task, pulse, config)
         return _Reply(name, counted(reply, said), context, form)
 
     async def _ask(

@@ -48,6 +48,7 @@ from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.doing import with_outputs
 from crewlog.activities.errors import Effect
 from crewlog.activities.event_loops import GRACE, LOOK, LoopBlocked
+from crewlog.activities.files import Files
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.inputs import Inputs, Values, declared, tool_inputs
 from crewlog.activities.keep import keep
@@ -153,6 +154,7 @@ class ToolCalls:
         built_in: The tools that every crew has.
         workspace: The folder that has a folder for every run.
         artifacts: The worker's memory of artifacts.
+        files: Where files of messages are.
     """
 
     def __init__(
@@ -164,8 +166,10 @@ class ToolCalls:
         built_in: BuiltIn,
         workspace: Path,
         artifacts: Artifacts | None = None,
+        files: Files | None = None,
     ) -> None:
         self._store = store
+        self._files = files or Files(None)
         self._definitions = definitions
         self._hydrator = hydrator
         self._registry = registry
@@ -401,6 +405,8 @@ class ToolCalls:
                 "id": f"{task.step}/{task.call}",
             }
         )
+        if type(message.content) is list:
+            message = await self._files.keep(message)
         body = cast("dict[str, Json]", redacted_json(message_to_json(message)))
         hash_ = hash_json(body)
         bodies: dict[ContentHash, Json] = {hash_: body}

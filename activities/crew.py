@@ -24,6 +24,7 @@ from crewlog.activities.compile_prompt import PromptCompiler
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.errors import REFUSED, as_failures, to_application_error
 from crewlog.activities.executions import Executions, Look, looks_nowhere
+from crewlog.activities.files import Files
 from crewlog.activities.heartbeat import heartbeats
 from crewlog.activities.hints import Hinted, give, hints_nobody
 from crewlog.activities.load_state import load_state
@@ -45,6 +46,7 @@ from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.activities.writing import append
 from crewlog.errors import NotPermitted
+from crewlog.file_store import FileStore
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.state.calls import (
@@ -135,6 +137,7 @@ class CrewActivities:
         queue_of: Asks the server for the task queue of a run's workflow.
         hint: Has the server give a run's hint to another one.
         max_entries: How many links and messages the worker remembers.
+        files: Where files of messages are.
     """
 
     def __init__(
@@ -151,6 +154,7 @@ class CrewActivities:
         queue_of: QueueOf = tells_no_queue,
         hint: Hinted = hints_nobody,
         max_entries: int = 100_000,
+        files: FileStore | None = None,
     ) -> None:
         self._store = store
         self._search_attributes = search_attributes
@@ -167,11 +171,12 @@ class CrewActivities:
         self._compiler = PromptCompiler(store, models)
         self._preparer = ChangePreparer(store, self._definitions, models, ended)
         self._merger = MergePreparer(store, self._definitions, begun, queue_of=queue_of)
+        kept = Files(files)
         self._models = ModelCalls(
-            store, self._definitions, hydrator, models, registry, built_in, self._built
+            store, self._definitions, hydrator, models, registry, built_in, self._built, kept
         )
         self._tools = ToolCalls(
-            store, self._definitions, hydrator, registry, built_in, workspace, self._built
+            store, self._definitions, hydrator, registry, built_in, workspace, self._built, kept
         )
 
     async def close(self) -> None:

@@ -38,7 +38,7 @@ FRESH_SECONDS = 15.0
 """How old what a server said may be, where a model is only told of it."""
 MOST_PARTS = 50
 """Parts of one result."""
-LARGEST_PART = 5_000_000
+LARGEST_PART = 27_000_000
 """Characters of an image or file in a result, in base64."""
 
 
@@ -321,13 +321,24 @@ def _part(part: types.ContentBlock, left: int) -> types.ContentBlock:
         return _text(shortened(cleaned(part.text), left))
     if isinstance(part, types.ImageContent) and len(part.data) <= LARGEST_PART:
         return types.ImageContent(type="image", data=part.data, mimeType=cleaned(part.mimeType))
+    if isinstance(part, types.AudioContent) and len(part.data) <= LARGEST_PART:
+        return _file(part.data, part.mimeType)  # LangChain's adapter takes no audio
     if isinstance(part, types.EmbeddedResource):
         inner = part.resource
         if isinstance(inner, types.TextResourceContents):
             return _text(shortened(cleaned(inner.text), left))
+        if len(inner.blob) <= LARGEST_PART:
+            return _file(inner.blob, inner.mimeType or "application/octet-stream")
     if isinstance(part, types.ResourceLink):
         return _text(shortened(cleaned(str(part.uri)), min(left, 2_000)))
     return _text(f"(a part of the kind {part.type!r} is left out)")
+
+
+def _file(data: str, mime_type: str) -> types.EmbeddedResource:
+    blob = types.BlobResourceContents.model_validate(
+        {"uri": "file:///part", "blob": data, "mimeType": cleaned(mime_type)}
+    )
+    return types.EmbeddedResource(type="resource", resource=blob)
 
 
 def _text(text: str) -> types.TextContent:

@@ -14,11 +14,10 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from crewlog.definition.providers import PROVIDERS
 from crewlog.definition.times import duration_words
 from crewlog.errors import ModelError, ModelLimited, ModelRefused, ModelUnavailable
 
-KEYS: Mapping[str, str] = {"openai": "OPENAI_API_KEY"}
-"""The variables in which workers have the keys of providers."""
 _REQUEST = "The request does not suit this model: check the agent's model_settings and its tools."
 _TOO_LONG = (
     "Show the model less of the conversation by the agent's `window`, or choose a model with a "
@@ -179,11 +178,13 @@ def _limited(exc: Exception, model: str, what: str) -> ModelError:
 
 def _address(model: str) -> str:
     """What says where the model's service is."""
-    return "OPENAI_BASE_URL" if model.startswith("openai:") else "the service's base URL"
+    provider = PROVIDERS.get(model.partition(":")[0])
+    return provider.url_variable if provider and provider.url_variable else "the service's base URL"
 
 
 def _key_remedy(model: str) -> str:
-    name = KEYS.get(model.partition(":")[0])
+    provider = PROVIDERS.get(model.partition(":")[0])
+    name = provider.keys[0] if provider and provider.keys else ""
     where = f"Set {name} to a valid key in the worker's environment" if name else "Give it a key"
     return f"{where}, or name one by the agent's `model_settings: {{api_key: env:NAME}}`."
 

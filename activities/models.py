@@ -1,4 +1,8 @@
-"""Chat models by name: `openai:NAME`, `scripted:FILE`, and whatever is registered besides."""
+"""Chat models by name: `PROVIDER:NAME`, `scripted:FILE`, and whatever is registered besides.
+
+The providers are those of LangChain's `init_chat_model`, and those that installed packages bring by
+entry points.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,11 @@ from langchain_core.language_models import BaseChatModel
 
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.recent import Made
+from crewlog.definition.providers import PROVIDERS, Provider
 from crewlog.errors import CrewlogError, ModelRefused
 from crewlog.ids import ContentHash
 from crewlog.model import Json
+from crewlog.providers import Lack, not_installed, own_providers, unknown_provider, without_key
 from crewlog.redaction import remember
 from crewlog.secrets import resolved
 from crewlog.state.hashing import hash_json
@@ -68,6 +74,71 @@ def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> Bas
     return OpenAIChat(**given)
 
 
+def build_provided(
+    prefix: str, name: str, settings: Mapping[str, Json], timeout: float
+) -> BaseChatModel:
+    """A model of one of LangChain's providers.
+
+    Raises:
+        ModelRefused: its package is not installed, or it has no key.
+    """
+    provider = PROVIDERS[prefix]
+    model = f"{prefix}:{name}"
+    if lack := not_installed(model) or without_key(model, settings):
+        raise _refused(lack)
+    for variable in provider.keys:
+        if value := os.environ.get(variable):
+            remember(value)  # a service may repeat it, e.g. where it refuses it
+    if key := settings.get("api_key"):
+        remember(str(key))
+    # Here, because it takes a second, and crews of other models never need it.
+    from langchain.chat_models import init_chat_model  # noqa: PLC0415
+
+    taken = _settings_of(provider)
+    given = {**_limits(provider, taken, timeout), **settings}
+    if "streaming" not in taken:  # Crewlog itself goes by it
+        given.pop("streaming", None)
+    if prefix == "ollama":
+        given = _for_ollama(given, timeout)
+    made: Any = init_chat_model(name, model_provider=prefix, **given)  # pyright: ignore[reportUnknownVariableType]
+    return cast("BaseChatModel", made)
+
+
+def _settings_of(provider: Provider) -> set[str | None]:
+    """The settings that a provider's client takes by name."""
+    fields: Mapping[str, Any] = getattr(_imported(provider.client), "model_fields", {})
+    return {*fields, *(field.alias for field in fields.values())}
+
+
+def _limits(provider: Provider, taken: set[str | None], timeout: float) -> dict[str, Any]:
+    """The time limit of a request, and no repeats by the client, as far as the client takes them.
+
+    Temporal repeats: it waits without holding a worker, and the history shows it.
+    """
+    limits: dict[str, Any] = {}
+    if "max_retries" in taken:
+        # Google's client takes 0 for its own default, and counts the first try.
+        limits["max_retries"] = 1 if provider.catalog == "google" else 0
+    for key in ("timeout", "request_timeout"):
+        if key in taken:
+            return {**limits, key: timeout}
+    return limits
+
+
+def _for_ollama(given: dict[str, Any], timeout: float) -> dict[str, Any]:
+    """Settings with a time limit and a key where Ollama's client has them: in its HTTP client."""
+    key = given.pop("api_key", None)
+    http: dict[str, Any] = {"timeout": timeout, **(given.get("client_kwargs") or {})}
+    if key:
+        headers: dict[str, Any] = http.get("headers") or {}
+        http["headers"] = {"Authorization": f"Bearer {key}", **headers}
+    return {**given, "client_kwargs": http}
+
+
+def _refused(lack: Lack) -> ModelRefused:
+    return ModelRefused(lack.message, remedy=lack.remedy)
+
+
 class ModelFactory:
     """Makes chat models and keeps them: a model holds its connections.
 
@@ -119,15 +190,11 @@ class ModelFactory:
 
     def _build(self, model: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
         prefix, colon, name = model.partition(":")
-        builder = _BUILDERS.get(prefix)
-        if not colon or not name or builder is None:
-            known = ", ".join(f"{p}:NAME" for p in sorted(_BUILDERS))
-            raise ModelRefused(
-                f"there is no model {model!r}: this worker knows {known}",
-                remedy="Name one of those, or start a worker that registers the prefix.",
-            )
         try:
-            return _resolved(builder)(name, settings, timeout)
+            if colon and name and (builder := _builder(prefix)) is not None:
+                return builder(name, settings, timeout)
+            if colon and name and prefix in PROVIDERS:
+                return build_provided(prefix, name, settings, timeout)
         except CrewlogError:
             raise
         except Exception as exc:
@@ -136,11 +203,19 @@ class ModelFactory:
                 f"the model {model!r} cannot be made: {type(exc).__name__}: {exc}",
                 remedy=error.remedy if isinstance(error, ModelRefused) else "Check model_settings.",
             ) from exc
+        raise _refused(unknown_provider(model, prefix, _BUILDERS))
 
 
-def _resolved(builder: Builder | str) -> Builder:
-    if not isinstance(builder, str):
-        return builder
-    module, _, name = builder.partition(":")
-    found: Builder = getattr(importlib.import_module(module), name)
-    return found
+def _builder(prefix: str) -> Builder | None:
+    """What makes models of a prefix: registered in this process, or brought by a package."""
+    builder = _BUILDERS.get(prefix)
+    if builder is None and prefix in own_providers():
+        found: Builder = own_providers()[prefix].load()
+        return found
+    return _imported(builder) if isinstance(builder, str) else builder
+
+
+def _imported(path: str) -> Any:
+    """What `module:name` names."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)

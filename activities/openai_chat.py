@@ -1,4 +1,4 @@
-"""LangChain's client of OpenAI's chat completions, with what it loses of services of that kind.
+"""LangChain's client of OpenAI's services, with what it loses of services of that kind.
 
 It drops the reasoning that such services send beside the text, and want back within the turn; a
 refusal that comes in pieces; and a whole reply of which one call has arguments that are no object.
@@ -68,7 +68,20 @@ class OpenAIChat(ChatOpenAI):
         payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
         if "messages" in payload:
             _give_back(self._convert_input(input_).to_messages(), payload["messages"])
+        else:
+            _ask_for_form(payload)
         return payload
+
+
+def _ask_for_form(payload: dict[str, Any]) -> None:
+    """Puts a form of the reply to where the Responses API takes it."""
+    extra = dict(payload.get("extra_body") or {})
+    asked = extra.pop("response_format", None)
+    if not isinstance(asked, Mapping):
+        return
+    form = cast("Mapping[str, Any]", asked)
+    text = {**(payload.get("text") or {}), "format": {"type": form["type"], **form["json_schema"]}}
+    payload |= {"extra_body": extra, "text": text}
 
 
 def _call(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Replies of a form on a worker: a service is asked for it where it can be, and what came is read.
 
-Services of OpenAI's kind can hold a model to a schema. That is asked for where nothing is in the
+Services can hold a model to a schema. That is asked for where nothing is in the
 way: a model that is offered tools must be free to call them. A service that does not know it says
 so once, and is asked without; what comes is read in any case, as nobody's word is taken for it.
 """
@@ -28,7 +28,7 @@ from crewlog.state.hashing import canonical, hash_json
 
 LONG = 2_000
 """Characters of a reply that is read in a thread: others must not wait for it."""
-_SERVICES = ("openai",)
+_SERVICES = ("openai", "anthropic", "google_genai", "ollama")
 _STRICT = frozenset({"type", "enum", "const", "items", "properties", "description", "anyOf"})
 """What a service takes of a schema that it holds a model to."""
 
@@ -98,7 +98,11 @@ class Formats:
             "schema": _strict(schema) if strict else schema,
             "strict": strict,
         }
+        if prefix == "ollama":
+            return {"format": schema}
         asked = {"response_format": {"type": "json_schema", "json_schema": named}}
+        if prefix != "openai":  # LangChain puts it into the words of these services
+            return asked
         # Past the client's own reading of replies, which fails where they are cut off.
         return {"extra_body": {**cast("dict[str, Json]", extra or {}), **asked}}
 

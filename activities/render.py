@@ -26,6 +26,7 @@ from crewlog.definition.model import AgentDefinition
 from crewlog.ids import CREW, PUBLIC, AgentName, ContentHash, StepId, item_of, item_step, visit_of
 from crewlog.state.brief import brief
 from crewlog.state.endings import is_empty, without_reasoning
+from crewlog.state.files import is_file
 from crewlog.state.hearing import Heard
 
 LONGEST = 200_000
@@ -307,7 +308,12 @@ def quoted(message: BaseMessage) -> BaseMessage:
             return message
         return message.model_copy(update={"name": safe_name(message.name)})
     speaker = message.name or message.type
-    return HumanMessage(f"[{speaker}] {message.text}", name=safe_name(speaker))
+    name, text = safe_name(speaker), f"[{speaker}] {message.text}"
+    content: Any = message.content
+    files = [block for block in content if is_file(block)] if isinstance(content, list) else []
+    if not files:
+        return HumanMessage(text, name=name)
+    return HumanMessage([{"type": "text", "text": text}, *files], name=name)
 
 
 def safe_name(name: str) -> str:

@@ -211,6 +211,8 @@ def _content(reply: AIMessage, renamed: Mapping[str, list[str]]) -> Any:
 
 def _renamed(block: Any, left: Mapping[str, list[str]]) -> Any:
     """A block of content; one that is a tool call has the call's new id, a refusal is a text."""
+    if isinstance(block, str):  # as pieces of a stream add up, where a thought came before
+        return {"type": "text", "text": block}
     if not isinstance(block, dict):
         return block
     found: dict[str, Any] = dict(block)  # pyright: ignore[reportUnknownArgumentType]

@@ -39,11 +39,14 @@ from crewlog.content import scrubbed_text
 from crewlog.errors import ModelUnavailable
 from crewlog.redaction import Growing
 from crewlog.state.calls import CallModel, Written
+from crewlog.state.endings import reason_of
 
 TAIL = 2_000
 """Characters of the text that a heartbeat carries: its end."""
 PACE = 0.1
 """Seconds between two heartbeats that tell of new text. A reply that takes less sends none."""
+_SAY_THE_END = frozenset({"openai", "anthropic", "google_genai", "ollama"})
+"""Providers whose streams say how a reply ended: one that does not has broken off."""
 _NOTHING = "No generation chunks were returned"
 """How LangChain says that there was not a single piece."""
 
@@ -125,7 +128,10 @@ async def streamed(
         if not pieces and (is_unexplained(exc) or _NOTHING in str(exc)):
             raise CannotStream(ever=_NOTHING not in str(exc)) from exc
         raise
-    return whole(pieces)
+    message = whole(pieces)
+    if _is_ollamas(model) and not reason_of(message):  # it says who it is at the end alone
+        raise _broken_off()
+    return message
 
 
 def prompt_of(model: Any, messages: Sequence[BaseMessage]) -> PromptValue | list[BaseMessage]:
@@ -134,10 +140,25 @@ def prompt_of(model: Any, messages: Sequence[BaseMessage]) -> PromptValue | list
     LangChain converts a list message by message, at each call the whole transcript again. A chat
     model takes a prompt value as it is; anything else that is registered as a model gets the list.
     """
-    bound = model.bound if isinstance(model, RunnableBinding) else model  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    if isinstance(bound, BaseChatModel):
+    if isinstance(_unbound(model), BaseChatModel):
         return ChatPromptValue.model_construct(messages=messages)
     return list(messages)
+
+
+def _unbound(model: Any) -> Any:
+    return model.bound if isinstance(model, RunnableBinding) else model  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+def _is_ollamas(model: Any) -> bool:
+    return type(_unbound(model)).__module__.startswith("langchain_ollama")
+
+
+def _broken_off() -> ModelUnavailable:
+    return ModelUnavailable(
+        "the model's reply broke off: the connection ended before it did",
+        remedy="It may pass. For a service that never says how a reply ends, give the agent "
+        "`model_settings: {streaming: false}`.",
+    )
 
 
 def whole(pieces: Sequence[BaseMessage]) -> BaseMessage:
@@ -158,6 +179,8 @@ def whole(pieces: Sequence[BaseMessage]) -> BaseMessage:
     message.response_metadata = metadata
     pieces_of_calls = chain.from_iterable(chunk.tool_call_chunks for chunk in chunks)
     message.tool_calls, message.invalid_tool_calls = read_calls(joined(pieces_of_calls))
+    if metadata.get("model_provider") in _SAY_THE_END and not reason_of(message):
+        raise _broken_off()
     if metadata.get("model_provider") == "openai":
         _check_openai(message)
         told = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
@@ -175,12 +198,6 @@ def _other(pieces: Sequence[BaseMessage]) -> BaseMessage:
 
 def _check_openai(message: AIMessage) -> None:
     end = message.response_metadata.get("finish_reason")
-    if end is None and not message.response_metadata.get("status"):
-        raise ModelUnavailable(
-            "the model's reply broke off: the connection ended before it did",
-            remedy="It may pass. For a service that never says how a reply ends, give the agent "
-            "`model_settings: {streaming: false}`.",
-        )
     if end == "tool_calls" and not (message.tool_calls or message.invalid_tool_calls):
         # LangChain drops the calls of services that do not number them.
         raise CannotStream(ever=True)

@@ -16,6 +16,7 @@ from langgraph.types import Command
 from pydantic import BaseModel, ValidationError
 
 from crewlog.activities.artifacts import operations_of
+from crewlog.activities.files import data_of
 from crewlog.causes import causes_of
 from crewlog.content import canonical, check_depth
 from crewlog.errors import ToolFailed
@@ -118,6 +119,8 @@ def _plain_value(tool: BaseTool, value: Any) -> Any:
         ]
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, list) and _has_files(value):
+        return [_as_file(item) for item in value]
     plain = _data(value)
     try:
         json.dumps(plain, allow_nan=False)
@@ -169,6 +172,24 @@ def _keepable(tool: BaseTool, message: ToolMessage) -> ToolMessage:
             remedy="Give it text, numbers, lists or dicts.",
         ) from exc
     return message
+
+
+def _has_files(value: Any) -> bool:
+    """Whether it is a list of content blocks, of which one is a file."""
+    items: list[Any] = value
+    return any(data_of(item) is not None for item in items) and all(
+        isinstance(item, str) or (isinstance(item, dict) and "type" in item) for item in items
+    )
+
+
+def _as_file(block: Any) -> Any:
+    """A block as LangChain leaves it: it makes a text of audio and video, and of no file."""
+    if isinstance(block, str):
+        return {"type": "text", "text": block}
+    if not isinstance(block, dict) or (data := data_of(block)) is None:
+        return block
+    mime_type, text, name = data
+    return {"type": "file", "base64": text, "mime_type": mime_type, "filename": name}
 
 
 def _are_answers(value: Any) -> bool:

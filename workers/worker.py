@@ -28,6 +28,7 @@ from crewlog.dev.deployment import can_pin, current_build, make_current
 from crewlog.dev.temporal_cli import program
 from crewlog.dev.temporal_server import check_namespace, server_version
 from crewlog.errors import TemporalUnavailable
+from crewlog.file_store import FileStore
 from crewlog.store.protocol import Store
 from crewlog.wire import SEARCH_ATTRIBUTES
 from crewlog.workers.lag import watched_loop
@@ -193,6 +194,7 @@ async def running_worker(
         queue_of=queues(client),
         hint=hints(client),
         max_entries=settings.cache_messages,
+        files=FileStore.of(client.data_converter),
     )
     cached, tasks = _room(settings)
     runner = sandbox()

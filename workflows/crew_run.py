@@ -176,6 +176,7 @@ class CrewRun:
                 at=_started(),
                 command=start.command or None,
                 given=start.given,
+                files=start.files,
             )
         except UsageError as error:
             raise ApplicationError(
@@ -191,6 +192,7 @@ class CrewRun:
     def _draft(self, start: StartRun, text: str) -> Execution:
         draft = DraftCarry(
             input=_as_text(start.input),
+            files=start.files,
             by=start.by,
             reader=start.reader,
             model=start.model,

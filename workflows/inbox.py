@@ -523,9 +523,16 @@ async def _hear(engine: Engine | Drafting, said: MessageCommand) -> str:
     """A message: to a conversation it begins a turn, or waits for one."""
     said = _as_called_here(engine.state, said)
     if said.to == PUBLIC and isinstance(engine, Engine) and engine.talks.talks:
-        return await engine.talks.hear(said.text, by=said.by, command=said.id)
+        return await engine.talks.hear(said.text, by=said.by, command=said.id, files=said.files)
     check_log(engine.plan, said.to, engine.state.frontier)
-    body = engine.say(said.text, by=said.by, to=said.to, message_id=said.id, command=said.id)
+    body = engine.say(
+        said.text,
+        by=said.by,
+        to=said.to,
+        message_id=said.id,
+        command=said.id,
+        files=said.files,
+    )
     if isinstance(engine, Engine):
         engine.listening.said(said.to, body, said.by)
     return ""

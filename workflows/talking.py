@@ -18,6 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.model import Json
     from crewlog.state import journal as j
     from crewlog.state.calls import ModelResult
+    from crewlog.state.files import words_of
     from crewlog.wire import ConversationView, Reply
 
 _GOES_ON = ("RolledBack", "Forked", "Reopened")
@@ -162,15 +163,6 @@ def view(engine: Engine, answers: Answers) -> ConversationView:
 
 
 def text_of(body: Mapping[str, Json]) -> str:
-    """The words of a message; of a content in parts, of those that are text."""
+    """The words of a message; of a content in parts, of those that are text; files by name."""
     content = body.get("content", "")
-    if isinstance(content, list):
-        parts: list[Json] = content  # pyright: ignore[reportUnknownVariableType]
-        return "".join(_part(part) for part in parts)
-    return str(content)
-
-
-def _part(part: Json) -> str:
-    if isinstance(part, dict):
-        return str(part.get("text") or "")  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    return str(part) if isinstance(part, str) else ""
+    return content if isinstance(content, str) else words_of(content)

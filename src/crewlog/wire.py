@@ -52,6 +52,7 @@ from crewlog.ids import (
 from crewlog.model import Json, Model
 from crewlog.state.checkpoints import CheckpointKind
 from crewlog.state.end_reasons import EndReason
+from crewlog.state.files import MOST_FILES, FileRef
 from crewlog.state.given import Given
 from crewlog.state.model import AskedQuota, RunStatus, Usage
 from crewlog.state.topology import Renamed
@@ -185,6 +186,9 @@ class StartRun(Inlet):
     activities of theirs still store is refused."""
     input: Json = ""
     """What the crew is asked to do: a text, or data that is shown to it as JSON."""
+    files: tuple[FileRef, ...] = Field(default=(), max_length=MOST_FILES)
+    """Files that it is given with the input: their bytes are beside the history, in the folder of
+    large payloads."""
     by: str = ""
     """Who starts it."""
     reason: str = Field(default="", max_length=10_000)
@@ -221,7 +225,7 @@ class StartRun(Inlet):
         edited = self.reopen == "recipe" and self.prompt is None
         if sum([bool(self.crew) and not edited, *(each is not None for each in begins)]) != 1:
             raise ValueError("exactly one of `crew`, `fork` and `reopen` is needed")
-        if (not self.crew or edited) and self.input != "":
+        if (not self.crew or edited) and (self.input != "" or self.files):
             raise ValueError("`input` goes with `crew`; a `message` says something to other runs")
         if self.given is not None and (not self.crew or edited or self.prompt is not None):
             raise ValueError("`given` goes with a `crew` that is no prompt")
@@ -312,6 +316,8 @@ class MessageCommand(Command):
 
     text: str = Field(min_length=1)
     """What is said."""
+    files: tuple[FileRef, ...] = Field(default=(), max_length=MOST_FILES)
+    """Files that go with it, as for `StartRun`."""
     to: LogName = LogName("public")
     """The log that it goes to: `public`, `group:G`, `channel:C` or `private:A`."""
     was: LogName | None = None

@@ -50,6 +50,11 @@ class Log:
         self.add(MessageAdded(ref=MessageRef(body=hash_, logs=names, inline=body)))
         return hash_
 
+    def adds(self, body: dict[str, Json], *logs: str) -> None:
+        """Adds a message of people, as the workflow makes it."""
+        names = tuple(LogName(log) for log in logs or ("public",))
+        self.add(MessageAdded(ref=MessageRef(body=hash_json(body), logs=names, inline=body)))
+
     def replied(self, result: ModelResult, agent: str, *logs: str, call: int = 1) -> None:
         names = tuple(LogName(log) for log in logs or ("public",))
         self.add(

@@ -16,6 +16,7 @@ from activity_kit import RUN, Log, crew
 
 from crewlog.activities.crew import CrewActivities
 from crewlog.definition.model import CrewDefinition
+from crewlog.file_store import FileStore
 from crewlog.ids import AgentName, StepId, ToolName
 from crewlog.model import Json
 from crewlog.state.calls import CallModel, CallTool, ModelResult, ToolResult, View
@@ -40,7 +41,9 @@ def env() -> ActivityEnvironment:
 
 @pytest.fixture
 def activities(store: InMemoryStore, tmp_path: Path) -> CrewActivities:
-    return CrewActivities(store, workspace=tmp_path / "workspace")
+    return CrewActivities(
+        store, workspace=tmp_path / "workspace", files=FileStore(tmp_path / "payloads")
+    )
 
 
 @pytest.fixture

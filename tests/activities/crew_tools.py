@@ -1,6 +1,7 @@
 """Tools that the tests call: one for every way a tool may behave."""
 
 import asyncio
+import base64
 import json
 import sys
 import threading
@@ -18,6 +19,23 @@ from crewlog.errors import OutcomeUnknown, ToolFailed
 from crewlog.tool_call import current_call
 
 seen: list[Any] = []
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""A picture of one dot."""
+
+
+def draw(mime_type: str = "image/png") -> list[dict[str, str]]:
+    """Gives a file, as LangChain has files."""
+    kind = mime_type.partition("/")[0]
+    return [
+        {"type": "text", "text": "Look:"},
+        {
+            "type": kind if kind in ("image", "audio", "video") else "file",
+            "base64": base64.b64encode(PNG).decode(),
+            "mime_type": mime_type,
+        },
+    ]
 
 
 def write_file(path: str, content: str) -> str:

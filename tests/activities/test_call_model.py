@@ -354,7 +354,15 @@ async def test_arguments_that_no_run_can_keep_fail_the_call(model_call, log):
 
 
 async def test_an_unknown_prefix_is_told_with_those_that_are_known(model_call, log):
-    with pytest.raises(ApplicationError, match=r"openai:NAME.*scripted:NAME") as failed:
+    with pytest.raises(ApplicationError, match="'elsewhere' is not known here") as failed:
         await model_call(crew("elsewhere:x"), log)
-    assert failed.value.type == "ModelRefused"
-    assert "registers the prefix" in failed.value.details[1]
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelRefused", True)
+    assert "anthropic" in failed.value.details[1]
+    assert "scripted" in failed.value.details[1]
+
+
+async def test_a_provider_that_is_not_installed_is_refused_with_what_to_install(model_call, log):
+    with pytest.raises(ApplicationError, match="'langchain-aws', which is not installed") as failed:
+        await model_call(crew("bedrock_converse:amazon.nova"), log)
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelRefused", True)
+    assert "pip install 'crewlog[bedrock]'" in failed.value.details[1]

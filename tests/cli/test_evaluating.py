@@ -176,7 +176,7 @@ def test_what_cannot_be_tried_is_told(crewlog: Cli, built: Path) -> None:
         (("two.yaml", "-d", "all.jsonl"), "'two' has no agent 'finder'", "first"),
         (("risky.yaml", "-d", "all.jsonl"), "may call publish", "--external"),
         (("builders.yaml", "-d", "all.jsonl", "--at-least", "2"), "no share", "90%"),
-        (("builders.yaml", "-d", "all.jsonl", "-m", "foo"), "neither openai:NAME", "openai:foo"),
+        (("builders.yaml", "-d", "all.jsonl", "-m", "foo"), "neither PROVIDER:NAME", "openai:foo"),
         (("builders.yaml", "-d", "nothing.jsonl"), "nothing that it should come to", "`expected`"),
         (("builders.yaml", "-d", "open.jsonl", "--compare", "schema"), "is empty", "example"),
         (

@@ -122,9 +122,9 @@ def test_faults_of_the_flow(flow: list[Any], message: str, remedy: str, place: s
     ("more", "message", "place"),
     [
         ({"model": None}, "the agents 'a', 'b' and 'c' have no model", "agents.a.model"),
-        ({"model": "gpt-5-mini"}, "neither openai:NAME nor scripted:FILE", "model"),
-        ({"model": "openai:"}, "neither openai:NAME", "model"),
-        ({"model": "My Models:x"}, "neither openai:NAME", "model"),
+        ({"model": "gpt-5-mini"}, "neither PROVIDER:NAME nor scripted:FILE", "model"),
+        ({"model": "openai:"}, "neither PROVIDER:NAME", "model"),
+        ({"model": "My Models:x"}, "neither PROVIDER:NAME", "model"),
         ({"model": "opneai:gpt"}, "the prefix 'opneai'", "model"),
         ({"model": "OpenAI:gpt"}, "the prefix 'OpenAI'", "model"),
         ({"agents": {"d": {"prompt": "p", "model": "script:x.yaml"}}}, "'script'", "agents.d.model"),

@@ -61,6 +61,8 @@ class Start:
     """The crew's file, for the places of faults."""
     existing: Literal["reject", "attach", "replace"] = "reject"
     """What to do where there is a run of that id: `reject`, `attach` or `replace`."""
+    files: tuple[Path, ...] = ()
+    """Files that go with the input."""
 
 
 def header(screen: Screen, run: str, plan: GraphPlan, version: int = 1) -> None:
@@ -93,7 +95,12 @@ async def start_and_follow(
             screen.line(note)
         tell_unheard(screen, definition, start)
         run = await client.start(
-            start.crew, start.input, id=start.id, by=start.by, existing=start.existing
+            start.crew,
+            start.input,
+            id=start.id,
+            by=start.by,
+            existing=start.existing,
+            files=start.files,
         )
         _begun(screen, run, start, assignment)
         plan = lower(definition) if definition else None
@@ -171,7 +178,12 @@ async def start_and_leave(screen: Screen, start: Start) -> int:
             mention(screen, await background_worker(assignment))
         tell_unheard(screen, await definition_of_start(client, start.crew), start)
         run = await client.start(
-            start.crew, start.input, id=start.id, by=start.by, existing=start.existing
+            start.crew,
+            start.input,
+            id=start.id,
+            by=start.by,
+            existing=start.existing,
+            files=start.files,
         )
         _begun(screen, run, start, assignment)
         await _mention(screen, client, assignment)

@@ -27,6 +27,7 @@ COMMANDS = (
     "asking",
     "chatting",
     "look",
+    "file_command",
     "lineages",
     "talk",
     "inboxing",

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,15 @@ import typer
 from crewlog.errors import UsageError
 
 OUTPUT = "Output"
-
+Files = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        metavar="PATH",
+        show_default=False,
+        help="A file that goes with it: an image, a PDF, audio; may be repeated.",
+    ),
+]
 AsJson = Annotated[
     bool,
     typer.Option(
@@ -57,7 +66,7 @@ Model = Annotated[
         "--model",
         metavar="NAME",
         help="Of a crew's file: the model of every agent, whatever the file says. Of a prompt: the "
-        "model that reads it and that its crew uses, where the prompt names none. openai:NAME or "
+        "model that reads it and that its crew uses, where the prompt names none. PROVIDER:NAME or "
         "scripted:FILE.",
         show_default=False,
     ),

@@ -13,10 +13,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crewlog.definition.context_checks import summary_models
 from crewlog.definition.findings import did_you_mean
@@ -24,8 +25,9 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.reaching import mcp_tool
 from crewlog.definition.text import Document, read_document
 from crewlog.errors import CrewlogError, Diagnostic, InvalidDefinition
+from crewlog.model import Json
+from crewlog.providers import is_known, lack_of, not_installed, unknown_provider
 
-_OPENAI = "openai:"
 _SCRIPTED = "scripted:"
 IMPORT_SECONDS = 60.0
 """How long it may take to import the modules of a crew's tools."""
@@ -34,7 +36,7 @@ Place = tuple[str | int, ...]
 
 
 def check_worker_can(crew: CrewDefinition, directory: Path, file: Path | None = None) -> None:
-    """Look for the modules of tools, the scripts of models, and a key where one is needed.
+    """Look for the modules of tools, and for the scripts, packages and keys of models.
 
     Args:
         crew: The crew.
@@ -101,7 +103,8 @@ def _imported(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, st
 
 def scripted_note(crew: CrewDefinition) -> str:
     """A line that says that a script stands in for a model; empty where none does."""
-    scripts = {model.removeprefix(_SCRIPTED) for _, model in _used(crew) if _is_scripted(model)}
+    models = {each.model for each in models_used(crew)}
+    scripts = {model.removeprefix(_SCRIPTED) for model in models if _is_scripted(model)}
     if not scripts:
         return ""
     return f"▸ model: scripted ({', '.join(sorted(scripts))})"
@@ -121,22 +124,48 @@ def _is_scripted(model: str) -> bool:
     return model.startswith(_SCRIPTED)
 
 
-def _used(crew: CrewDefinition) -> Iterator[tuple[Place, str]]:
-    """The models that agents use, each once, and where they are named."""
-    seen: set[str] = set()
+class UsedModel(NamedTuple):
+    """A model that a crew uses."""
+
+    path: Place
+    """Where it is named."""
+    model: str
+    """Its name."""
+    settings: Mapping[str, Json]
+    """The `model_settings` of the agent."""
+
+
+def models_used(crew: CrewDefinition) -> Iterator[UsedModel]:
+    """The models that agents and summaries use, each once with the same settings."""
+    seen: list[tuple[str, Mapping[str, Json]]] = []
+    used: list[UsedModel] = []
     for name, agent in crew.agents.items():
         model = agent.model or crew.model
-        if model and model not in seen and not agent.does:
-            seen.add(model)
-            yield (("agents", name, "model") if agent.model else ("model",)), model
-    for model, path in summary_models(crew):
-        if model not in seen:
-            seen.add(model)
-            yield path, model
+        if model and not agent.does:
+            place: Place = ("agents", name, "model") if agent.model else ("model",)
+            used.append(UsedModel(place, model, agent.model_settings))
+    used += [UsedModel(path, model, {}) for model, path in summary_models(crew)]
+    for each in used:
+        if (each.model, each.settings) not in seen:
+            seen.append((each.model, each.settings))
+            yield each
+
+
+def provider_warnings(crew: CrewDefinition, file: Path) -> list[Diagnostic]:
+    """The models whose providers are unknown or not installed here; a worker may have them."""
+    document = _document(file)
+    found: dict[str, Diagnostic] = {}
+    for path, model, _ in models_used(crew):
+        prefix = model.partition(":")[0]
+        lack = not_installed(model) if is_known(prefix) else unknown_provider(model, prefix)
+        if lack is not None and model not in found:
+            placed = _located(document, file, path, lack.message, lack.remedy)
+            found[model] = replace(placed, severity="warning")
+    return list(found.values())
 
 
 def _scripts(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:
-    for path, model in _used(crew):
+    for path, model, _ in models_used(crew):
         if _is_scripted(model):
             script = directory / model.removeprefix(_SCRIPTED)
             if not script.is_file():
@@ -149,13 +178,13 @@ def _scripts(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str
 
 def _models(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:
     yield from _scripts(crew, directory)
-    for path, model in _used(crew):
-        if model.startswith(_OPENAI) and not os.environ.get("OPENAI_API_KEY"):
-            yield (
-                path,
-                f"the model {model!r} needs a key, and OPENAI_API_KEY is not set",
-                "Set OPENAI_API_KEY, or use a scripted model: --model scripted:FILE.",
-            )
+    told: set[tuple[Place, str]] = set()
+    for path, model, settings in models_used(crew):
+        if _is_scripted(model):
+            continue
+        if (lack := lack_of(model, settings)) is not None and (path, lack.message) not in told:
+            told.add((path, lack.message))
+            yield path, lack.message, lack.remedy
 
 
 def _tools(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:

@@ -34,7 +34,7 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         metavar="NAME",
-        help="The crew's model, where the prompt names none: openai:NAME or scripted:FILE.",
+        help="The crew's model, where the prompt names none: PROVIDER:NAME or scripted:FILE.",
         show_default=False,
     ),
 ]

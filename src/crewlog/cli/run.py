@@ -17,6 +17,7 @@ from crewlog.cli.options import (
     AsJson,
     By,
     Debug,
+    Files,
     Id,
     Model,
     Queue,
@@ -85,6 +86,7 @@ def run(
             help="What the crew is asked to do; - reads standard input.",
         ),
     ] = "",
+    file: Files = None,
     id: Id = None,
     detach: Detach = False,
     wait: Wait = False,
@@ -145,7 +147,7 @@ def run(
         check_effects("crewlog run", of_prompt, NO_PROMPT, OF_PROMPTS)
     found: CrewDefinition | str = crew
     directory = Path.cwd()
-    file: Path | None = None
+    source: Path | None = None
     if is_prompt(crew):
         approval = _from_prompt(
             crew,
@@ -162,7 +164,7 @@ def run(
         found, directory = approval
     elif is_file(crew):
         found = loaded(crew, model)
-        file = None if model else Path(crew)
+        source = None if model else Path(crew)
         directory = Path(crew).resolve().parent
     else:
         check_effects("crewlog run", {"--model": model}, REGISTERED, GIVE_THE_FILE)
@@ -171,7 +173,8 @@ def run(
     return _go(
         found,
         directory,
-        file=file,
+        file=source,
+        files=tuple(file or ()),
         input=input,
         id=id,
         by=by,
@@ -225,6 +228,7 @@ def _go(
     directory: Path,
     *,
     file: Path | None = None,
+    files: tuple[Path, ...] = (),
     input: str = "",
     id: str | None = None,
     by: str | None = None,
@@ -253,6 +257,7 @@ def _go(
         queue=queue,
         note=note,
         file=file,
+        files=files,
         existing=existing,
     )
     if detach:

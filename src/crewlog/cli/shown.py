@@ -24,6 +24,7 @@ from crewlog.errors import CrewlogError
 from crewlog.graph.waits import waits_for
 from crewlog.model import Json
 from crewlog.state.brief import shortened
+from crewlog.state.files import is_file, named, words_of
 from crewlog.state.model import CrewState, Output
 from crewlog.state.model import Part as OutputPart
 from crewlog.state.pools import items_words, named_agent
@@ -194,7 +195,7 @@ def _text(output: Output | OutputPart, bodies: dict[Any, Json]) -> str:
     body = bodies.get(output.body)
     if isinstance(body, dict):
         message: dict[str, Any] = body  # pyright: ignore[reportUnknownVariableType]
-        return str(message.get("content", message))
+        return words_of(message.get("content", message), "\n")
     return "(not in the store)" if body is None else _json(body)
 
 
@@ -235,6 +236,8 @@ def facts_in_words(entry: Mapping[str, Json]) -> tuple[str, str]:
 
 
 def _compact(value: Json) -> str:
+    if is_file(value):
+        return plain(named(value))
     if isinstance(value, dict):
         found: dict[str, Json] = value  # pyright: ignore[reportUnknownVariableType]
         inner = ", ".join(f"{key}: {_compact(part)}" for key, part in found.items())

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, Debug, Queue, RunArgument
-from crewlog.errors import UsageError
+from crewlog.errors import InvalidDefinition, UsageError
+
+if TYPE_CHECKING:
+    from crewlog.dev.doctor import Check
 
 SURROUNDINGS = "Surroundings"
+_CREW = "crew.yaml"
+"""The crew that `doctor` looks at where none is named."""
 
 
 @app.command(rich_help_panel=SURROUNDINGS)
@@ -72,20 +78,39 @@ def worker(
 
 
 @app.command(rich_help_panel=SURROUNDINGS)
-def doctor(as_json: AsJson = False, debug: Debug = False) -> int:
+def doctor(
+    crew: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE",
+            help="A crew's file, whose models are looked at; by default crew.yaml, if it is here.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
     """Look at everything that Crewlog stands on: what is wrong, and what to do.
+
+    Of each model of the crew: whether its provider is installed here, can be reached, and takes
+    the key. Providers are asked for the list of their models, which costs nothing.
 
     It starts nothing and changes nothing. Exit code 5 where something fails.
     """
-    return go(_doctor(as_json=as_json), debug=debug)
+    from crewlog.cli.files import is_there  # noqa: PLC0415
+
+    file = crew or (_CREW if is_there(_CREW) else None)
+    return go(_doctor(file, as_json=as_json), debug=debug)
 
 
-async def _doctor(*, as_json: bool) -> int:
+async def _doctor(file: str | None, *, as_json: bool) -> int:
     from crewlog.cli.screen import Part, Screen, plain  # noqa: PLC0415
     from crewlog.dev.doctor import examine  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     checks = await examine()
+    if file is not None:
+        checks = [each for each in checks if each.name != "Model key"] + await _models(file)
     failed = any(check.status == "fail" for check in checks)
     if as_json:
         screen.document({"ok": not failed, "checks": [vars(check) for check in checks]})
@@ -109,6 +134,21 @@ async def _doctor(*, as_json: bool) -> int:
             " What is missing starts with the next command that needs it.",
         )
     return exits.AWAY if failed else exits.OK
+
+
+async def _models(file: str) -> list[Check]:
+    """What is found of the models of a crew's file."""
+    from crewlog.cli.files import load_crew  # noqa: PLC0415
+    from crewlog.cli.preflight import models_used  # noqa: PLC0415
+    from crewlog.dev.doctor import Check  # noqa: PLC0415
+    from crewlog.dev.reachability import check_models  # noqa: PLC0415
+
+    try:
+        definition = load_crew(file)
+    except InvalidDefinition as error:
+        return [Check("Crew", "fail", str(error.diagnostics[0]), f"crewlog validate {file}")]
+    used = [(each.model, each.settings) for each in models_used(definition)]
+    return await check_models(used, Path(file).parent)
 
 
 @app.command(rich_help_panel=SURROUNDINGS)

@@ -11,7 +11,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, Reason, RunArgument
+from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, Files, Reason, RunArgument
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -270,6 +270,7 @@ def inject(
     run: RunArgument,
     text: Said,
     to: To = "public",
+    file: Files = None,
     by: By = None,
     command_id: CommandIdOption = None,
     as_json: AsJson = False,
@@ -280,7 +281,7 @@ def inject(
         _sent(
             run,
             "message",
-            lambda r: r.message(text, to, by=by, id=command_id),
+            lambda r: r.message(text, to, by=by, id=command_id, files=file or ()),
             as_json=as_json,
             log=to,
         ),
@@ -293,13 +294,14 @@ def message(
     run: RunArgument,
     text: Said,
     to: To = "public",
+    file: Files = None,
     by: By = None,
     command_id: CommandIdOption = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
     """Say something to the crew: the same as `inject`."""
-    return inject(run, text, to, by, command_id, as_json, debug)
+    return inject(run, text, to, file, by, command_id, as_json, debug)
 
 
 def signalled(

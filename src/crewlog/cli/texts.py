@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from crewlog.cli.screen import Part, Screen, plain_lines
 from crewlog.model import Json
+from crewlog.state.files import files_in, words_of
 
 if TYPE_CHECKING:
     from crewlog.client import Client
@@ -160,4 +161,5 @@ def with_texts(value: Json, bodies: Bodies) -> Json:
     if not is_body(value):
         return value
     body = bodies.get(value["body"], f"({value['body']} is not in the store)")
-    return body.get("content", body) if isinstance(body, dict) else body  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    content: Json = body.get("content", body) if isinstance(body, dict) else body  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return words_of(content) if files_in({"content": content}) else content  # pyright: ignore[reportUnknownVariableType]

@@ -28,6 +28,7 @@ from crewlog.state import journal as j
 from crewlog.state.artifact_words import operations_words
 from crewlog.state.brief import shortened
 from crewlog.state.endings import FAULTS
+from crewlog.state.files import words_of
 from crewlog.state.told import edited_words
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
@@ -510,7 +511,7 @@ class Timeline:
                 text = f"what {entry.by or 'people'} said waits again: its turn was undone"
                 return self._row(entry, "", "»", text)
             case j.MessageQueued():
-                said = entry.ref.inline.get("content", "") if entry.ref.inline else ""
+                said = words_of(entry.ref.inline.get("content", "")) if entry.ref.inline else ""
                 text = f"{entry.by or 'people'}: {said} (it waits for its turn)"
                 return self._row(entry, "", "»", text)
             case j.TurnBegan() if entry.turn > 1:
@@ -526,7 +527,7 @@ class Timeline:
     def _run(self, entry: j.JournalEntry) -> list[Row]:
         match entry:
             case j.MessageAdded(command=str()):
-                said = entry.ref.inline.get("content", "") if entry.ref.inline else ""
+                said = words_of(entry.ref.inline.get("content", "")) if entry.ref.inline else ""
                 to = ", ".join(log for log in entry.ref.logs if log != "public")
                 text = f"{entry.by or 'people'}{f' to {to}' if to else ''}: {said}"
                 return self._row(entry, "", "»", text)

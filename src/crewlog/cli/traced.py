@@ -12,6 +12,7 @@ from crewlog.cli.timeline import Timeline
 from crewlog.cli.tracing import Traced
 from crewlog.ids import item_of
 from crewlog.model import Json
+from crewlog.state.files import files_in, words_of
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CallDelay, Usage
 from crewlog.state.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align, body_of
@@ -271,7 +272,10 @@ def _arguments(found: Traced, step: StepTrace, call: CallTrace) -> Json:
 
 def _text(body: Json) -> str:
     content: Json = body.get("content", body) if isinstance(body, dict) else body  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    if isinstance(content, str):
+        return content
+    files = isinstance(body, dict) and files_in(body)  # pyright: ignore[reportUnknownArgumentType]
+    return words_of(content, "\n") if files else json.dumps(content, ensure_ascii=False)
 
 
 def _changes(screen: Screen, found: Traced, step: StepTrace, *, full: bool) -> None:

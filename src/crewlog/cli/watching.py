@@ -22,6 +22,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, NotInTime, UsageError
 from crewlog.ids import RunId
 from crewlog.state.brief import shortened
+from crewlog.state.files import words_of
 from crewlog.state.journal import (
     JournalEntry,
     MessageAdded,
@@ -175,7 +176,7 @@ def _silent(entry: JournalEntry) -> tuple[str, str, str]:
         who = listed(map(plain, (*entry.to, *entry.also)))
         return "", "»", f"{plain(entry.log)}{by}, heard by {who}"
     if isinstance(entry, MessageAdded):
-        said = entry.ref.inline.get("content", "") if entry.ref.inline else ""
+        said = words_of(entry.ref.inline.get("content", "")) if entry.ref.inline else ""
         to = listed(map(plain, entry.ref.logs))
         return "", "»", f"{plain(entry.by)} to {to}" + (f": {plain(str(said))}" if said else "")
     node, words = facts_in_words(entry_to_json(entry))

@@ -87,7 +87,7 @@ class OfferedModel(Model):
     """A model of a registry."""
 
     model: str
-    """`openai:NAME` or `scripted:FILE`."""
+    """`PROVIDER:NAME` or `scripted:FILE`."""
 
 
 class Catalog:

@@ -57,6 +57,7 @@ from crewlog.dev.services import Services
 from crewlog.dev.supervisor import Supervisor
 from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
 from crewlog.faults import faults_of
+from crewlog.file_store import FileStore, GivenFile
 from crewlog.ids import CommandId, CrewName, LogName, RunId
 from crewlog.model import Json
 from crewlog.prompt.names import crew_name
@@ -275,6 +276,7 @@ class Client:
         model: str = "",
         existing: Literal["reject", "attach", "replace"] = "reject",
         given: Given | None = None,
+        files: Sequence[GivenFile] = (),
     ) -> Run:
         """Starts a run of a crew.
 
@@ -297,6 +299,7 @@ class Client:
                 one as it is; or end it and start anew. The store forgets a replaced run; calls of
                 the new one have the same idempotency keys.
             given: Messages and values that are there when it begins; not of a prompt.
+            files: Files that the crew is given with the input: paths, bytes, or what `file` keeps.
 
         Raises:
             RunAlreadyExists: the id is taken, by an open run or a closed one.
@@ -308,7 +311,14 @@ class Client:
         """
         crew = await self.catalog.chosen_crew() if crew is None else crew
         name, payload = await self._payload(
-            crew, input, by, registry=registry, reader=reader, model=model, given=given
+            crew,
+            input,
+            by,
+            registry=registry,
+            reader=reader,
+            model=model,
+            given=given,
+            files=await self.files().take(files) if files else (),
         )
         if existing != "reject" and id is None:
             raise UsageError(f"{existing!r} needs the id of a run")
@@ -321,6 +331,20 @@ class Client:
             if id is None or existing != "attach":
                 raise
             return await self._attached(checked(id))
+
+    def files(self) -> FileStore:
+        """Where the files of messages are; `get` gives the bytes of one.
+
+        Raises:
+            UsageError: this client keeps nothing beside the history.
+        """
+        found = FileStore.of(self.temporal.data_converter)
+        if found is None:
+            raise UsageError(
+                "this client keeps no files: its data converter has no folder for large payloads",
+                remedy="Connect with `Client.connect`, with the CREWLOG_PAYLOADS of the workers.",
+            )
+        return found
 
     async def _attached(self, run: RunId) -> Run:
         """The run that has an id.

@@ -65,6 +65,7 @@ from crewlog.errors import (
     WorkerMissing,
 )
 from crewlog.faults import faults_of
+from crewlog.file_store import GivenFile
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
 from crewlog.state.called import called_since, called_there
@@ -683,10 +684,20 @@ class Run(ByHand, Authority, Talking):
         return await self._signal("interrupt", command)
 
     async def message(
-        self, text: str, to: str = "public", *, by: str | None = None, id: str | None = None
+        self,
+        text: str,
+        to: str = "public",
+        *,
+        by: str | None = None,
+        id: str | None = None,
+        files: Sequence[GivenFile] = (),
     ) -> CommandId:
-        """Says something to the crew, or to whoever reads the log `to`; see `pause`."""
-        command = self._made(MessageCommand, by, id, text=text, to=to)
+        """Says something to the crew, or to whoever reads the log `to`; see `pause`.
+
+        `files` go with it: paths, bytes, or what the client's `files()` keep.
+        """
+        kept = {"files": await self._client.files().take(files)} if files else {}
+        command = self._made(MessageCommand, by, id, text=text, to=to, **kept)
         return await self._signal("message", command)
 
     async def respond(

@@ -54,7 +54,7 @@ class Window(Model):
     also of a long turn."""
     summary: str = OFF
     """What stands for messages that are left out: `off` nothing; `extract` how they begin; a model
-    (`openai:NAME`) its summary of them."""
+    (`PROVIDER:NAME`) its summary of them."""
 
     @property
     def cuts(self) -> bool:

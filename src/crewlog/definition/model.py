@@ -326,7 +326,7 @@ class AgentDefinition(Model):
     description: str | None = None
     """What it is for, in a line; shown to people, and to routers."""
     model: str | None = None
-    """`openai:NAME` or `scripted:FILE`; by default the crew's."""
+    """`PROVIDER:NAME` or `scripted:FILE`; by default the crew's."""
     model_settings: dict[str, Json] = Field(default_factory=dict)
     """Passed to the chat model, e.g. `{temperature: 0}`."""
     tools: tuple[str, ...] | None = None
@@ -985,7 +985,7 @@ class CrewDefinition(Model):
     description: str | None = None
     """What it is for."""
     model: str | None = None
-    """The model of agents that name none: `openai:NAME` or `scripted:FILE`."""
+    """The model of agents that name none: `PROVIDER:NAME` or `scripted:FILE`."""
     agents: dict[Name, AgentDefinition] = Field(min_length=1)
     """The agents by name."""
     tools: dict[Name, ToolDefinition] = Field(default_factory=dict)

@@ -11,6 +11,17 @@ from crewlog.definition.model import CrewDefinition
 
 SCRIPTED = "scripted:"
 """Models that cost nothing: a script says what they say."""
+_IN_TABLES = {
+    "anthropic_bedrock": "aws",
+    "azure_openai": "azure",
+    "bedrock": "aws",
+    "bedrock_converse": "aws",
+    "google_genai": "google",
+    "google_vertexai": "google",
+    "mistralai": "mistral",
+    "xai": "x-ai",
+}
+"""What the tables call providers that have another name there."""
 
 
 def cost_of(model: str, input_tokens: int, output_tokens: int, cached: int = 0) -> float | None:
@@ -40,11 +51,12 @@ def _price(model: str, input_tokens: int, output_tokens: int, cached: int) -> fl
     from genai_prices import Usage, calc_price  # noqa: PLC0415
 
     prefix, _, name = model.partition(":")
+    provider = _IN_TABLES.get(prefix, prefix)
     used = Usage(
         input_tokens=input_tokens, output_tokens=output_tokens, cache_read_tokens=cached or None
     )
     try:
-        return round(float(calc_price(used, name, provider_id=prefix).total_price), 9)
+        return round(float(calc_price(used, name, provider_id=provider).total_price), 9)
     except (LookupError, ValueError):
         return None
 

@@ -6,7 +6,6 @@ small generator of findings, so that all faults are shown at once.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -42,6 +41,7 @@ from crewlog.definition.parent_checks import parent_findings
 from crewlog.definition.phases import Phase, at_work, phases
 from crewlog.definition.pool_checks import counted_conflicts, counter_findings, pool_findings
 from crewlog.definition.prices import price_findings
+from crewlog.definition.providers import provider_of, slip_of
 from crewlog.definition.reach_checks import reach_findings
 from crewlog.definition.reply_checks import reply_findings
 from crewlog.definition.rule_checks import rule_findings
@@ -59,10 +59,6 @@ RESERVED = frozenset(
 )
 """What a flow or LangGraph means something else by."""
 _MODEL = re.compile(r"([a-z][a-z0-9_-]*):\S.*", re.DOTALL)
-_PREFIXES = ("openai", "scripted")
-"""Prefixes of models that every worker knows; workers may register others."""
-_TYPO = 0.75
-"""How alike a prefix is to one of those, to be taken for a slip: `azure_openai` is another."""
 _WHERE_TOOLS = "Tools are defined under 'tools:'."
 
 
@@ -232,13 +228,14 @@ def _fails_to(phase: Phase, name: str) -> bool:
 def model_findings(model: str, path: Path) -> Iterator[Finding]:
     """What is wrong with the name of a model."""
     prefix, colon, name = model.partition(":")
-    meant = difflib.get_close_matches(prefix.lower(), _PREFIXES, 1, _TYPO) if colon else []
-    if meant and prefix != meant[0] and name.strip():
+    meant = slip_of(prefix) if colon else ""
+    if meant and prefix != meant and name.strip():
         say = f"the model {model!r} has the prefix {prefix!r}."
-        yield Finding(path, say, f"Did you mean {f'{meant[0]}:{name}'!r}?")
+        yield Finding(path, say, f"Did you mean {f'{meant}:{name}'!r}?")
     elif not _MODEL.fullmatch(model):
-        say = f"the model {model!r} is neither openai:NAME nor scripted:FILE"
-        near = f"openai:{model}" if ":" not in model and model else "openai:gpt-5-mini"
+        say = f"the model {model!r} is neither PROVIDER:NAME nor scripted:FILE"
+        plain = ":" not in model and model
+        near = f"{provider_of(model)}:{model}" if plain else "openai:gpt-5-mini"
         yield Finding(path, say, f"For example: model: {near}")
 
 

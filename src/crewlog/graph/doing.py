@@ -20,6 +20,7 @@ from crewlog.ids import AgentName, StepId
 from crewlog.model import Json
 from crewlog.state.brief import brief, shortened
 from crewlog.state.calls import ModelResult, ToolResult
+from crewlog.state.files import words_of
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Call, Did, FrontierEntry, Item
 
@@ -158,11 +159,7 @@ def did(rules: AgentRules, call: Call, text: str, *, ok: bool) -> Did | None:
 def text_of(result: ToolResult) -> str:
     """What a tool's result says, as text."""
     content: Json = result.body.get("content", "")
-    if isinstance(content, list):
-        parts: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
-        texts = (part if isinstance(part, str) else part.get("text", "") for part in parts)
-        return "\n".join(filter(None, texts))
-    return str(content)
+    return words_of(content, "\n")
 
 
 def composed(found: tuple[Did, ...]) -> str:

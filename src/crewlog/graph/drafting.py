@@ -254,6 +254,7 @@ class Drafting(RunFacts):
             self.plan,
             self.state.run,
             input_text=self.draft.input,
+            files=self.draft.files,
             by=self.draft.by,
             command=self.draft.command or None,
             at=self.at,

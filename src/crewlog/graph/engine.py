@@ -59,6 +59,7 @@ from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.calls import PreparedPart
 from crewlog.state.end_reasons import EndReason, of_error
+from crewlog.state.files import FileRef
 from crewlog.state.given import Given
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, FrontierEntry
@@ -119,6 +120,7 @@ class Engine(RunFacts):
         command: str | None = None,
         ledger: Ledger | None = None,
         given: Given | None = None,
+        files: tuple[FileRef, ...] = (),
     ) -> Engine:
         """A new run: its input is the first public message, and its entry nodes are ready.
 
@@ -142,15 +144,17 @@ class Engine(RunFacts):
             began=engine.state.started,
         )
         said: ContentHash | None = None
-        if input_text:
-            said = engine.say(input_text, by=by, to=PUBLIC, message_id="input", command=command)
+        if input_text or files:
+            said = engine.say(
+                input_text, by=by, to=PUBLIC, message_id="input", command=command, files=files
+            )
         if given is not None:
             give(engine, given, by=by)
         if not engine.talks.talks:
             await engine._enter()
             if said is not None:
                 engine.listening.said(PUBLIC, said, by)
-        elif input_text:
+        elif said is not None:
             await engine.talks.begin(command or "input", by, said)
         else:
             engine.talks.wait_for_first()

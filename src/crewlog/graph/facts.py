@@ -48,6 +48,7 @@ from crewlog.state.answered import binding_of
 from crewlog.state.calls import CallQuota, View
 from crewlog.state.combining import CONFLICTING, LISTS
 from crewlog.state.end_reasons import EndReason, of_question
+from crewlog.state.files import FileRef, content_with
 from crewlog.state.hashing import canonical, hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, Interrupt, Item
@@ -67,9 +68,12 @@ from crewlog.state.shapes import (
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 
 
-def message_body(text: str, *, by: str, message_id: str) -> dict[str, Json]:
+def message_body(
+    text: str, *, by: str, message_id: str, files: tuple[FileRef, ...] = ()
+) -> dict[str, Json]:
     """A message of people, as logs have it."""
-    body: dict[str, Json] = {"type": "human", "content": text, "id": message_id}
+    content = content_with(text, files) if files else text
+    body: dict[str, Json] = {"type": "human", "content": content, "id": message_id}
     if by:
         body["name"] = by
     return body
@@ -147,9 +151,10 @@ class RunFacts:
         to: LogName | tuple[LogName, ...],
         message_id: str,
         command: str | None = None,
+        files: tuple[FileRef, ...] = (),
     ) -> ContentHash:
         """Adds a message of people to a log, or to several; its hash."""
-        body = message_body(text, by=by, message_id=message_id)
+        body = message_body(text, by=by, message_id=message_id, files=files)
         logs = to if isinstance(to, tuple) else (to,)
         ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
         asks = by != CREW and self.wants_request(logs)

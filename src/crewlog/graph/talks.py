@@ -21,6 +21,7 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.combining import CONFLICTS
 from crewlog.state.end_reasons import EndReason
+from crewlog.state.files import FileRef
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Output
 from crewlog.state.talk import Said, Talk
@@ -48,7 +49,9 @@ class Talks:
 
     # -- messages ----------------------------------------------------------------------------
 
-    async def hear(self, text: str, *, by: str, command: CommandId) -> str:
+    async def hear(
+        self, text: str, *, by: str, command: CommandId, files: tuple[FileRef, ...] = ()
+    ) -> str:
         """Takes a message to everybody: it begins a turn, or waits for one; what becomes of it.
 
         Raises:
@@ -59,11 +62,13 @@ class Talks:
             raise CommandRejected("the run is ending; nobody answers any more")
         rests = state.resting and not state.queue
         if rests and state.status == "running" and not state.still:
-            heard = run.say(text, by=by, to=PUBLIC, message_id=command, command=command)
+            heard = run.say(
+                text, by=by, to=PUBLIC, message_id=command, command=command, files=files
+            )
             await self.begin(command, by, heard)
             return f"turn {run.state.turns}"
         self._check_room()
-        body = message_body(text, by=by, message_id=command)
+        body = message_body(text, by=by, message_id=command, files=files)
         ref = j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)
         run.record(j.MessageQueued, ref=ref, by=by, command=command)
         return f"waits as number {len(run.state.queue)}"

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
+from crewlog.state.files import is_file, named
+
 if TYPE_CHECKING:
     from crewlog.model import Json
 
@@ -23,11 +25,15 @@ def sentences(refusal: str) -> str:
 
 
 def brief_of(body: Mapping[str, Json]) -> str:
-    """The start of what a message says; of a content in parts, of its first text."""
+    """The start of what a message says; of a content in parts, its first text and its files."""
     content: Json = body.get("content", "")
     if isinstance(content, list):
         parts = cast("list[dict[str, Json]]", [p for p in content if isinstance(p, dict)])  # pyright: ignore[reportUnknownVariableType]
-        content = next((part["text"] for part in parts if part.get("text")), "")
+        text = next((str(part["text"]) for part in parts if part.get("text")), "")
+        files = [named(part) for part in parts if is_file(part)]
+        if files:  # what it is about is told whole
+            return " ".join(filter(None, [brief(text[:1000], 80), *files]))
+        content = text
     return brief(str(content)[:1000], 80)
 
 

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from crewlog.errors import UsageError
 from crewlog.model import Json, Model
+from crewlog.state.files import FileRef
 from crewlog.state.journal import Batch
 
 SCHEMA = 1
@@ -24,6 +25,8 @@ class DraftCarry(Model):
 
     input: str = ""
     """What the crew will be asked to do."""
+    files: tuple[FileRef, ...] = ()
+    """The files that it is given with that."""
     by: str = ""
     """Who started the run."""
     reader: Literal["auto", "forms", "model"] = "auto"

@@ -1,0 +1,114 @@
+"""What this process has of the providers of models: what is installed, and what is not set.
+
+Nothing of a provider is imported to find out: modules are found, and never run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import NamedTuple
+
+from crewlog.definition.providers import PREFIXES, PROVIDERS, holds_credentials, meant_by
+from crewlog.model import Json
+
+GROUP = "crewlog.models"
+"""The entry points by which packages bring providers of their own."""
+
+
+class Lack(NamedTuple):
+    """Why this process cannot make a model."""
+
+    message: str
+    """What is missing."""
+    remedy: str
+    """What to do."""
+
+
+@cache
+def own_providers() -> Mapping[str, EntryPoint]:
+    """The providers that installed packages bring, by their prefixes."""
+    return {each.name: each for each in entry_points(group=GROUP)}
+
+
+def is_known(prefix: str) -> bool:
+    """Whether this process knows the provider, installed or not."""
+    return prefix in PREFIXES or prefix in own_providers()
+
+
+def unknown_provider(model: str, prefix: str, registered: Iterable[str] = ()) -> Lack:
+    """What to say of a model whose provider nobody here knows.
+
+    Args:
+        model: `PROVIDER:NAME`.
+        prefix: Its provider.
+        registered: What a worker knows besides.
+    """
+    known = sorted({*PREFIXES, *own_providers(), *registered})
+    meant = meant_by(prefix)
+    name = model.partition(":")[2]
+    return Lack(
+        f"there is no model {model!r}: its provider {prefix!r} is not known here",
+        f"Did you mean {f'{meant}:{name}'!r}?"
+        if meant
+        else f"Install the package that brings it (an entry point in {GROUP!r}), or name one of "
+        f"{', '.join(known)}.",
+    )
+
+
+def not_installed(model: str) -> Lack | None:
+    """What is not installed of what a model needs; none where all of it is, or nobody knows."""
+    prefix = model.partition(":")[0]
+    provider = PROVIDERS.get(prefix)
+    if provider is None or prefix in own_providers() or _findable(provider.module):
+        return None
+    return Lack(
+        f"the model {model!r} needs the package {provider.package!r}, which is not installed",
+        f"Install it where the worker runs: {provider.install}",
+    )
+
+
+def without_key(
+    model: str, settings: Mapping[str, Json], environ: Mapping[str, str] | None = None
+) -> Lack | None:
+    """The key that a model lacks; none where it has one, needs none, or nobody knows.
+
+    Args:
+        model: `PROVIDER:NAME`.
+        settings: The agent's `model_settings`.
+        environ: The environment; the process's own if None.
+    """
+    prefix = model.partition(":")[0]
+    provider = PROVIDERS.get(prefix)
+    found = os.environ if environ is None else environ
+    if provider is None or not provider.keys or prefix in own_providers():
+        return None
+    if holds_credentials(settings) or any(found.get(name) for name in provider.keys):
+        return None
+    first = provider.keys[0]
+    return Lack(
+        f"the model {model!r} needs a key, and {first} is not set",
+        f"Set {first} in the worker's environment, or give the agent "
+        "`model_settings: {api_key: env:NAME}`, or use a scripted model.",
+    )
+
+
+def lack_of(
+    model: str, settings: Mapping[str, Json], environ: Mapping[str, str] | None = None
+) -> Lack | None:
+    """Why a worker with this interpreter and environment cannot make a model; none if it can."""
+    prefix = model.partition(":")[0]
+    if not is_known(prefix):
+        return unknown_provider(model, prefix)
+    return not_installed(model) or without_key(model, settings, environ)
+
+
+def _findable(module: str) -> bool:
+    # The package alone: to find what is in it, it would have to be run.
+    try:
+        return importlib.util.find_spec(module.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return False

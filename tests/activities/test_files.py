@@ -1,0 +1,142 @@
+"""Files of messages: where they are kept, and in which spellings they are found."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from activity_kit import crew
+from crew_tools import PNG
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from crewlog.activities.files import Files
+from crewlog.encryption.codec import EncryptionCodec
+from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
+from crewlog.errors import StoreIncomplete, UsageError
+from crewlog.file_store import FileStore, mime_type_of
+from crewlog.payloads import data_converter
+from crewlog.state.files import FileRef, files_in, named
+
+DATA = base64.b64encode(PNG).decode()
+URL = f"data:image/png;base64,{DATA}"
+SPELLINGS: dict[str, dict[str, Any]] = {
+    "standard": {"type": "image", "base64": DATA, "mime_type": "image/png"},
+    "before": {"type": "image", "source_type": "base64", "data": DATA, "mime_type": "image/png"},
+    "claude": {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": DATA},
+    },
+    "openai": {"type": "image_url", "image_url": {"url": URL}},
+    "url": {"type": "image_url", "image_url": URL},
+    "responses": {"type": "image_generation_call", "result": DATA},
+}
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> FileStore:
+    return FileStore(tmp_path / "payloads", largest=1000)
+
+
+@pytest.mark.parametrize("block", SPELLINGS.values(), ids=SPELLINGS)
+async def test_a_file_is_kept_however_it_is_spelled(kept: FileStore, block: dict[str, Any]) -> None:
+    message = await Files(kept).keep(AIMessage([{"type": "text", "text": "Look."}, block]))
+    text, image = message.content
+    assert text == {"type": "text", "text": "Look."}
+    ref = FileRef.model_validate({k: v for k, v in image.items() if k != "type"})  # type: ignore[union-attr]
+    assert (ref.mime_type, ref.size) == ("image/png", len(PNG))
+    assert await kept.get(ref.sha256) == PNG
+    assert DATA not in json.dumps(message.content)
+
+
+async def test_other_files_are_kept_with_their_kinds_and_names(kept: FileStore) -> None:
+    url = f"data:application/pdf;base64,{DATA}"
+    pdf = {"type": "file", "file": {"filename": "a.pdf", "file_data": url}}
+    audio = {"type": "input_audio", "input_audio": {"data": DATA, "format": "mp3"}}
+    message = await Files(kept).keep(HumanMessage([pdf, audio]))
+    content: Any = message.content
+    assert [(each["type"], each["mime_type"], each.get("name")) for each in content] == [
+        ("file", "application/pdf", "a.pdf"),
+        ("audio", "audio/mp3", None),
+    ]
+    (again,) = await Files(kept).shown([message])
+    document = {"type": "file", "base64": DATA, "mime_type": "application/pdf"}
+    sound = {"type": "audio", "base64": DATA, "mime_type": "audio/mp3"}
+    assert again.content == [{**document, "filename": "a.pdf"}, sound]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (base64.b64encode(b"x" * 1001).decode(), "has 1,001 bytes, and the files of messages may"),
+        ("no base64!", "it is no base64"),
+    ],
+)
+async def test_what_cannot_be_kept_is_left_out_and_told(
+    kept: FileStore, data: str, said: str
+) -> None:
+    block = {"type": "image", "base64": data, "mime_type": "image/png"}
+    message = await Files(kept).keep(ToolMessage([block], tool_call_id="c1"))
+    (told,) = message.content
+    assert said in told["text"]  # type: ignore[index]
+    assert not list(kept._directory.rglob("*"))
+
+
+async def test_what_a_model_made_itself_it_is_told_of(kept: FileStore) -> None:
+    ref = await kept.put(PNG, "image/png")
+    (message,) = await Files(kept).shown([AIMessage([ref.block])])
+    assert message.content == [{"type": "text", "text": named(ref.block)}]
+
+
+async def test_a_file_that_is_away_is_said_to_be(kept: FileStore) -> None:
+    ref = await kept.put(PNG, "image/png")
+    (path,) = (each for each in kept._directory.rglob("*") if each.is_file())
+    path.write_bytes(path.read_bytes() + b"damaged")
+    with pytest.raises(StoreIncomplete, match=ref.sha256[:12]) as away:
+        await Files(kept).shown([HumanMessage([ref.block])])
+    assert "CREWLOG_PAYLOADS" in away.value.remedy
+    with pytest.raises(UsageError, match="no file's hash"):
+        await kept.get("../../etc/passwd")
+
+
+async def test_files_are_encrypted_like_payloads(tmp_path: Path) -> None:
+    key_file = tmp_path / "keys.json"
+    key = new_key(1)
+    write_keys(key_file, KeyFile(keys=(key,), current=key.id))
+    store = FileStore(tmp_path / "payloads", EncryptionCodec(Keyring(key_file)))
+    ref = await store.put(PNG, "image/png")
+    (path,) = (each for each in store._directory.rglob("*") if each.is_file())
+    assert PNG not in path.read_bytes()
+    assert await store.get(ref.sha256) == PNG
+
+
+def test_the_files_are_beside_the_payloads_of_a_converter(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("CREWLOG_LARGEST_FILE", "5")
+    store = FileStore.of(data_converter(tmp_path, keys=None))
+    assert store is not None
+    assert store.largest == 5
+    monkeypatch.setenv("CREWLOG_LARGEST_FILE", "many")
+    with pytest.raises(UsageError, match="CREWLOG_LARGEST_FILE is 'many'"):
+        FileStore.of(data_converter(tmp_path, keys=None))
+
+
+def test_what_a_file_is_follows_from_its_name_or_its_start() -> None:
+    assert mime_type_of("a.pdf", b"") == "application/pdf"
+    assert mime_type_of("", PNG) == "image/png"
+    assert mime_type_of("", b"RIFF\x00\x00\x00\x00WAVEfmt ") == "audio/wav"
+    with pytest.raises(UsageError, match="not known"):
+        mime_type_of("a.zzz", b"what")
+
+
+@pytest.mark.parametrize("mime_type", ["image/png", "application/pdf", "audio/mpeg", "video/mp4"])
+async def test_a_tool_gives_a_file(tool_call, mime_type: str) -> None:
+    result = await tool_call("draw", {"mime_type": mime_type}, crew=crew(tools=DRAW))
+    (ref,) = files_in(result.body)
+    assert (ref.mime_type, ref.size) == (mime_type, len(PNG))
+    assert result.body["content"][0] == {"type": "text", "text": "Look:"}
+    assert DATA not in json.dumps(result.body)
+
+
+DRAW = {"draw": {"run": "crew_tools:draw", "effects": "read"}}
