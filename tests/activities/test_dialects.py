@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from activity_kit import Log, crew
 from crew_tools import PNG
-from dialects import DIALECTS, KEY, READ, SIGNATURE, WRITTEN, Asked, Dialect, Said, Service, serving
 from langchain_core.messages import HumanMessage
 from temporalio.exceptions import ApplicationError
 
@@ -29,6 +28,7 @@ from crewlog.state.brief import brief_of
 from crewlog.state.calls import ModelResult
 from crewlog.state.endings import ending_of
 from crewlog.state.files import files_in, named
+from dialects import DIALECTS, KEY, READ, SIGNATURE, WRITTEN, Asked, Dialect, Said, Service, serving
 
 DRAW = {"draw": {"run": "crew_tools:draw", "effects": "read"}}
 THOUGHT = "One and two make three; nobody else may know."
