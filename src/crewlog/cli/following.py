@@ -254,8 +254,7 @@ async def _follow(
     except TimeoutError:
         if not limit.expired():
             raise
-        over = manner.timeout
-        left(screen, run, assignment, lent, alone=follower.alone, over=over)
+        left(screen, run, assignment, lent, alone=follower.alone, over=manner.timeout)
         return exits.WAITS
     if code == exits.WAITS:
         if screen.as_json:
