@@ -245,8 +245,9 @@ async def _follow(
         drawn=None if after else plan,
     )
     client.report = follower.report
+    limit = asyncio.timeout(manner.timeout)
     try:
-        async with asyncio.timeout(manner.timeout) as limit:
+        async with limit:
             code = await follower.follow(after)
     except asyncio.CancelledError:
         left(screen, run, assignment, lent, alone=follower.alone)
