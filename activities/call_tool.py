@@ -350,6 +350,8 @@ class ToolCalls:
         ) as exc:  # it did run: neither a retry nor a failed step mends that
             return _refused(task, _told(exc))
         except Exception as exc:
+            if isinstance(exc, LoopBlocked):
+                call.stop.set()  # it may go on, and look
             unknown = (each for each in causes_of(exc) if isinstance(each, OutcomeUnknown))
             if context.definition.repeat == "never" and isinstance(exc, LoopBlocked):
                 raise OutcomeUnknown(exc.message, remedy=exc.remedy) from exc

@@ -36,7 +36,7 @@ def looks(crew: CrewDefinition) -> Iterator[Look]:
     registry, models = ToolRegistry(), ModelFactory()
     for name, tool in crew.tools.items():
         if tool.queue is None and mcp_tool(tool.run) is None:
-            yield ["tools", name, "run"], _ready(registry, name, tool)
+            yield ["tools", name, "run"], _ready(registry, ToolName(name), tool)
     named = {agent.model: ["agents", name, "model"] for name, agent in crew.agents.items()}
     for model, path in {**named, crew.model: ["model"]}.items():
         if model is not None and model.startswith(SCRIPTED):

@@ -262,8 +262,9 @@ async def _follow(
         drawn=None if after else plan,
     )
     client.report = follower.report
+    limit = asyncio.timeout(manner.timeout)
     try:
-        async with asyncio.timeout(manner.timeout) as limit:
+        async with limit:
             code = await follower.follow(after)
     except asyncio.CancelledError:
         left(screen, run, assignment, lent, alone=follower.alone)
@@ -271,8 +272,7 @@ async def _follow(
     except TimeoutError:
         if not limit.expired():
             raise
-        over = manner.timeout
-        left(screen, run, assignment, lent, alone=follower.alone, over=over)
+        left(screen, run, assignment, lent, alone=follower.alone, over=manner.timeout)
         return exits.WAITS
     if code == exits.WAITS:
         if screen.as_json:

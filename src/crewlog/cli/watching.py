@@ -117,8 +117,9 @@ async def watch_many(
             return events_there(client, run, position)
 
         watch = Watch(events, runs, chosen, after=dict.fromkeys(runs, after), ended=seen.end)
+        limit = asyncio.timeout(timeout)
         try:
-            async with asyncio.timeout(timeout) as limit, aclosing(watch()) as found:
+            async with limit, aclosing(watch()) as found:
                 async for event, passes in found:
                     seen.take(event, passes=passes)
         except TimeoutError as error:
