@@ -28,11 +28,15 @@ _STYLES = {
 }
 
 
+MOST = 1000
+"""Runs that `ps` lists at most."""
+
+
 @app.command(rich_help_panel=LOOK)
 def ps(
     all_: Annotated[bool, typer.Option("--all", "-a", help="Ended runs, too.")] = False,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")
+        int, typer.Option("--limit", "-n", min=1, max=MOST, help="At most so many.")
     ] = 20,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -46,16 +50,19 @@ def ps(
 
 async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
     from crewlog.cli.background import LIVE, unpolled  # noqa: PLC0415
-    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.cli.screen import Screen, counted  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        found = await client.list(statuses=() if all_ else LIVE, limit=limit)
+        statuses = () if all_ else LIVE
+        found = await client.list(statuses=statuses, limit=limit)
+        # Only a full page may leave some out.
+        total = await client.count(statuses=statuses) if len(found) == limit else len(found)
         if as_json:
             alone = await unpolled(client, found)
             runs = [{**vars(r), "waits_for_worker": _alone(r, alone)} for r in found]
-            screen.document({"runs": runs})
+            screen.document({"runs": runs, "total": max(total, len(found))})
             return exits.OK
         if not found and not all_:
             ended = await client.list(statuses=(), limit=min(limit, 5))
@@ -65,6 +72,11 @@ async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
             screen.line("Nothing is under way. ", ("The last runs:", "dim"))
             found = ended
         _table(screen, found, await unpolled(client, found))
+        if total > len(found):
+            more = f"{len(found):,} of {total:,} runs; -n {min(total, MOST)} shows more"
+            screen.line(("  " + more, "dim"))
+        elif all_:
+            screen.line((f"  {counted(total, 'run')}", "dim"))
     return exits.OK
 
 
