@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from covers import FIRST, LAST, PAGE, covers, number, told
+from covers import ABSENT, FIRST, LAST, PAGE, absent, covers, number, told
 
 
 def test_every_capability_is_told_once() -> None:
@@ -13,6 +13,11 @@ def test_every_capability_is_told_once() -> None:
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| C")]
     assert len(rows) == LAST
     assert all("](" in where for _, where in page.values())
+
+
+def test_what_is_not_there_is_marked_and_counts_as_not_shown() -> None:
+    assert absent() == {35, 74, 104, 109}
+    assert all(f"{ABSENT}: " in told()[n][0] for n in absent())
 
 
 @pytest.mark.parametrize("wrong", ["C0", "C126", "C007", "c1", "54", "C", ""])

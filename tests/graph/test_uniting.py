@@ -148,7 +148,7 @@ def test_strangers_of_one_recipe_are_told_apart() -> None:
     assert made.fresh == {"a-2", "b-2"}
     assert (made.change.kind, made.change.renamed) == ("merge", made.renamed)
     assert (made.change.old_graph_ids, made.change.new_graph_ids) == ((ONE, TWO), (ONE,))
-    assert made.change.affected_creatures == ("a", "a-2", "b-2")
+    assert made.change.affected_creatures == ("a", "a-2", "b", "b-2")
     lower(both)
 
 

@@ -241,6 +241,7 @@ class Naive:
         touched = {at, getattr(op, "other", None) or at}
         was = {being: seen for home in touched for being, seen in self._sights(home).items()}
         ends = self._ends(at, op)
+        members = {each: {*self._sights(each)} for each in touched}
         home = self._merge(*sorted(touched), change, plain=plain) if len(touched) == 2 else at
         assert len(touched) == 2 or not change.renamed
         gone = self._connect(op, home, *ends) if ends else self._change(op, home)
@@ -249,7 +250,10 @@ class Naive:
         disturbed = [being.name for being in gone]
         for each in came:
             disturbed += [b.name for b, seen in self._sights(each).items() if was.get(b) != seen]
-        assert change.affected_creatures == tuple(sorted(disturbed))
+        for each in came if len(came) != len(touched) else ():  # who is in another component
+            here = {*self._sights(each)}
+            disturbed += [b.name for b in here if here != members.get(each)]
+        assert change.affected_creatures == tuple(sorted({*disturbed}))
         assert change.old_graph_ids == tuple(sorted(touched))
         assert change.new_graph_ids == tuple(sorted(came))
         assert {*after} == self.homes

@@ -296,6 +296,7 @@ async def test_no_run(store: Store) -> None:
 
 
 async def test_list_runs(store: Store, run: RunId) -> None:
+    before = await store.count_runs()
     base = 10**12  # newer than the runs of other tests
     for n, tail in enumerate([[], [asked("i1")], [j.RunCompleted()], [j.Paused()], [j.Paused()]]):
         one = RunId(f"{run}-{n}")
@@ -307,6 +308,7 @@ async def test_list_runs(store: Store, run: RunId) -> None:
         return [int(row.run.rpartition("-")[2]) for row in rows if row.run.startswith(f"{run}-")]
 
     assert await found() == [4, 3, 2, 1, 0]
+    assert await store.count_runs() == before + 5
     assert await found(limit=2) == [4, 3]
     assert await found("running") == [0]
     assert await found("waiting") == [1]

@@ -33,11 +33,15 @@ _STYLES = {
 }
 
 
+MOST = 1000
+"""Runs that `ps` lists at most."""
+
+
 @app.command(rich_help_panel=LOOK)
 def ps(
     all_: Annotated[bool, typer.Option("--all", "-a", help="Ended runs, too.")] = False,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")
+        int, typer.Option("--limit", "-n", min=1, max=MOST, help="At most so many.")
     ] = 20,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -51,12 +55,15 @@ def ps(
 
 async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
     from crewlog.cli.background import LIVE, unpolled  # noqa: PLC0415
-    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.cli.screen import Screen, counted  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        found = await client.list(statuses=() if all_ else LIVE, limit=limit, pending=True)
+        statuses = () if all_ else LIVE
+        found = await client.list(statuses=statuses, limit=limit, pending=True)
+        # Only a full page may leave some out.
+        total = await client.count(statuses=statuses) if len(found) == limit else len(found)
         if as_json:
             alone, stalls = await asyncio.gather(unpolled(client, found), _stalls(client, found))
             runs = [
@@ -70,7 +77,7 @@ async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
             ]
             fault = await client.store_fault()
             told = fault and {"message": fault.message, "remedy": fault.remedy}
-            screen.document({"runs": runs, "store_fault": told})
+            screen.document({"runs": runs, "total": max(total, len(found)), "store_fault": told})
             return exits.OK
         if not found and not all_:
             ended = await client.list(statuses=(), limit=min(limit, 5))
@@ -80,6 +87,11 @@ async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
             screen.line("Nothing is under way. ", ("The last runs:", "dim"))
             found = ended
         _table(screen, found, await unpolled(client, found))
+        if total > len(found):
+            more = f"{len(found):,} of {total:,} runs; -n {min(total, MOST)} shows more"
+            screen.line(("  " + more, "dim"))
+        elif all_:
+            screen.line((f"  {counted(total, 'run')}", "dim"))
         await _tell_faults(screen, client, found)
     return exits.OK
 

@@ -6,7 +6,10 @@ tears the Temporal runtime down, and an exit code must mean something.
 
 from __future__ import annotations
 
+import codecs
 import importlib
+import io
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -55,6 +58,7 @@ def run_cli(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors are told, never raised."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     options = argv[: argv.index("--")] if "--" in argv else argv
+    _take_any_text()
     try:
         return _run(argv)
     except KeyboardInterrupt:
@@ -64,6 +68,24 @@ def run_cli(arguments: Sequence[str] | None = None) -> int:
         return exits.PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the last stop: every error gets a message and a code
         return _reported(error, as_json="--json" in options, debug="--debug" in options)
+
+
+def _take_any_text() -> None:
+    """Lets the output take every text, whatever its encoding: ✓ in a C locale is no failure.
+
+    What it cannot say is escaped as in JSON, so that documents can be read by programs still.
+    """
+    codecs.register_error("crewlog", _escaped)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="crewlog")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    return "".join(json.dumps(each)[1:-1] for each in text), error.end
 
 
 def _run(argv: list[str]) -> int:

@@ -761,6 +761,28 @@ class Client:
         open_ = [each.run for each in chosen if each.status == "running" and each.ended is None]
         return _with_pending(chosen, await pending_of_runs(self.gateway, open_))
 
+    async def count(self, *, statuses: Sequence[str] = ()) -> int:
+        """How many runs there are: as `list` would list them without a limit.
+
+        Args:
+            statuses: Open statuses: then only runs that are under way count; by default all do.
+
+        Raises:
+            TemporalUnavailable: the server is away.
+        """
+        try:
+            counted = await self.temporal.count_workflows(
+                _visibility(statuses), rpc_timeout=timedelta(seconds=CALL_LIMIT)
+            )
+        except RPCError as error:
+            raise await self.gateway.failed(error, RunId("")) from error
+        if statuses:
+            return counted.count
+        try:  # the server forgets runs, and the store does not
+            return max(counted.count, await (await self.store()).count_runs())
+        except CrewlogError:
+            return counted.count
+
     async def watch(
         self,
         runs: Sequence[str],

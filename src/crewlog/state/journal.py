@@ -977,7 +977,8 @@ class TopologyChanged(NewGraph):
     new_graph_ids: tuple[RunId, ...] = ()
     """The graphs that came of them."""
     affected_creatures: tuple[AgentName, ...] = ()
-    """The creatures whose surroundings are other ones than before."""
+    """The creatures whose graph became one with another, or fell apart; else those whose
+    surroundings are other ones than before."""
     events: tuple[GraphEvent, ...] = ()
     """What became of creatures and wires."""
     parts: tuple[PartedGraph, ...] = ()

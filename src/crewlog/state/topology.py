@@ -129,8 +129,8 @@ class TopologyChange(Model):
     new_graph_ids: tuple[RunId, ...] = ()
     """The graphs that came of them, sorted."""
     affected_creatures: tuple[AgentName, ...] = ()
-    """The creatures that came or went, are in another graph, or have other surroundings than
-    before: by the names that they have now, sorted."""
+    """The creatures whose graph became one with another, or fell apart; else those that came or
+    went, or have other surroundings than before: by the names that they have now, sorted."""
     renamed: tuple[Renamed, ...] = ()
     """What a merge gave another name."""
 
@@ -144,11 +144,12 @@ def change_of(old: World, new: World, renamed: tuple[Renamed, ...] = ()) -> Topo
         renamed: What has another name now, by which creatures are told.
     """
     kinds: dict[bool, Literal["merge", "split"]] = {True: "split", False: "merge"}
+    same = len(new) == len(old)
     return TopologyChange(
-        kind="nothing" if len(new) == len(old) else kinds[len(new) > len(old)],
+        kind="nothing" if same else kinds[len(new) > len(old)],
         old_graph_ids=tuple(sorted(old)),
         new_graph_ids=tuple(sorted(new)),
-        affected_creatures=affected(old, new, renamed),
+        affected_creatures=(affected if same else _in_other_components)(old, new, renamed),
         renamed=renamed,
     )
 
@@ -429,6 +430,17 @@ def part_id(graph: RunId, command: str, first: AgentName) -> RunId:
         first: The first of its creatures, by name.
     """
     return RunId(f"{graph[:_ID_KEPT]}.{hash_json([graph, command, first])[:8]}")
+
+
+def _in_other_components(
+    old: World, new: World, renamed: Collection[Renamed]
+) -> tuple[AgentName, ...]:
+    """Of graphs that became one, or fell apart: who has another component, or is affected else."""
+    found = {*affected(old, new, renamed)}
+    for id_, graph in new.items():
+        if id_ not in old or old[id_].creatures.keys() != graph.creatures.keys():
+            found |= {*graph.creatures}
+    return tuple(sorted(found))
 
 
 def affected(old: World, new: World, renamed: Collection[Renamed] = ()) -> tuple[AgentName, ...]:

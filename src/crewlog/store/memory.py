@@ -472,6 +472,10 @@ class InMemoryStore:
         found.sort(key=lambda each: (each[0], -each[1].started, each[1].run))
         return [row for _, row in found[:limit]]
 
+    async def count_runs(self) -> int:
+        """See `Store`."""
+        return sum(rows.facts is not None for rows in self._runs.values())
+
     async def list_interrupts(
         self, run: RunId | None = None, *, open_only: bool = True
     ) -> list[InterruptRow]:

@@ -451,6 +451,11 @@ class PostgresStore:
         rows = await self._fetch("list_runs", list(statuses), list(stored), limit)
         return [self._run(row) for row in rows]
 
+    async def count_runs(self) -> int:
+        """See `Store`."""
+        (row,) = await self._fetch("count_runs")
+        return int(row["count"])
+
     async def list_interrupts(
         self, run: RunId | None = None, *, open_only: bool = True
     ) -> list[InterruptRow]:

@@ -479,6 +479,10 @@ class Store(Protocol):
         """Runs, newest first."""
         ...
 
+    async def count_runs(self) -> int:
+        """How many runs there are that `list_runs` lists, of any status."""
+        ...
+
     async def list_interrupts(
         self, run: RunId | None = None, *, open_only: bool = True
     ) -> list[InterruptRow]:

@@ -64,6 +64,9 @@ WHERE (run = ANY($1) OR source = ANY($1))
   )
 ORDER BY run, position, source
 
+-- name: count_runs
+SELECT count(*) AS count FROM crewlog.runs
+
 -- name: list_runs
 -- `waiting` is not stored: see `crewlog.store.projection`.
 WITH seen AS (
