@@ -306,7 +306,7 @@ class CrewActivities:
                 await self._executions.check(filled.run, filled.definition, filled.batch)
                 result = await self._models.run(filled, effect, pulse)
                 self._batches.remember(result.hash, result.body)
-                return result.model_copy(update={"at": clock.now()})
+                return result.model_copy(update={"at": clock.now(), "delay": clock.delay})
 
     @activity.defn(name=CALL_TOOL)
     async def call_tool(self, task: CallTool) -> ToolResult:
@@ -318,7 +318,7 @@ class CrewActivities:
                 await self._executions.check(filled.run, filled.definition, filled.batch)
                 result = await self._tools.run(filled, pulse, effect)
                 self._batches.remember(result.hash, result.body)
-                return result.model_copy(update={"at": clock.now()})
+                return result.model_copy(update={"at": clock.now(), "delay": clock.delay})
 
     @activity.defn(name=FLUSH)
     async def flush(self, task: Flush) -> Flushed | None:

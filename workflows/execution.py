@@ -140,6 +140,9 @@ STORE_PAUSE = 5.0
 RULED_OFTEN = 5
 """Rulings in a row after which a call rests before it is made again."""
 
+FOR_STORE = "waits for the store: {why}"
+"""What a call waits for that met no store, or one that is behind."""
+
 LACKS_LIMIT = 500
 """Characters that say what a worker lacks and what to do about it."""
 
@@ -604,7 +607,9 @@ class Execution:
         if landed.lacks:
             pause = LACKING_PAUSES[min(self._lacked[key], len(LACKING_PAUSES) - 1)]
             self._lacked[key] += 1
-        self._resting[key] = landed.lacks
+        why = brief(FOR_STORE.format(why=landed.error), LACKS_LIMIT)
+        self._resting[key] = landed.lacks or why
+        self._show()
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(pause)
         del self._resting[key]
@@ -718,9 +723,9 @@ class Execution:
         if isinstance(cause, ApplicationError):
             told = _told(cause)
             if cause.type == StoreUnavailable.__name__ and not told.started:
-                return Landed(order, position, error_type=AGAIN)
+                return Landed(order, position, error=cause.message, error_type=AGAIN)
             if cause.type == RuledSince.__name__ and not told.started:
-                return Landed(order, position, error_type=RULED)
+                return Landed(order, position, error=cause.message, error_type=RULED)
             if told.again and not told.started:
                 why = f"{cause.message}. {told.remedy}" if told.remedy else cause.message
                 lacks = f"waits for {_lacking(cause.type, told.place)}: {why}"

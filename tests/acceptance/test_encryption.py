@@ -34,7 +34,9 @@ from temporalio.common import RawValue
 
 from crewlog.cli.sight import see
 from crewlog.client import Run
+from crewlog.client.gateway import Gateway
 from crewlog.client.key_uses import keys_of, open_runs
+from crewlog.client.pending_calls import pending_calls
 from crewlog.definition.operations import Disconnect
 from crewlog.encryption.codec import LOST_FILE
 from crewlog.encryption.keys import KEYS, KeyFile, Keyring, new_key, read_keys, write_keys
@@ -381,3 +383,29 @@ async def test_graphs_part_and_join_with_all_that_was_said(crews: Site) -> None:
     assert texts[1:4] == ["before", "eve-0", "after"]
     for each in (one, two, part):
         assert (await each.rebuild(replace=True)).problems == ()
+
+
+async def test_why_a_call_is_made_again_is_told_to_who_has_the_key(
+    keyed: tuple[Site, Path], crews: Site
+) -> None:
+    slow = {"first": 60, "longest": 60, "attempts": 3}
+    crew = crews.crew({"a": [{"fail": "unavailable"}, {"text": "A"}]}, rules={"a": {"retry": slow}})
+    run = await crews.start(crew)
+    gateway = crews.client().gateway
+    async with asyncio.timeout(LIMIT):
+        while not any(c.waits for c in await pending_calls(gateway, run.id)):  # noqa: ASYNC110 - the server tells
+            await asyncio.sleep(0.02)
+    (call,) = await pending_calls(gateway, run.id)
+    assert (call.step, call.error_type, call.attempt) == ("a#1", "ModelUnavailable", 2)
+    assert "lets 'a' fail" in call.error
+    assert call.remedy
+    ends = crews.endpoints
+    stranger = await TemporalClient.connect(
+        ends.temporal_address,
+        namespace=ends.namespace,
+        data_converter=data_converter(crews.payloads, keys=None),
+    )
+    (call,) = await pending_calls(Gateway(stranger, ends.temporal_address), run.id)
+    assert (call.step, call.attempt) == ("", 2)
+    assert "lets" not in call.error
+    assert "encrypted" in call.error.lower()

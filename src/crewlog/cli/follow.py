@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 
 from crewlog.cli import exits
 from crewlog.cli.answers import edited_args
+from crewlog.cli.delays import pending_words
 from crewlog.cli.differing import state_rows
 from crewlog.cli.ending import look, show_end, summary
 from crewlog.cli.hearing import fits, heard
 from crewlog.cli.lacking import Lacking
 from crewlog.cli.pictures import show_picture
-from crewlog.cli.presence import Find, Look, Server, Stalls, Worker
+from crewlog.cli.presence import PAUSE, Find, Look, Server, Stalls, Worker
 from crewlog.cli.questions import Prompt, answer_line, show_question
 from crewlog.cli.screen import Part, Screen, plain, plain_lines, tell_warning, text_of
 from crewlog.cli.shown import tell_lack
@@ -35,6 +36,7 @@ from crewlog.cli.topology import Plans, graph_after
 from crewlog.cli.writing import Writing
 from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.events import event_of
+from crewlog.client.pending_calls import PendingCall
 from crewlog.client.talking import reply_of
 from crewlog.errors import (
     InterruptNotOpen,
@@ -45,7 +47,7 @@ from crewlog.errors import (
     WorkerMissing,
 )
 from crewlog.graph.draw import mermaid
-from crewlog.ids import CommandId
+from crewlog.ids import CommandId, StepId
 from crewlog.state import journal as j
 from crewlog.state.journal import entry_to_json
 from crewlog.wire import InterruptView
@@ -114,7 +116,7 @@ class Follower:
         self._directory = directory
         self._worker = Worker(screen, queue, polled, QUIET) if polled else None
         self._server = Server(screen, there) if there else None
-        self._stalls = Stalls(screen, run.id, stalls, QUIET) if stalls else None
+        self._stalls = Stalls(screen, run.id, stalls, PAUSE) if stalls else None
         self._plans = plans
         self.timeline.version = version
         self._drawn = drawn
@@ -392,12 +394,16 @@ class Follower:
         self.timeline.lacking = self._lacking.steps
 
     def _look_for_stalls(self) -> None:
-        """Say what of its own the run fails to do, again and again: it stands still meanwhile."""
+        """Say what of its own the run fails to do, and which calls wait or are made once more."""
         if self._stalls is None or self._away:
             return
         for each in self._stalls.look():
-            self._still()
-            self._stalls.tell(each)
+            alone = self.alone and isinstance(each, PendingCall) and each.reason == "worker"
+            if not alone:  # that nobody polls is told for all calls at once
+                self._still()
+                self._stalls.tell(each)
+        waits = {StepId(call.step): pending_words(call) for call in self._stalls.pending}
+        self.timeline.lacking = {**waits, **self._lacking.steps}
 
     async def _questions(self) -> int | None:
         """Answer, ask or tell what is open."""

@@ -15,13 +15,15 @@ from crewlog.cli.follow import Follower, Manner
 from crewlog.cli.hands import Assignment, Hand, assigned, hand
 from crewlog.cli.pictures import show_picture
 from crewlog.cli.preflight import check_worker_can, scripted_note
+from crewlog.cli.presence import Waits
 from crewlog.cli.screen import Screen, plain
 from crewlog.cli.services import connected
 from crewlog.cli.topology import graph_after, plans_of
 from crewlog.client import Client, Run
 from crewlog.client.client import no_worker
 from crewlog.client.gateway import STATUS_NAMES
-from crewlog.client.stalled import Stalled, stalled
+from crewlog.client.pending_calls import pending_calls
+from crewlog.client.stalled import stalled
 from crewlog.client.starting import check_before
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunNotFound, StoreUnavailable
@@ -225,8 +227,11 @@ async def _follow(
             return True
         return await polled(client, assignment.queue)
 
-    async def stalls() -> list[Stalled]:
-        return await stalled(client.gateway, run.id)
+    async def stalls() -> Waits:
+        told = await client.gateway.describe(run.id)
+        calls = await pending_calls(client.gateway, run.id, told)
+        waits = [call for call in calls if call.waits]
+        return Waits(await stalled(client.gateway, run.id, told), waits)
 
     follower = Follower(
         screen,

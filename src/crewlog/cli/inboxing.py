@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,9 +15,14 @@ from crewlog.cli.options import AsJson, Debug
 
 if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
+    from crewlog.client import Client
     from crewlog.client.inbox import OpenQuestion
 
 TALK = "Talk"
+MOST = 200
+"""Runs that are looked through for what they wait for."""
+WAITS = "waits for "
+"""How it begins where calls wait that have not begun: not so a timer, or a conversation."""
 PAUSE = 1.0
 """Seconds between two looks of `--watch`."""
 
@@ -41,7 +46,9 @@ def inbox(
 ) -> int:
     """The open questions of all runs, oldest first: since when, who may answer, until when.
 
-    With --json it is a question a line, in LangChain's human-in-the-loop shape.
+    Behind them, the runs that wait for something else that people see to: a worker, a server of
+    tools, an approval of its tools, the store. With --json it is a question a line, in LangChain's
+    human-in-the-loop shape.
     """
     return go(_inbox(mine, watch=watch, as_json=as_json), debug=debug)
 
@@ -52,6 +59,7 @@ async def _inbox(mine: str, *, watch: bool, as_json: bool) -> int:
 
     screen = Screen(as_json=as_json)
     shown: dict[tuple[str, str], OpenQuestion] = {}
+    waits: dict[str, str] = {}
     async with connected(screen, both=True) as client:
         while True:
             every = await client.inbox()
@@ -69,6 +77,8 @@ async def _inbox(mine: str, *, watch: bool, as_json: bool) -> int:
                 else:
                     screen.line("  ", ("✓ ", "green"), f"{run} {number} is not open any more")
             shown = found
+            asked = {run for run, _ in found}
+            waits = await _told_of(client, asked, waits, screen)
             if not watch:
                 break
             await asyncio.sleep(PAUSE)
@@ -79,6 +89,34 @@ async def _inbox(mine: str, *, watch: bool, as_json: bool) -> int:
         screen.line()
         screen.line("  ", (told, "dim"))
     return exits.OK
+
+
+async def _told_of(
+    client: Client, asked: Collection[str], told: Mapping[str, str], screen: Screen
+) -> dict[str, str]:
+    """Tells which runs wait for something that nobody is asked, and were not told to before."""
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+    from crewlog.errors import TemporalUnavailable  # noqa: PLC0415
+
+    try:
+        runs = await client.list(statuses=("waiting",), limit=MOST)
+    except TemporalUnavailable:
+        return {**told}  # the questions are in the store, which is there
+    found = {
+        str(each.run): each.waiting_for
+        for each in runs
+        if each.run not in asked and each.waiting_for.startswith(WAITS)
+    }
+    for run, why in found.items():
+        if told.get(run) == why:
+            continue
+        if screen.as_json:
+            screen.record({"event": "waiting", "run": run, "waiting_for": why})
+            continue
+        screen.line("")
+        screen.line("  ", (plain(run), "bold"))
+        screen.wrapped(["  ", ("! ", "bold yellow")], plain(why), indent=4)
+    return found
 
 
 def others(every: Sequence[OpenQuestion], shown: int, mine: str) -> str:

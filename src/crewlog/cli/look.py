@@ -25,6 +25,7 @@ _STYLES = {
     "completed": "green",
     "stopped": "yellow",
     "merged": "green",
+    "retrying": "yellow",
 }
 
 
@@ -51,10 +52,13 @@ async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        found = await client.list(statuses=() if all_ else LIVE, limit=limit)
+        found = await client.list(statuses=() if all_ else LIVE, limit=limit, pending=True)
         if as_json:
             alone = await unpolled(client, found)
-            runs = [{**vars(r), "waits_for_worker": _alone(r, alone)} for r in found]
+            runs = [
+                {**asdict(r), "status": _status(r, alone), "waits_for_worker": _alone(r, alone)}
+                for r in found
+            ]
             screen.document({"runs": runs})
             return exits.OK
         if not found and not all_:
@@ -73,16 +77,22 @@ def _alone(run: RunSummary, unpolled: set[str]) -> bool:
     return run.ended is None and run.task_queue in unpolled
 
 
+def _status(run: RunSummary, unpolled: set[str]) -> str:
+    """What a run does; one that would run, were a worker there, waits."""
+    return "waiting" if run.status == "running" and _alone(run, unpolled) else run.status
+
+
 def _table(screen: Screen, runs: list[RunSummary], unpolled: set[str]) -> None:
+    from crewlog.cli.delays import first_words  # noqa: PLC0415
     from crewlog.cli.screen import ago, lasted, plain  # noqa: PLC0415
 
     def status(each: RunSummary) -> str:
-        return plain(each.status) + (", no worker" if _alone(each, unpolled) else "")
+        return plain(_status(each, unpolled)) + (", no worker" if _alone(each, unpolled) else "")
 
     rows: list[list[Part]] = [
         [
             plain(each.run),
-            (status(each), _STYLES.get(each.status, "red")),
+            (status(each), _STYLES.get(_status(each, unpolled), "red")),
             plain(each.crew) or "?",
             (ago(each.started), "dim"),
             (lasted(each.started, each.ended), "dim"),
@@ -90,6 +100,9 @@ def _table(screen: Screen, runs: list[RunSummary], unpolled: set[str]) -> None:
         for each in runs
     ]
     screen.rows(("run", "status", "crew", "started", "took"), rows)
+    for each in runs:
+        if each.ended is None and (waits := each.waiting_for or first_words(each.pending)):
+            screen.line("  ", (f"{plain(each.run)}: ", "dim"), (plain(waits), "dim"), crop=True)
 
 
 @app.command(rich_help_panel=LOOK)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
-from dataclasses import asdict
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
+from crewlog.cli.delays import tell_pending
 from crewlog.cli.screen import Screen, lasted, plain
 from crewlog.client.client import no_worker
+from crewlog.client.pending_calls import PendingCall
 from crewlog.client.stalled import Stalled
 
 PAUSE = 1.0
@@ -25,8 +27,8 @@ AWAY = 2.5
 
 Look = Callable[[], Coroutine[None, None, bool]]
 """Asks whether somebody is there."""
-Find = Callable[[], Coroutine[None, None, list[Stalled]]]
-"""Asks what a run fails to do, again and again."""
+Find = Callable[[], Coroutine[None, None, "Waits"]]
+"""Asks what a run waits for."""
 
 
 class Server:
@@ -108,8 +110,18 @@ def tell_stalled(screen: Screen, run: str, stalled: Stalled) -> None:
     screen.wrapped(["  ", ("! ", "bold yellow")], said, indent=4)
 
 
+@dataclass(frozen=True)
+class Waits:
+    """What a run waits for that its journal does not say."""
+
+    stalled: Sequence[Stalled] = ()
+    """What of its own it fails to do, again and again."""
+    pending: Sequence[PendingCall] = ()
+    """Its calls that wait, or are made once more."""
+
+
 class Stalls:
-    """Says what of its own a run fails to do, again and again: the journal cannot.
+    """Says what a run waits for that its journal cannot say: that it fails, or is not begun.
 
     Args:
         screen: Where to.
@@ -124,34 +136,50 @@ class Stalls:
         self._find = find
         self._pause = pause
         self._asked = time.monotonic()
-        self._asking: asyncio.Future[list[Stalled]] | None = None
-        self._told: set[Stalled] = set()
+        self._asking: asyncio.Future[Waits] | None = None
+        self._told: set[Stalled | tuple[str, int, int, str]] = set()
+        self.pending: Sequence[PendingCall] = ()
+        """The calls that waited at the last look."""
 
-    def look(self) -> list[Stalled]:
+    def look(self) -> list[Stalled | PendingCall]:
         """What was not told yet, of the last look that has ended; begins the next one in time."""
-        found: list[Stalled] = []
+        found = Waits()
         if self._asking is not None and self._asking.done():
             asked, self._asking = self._asking, None
             # A server that does not answer is told elsewhere.
-            found = [] if asked.exception() else asked.result()
+            found = Waits() if asked.exception() else asked.result()
+            self.pending = found.pending
         if self._asking is None and time.monotonic() - self._asked > self._pause:
             self._asked = time.monotonic()
             self._asking = asyncio.ensure_future(self._find())
-        new = [each for each in found if each not in self._told]
-        self._told.update(new)
+        new: list[Stalled | PendingCall] = []
+        every: list[Stalled | PendingCall] = [*found.stalled, *found.pending]
+        for each in every:
+            known = each if isinstance(each, Stalled) else _attempt(each)
+            if known not in self._told:
+                self._told.add(known)
+                new.append(each)
         return new
 
-    def tell(self, stalled: Stalled) -> None:
+    def tell(self, found: Stalled | PendingCall) -> None:
         """Says it."""
         if self._screen.as_json:
-            self._screen.record({"event": "stalled", "run": self._run, **asdict(stalled)})
-            return
-        tell_stalled(self._screen, self._run, stalled)
+            event = "stalled" if isinstance(found, Stalled) else "pending"
+            self._screen.record({"event": event, "run": self._run, **asdict(found)})
+        elif isinstance(found, Stalled):
+            tell_stalled(self._screen, self._run, found)
+        else:
+            tell_pending(self._screen, found)
 
     def end(self) -> None:
         """Asks no more."""
         if self._asking is not None:
             self._asking.cancel()
+
+
+def _attempt(call: PendingCall) -> tuple[str, int, int, str]:
+    """What is told once of a call: that it comes to an attempt, or that no worker takes it."""
+    return (call.step, call.call, call.attempt, "worker" if call.reason == "worker" else "")
 
 
 class Worker:

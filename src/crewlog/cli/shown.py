@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from crewlog.cli.delays import pending_words, tell_pending
 from crewlog.cli.ending import artifacts_in, look, used, workspace_of
 from crewlog.cli.hands import assigned
 from crewlog.cli.layers import recipe_of, show_layers
@@ -131,6 +132,8 @@ def show_frontier(screen: Screen, sight: Sight) -> None:
         what = ", ".join(plain(each) for each in doing) or plain(waits_for(entry))
         if lacks := sight.lacks.get(entry.step):
             what = plain(lacks).partition(": ")[0]
+        elif call := next((each for each in sight.pending if each.step == entry.step), None):
+            what = f"{what}{', ' if what else ''}{pending_words(call)}"
         if entry.leaving:
             what = f"{what}{', ' if what else ''}its node is gone: its turn ends, nothing follows"
         if entry.mapped is not None and not what:
@@ -147,6 +150,8 @@ def show_frontier(screen: Screen, sight: Sight) -> None:
         screen.rows(("", "", ""), rows)
     for step, lacks in sight.lacks.items():
         tell_lack(screen, step, lacks)
+    for call in sight.pending:
+        tell_pending(screen, call)
 
 
 def tell_lack(screen: Screen, step: str, lacks: str) -> None:

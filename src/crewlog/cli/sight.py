@@ -15,6 +15,7 @@ from typing import Any
 from crewlog.client import Client, Run
 from crewlog.client.events import OUTSIDE, outside
 from crewlog.client.gateway import STATUS_NAMES, pauses
+from crewlog.client.pending_calls import PendingCall, doing, pending_calls
 from crewlog.client.places import place_of
 from crewlog.client.showing import with_shown
 from crewlog.client.stalled import Stalled, stalled
@@ -48,7 +49,7 @@ class Sight:
     state: CrewState
     plan: GraphPlan | None
     status: str
-    """A `RunStatus`, or `terminated`, `canceled`, `timed_out`."""
+    """A `RunStatus`, or `terminated`, `canceled`, `timed_out`; or `retrying`, see `doing`."""
     live: bool
     """Whether the run itself answered; if not, it may be further than this."""
     waiting_for: str
@@ -65,6 +66,8 @@ class Sight:
     """The prompt that it was started with, where it was one and the store has it."""
     stalled: list[Stalled] = field(default_factory=list[Stalled])
     """What of its own it fails to do, again and again."""
+    pending: list[PendingCall] = field(default_factory=list[PendingCall])
+    """Its calls that wait, or are made once more."""
     at: int | None = None
     """The journal position at which it is seen; none: it is seen as it is."""
 
@@ -104,6 +107,7 @@ async def see(client: Client, run_id: str) -> Sight:
     run = client.run(run_id)
     status, ended, queue, began = "", None, "", 0.0
     stalls: list[Stalled] = []
+    calls: list[PendingCall] = []
     missing: RunNotFound | None = None
     try:
         description = await client.gateway.describe(run.id)
@@ -113,20 +117,26 @@ async def see(client: Client, run_id: str) -> Sight:
         if description.close_time:
             ended = int(description.close_time.timestamp() * 1000)
         stalls = await stalled(client.gateway, run.id, description)
+        calls = await pending_calls(client.gateway, run.id, description)
     except RunNotFound as error:
         missing = error
+
+    async def with_waits(sight: Sight) -> Sight:
+        now = doing(calls) if sight.status == "running" else sight.status
+        waits = [call for call in calls if call.waits]
+        sight = replace(sight, stalled=stalls, pending=waits, status=now)
+        return await _with_prompt(client, sight)
+
     if missing is None and status == "running":
         try:
-            sight = await _with_prompt(client, await _live(client, run, queue))
-            return replace(sight, stalled=stalls)
+            return await with_waits(await _live(client, run, queue))
         except WorkerMissing:
             pass
     try:
-        sight = await _with_prompt(client, await _stored(client, run, status, ended, queue))
-        return replace(sight, stalled=stalls)
+        return await with_waits(await _stored(client, run, status, ended, queue))
     except (StoreIncomplete, RunNotFound, WorkerMissing):
         if status == "running" and (begun := await _begun(client, run, queue, began)) is not None:
-            return replace(await _with_prompt(client, begun), stalled=stalls)
+            return await with_waits(begun)
         if missing is not None:
             raise missing from None
         if status == "failed":
@@ -163,6 +173,7 @@ async def see_at(client: Client, target: str) -> Sight:
         doing=None,
         lacks={},
         stalled=[],
+        pending=[],
         at=position,
     )
 
@@ -369,6 +380,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
             for entry in state.frontier.values()
         ],
         "stalled": [asdict(each) for each in sight.stalled],
+        "pending": [asdict(each) for each in sight.pending],
         "done": state.routing.done,
         "flags": state.flags,
         "outputs": {

@@ -13,7 +13,7 @@ from crewlog.cli.tracing import Traced
 from crewlog.ids import item_of
 from crewlog.model import Json
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import Usage
+from crewlog.state.model import CallDelay, Usage
 from crewlog.state.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align, body_of
 
 _FATES: dict[str, tuple[str, str]] = {
@@ -25,6 +25,8 @@ _FATES: dict[str, tuple[str, str]] = {
     "running": ("●", "cyan"),
     "reached": ("◌", "yellow"),
 }
+SHOWN_MS = 1000
+"""Milliseconds in a queue from which on they are told."""
 _ITEMS = 8
 """Items of a visit that are shown without `--full`."""
 
@@ -197,6 +199,8 @@ def _call(call: CallTrace, start: int) -> list[Part]:
         parts.append(f" {plain(call.arguments)}")
     if call.ms is not None:
         parts.append((f"  {_ms(call.ms)}", "dim"))
+    if call.delay is not None:
+        parts.append((f"  {_delay(call.delay)}", "yellow"))
     tokens = f"{call.usage.input_tokens:,} → {call.usage.output_tokens:,} tokens"
     if call.usage.input_tokens or call.usage.output_tokens:
         parts.append((f"  {tokens}", "dim"))
@@ -212,6 +216,15 @@ def _call(call: CallTrace, start: int) -> list[Part]:
 def _answerer(call: CallTrace) -> str:
     """Who answers what is no call of a tool."""
     return "result" if call.composed else f"model {call.model}".rstrip()
+
+
+def _delay(delay: CallDelay) -> str:
+    """`after 4.2 s of retries (attempt 3) and 1.5 s in the queue`: none of it is the call's own."""
+    retries = f"{_ms(delay.retries_ms)} of retries (attempt {delay.attempts})"
+    found = [retries] if delay.attempts > 1 else []
+    if delay.queue_ms >= SHOWN_MS:
+        found.append(f"{_ms(delay.queue_ms)} in the queue")
+    return f"after {' and '.join(found)}"
 
 
 def _ms(ms: int) -> str:

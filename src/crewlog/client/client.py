@@ -43,6 +43,7 @@ from crewlog.client.graphs import Graph, family_of, living
 from crewlog.client.inbox import OpenQuestion, open_question
 from crewlog.client.key_folder import may_sign
 from crewlog.client.memories import CrewMemory
+from crewlog.client.pending_calls import PendingCall, doing, pending_of_runs
 from crewlog.client.quotas import with_used_up
 from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
@@ -83,6 +84,7 @@ _POLLED_PAUSE = 5.0
 """Seconds between two looks at whether a task queue is polled."""
 _STATUS = SearchAttributeKey.for_keyword("CrewlogStatus")
 _CREW = SearchAttributeKey.for_keyword("CrewlogCrew")
+_WAITING = SearchAttributeKey.for_keyword("CrewlogWaiting")
 
 
 _LOG = logging.getLogger("crewlog.client")
@@ -106,6 +108,10 @@ class RunSummary:
     """The run in Temporal's web interface."""
     task_queue: str = ""
     """Where it finds its workers; empty where only the store knows the run."""
+    waiting_for: str = ""
+    """Why nothing of it moves, as it says itself; empty where something does."""
+    pending: tuple[PendingCall, ...] = ()
+    """Its calls that wait, where they were asked for: without their steps."""
 
 
 class Client:
@@ -688,12 +694,17 @@ class Client:
 
     # -- lists -------------------------------------------------------------------------------
 
-    async def list(self, *, statuses: Sequence[str] = (), limit: int = 50) -> list[RunSummary]:
+    async def list(
+        self, *, statuses: Sequence[str] = (), limit: int = 50, pending: bool = False
+    ) -> list[RunSummary]:
         """Runs, newest first: what Temporal lists, and what the store knows besides.
 
         Args:
             statuses: Only runs of these statuses.
             limit: At most so many.
+            pending: Whether the server is asked what the calls wait for of those that are
+                `running`, a hundred at most: one of which nothing else is under way is `retrying`
+                or `waiting` then.
 
         Raises:
             TemporalUnavailable: the server is away.
@@ -719,7 +730,11 @@ class Client:
             found[row.run] = told.get(row.run) or self._merged(found.get(row.run), row)
         wanted = set(statuses)
         chosen = [s for s in found.values() if not wanted or s.status in wanted]
-        return sorted(chosen, key=lambda s: s.started, reverse=True)[:limit]
+        chosen = sorted(chosen, key=lambda s: s.started, reverse=True)[:limit]
+        if not pending:
+            return chosen
+        open_ = [each.run for each in chosen if each.status == "running" and each.ended is None]
+        return _with_pending(chosen, await pending_of_runs(self.gateway, open_))
 
     async def watch(
         self,
@@ -833,6 +848,7 @@ class Client:
             ended=_ms(execution.close_time) if execution.close_time else None,
             url=self.url(execution.id),
             task_queue=execution.task_queue,
+            waiting_for=execution.typed_search_attributes.get(_WAITING) or "",
         )
 
     def _merged(self, seen: RunSummary | None, row: RunRow) -> RunSummary:
@@ -852,7 +868,24 @@ class Client:
             ended=seen.ended,
             url=seen.url,
             task_queue=seen.task_queue,
+            waiting_for=seen.waiting_for,
         )
+
+
+def _with_pending(
+    runs: Sequence[RunSummary], found: Mapping[RunId, Sequence[PendingCall]]
+) -> list[RunSummary]:
+    """Runs with their calls that wait, and with what they do where all do."""
+    return [
+        replace(
+            each,
+            status=doing(found[each.run]),
+            pending=tuple(call for call in found[each.run] if call.waits),
+        )
+        if each.run in found
+        else each
+        for each in runs
+    ]
 
 
 def system_user() -> str:

@@ -453,12 +453,13 @@ class Gateway:
         except RPCError as error:
             raise await self.failed(error, run) from error
 
-    async def polled(self, queue: str, pid: int | None = None) -> bool:
+    async def polled(self, queue: str, pid: int | None = None, *, activities: bool = False) -> bool:
         """Whether a worker asked lately for the work of a task queue.
 
         Args:
             queue: The task queue.
             pid: Only a worker with this process id on any machine; the SDK names itself `pid@host`.
+            activities: Whether it is asked for activities instead of workflow tasks.
 
         Raises:
             RPCError: the server does not say.
@@ -466,7 +467,9 @@ class Gateway:
         request = DescribeTaskQueueRequest(
             namespace=self.temporal.namespace,
             task_queue=TaskQueue(name=queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+            if activities
+            else TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
         )
         found = await self.temporal.workflow_service.describe_task_queue(
             request, timeout=timedelta(seconds=CALL_LIMIT)

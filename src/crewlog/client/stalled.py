@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import WorkflowExecutionDescription
-from temporalio.converter import WorkflowSerializationContext
-from temporalio.exceptions import ApplicationError
 
 from crewlog.client.gateway import Gateway
-from crewlog.errors import CrewlogError
+from crewlog.client.pending_calls import failure_of
 from crewlog.ids import RunId
 from crewlog.state.calls import (
     CLOSE_RUN,
@@ -84,18 +82,4 @@ async def stalled(
 
 
 async def _told(gateway: Gateway, run: RunId, pending: PendingActivityInfo) -> Stalled:
-    name = pending.activity_type.name
-    converter = gateway.temporal.data_converter.with_context(
-        WorkflowSerializationContext(gateway.temporal.namespace, run)
-    )
-    failure = type(pending.last_failure)()
-    failure.CopyFrom(pending.last_failure)  # it is decoded in place
-    try:
-        error = await converter.decode_failure(failure)
-    except CrewlogError as unread:
-        return Stalled(name, type(unread).__name__, unread.message, unread.remedy)
-    if not isinstance(error, ApplicationError):
-        return Stalled(name, "", str(error))
-    place, remedy = [str(each) for each in [*error.details, "", ""][:2]]
-    message = f"{place}: {error.message}" if place else error.message
-    return Stalled(name, error.type or "", message, remedy)
+    return Stalled(pending.activity_type.name, *await failure_of(gateway, run, pending))

@@ -19,8 +19,11 @@ converters: of a query that failed they are told the bare message."""
 
 TRACES = 1500
 """Characters of traces that a failure takes along, with its causes. Of a try that failed and is
-made again, the server keeps a failure of 4 kB, and of a larger one what it can read: the message,
-which is encrypted elsewhere. So it would keep nothing that tells why."""
+made again, the server keeps a failure of 4 kB, and of a larger one a part of what it can read:
+of an encrypted one nothing that tells why, of another one not what to do. The worker's log has the
+traces whole."""
+CAUSES = 1000
+"""Bytes beyond the traces that the causes of a failure may have; larger ones are left out."""
 
 
 ENCODED = "Encoded failure"
@@ -28,7 +31,7 @@ ENCODED = "Encoded failure"
 
 
 class RedactedFailures(DefaultFailureConverter):
-    """Takes the values of secrets out of messages and traces, of causes too."""
+    """Takes the values of secrets out of messages and traces, of causes too; cuts the traces."""
 
     @override
     def to_failure(
@@ -37,7 +40,11 @@ class RedactedFailures(DefaultFailureConverter):
         """Converts as the SDK does, which comes here once more for each cause."""
         super().to_failure(exception, payload_converter, failure)
         failure.message = redacted(failure.message)
-        failure.stack_trace = redacted(failure.stack_trace)
+        # The causes were here before, and the first of them says best where it began.
+        if failure.cause.ByteSize() > TRACES + CAUSES:
+            failure.ClearField("cause")
+        room = max(0, TRACES - failure.cause.ByteSize())
+        failure.stack_trace = redacted(failure.stack_trace)[-room:] if room else ""
 
 
 def _is_of_keys(exception: BaseException) -> TypeGuard[CrewlogError]:
@@ -58,10 +65,7 @@ class EncryptedFailures(RedactedFailures):
         super().to_failure(exception, payload_converter, failure)
         if isinstance(exception, ApplicationError) and exception.type in TOLD:
             return
-        # The causes were here before, and the first of them says best where it began.
-        room = max(0, TRACES - failure.cause.ByteSize())
-        trace = failure.stack_trace[-room:] if room else ""
-        told = {"message": failure.message, "stack_trace": trace}
+        told = {"message": failure.message, "stack_trace": failure.stack_trace}
         failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([told])[0])
         failure.message = exception.message if _is_of_keys(exception) else ENCODED
         failure.stack_trace = ""

@@ -92,6 +92,7 @@ class Turns:
             draft=not final and self._replies.drafts(agent, step, result),
             window=result.window,
             composed=composed,
+            delay=result.delay,
         )
         if faults:
             await self._refuse(step, number, result, faults)
@@ -148,6 +149,7 @@ class Turns:
                 confidence=self._confidence(step, agent, result),
                 goto=goto,
                 did=did(self._run.rules_of(agent, step), call, text_of(result), ok=result.ok),
+                delay=result.delay,
             )
         ]
         facts += self._writes(step, number, agent, call.tool, result)

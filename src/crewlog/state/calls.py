@@ -30,7 +30,7 @@ from crewlog.state.context import Given, Windowed
 from crewlog.state.hearing import Heard
 from crewlog.state.homes import CameHome
 from crewlog.state.journal import Batch
-from crewlog.state.model import CommandOutcome, Item, LogHead, PromptRemark, Usage
+from crewlog.state.model import CallDelay, CommandOutcome, Item, LogHead, PromptRemark, Usage
 from crewlog.state.parting import Share
 from crewlog.state.told import asked_tools, model_of, usage_beyond, usage_with, used
 from crewlog.state.topology import Topology, TopologyChange
@@ -256,6 +256,8 @@ class Answer(Model):
     at: int = 0
     """When the call ended, in milliseconds since the epoch; 0: the message was composed without a
     call."""
+    delay: CallDelay | None = None
+    """What it took before the attempt that answered; none where that is nothing to speak of."""
 
     @classmethod
     def _told_by(cls, body: dict[str, Json]) -> dict[str, Json]:

@@ -32,7 +32,7 @@ from crewlog.model import Json, Model
 from crewlog.state.bounds import Bounds
 from crewlog.state.context import Windowed
 from crewlog.state.homes import CameHome
-from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
+from crewlog.state.model import Call, CallDelay, Did, Interrupt, PromptRemark, Usage
 from crewlog.state.parting import Share
 from crewlog.state.shapes import ListShape, Shape
 from crewlog.state.topology import Renamed
@@ -455,6 +455,8 @@ class ModelReplied(Fact):
     """What a window left out of its prompt; none where nothing."""
     composed: bool = False
     """Whether no model was asked: the agent has none, and its definition says what it calls."""
+    delay: CallDelay | None = None
+    """What the call took before the attempt that answered; none where that is little."""
 
     @property
     @override
@@ -547,6 +549,8 @@ class ToolReturned(Fact):
     """Whether it was the last of its batch, and the model is called with the results."""
     did: Did | None = None
     """Where its agent has no model: what the final message is to say of it."""
+    delay: CallDelay | None = None
+    """What the call took before the attempt that answered; none where that is little."""
 
     @property
     @override

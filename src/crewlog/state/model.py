@@ -163,6 +163,17 @@ class Mapped(Model):
         return Item(number=number, of=self.of, value=self.items[number - 1], logs=self.logs)
 
 
+class CallDelay(Model):
+    """What a call took before the attempt that answered."""
+
+    attempts: int = 1
+    """How many attempts there were, the one that answered included."""
+    retries_ms: int = 0
+    """The failed attempts, with the waits between them."""
+    queue_ms: int = 0
+    """How long the last attempt waited for a worker."""
+
+
 class Usage(Model):
     """What model calls used."""
 

@@ -31,7 +31,7 @@ from crewlog.ids import (
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.difference import Change, StateDifference, difference
-from crewlog.state.model import Call, CrewState, Interrupt, Usage
+from crewlog.state.model import Call, CallDelay, CrewState, Interrupt, Usage
 from crewlog.state.pools import named_agent
 from crewlog.state.reduce import reduce
 from crewlog.state.uniting import Names, steps_that_come, visits_of_both
@@ -72,8 +72,12 @@ class CallTrace:
     """The start of a tool's arguments."""
     end: int | None = None
     ms: int | None = None
-    """How long it took: a tool where it ran, a model from being asked for to its answer; one that
-    was asked again, from then on: what people took to say so is not the model's."""
+    """How long it took by itself: a tool where it ran, a model from being asked for to its answer,
+    without its `delay`; one that was asked again, from then on: what people took to say so is not
+    the model's."""
+    delay: CallDelay | None = None
+    """What it took before the attempt that answered: failed attempts with the waits between them,
+    and the wait for a worker; none where that is little."""
     ok: bool | None = None
     """None where it has no answer."""
     result: str = ""
@@ -486,10 +490,12 @@ class _Tracer:
             if call.call == entry.call:
                 # One that a rollback brought back began after what was said of it before.
                 since = max(call.start, self._again.get((found.step, call.call), 0))
+                late = entry.delay.retries_ms + entry.delay.queue_ms if entry.delay else 0
                 found.calls[at] = replace(
                     call,
                     end=entry.at,
-                    ms=entry.at - since,
+                    ms=max(entry.at - since - late, 0),
+                    delay=entry.delay,
                     ok=True,
                     result=entry.brief,
                     body=entry.ref.body,
@@ -520,7 +526,7 @@ class _Tracer:
         for call in found.calls:
             if call.call == entry.call:
                 call.end, call.ok, call.result = entry.at, entry.ok, entry.brief
-                call.body, call.ms = entry.ref.body, entry.ms
+                call.body, call.ms, call.delay = entry.ref.body, entry.ms, entry.delay
         if entry.model_next:
             number = max(call.call for call in found.calls) + 1
             composed = entry.did is not None
