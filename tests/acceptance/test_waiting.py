@@ -71,7 +71,7 @@ async def test_a_step_that_is_tried_again_says_why_and_when(crews: Site) -> None
 
 async def test_pages_and_lists_tell_of_a_retry_in_words(crews: Site) -> None:
     site = crews
-    slow = {**SLOW, "first": 300, "longest": 300}
+    slow = {**SLOW, "first": 100, "longest": 100}
     run = await site.start(site.crew({"a": [FAILS, {"text": "A"}]}, rules={"a": {"retry": slow}}))
     await seen(site, run, "failure")
     shown = json.loads(await command_line(site, "show", run.id, "--json"))
@@ -101,7 +101,7 @@ async def test_watch_tells_of_each_attempt_once(crews: Site) -> None:
 
 async def test_one_call_at_work_is_enough_to_be_running(crews: Site) -> None:
     site = crews
-    slow = {**SLOW, "first": 300, "longest": 300}
+    slow = {**SLOW, "first": 100, "longest": 100}
     crew = site.crew(
         {"a": [FAILS, {"text": "A"}], "b": [{"stall": 60}]},
         rules={"a": {"retry": slow}},
