@@ -176,6 +176,7 @@ def _policy(retry: Retry) -> RetryPolicy:
     return RetryPolicy(
         initial_interval=timedelta(seconds=retry.first),
         backoff_coefficient=retry.backoff,
-        maximum_interval=timedelta(seconds=retry.longest),
+        # The server takes no other: it would refuse the workflow task, again and again.
+        maximum_interval=timedelta(seconds=max(retry.first, retry.longest)),
         maximum_attempts=retry.attempts,
     )

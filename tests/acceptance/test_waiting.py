@@ -64,9 +64,6 @@ async def test_a_step_that_is_tried_again_says_why_and_when(crews: Site) -> None
     assert call.asked_at is not None
     assert call.next_at == call.attempt_at > call.asked_at
 
-    shown = json.loads(await command_line(site, "show", run.id, "--json"))
-    assert shown["status"] == "retrying"
-    assert [(each["step"], each["attempt"]) for each in shown["pending"]] == [("a#1", 2)]
     result = await run.result(LIMIT)
     assert result.status == "completed"
     assert await pending_calls(site.client().gateway, run.id) == []
@@ -74,9 +71,12 @@ async def test_a_step_that_is_tried_again_says_why_and_when(crews: Site) -> None
 
 async def test_pages_and_lists_tell_of_a_retry_in_words(crews: Site) -> None:
     site = crews
-    slow = {**SLOW, "first": 30, "longest": 30}
+    slow = {**SLOW, "first": 100, "longest": 100}
     run = await site.start(site.crew({"a": [FAILS, {"text": "A"}]}, rules={"a": {"retry": slow}}))
     await seen(site, run, "failure")
+    shown = json.loads(await command_line(site, "show", run.id, "--json"))
+    assert shown["status"] == "retrying"
+    assert [(each["step"], each["attempt"]) for each in shown["pending"]] == [("a#1", 2)]
     page = await command_line(site, "show", run.id)
     assert "· retrying" in page
     assert "a#1 model waits for attempt 2 of 5 at " in " ".join(page.split())
@@ -91,7 +91,7 @@ async def test_pages_and_lists_tell_of_a_retry_in_words(crews: Site) -> None:
 
 async def test_watch_tells_of_each_attempt_once(crews: Site) -> None:
     site = crews
-    crew = site.crew({"a": [FAILS, {"text": "A"}]}, rules={"a": {"retry": {**SLOW, "first": 5}}})
+    crew = site.crew({"a": [FAILS, {"text": "A"}]}, rules={"a": {"retry": {**SLOW, "first": 15}}})
     run = await site.start(crew)
     lines = (await command_line(site, "watch", run.id, "--json")).splitlines()
     (told,) = [each for each in map(json.loads, lines) if each["event"] == "pending"]
@@ -101,7 +101,7 @@ async def test_watch_tells_of_each_attempt_once(crews: Site) -> None:
 
 async def test_one_call_at_work_is_enough_to_be_running(crews: Site) -> None:
     site = crews
-    slow = {**SLOW, "first": 30, "longest": 30}
+    slow = {**SLOW, "first": 100, "longest": 100}
     crew = site.crew(
         {"a": [FAILS, {"text": "A"}], "b": [{"stall": 60}]},
         rules={"a": {"retry": slow}},

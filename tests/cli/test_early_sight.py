@@ -58,6 +58,7 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(sight, "_live", run.live)
         monkeypatch.setattr(sight, "_stored", run.stored)
         monkeypatch.setattr(sight, "stalled", none)
+        monkeypatch.setattr(sight, "pending_calls", none)
         return run
 
     return made
