@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -25,6 +25,7 @@ from crewlog.ids import AgentName, ContentHash, LogName
 from crewlog.model import Json
 from crewlog.state.calls import StepCall
 from crewlog.state.context import Given
+from crewlog.state.files import files_in, is_file, words_of
 from crewlog.state.journal import Batch
 from crewlog.state.logs import said_in
 from crewlog.state.messages import is_message, message_from_json
@@ -129,7 +130,10 @@ def _value(given: Given, bodies: Mapping[ContentHash, Json]) -> tuple[Json, bool
             return value
         held = bodies[body]
         # People may have put a text there that nobody said as a message.
-        return message_from_json(held).text if said and is_message(held) else held
+        if not said or not is_message(held):
+            return held
+        has_files = type(held["content"]) is list and files_in(held)
+        return held["content"] if has_files else message_from_json(held).text
 
     if given.parts:
         return [of(each.value, each.body) for each in given.parts], True
@@ -162,7 +166,18 @@ def block_of(values: Values, crew: CrewDefinition) -> BaseMessage | None:
     parts = [
         f"{each.as_ or each.from_}:\n{_shown(value, _same(each, crew))}" for each, value in values
     ]
-    return shortened(HumanMessage("\n\n".join([INTRODUCTION, *parts])))
+    text = "\n\n".join([INTRODUCTION, *parts])
+    files = [b for _, value in values if type(value) is list for b in _files(value)]
+    return shortened(HumanMessage([{"type": "text", "text": text}, *files] if files else text))
+
+
+def _files(value: Json) -> Iterator[dict[str, Json]]:
+    """The files of messages in the value of an input."""
+    for each in cast("list[Any]", value) if isinstance(value, list) else ():
+        if is_file(each):
+            yield each
+        else:
+            yield from _files(each)
 
 
 def _same(wanted: Input, crew: CrewDefinition) -> Collection[str]:
@@ -177,11 +192,15 @@ def _same(wanted: Input, crew: CrewDefinition) -> Collection[str]:
 def _shown(value: Json, hidden: Collection[str]) -> str:
     if isinstance(value, list):
         items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+        if any(is_file(item) for item in items):  # what a message with files says
+            return words_of(items)
         return "\n".join(f"- {_item(item, hidden)}" for item in items) or "none"
     return _text(value)
 
 
 def _item(item: Json, hidden: Collection[str]) -> str:
+    if isinstance(item, list):
+        return _shown(item, hidden) if files_in({"content": item}) else _text(item)
     if not isinstance(item, dict):
         return _text(item)
     fields: dict[str, Json] = item  # pyright: ignore[reportUnknownVariableType]

@@ -20,7 +20,7 @@ from temporalio.converter import DataConverter, PayloadCodec
 
 from crewlog.errors import StoreIncomplete, StoreUnavailable, UsageError
 from crewlog.payload_folder import DirectoryDriver
-from crewlog.state.files import FileRef
+from crewlog.state.files import MOST_FILES, FileRef
 
 GivenFile = Path | str | bytes | FileRef
 """A file as people and programs give it: its path, its bytes, or one that is kept."""
@@ -121,6 +121,11 @@ class FileStore:
         Raises:
             UsageError: one cannot be read, is too large, or nobody can tell what it is.
         """
+        if len(given) > MOST_FILES:
+            raise UsageError(
+                f"{len(given)} files go with one message, and {MOST_FILES} may",
+                remedy="Send the others with another message.",
+            )
         return tuple([await self._taken(each) for each in given])
 
     async def _taken(self, given: GivenFile) -> FileRef:

@@ -26,8 +26,11 @@ from crewlog.graph.facts import message_body
 from crewlog.ids import AgentName, StepId
 from crewlog.state.brief import brief_of
 from crewlog.state.calls import ModelResult
+from crewlog.state.context import Given
 from crewlog.state.endings import ending_of
 from crewlog.state.files import files_in, named
+from crewlog.state.hashing import hash_json
+from crewlog.store.memory import InMemoryStore
 from dialects import DIALECTS, KEY, READ, SIGNATURE, WRITTEN, Asked, Dialect, Said, Service, serving
 
 DRAW = {"draw": {"run": "crew_tools:draw", "effects": "read"}}
@@ -164,6 +167,20 @@ async def test_an_image_of_people_is_shown_to_the_model(
     log.replied(result, "backend")
     await team.ask(log, Said("I see."), agent="writer")
     assert shows_png(team.service.asked[-1])
+
+
+async def test_an_image_in_an_input_is_shown_and_named(
+    team: Team, log: Log, store: InMemoryStore, tmp_path: Path
+) -> None:
+    (ref,) = await FileStore(tmp_path / "payloads").take([PNG])
+    body = message_body("What is it?", by="", message_id="input", files=(ref,))
+    await store.put_bodies({hash_json(body): body})
+    log.says("Go.")
+    given = (Given(source="input", body=hash_json(body)),)
+    await team.ask(log, Said("A dot."), definition={"inputs": ["input"]}, inputs=given)
+    (asked,) = team.service.asked
+    assert shows_png(asked)
+    assert f"What is it? {named(ref.block)}" in str(asked.body)
 
 
 async def test_an_image_of_a_tool_is_kept_and_shown(team: Team, log: Log, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 TYPO = 0.75
 """How alike a prefix is to that of a provider, to be taken for a slip."""
@@ -213,13 +214,12 @@ _OTHER_NAMES = {
 """What people call providers."""
 
 
+@lru_cache(maxsize=256)
 def slip_of(prefix: str) -> str:
     """The known prefix that one was probably meant to be; empty where none is near.
 
     Longer ones are names of their own: `ollama-gpu`.
     """
-    if prefix in PREFIXES:  # the usual case, in which nothing is compared
-        return prefix
     folded = prefix.lower().replace("-", "_")
     near = difflib.get_close_matches(folded, PREFIXES, 1, TYPO)
     return near[0] if near and abs(len(near[0]) - len(folded)) <= 2 else ""
