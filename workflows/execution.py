@@ -147,9 +147,6 @@ STORE_PAUSE = 5.0
 RULED_OFTEN = 5
 """Rulings in a row after which a call rests before it is made again."""
 
-FOR_STORE = "waits for the store: {why}"
-"""What a call waits for that met no store, or one that is behind."""
-
 LACKS_LIMIT = 500
 """Characters that say what a worker lacks and what to do about it."""
 
