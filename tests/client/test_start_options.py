@@ -22,12 +22,14 @@ from crewlog.cli.main import run_cli
 from crewlog.cli.run import run as run_command
 from crewlog.client import Client, schedules
 from crewlog.errors import UsageError
+from crewlog.ids import AgentName
 from crewlog.state.model import CrewState
 from crewlog.testing import CrewlogLocal
 from crewlog.testing.scripted import scripted
 from crewlog.wire import Change, StartRun
 
 OUTPUT = {"as_json", "debug"}
+WRITER = AgentName("writer")
 PROMPT = "The writer writes the notes."
 
 
@@ -177,8 +179,8 @@ async def test_a_model_takes_the_place_of_the_files(
     client = await crewlog_local.client()
     run = await client.start(str(file), model=says("of the option"))
     result = await run.result(30)
-    assert result.outputs["writer"]["text"] == "of the option"
-    assert (await client.ask(str(file), "x", model=says("asked"))).outputs["writer"] == {
+    assert result.outputs[WRITER]["text"] == "of the option"
+    assert (await client.ask(str(file), "x", model=says("asked"))).outputs[WRITER] == {
         "text": "asked"
     }
 
