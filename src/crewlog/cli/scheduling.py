@@ -211,7 +211,10 @@ async def _show(name: str, *, as_json: bool) -> int:
         [("overlap", "dim"), view.overlap or "as another client says"],
         [("started", "dim"), f"{counted(view.started, 'run')}{skipped}"],
     ]
-    rows += [[("clocks", "dim"), (each.words, "yellow")] for each in view.clock_changes]
+    clocks: list[list[Part]] = [
+        [("clocks", "dim"), (each.words, "yellow")] for each in view.clock_changes
+    ]
+    rows += clocks
     if view.note:
         rows.append([("note", "dim"), plain(view.note)])
     if view.running:
