@@ -8,7 +8,8 @@ Every message that people read about such a value is made here, or of these word
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -31,6 +32,9 @@ _TYPES = {
     "model_attributes_type": "a mapping of keys to values",
 }
 _LISTS = ("too_short", "too_long")
+_WAY = re.compile(r"constrained-\w+|function-\w+\[.*|[a-z-]+\[.*\]|\[key\]", re.DOTALL)
+_PLAIN = frozenset({"str", "int", "float", "bool"})
+"""How pydantic calls the branch of a union that a value did not fit."""
 
 
 def faults_of(error: ValidationError, whole: str = "it") -> str:
@@ -40,8 +44,32 @@ def faults_of(error: ValidationError, whole: str = "it") -> str:
         error: What pydantic found.
         whole: What the whole value is called, where the fault is of no field.
     """
-    return "; ".join(
-        fault_of(each, whole) for each in error.errors(include_url=False, include_context=True)
+    return "; ".join(_told(error.errors(include_url=False, include_context=True), whole))
+
+
+def _told(faults: Sequence[ErrorDetails], whole: str) -> Iterator[str]:
+    """Faults, those of one place that may be of several types as one."""
+    types: dict[str, list[str]] = {}
+    for each in faults:
+        if each["type"] in _TYPES:
+            types.setdefault(_place(each["loc"]), []).append(_TYPES[each["type"]])
+    for each in faults:
+        place = _place(each["loc"])
+        if each["type"] not in _TYPES:
+            yield fault_of(each, whole)
+        elif kinds := types.pop(place, None):
+            wanted = " or ".join(dict.fromkeys(kinds))
+            where = repr(place) if place else whole
+            yield f"{where} must be {wanted}, not {called(each['input'])}"
+
+
+def _place(parts: Sequence[int | str]) -> str:
+    """Where a fault is, without pydantic's names for the ways in which a value was read."""
+    last = len(parts) - 1
+    return ".".join(
+        str(part)
+        for i, part in enumerate(parts)
+        if not _WAY.fullmatch(str(part)) and not (i == last and part in _PLAIN)
     )
 
 
@@ -53,7 +81,7 @@ def fault_of(fault: ErrorDetails, whole: str = "it", *, below: int = 0) -> str:
         whole: What the whole value is called.
         below: How many parts of the place are known anyway.
     """
-    where = ".".join(str(part) for part in fault["loc"][below:])
+    where = _place(fault["loc"][below:])
     if "error" in fault.get("ctx", {}):  # a sentence of ours
         return f"{where!r}: {rule_of(fault)}" if where else rule_of(fault)
     return f"{repr(where) if where else whole} {rule_of(fault)}"

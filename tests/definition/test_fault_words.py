@@ -99,3 +99,25 @@ def test_values_are_called_what_people_call_them() -> None:
         "a list",
         "a mapping",
     ]
+
+
+@pytest.mark.parametrize(
+    ("start", "told"),
+    [
+        (
+            {"crew": 5},
+            "'crew' must be a text or a mapping of names to values, not the number 5",
+        ),
+        ({"crew": {1: 2}}, "'crew.1' must be a text, not the number 1"),
+        (
+            {"crew": "c", "split": 5},
+            "'split' must be a mapping of keys to values, not the number 5",
+        ),
+    ],
+)
+def test_a_start_is_refused_without_the_insides_of_pydantic(start: Any, told: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        StartRun.model_validate(start)
+    said = faults_of(caught.value)
+    assert told in said
+    assert not any(inside in said for inside in ("constrained", "dict[", "[key]"))

@@ -156,6 +156,8 @@ async def _create(
             screen.document(asdict(view) | {"task_queue": assignment.queue})
             return exits.OK
         screen.line(("✓ ", "green"), f"schedule {name}: {view.when}, {_coming(view)}")
+        for each in view.clock_changes:
+            screen.line(("  ! ", "yellow"), (each.words, "yellow"))
         if not await client.gateway.polled(assignment.queue):
             worker = f"crewlog worker --detach --task-queue {assignment.queue}"
             screen.line(("  No worker is there for its runs yet: ", "dim"), worker)
@@ -213,6 +215,10 @@ async def _show(name: str, *, as_json: bool) -> int:
         [("overlap", "dim"), view.overlap or "as another client says"],
         [("started", "dim"), f"{counted(view.started, 'run')}{skipped}"],
     ]
+    clocks: list[list[Part]] = [
+        [("clocks", "dim"), (each.words, "yellow")] for each in view.clock_changes
+    ]
+    rows += clocks
     if view.note:
         rows.append([("note", "dim"), plain(view.note)])
     if view.running:

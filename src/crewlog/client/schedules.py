@@ -29,6 +29,7 @@ from temporalio.client import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
+from crewlog.client.clock_changes import ClockChange, clock_changes
 from crewlog.client.gateway import CALL_LIMIT
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.times import duration_words
@@ -97,6 +98,8 @@ class ScheduleView:
     """How many it skipped because the last one went on."""
     by: str = ""
     """Who made it."""
+    clock_changes: tuple[ClockChange, ...] = ()
+    """The next days on which a time of it does not exist, or exists twice, as clocks change."""
 
 
 class Schedules:
@@ -386,6 +389,9 @@ async def _described(found: ScheduleDescription, seal: RowSeal) -> ScheduleView:
         started=info.num_actions,
         skipped=info.num_actions_skipped_overlap,
         by=memo.get(_BY, ""),
+        clock_changes=clock_changes(
+            schedule.spec.calendars, schedule.spec.time_zone_name or "", datetime.now(UTC)
+        ),
     )
 
 
