@@ -166,7 +166,7 @@ CASES: dict[tuple[type[Model], str], Pair] = {
 TAKEN_AWAY: list[Pair] = [
     agent("ask_below", 0.9, LEFT_OUT),
     agent("ask_below", 0.9, None),
-    *(pair._replace(wider=LEFT_OUT) for name, pair in LIMITS.items()),
+    *(pair._replace(wider=LEFT_OUT) for pair in LIMITS.values()),
     agent("max_calls", 3, LEFT_OUT),
     agent("timeout", 3, LEFT_OUT),
     agent("tools", ["read"], LEFT_OUT, "agent b may call write"),
