@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -173,7 +173,8 @@ def block_of(values: Values, crew: CrewDefinition) -> BaseMessage | None:
 
 def _files(value: Json) -> Iterator[dict[str, Json]]:
     """The files of messages in the value of an input."""
-    for each in cast("list[Any]", value) if isinstance(value, list) else ():
+    blocks: list[Any] = value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
+    for each in blocks:
         if is_file(each):
             yield each
         else:
