@@ -168,6 +168,7 @@ async def test_people_are_told_which_and_the_run_goes_on(settled: Site, outage: 
         listed = await until_said(site, said, "ps")
         (row,) = [each for each in listed["runs"] if each["run"] == run.id]
         waits = [row["waiting_for"], *(each["message"] for each in row["stalled"])]
+        waits += [each["error"] for each in row["pending"]]
         assert any(said in each for each in waits), row
         assert "go on by themselves" in json.dumps(shown) + json.dumps(listed)
         code, checks = await command(site, "doctor")

@@ -15,7 +15,7 @@ from crewlog.definition.conditions import parse_condition
 from crewlog.definition.context import ARTIFACT, FLAG, WHOLE
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import did_you_mean
-from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition
+from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition, ErrorPolicy
 from crewlog.definition.phases import phases
 from crewlog.errors import InvalidDefinition, UsageError
 from crewlog.evaluation.cases import Case
@@ -71,7 +71,7 @@ def alone(
     name, task = _phase_of(crew, stage, phase)
     # What its window left of the transcript is what it is given: nothing is to be cut again.
     changes: dict[str, Any] = {
-        "on_error": "fail",
+        "on_error": ErrorPolicy(failure="fail"),
         "ask_below": None,
         "enabled": True,
         "window": None,

@@ -115,7 +115,8 @@ class Replies:
             return "fail"
         attempt = entry.turn.refused + 1
         last = attempt >= tries
-        does_without = last and tries > 1 and rules is not None and rules.fallback is not None
+        may = rules is not None and rules.fallback is not None
+        does_without = last and may and not self.policy(agent, step, result)
         self._run.record(
             j.ReplyRefused,
             step=step,
