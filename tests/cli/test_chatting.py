@@ -98,7 +98,10 @@ def test_another_model_for_a_session(crewlog: Cli, desk: Path) -> None:
     model = ("--model", f"scripted:{desk.parent / 'other.script.yaml'}")
     done = crewlog("chat", str(desk), "my bill", *model)
     assert done.out.strip() == "By another.", done.err
-    assert "--model needs the crew's file" in crewlog("chat", "desk-none", *model).err
+    assert (
+        "--model has no effect: a registered crew has its models"
+        in crewlog("chat", "desk-none", *model).err
+    )
 
 
 def test_lines_from_a_pipe_are_messages(crewlog: Cli, desk: Path) -> None:
