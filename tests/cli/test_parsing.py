@@ -49,7 +49,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("inbox", "answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
         *("diff", "trace", "report", "checkpoints", "tag", "delete"),
-        *("artifact", "chat", "dataset", "eval"),
+        *("artifact", "chat", "dataset", "eval", "file"),
         *("audit", "permissions", "why", "allow", "deny", "inherit"),
         *("disable-tool", "enable-tool"),
         *("dev", "worker", "doctor", "rebuild", "encryption"),

@@ -24,7 +24,7 @@ from crewlog.providers import lack_of, own_providers
 from crewlog.redaction import redacted
 from crewlog.secrets import resolved
 
-LIMIT = 5.0
+LIMIT = 10.0
 """Seconds that a provider has to answer."""
 _URLS = ("base_url", "openai_api_base", "anthropic_api_url", "client_options")
 """Keys of `model_settings` that hold an address."""
