@@ -10,7 +10,8 @@ from typing import Any, TypeVar, cast
 from langchain_core.messages import AIMessage, BaseMessage
 
 from crewlog.file_store import FileStore
-from crewlog.state.files import MIME_TYPE, is_file, kind_of, named
+from crewlog.state.blocks import is_file, named
+from crewlog.state.files import MIME_TYPE, kind_of
 
 _M = TypeVar("_M", bound=BaseMessage)
 FileData = tuple[str, str, str]

@@ -23,9 +23,10 @@ from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.replies import RESPONSE
 from crewlog.ids import AgentName, ContentHash, LogName
 from crewlog.model import Json
+from crewlog.state.blocks import is_file, words_of
 from crewlog.state.calls import StepCall
 from crewlog.state.context import Given
-from crewlog.state.files import files_in, is_file, words_of
+from crewlog.state.files import files_in
 from crewlog.state.journal import Batch
 from crewlog.state.logs import said_in
 from crewlog.state.messages import is_message, message_from_json

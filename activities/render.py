@@ -24,9 +24,9 @@ from langchain_core.messages import (
 
 from crewlog.definition.model import AgentDefinition
 from crewlog.ids import CREW, PUBLIC, AgentName, ContentHash, StepId, item_of, item_step, visit_of
+from crewlog.state.blocks import is_file
 from crewlog.state.brief import brief
 from crewlog.state.endings import is_empty, without_reasoning
-from crewlog.state.files import is_file
 from crewlog.state.hearing import Heard
 
 LONGEST = 200_000

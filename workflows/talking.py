@@ -17,8 +17,8 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.ids import CommandId, ContentHash
     from crewlog.model import Json
     from crewlog.state import journal as j
+    from crewlog.state.blocks import words_of
     from crewlog.state.calls import ModelResult
-    from crewlog.state.files import words_of
     from crewlog.wire import ConversationView, Reply
 
 _GOES_ON = ("RolledBack", "Forked", "Reopened")

@@ -10,10 +10,12 @@ from __future__ import annotations
 import binascii
 import hashlib
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crewlog.ids import ContentHash
-from crewlog.model import Json
+
+if TYPE_CHECKING:  # it needs pydantic, which is slow to import
+    from crewlog.model import Json
 
 _DIGEST_BYTES = 20
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")

@@ -24,11 +24,12 @@ from crewlog.definition.providers import PROVIDERS
 from crewlog.file_store import FileStore
 from crewlog.graph.facts import message_body
 from crewlog.ids import AgentName, StepId
+from crewlog.state.blocks import named
 from crewlog.state.brief import brief_of
 from crewlog.state.calls import ModelResult
 from crewlog.state.context import Given
 from crewlog.state.endings import ending_of
-from crewlog.state.files import files_in, named
+from crewlog.state.files import files_in
 from crewlog.state.hashing import hash_json
 from crewlog.store.memory import InMemoryStore
 from dialects import DIALECTS, KEY, READ, SIGNATURE, WRITTEN, Asked, Dialect, Said, Service, serving

@@ -23,8 +23,8 @@ from crewlog.definition.replies import RESPONSE
 from crewlog.errors import CrewlogError
 from crewlog.graph.waits import waits_for
 from crewlog.model import Json
+from crewlog.state.blocks import is_file, named, words_of
 from crewlog.state.brief import shortened
-from crewlog.state.files import is_file, named, words_of
 from crewlog.state.model import CrewState, Output
 from crewlog.state.model import Part as OutputPart
 from crewlog.state.pools import items_words, named_agent

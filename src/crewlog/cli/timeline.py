@@ -26,9 +26,9 @@ from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
 from crewlog.state import brief
 from crewlog.state import journal as j
 from crewlog.state.artifact_words import operations_words
+from crewlog.state.blocks import words_of
 from crewlog.state.brief import shortened
 from crewlog.state.endings import FAULTS
-from crewlog.state.files import words_of
 from crewlog.state.told import edited_words
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")

@@ -12,7 +12,8 @@ from crewlog.cli.timeline import Timeline
 from crewlog.cli.tracing import Traced
 from crewlog.ids import item_of
 from crewlog.model import Json
-from crewlog.state.files import files_in, words_of
+from crewlog.state.blocks import words_of
+from crewlog.state.files import files_in
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CallDelay, Usage
 from crewlog.state.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align, body_of

@@ -18,9 +18,9 @@ from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import AgentRules
 from crewlog.ids import AgentName, StepId
 from crewlog.model import Json
+from crewlog.state.blocks import words_of
 from crewlog.state.brief import brief, shortened
 from crewlog.state.calls import ModelResult, ToolResult
-from crewlog.state.files import words_of
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Call, Did, FrontierEntry, Item
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
+from crewlog.state.blocks import is_file, named
+
 if TYPE_CHECKING:
     from crewlog.model import Json
 
@@ -26,9 +28,6 @@ def brief_of(body: Mapping[str, Json]) -> str:
     """The start of what a message says; of a content in parts, its first text and its files."""
     content: Json = body.get("content", "")
     if isinstance(content, list):
-        # It needs pydantic, which is slow to import; help texts need the rest of this module alone.
-        from crewlog.state.files import is_file, named  # noqa: PLC0415
-
         parts = cast("list[dict[str, Json]]", [p for p in content if isinstance(p, dict)])  # pyright: ignore[reportUnknownVariableType]
         text = next((str(part["text"]) for part in parts if part.get("text")), "")
         files = [named(part) for part in parts if is_file(part)]

@@ -1,0 +1,50 @@
+"""Blocks of a message's content as people read them: its texts, and its files by their hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from crewlog.content import scrubbed_text
+
+if TYPE_CHECKING:
+    from crewlog.model import Json
+
+_SHOWN = 12
+"""Characters of a hash that people are shown."""
+
+
+def is_file(block: Any) -> bool:
+    """Whether a block of content is a file by its hash."""
+    return isinstance(block, Mapping) and "sha256" in block and "mime_type" in block
+
+
+def named(block: Mapping[str, Any]) -> str:
+    """What people and models read in the place of a file: `[image/png 34 kB sha256:ab12…]`."""
+    name = f" {scrubbed_text(str(block['name']))}" if block.get("name") else ""
+    size = _size(int(block.get("size") or 0))
+    return f"[{block['mime_type']}{name} {size} sha256:{str(block['sha256'])[:_SHOWN]}…]"
+
+
+def words_of(content: Json, between: str = "") -> str:
+    """What a message's content says: its texts, and the names of its files."""
+    if not isinstance(content, list):
+        return str(content)
+    blocks: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
+    said = [_word(block) for block in blocks]
+    files = any(is_file(block) for block in blocks)
+    return (between or (" " if files else "")).join(each for each in said if each)
+
+
+def _word(block: Any) -> str:
+    if is_file(block):
+        return named(block)
+    if isinstance(block, Mapping):
+        return str(cast("Mapping[str, Any]", block).get("text") or "")
+    return str(block) if isinstance(block, str) else ""
+
+
+def _size(count: int) -> str:
+    if count < 1000:
+        return f"{count} B"
+    return f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
