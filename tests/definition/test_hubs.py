@@ -67,16 +67,16 @@ def test_the_router_says_nothing_to_the_specialists_and_a_turn_survives_errors()
     for agents, writes in (AGENTS, ()), (said, ("group:g",)):
         made = expand(crew(agents)).definition.agents
         assert (made["router"].writes, made["router"].shares) == (writes, ("public",))
-        assert [made[name].on_error for name in AGENTS] == ["ask"] * 3
+        assert [made[name].on_error.failure for name in AGENTS] == ["ask"] * 3
         assert made["billing"].writes == ("public",)
     part = {"use": "hub", "with": {"router": "router"}}
     data = {"crew": "t", "model": "openai:x", "flow": [part], "conversation": {}}
     agents = AGENTS | {"technician": {"prompt": "p", "on_error": "fail"}}
     made = expand(load_data({**data, "agents": agents})).definition.agents
-    assert [made[name].on_error for name in AGENTS] == ["continue", "continue", "fail"]
+    assert [made[name].on_error.failure for name in AGENTS] == ["continue", "continue", "fail"]
     part["with"] = {"router": "router", "on_error": "ask"}
     made = expand(load_data({**data, "agents": AGENTS})).definition.agents
-    assert [made[name].on_error for name in AGENTS] == ["ask"] * 3
+    assert [made[name].on_error.failure for name in AGENTS] == ["ask"] * 3
 
 
 def test_agents_without_a_description_that_a_router_chooses_from_are_warned_of() -> None:

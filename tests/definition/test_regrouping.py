@@ -118,7 +118,7 @@ def test_one_that_is_like_another_has_its_own_edges() -> None:
     )
     assert crew.agents["scout2"].prompt == "Other."
     assert (crew.agents["scout2"].wires, crew.agents["scout2"].parent) == ((), None)
-    assert crew.agents["scout3"].on_error == "fail"
+    assert crew.agents["scout3"].on_error.failure == "fail"
     assert not crew.agents["scout3"].has_edges
     assert crew.flow == ()
 

@@ -485,7 +485,7 @@ def test_a_clause_about_a_stand_in_is_never_a_plain_step(archive: r.Step, said: 
 def test_a_policy_of_the_crew_does_not_hold_for_a_step_with_a_stand_in() -> None:
     crew = made(VENDOR, FAILING, step("printer", "vendor"), setting("on_error", "continue"))
     assert getattr(crew.flow[0], "on_error", "") == "archive"
-    assert crew.agents["archive"].on_error == "continue"
+    assert crew.agents["archive"].on_error.failure == "continue"
 
 
 # -- tools -----------------------------------------------------------------------------------------
@@ -721,11 +721,14 @@ def test_in_a_crew_with_groups_the_log_of_an_agent_is_a_channel() -> None:
 )
 def test_a_setting_of_an_agent(said: r.Setting, key: str, value: Any) -> None:
     crew = made(*WORK, said)
-    assert getattr(crew.agents["writer"], key) == value
-    others = [getattr(crew.agents[name], key) for name in ("checker", "printer")]
-    assert others == (
-        [value] * 2 if not said.agents else [getattr(made(*WORK).agents["writer"], key)] * 2
-    )
+
+    def of(crew: CrewDefinition, name: str) -> Any:
+        found = getattr(crew.agents[name], key)
+        return found.failure if key == "on_error" else found
+
+    assert of(crew, "writer") == value
+    others = [of(crew, name) for name in ("checker", "printer")]
+    assert others == ([value] * 2 if not said.agents else [of(made(*WORK), "writer")] * 2)
 
 
 def test_an_agent_that_says_how_sure_it_is_has_an_output_for_it() -> None:

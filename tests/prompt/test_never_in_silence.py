@@ -104,7 +104,7 @@ def test_a_late_step_that_stops_the_run_fails_it() -> None:
     found = compile_prompt(f"{BASE} {text}", REGISTRY)
     assert found.ok, [fault.message for fault in found.faults]
     assert found.definition is not None
-    assert found.definition.agents["checker"].on_error == "fail"
+    assert found.definition.agents["checker"].on_error.failure == "fail"
     assert found.definition.flow[1].timeout == 7200
 
 

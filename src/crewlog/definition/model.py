@@ -430,6 +430,8 @@ class AgentDefinition(Model):
             return found
         for key in more:
             value = getattr(self, key)
+            if isinstance(value, Model):
+                value = value.model_dump(mode=info.mode)
             found[key] = [*value] if info.mode == "json" and isinstance(value, tuple) else value
         order = [*type(self).model_fields]
         return {key: found[key] for key in sorted(found, key=order.index)}

@@ -12,7 +12,13 @@ from crewlog.definition.decisions import reply_fields
 from crewlog.definition.doing import DoneCall
 from crewlog.definition.findings import Path, did_you_mean, suggestion
 from crewlog.definition.interrupting import CONFIDENCE
-from crewlog.definition.model import Conversation, InterruptPolicy, PatternUse, parse_duration
+from crewlog.definition.model import (
+    Conversation,
+    ErrorPolicy,
+    InterruptPolicy,
+    PatternUse,
+    parse_duration,
+)
 from crewlog.definition.replies import Reply
 from crewlog.prompt import reading as r
 from crewlog.prompt.agents import Member
@@ -194,7 +200,10 @@ class Settings:
             case "enabled":
                 self._set(name, "enabled", value.casefold() in {"true", "yes", "on"}, setting)
             case "on_error" if value in _POLICIES:
-                self._set(name, "on_error", value, setting)
+                offered = self._members[name].offered
+                policy = offered.on_error if offered is not None else ErrorPolicy()
+                policy = policy.model_copy(update={"failure": value})
+                self._set(name, "on_error", policy, setting)
             case "on_error":
                 self._bad(setting, "It is 'ask', 'fail' or 'continue'.")
             case "confidence" | "window" | "model_calls" if not _is_count(value):
