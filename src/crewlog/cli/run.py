@@ -263,7 +263,7 @@ def _go(
     if detach:
         return go(start_and_leave(screen, start), debug=debug)
     manner = Manner(
-        ask=screen.asks, leave=not wait, answers=answers, rests=not wait, timeout=timeout
+        ask=screen.asks, leave=not wait, answers=answers, by=by, rests=not wait, timeout=timeout
     )
     return go(start_and_follow(screen, start, manner, tell=tell), debug=debug)
 

@@ -714,7 +714,8 @@ class Run(ByHand, Authority, Talking):
 
         Args:
             interrupt: The question's id, `i1`.
-            decision: `approve` (its first option), `reject` (its last), an option, or words.
+            decision: `approve` (the option of that name, else its first), `reject` (else its last),
+                an option, or words.
             by: Who answers; by default the system's user.
             id: The command's id, to repeat a command whose outcome is not known.
             reason: Why, for the journal.
