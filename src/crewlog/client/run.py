@@ -147,6 +147,10 @@ class Run(ByHand, Authority, Talking):
         """The run in Temporal's web interface, where we know that there is one."""
         return self._client.url(self.id)
 
+    def sibling(self, run: RunId) -> Run:
+        """Another run of the same client."""
+        return self._client.run(run)
+
     # -- looking -----------------------------------------------------------------------------
 
     async def status(self) -> RunView:
