@@ -691,7 +691,7 @@ def _check_asked(incoming: Incoming) -> None:
 
 
 def _decision(interrupt: Interrupt, given: Decision) -> str:
-    chosen = {"approve": interrupt.options[0], "reject": interrupt.refusal}
+    chosen = {"approve": interrupt.approval, "reject": interrupt.refusal}
     return chosen.get(given.type, given.message)
 
 

@@ -209,6 +209,7 @@ def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> Interrupt
         risk=interrupt.risk,
         quotas=interrupt.quotas,
         shows=interrupt.shows,
+        bound=interrupt.bound,
         **approvals.missing_arguments(interrupt),
         shortened=approvals.is_shortened(interrupt),
         action_requests=(request,),

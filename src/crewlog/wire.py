@@ -347,7 +347,7 @@ class Decision(Inlet):
     """A decision of people, in LangChain's human-in-the-loop shape."""
 
     type: Literal["approve", "reject", "respond", "edit"]
-    """`approve` takes the first option, `reject` the last (for a `tool_approval`, `reject`),
+    """`approve` takes the option of that name, else the first; `reject` its own, else the last;
     `respond` what `message` says, `edit` another definition (of an `approval`), or other arguments
     (of a `tool_approval`)."""
     message: str = ""
@@ -639,8 +639,8 @@ class InterruptView(Model):
     question: str
     detail: str = ""
     options: tuple[str, ...]
-    """What `respond` may take as `message`; `approve` is the first, `reject` the last, or the one
-    of that name for a `tool_approval`."""
+    """What `respond` may take as `message`; `approve` and `reject` are the ones of that name, else
+    the first and the last."""
     words: bool = False
     """Whether any other words are an answer too."""
     words_to: str = ""
@@ -664,6 +664,8 @@ class InterruptView(Model):
     shows: ContentHash | None = None
     """The body that holds what is shown with it, where that is large. Clients put it into `detail`.
     """
+    bound: str = ""
+    """The bound that the run came to, where it is asked about that; as `end_reason` names it."""
     used_up: str = ""
     """Of a call: that a quota lets nothing through now, whatever is answered. Clients say it."""
     message: ContentHash | None = None

@@ -106,6 +106,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "flow:\n  - {ask: 'Publish [red]it[/red]?', options: [publish, discard], phase: gate}\n"
         "  - first\n"
     )
+    (root / "hold.yaml").write_text(
+        "crew: holder\nmodel: scripted:script.yaml\ninterrupts: {people: [ann]}\n"
+        "agents:\n  first: {prompt: P., tools: []}\n  planner: {prompt: P., tools: []}\n"
+        "flow:\n  - planner\n"
+        "  - {ask: 'Go on?', options: [hold, planner, approve, stop], words: true, phase: gate}\n"
+        "  - first\n"
+    )
     (root / "script.yaml").write_text(
         'agents:\n  first: [{text: "\\e[2J[bold]done[/bold]"}]\n  "*": [{text: ok}]\n'
     )

@@ -10,7 +10,7 @@ import pytest
 
 from crewlog.cli.answering import _which
 from crewlog.cli.answers import Typed, edited_args, typed
-from crewlog.cli.hearing import Heard, fits, heard
+from crewlog.cli.hearing import Heard, heard, heard_before
 from crewlog.cli.questions import answer_command
 from crewlog.cli.screen import Screen
 from crewlog.cli.sight import Sight
@@ -139,7 +139,7 @@ def test_a_slip_refuses_no_call(line: str) -> None:
     ) as told:
         heard(call, line)
     assert "Words refuse the call" in told.value.remedy
-    assert not fits(call, line)
+    assert heard_before(call, line) is None
     assert ("Did you mean 'approve'?" in told.value.remedy) is line.startswith("ap")
 
 

@@ -52,3 +52,22 @@ def test_bytes_that_are_no_text_in_a_name_of_a_file(tmp_path: Path) -> None:
     assert code == 2
     assert "Traceback" not in out + said
     assert "cr\\udce9w.yaml" in out + said
+
+
+@pytest.mark.parametrize("words", [("run", "crew.yaml", "--input"), ("ask", "crew.yaml")])
+def test_bytes_that_are_no_text_are_no_input(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "crew.yaml").write_text("crew: c\nmodel: openai:m\nagents: {a: {prompt: p}}\n")
+    command = [sys.executable, "-m", "crewlog.cli.main", *words]
+    for given, place in (("-", "standard input"), (os.fsdecode(b"caf\xe9"), "the input")):
+        done = subprocess.run(
+            [*command, given],
+            check=False,
+            cwd=tmp_path,
+            input=b"caf\xe9",
+            capture_output=True,
+            timeout=60,
+        )
+        said = done.stderr.decode()
+        assert (done.returncode, done.stdout) == (2, b""), said
+        assert f"{place}  the byte 0xe9 in line 1 is not UTF-8" in said
+        assert "Save the input as UTF-8 text." in said

@@ -9,7 +9,7 @@ import pytest
 
 from crewlog.cli import exits
 from crewlog.cli.follow import Follower, Manner
-from crewlog.cli.hearing import fits
+from crewlog.cli.hearing import Heard, heard_before
 from crewlog.cli.questions import answer_line, numbered, show_question
 from crewlog.cli.screen import Screen, text_of
 from crewlog.cli.sight import question_of
@@ -41,7 +41,7 @@ class Refuses:
     def __init__(self) -> None:
         self.commands: list[str] = []
 
-    async def respond(self, interrupt: str, decision: str, *, id: str) -> None:
+    async def respond(self, interrupt: str, decision: str, *, id: str, **who: Any) -> None:
         self.commands.append(id)
         raise CommandRejected(
             f"{decision!r} is no answer to {interrupt!r}", remedy="Its options are: yes, no."
@@ -88,7 +88,38 @@ def test_an_answer_in_advance_fits_what_it_was_meant_for(
 ) -> None:
     question = question_of(asked(kind=kind, options=options, words=words))
     given = ["yes", "approve", "reject", "retry", "later"]
-    assert [answer for answer in given if fits(question, answer)] == fitting
+    assert [answer for answer in given if heard_before(question, answer)] == fitting
+
+
+def test_a_yes_in_advance_answers_also_where_words_go_to_an_agent() -> None:
+    options = ("go", "planner", "stop")
+    question = question_of(asked(options=options, words=True, words_to="planner"))
+    assert heard_before(question, "approve") == Heard("approve")
+    assert heard_before(question, "reject") == Heard("reject")
+    assert heard_before(question, "plannr") is None
+
+
+def test_a_yes_in_advance_prolongs_no_loop() -> None:
+    options = ("continue", "again", "stop")
+    question = question_of(asked(options=options, bound="retry_budget_exhausted"))
+    assert heard_before(question, "approve") is None
+    assert heard_before(question, "continue") == Heard("continue")
+
+
+@pytest.mark.parametrize(
+    ("options", "approval", "refusal"),
+    [
+        (("publish", "discard"), "publish", "discard"),
+        (("hold", "approve"), "approve", "approve"),
+        (("reject", "hold", "approve"), "approve", "reject"),
+        (("approve", "reject", "stop"), "approve", "reject"),
+    ],
+)
+def test_a_yes_and_a_no_are_the_options_of_that_name(
+    options: tuple[str, ...], approval: str, refusal: str
+) -> None:
+    question = asked(options=options)
+    assert (question.approval, question.refusal) == (approval, refusal)
 
 
 class Asks:
@@ -106,7 +137,7 @@ class Asks:
     async def status(self) -> Any:
         return SimpleNamespace(status="waiting")
 
-    async def respond(self, interrupt: str, decision: str, *, id: str) -> None:
+    async def respond(self, interrupt: str, decision: str, *, id: str, **who: Any) -> None:
         self.answers.append((interrupt, decision))
         self.open = [each for each in self.open if each.id != interrupt]
 
@@ -196,7 +227,7 @@ async def test_who_may_not_answer_is_told_how_others_do_and_is_not_asked_again(c
     """And the question says whom it is asked of."""
 
     class Forbids(Asks):
-        async def respond(self, interrupt: str, decision: str, *, id: str) -> None:
+        async def respond(self, interrupt: str, decision: str, *, id: str, **who: Any) -> None:
             raise NotPermitted("'root' may not answer 'i1'", remedy="Let one of them answer.")
 
     call = asked(kind="tool_approval", options=("approve", "reject", "stop"), to=("carla",))
@@ -214,7 +245,7 @@ async def test_edit_at_the_prompt_edits_the_call() -> None:
     edits: list[Any] = []
 
     class Edits(Asks):
-        async def edit_call(self, interrupt: str, tool: str, args: Any, *, id: str) -> None:
+        async def edit_call(self, interrupt: str, tool: str, args: Any, **who: Any) -> None:
             edits.append((interrupt, tool, args))
 
     call = asked(

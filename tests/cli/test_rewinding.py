@@ -49,6 +49,23 @@ def begun(crewlog: Cli, folder: Path) -> tuple[str, int]:
     return run, checkpoint(crewlog, run, "a#1")
 
 
+def assert_knows_inherited_steps(crewlog: Cli, run: str, fork: str, place: int) -> None:
+    """The last step that a fork has of its source is where it began; also of a fork of a fork."""
+    own = json.loads(crewlog("checkpoints", fork, "--json").out)["checkpoints"][0]["position"]
+    back = crewlog("rollback", f"{fork}@a#1", "--detach", "--json")
+    assert back.code == 0, back.err
+    assert back.records[0]["to"] == own
+    again = f"{fork}-again"
+    made = crewlog("fork", f"{fork}@a#1", "--id", again, "--detach", "--json")
+    assert made.code == 0, made.err
+    assert made.records[0]["to"] == own
+    back = crewlog("rollback", again, "--to", "a#1", "--detach")
+    assert back.code == 0, back.err
+    unknown = crewlog("rollback", f"{again}@c#7", "--detach")
+    assert unknown.code == 2
+    assert f"the run '{again}' has no step 'c#7' that has ended" in unknown.err
+
+
 @pytest.mark.server
 @pytest.mark.timeout(400)
 @covers("C26", "C33")
@@ -70,6 +87,7 @@ def test_a_run_goes_back_and_is_forked(crewlog: Cli, folder: Path) -> None:
     forked = crewlog("fork", f"{run}@{place}", "--id", fork, cwd=folder)
     assert forked.code == 3, forked.err
     assert f"{fork} goes on from {run}@{place}" in forked.out
+    assert_knows_inherited_steps(crewlog, run, fork, place)
     kinds = [item["entry"]["kind"] for item in crewlog("log", fork, "--json").records]
     assert kinds[0] == "Forked"
 

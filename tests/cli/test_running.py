@@ -109,6 +109,19 @@ def test_an_answer_in_advance_and_a_run_that_is_stopped(crewlog: Cli) -> None:
     assert "no open question: it has ended" in late.err
 
 
+def test_an_answer_in_advance_is_given_by_who_starts_the_run(crewlog: Cli) -> None:
+    refused = crewlog("run", "hold.yaml", "--id", fresh("hold"), "--answer", "approve")
+    assert refused.code == 3, refused.err
+    assert "✗ --answer 'approve': " in refused.err
+    assert "it is asked of ann" in refused.err
+    assert "i1 hold|planner|approve|stop" in refused.out
+    run = fresh("hold")
+    done = crewlog("run", "hold.yaml", "--id", run, "--answer", "approve", "--by", "ann")
+    assert done.code == 0, done.err
+    assert "✓ i1 answered by ann: approve" in done.out
+    assert "first    ✓" in done.out
+
+
 def thinking(crewlog: Cli, run: str) -> subprocess.Popen[str]:
     """`crewlog run` of a slow crew, once its model is being called."""
     process = crewlog.start("run", "slow.yaml", "--id", run)

@@ -342,3 +342,38 @@ def test_what_to_do_about_the_syntax_depends_on_the_fault(text: str, remedy: str
     with pytest.raises(InvalidDefinition) as caught:
         load_definition(f"crew: a\n{text}")
     assert remedy in caught.value.diagnostics[0].remedy
+
+
+SERVERS = """\
+crew: c
+model: openai:m
+agents: {a: {prompt: p}}
+memory: {read: {agent: null}}
+mcp:
+  s: {url: 'http://127.0.0.1:9/mcp', tools: [b_c], prefix: a_}
+"""
+
+
+@pytest.mark.parametrize(
+    ("server", "said", "column"),
+    [
+        ("tools: [x, c], prefix: a_b_", "'t' brings a tool 'a_b_c', and there is one", 50),
+        ("tools: [output], prefix: set_", "a tool cannot be called 'set_output'", 47),
+        ("tools: [x, read], prefix: memory_", "a tool cannot be called 'memory_read'", 50),
+    ],
+)
+def test_a_fault_of_a_server_s_tool_is_told_where_it_is_asked_for(
+    server: str, said: str, column: int
+) -> None:
+    (fault,) = faults(f"{SERVERS}  t: {{url: 'http://127.0.0.1:10/mcp', {server}}}\n")
+    assert said in fault.message
+    assert (fault.line, fault.column) == (7, column)
+    assert fault.path[:3] == ("mcp", "t", "tools")
+
+
+def test_of_data_it_is_told_there_too() -> None:
+    server = {"command": "x", "tools": ["output"], "prefix": "set_"}
+    crew = {"crew": "c", "model": "openai:m", "agents": {"a": {"prompt": "p"}}}
+    with pytest.raises(InvalidDefinition) as caught:
+        load_data({**crew, "mcp": {"s": server}})
+    assert caught.value.diagnostics[0].path == ("mcp", "s", "tools", 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -93,6 +92,7 @@ def ask(
     the answer alone. Nobody is asked here: a run that asks people waits for `crewlog answer`, and
     that it does is told on standard error.
     """
+    from crewlog.cli.compiling import text_of_input  # noqa: PLC0415
     from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
     from crewlog.cli.following import Start  # noqa: PLC0415
     from crewlog.cli.run import GIVE_THE_FILE, REGISTERED  # noqa: PLC0415
@@ -125,7 +125,7 @@ def ask(
         )
     else:
         check_effects(PLACE, {"--model": model}, REGISTERED, GIVE_THE_FILE)
-    text = sys.stdin.read() if input == "-" else input
+    text = text_of_input(input)
     if not text.strip():
         raise UsageError(
             "nothing is asked: the text is empty",

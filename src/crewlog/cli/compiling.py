@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ def read_source(argument: str) -> Source:
         UsageError: it cannot be read, or is something else.
     """
     if argument == STDIN:
-        return Source(_decoded(sys.stdin.buffer.read(), "standard input"), "standard input")
+        return Source(decoded(sys.stdin.buffer.read(), "standard input"), "standard input")
     path = Path(argument)
     if argument.lower().endswith(PROMPT_SUFFIXES) or (
         not any(c.isspace() for c in argument) and argument
@@ -103,7 +104,7 @@ def _read(path: Path) -> str:
             remedy=f"`crewlog validate {path}` checks it; a prompt is prose, in .md or .txt.",
         )
     try:
-        return _decoded(path.read_bytes(), str(path))
+        return decoded(path.read_bytes(), str(path))
     except OSError as error:
         raise UsageError(
             f"cannot read {str(path)!r}: {error.strerror or error}",
@@ -111,14 +112,30 @@ def _read(path: Path) -> str:
         ) from None
 
 
-def _decoded(raw: bytes, name: str) -> str:
+def text_of_input(given: str) -> str:
+    """What a crew is asked: what was given on the command line, or standard input for `-`.
+
+    Raises:
+        UsageError: it is not UTF-8.
+    """
+    if given == STDIN:
+        return decoded(sys.stdin.buffer.read(), "standard input", "input").replace("\r\n", "\n")
+    return decoded(os.fsencode(given), "the input", "input")
+
+
+def decoded(raw: bytes, name: str, what: str = "prompt") -> str:
+    """Bytes of a file, a pipe or an argument as text.
+
+    Raises:
+        UsageError: they are not UTF-8.
+    """
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise UsageError(
             f"the byte 0x{raw[error.start]:02x} in line {line} is not UTF-8",
-            remedy="Save the prompt as UTF-8 text.",
+            remedy=f"Save the {what} as UTF-8 text.",
             place=name,
         ) from None
 

@@ -22,7 +22,7 @@ from crewlog.cli.answers import edited_args
 from crewlog.cli.delays import pending_words
 from crewlog.cli.differing import state_rows
 from crewlog.cli.ending import look, show_end, summary
-from crewlog.cli.hearing import fits, heard
+from crewlog.cli.hearing import Heard, heard, heard_before
 from crewlog.cli.lacking import Lacking
 from crewlog.cli.pictures import show_picture
 from crewlog.cli.presence import PAUSE, Find, Look, Server, Stalls, Worker
@@ -78,6 +78,8 @@ class Manner:
     """Whether to leave (exit code 3) when the run waits for people and nobody is here to answer."""
     answers: tuple[str, ...] = ()
     """Answers given in advance: each question takes the first that fits it."""
+    by: str | None = None
+    """Who answers; by default the system's user."""
     state: bool = False
     """Whether it is told what each checkpoint changed in the state."""
     rests: bool = False
@@ -416,10 +418,11 @@ class Follower:
         except (WorkerMissing, TemporalUnavailable):
             return None  # that is told elsewhere
         for question in asked:
-            answer = next((each for each in self._answers if fits(question, each)), None)
-            if answer is not None:
+            fitting = ((each, heard_before(question, each)) for each in self._answers)
+            answer, said = next((found for found in fitting if found[1] is not None), ("", None))
+            if said is not None:
                 self._answers.remove(answer)
-                await self._respond(question, answer)
+                await self._respond(question, said)
                 return None
             self._unfit(question)
         mine = [question for question in asked if question.id not in self._others]
@@ -465,37 +468,42 @@ class Follower:
         self.screen.line("")
         await self._respond(prompt.question, answer)
 
-    async def _respond(self, question: InterruptView, answer: str) -> None:
+    async def _respond(self, question: InterruptView, answer: str | Heard) -> None:
         identity = CommandId(f"a-{secrets.token_hex(8)}")
         try:
             await self._send(question, answer, identity)
         except InterruptNotOpen:
             return  # somebody else was faster; the timeline tells
         except UsageError as error:
-            if not self._manner.ask:
-                raise
             self._refused.add(identity)
             said = sentences(f"{error.message}\n{error.remedy}")
+            if isinstance(answer, Heard):  # in advance: the question stays open for others
+                self._still()
+                self.screen.note(("✗ ", "red"), f"--answer {plain(answer.decision)!r}: {said}")
+                return
             self.screen.paragraph(f"✗ {said}", style="red")
             self._looked = 0.0
             if isinstance(error, NotPermitted):
                 self._leave_to_others(question)
 
-    async def _send(self, question: InterruptView, answer: str, identity: CommandId) -> None:
+    async def _send(
+        self, question: InterruptView, answer: str | Heard, identity: CommandId
+    ) -> None:
         """Sends what was typed, or was said in advance.
 
         Raises:
             UsageError: it might be a slip, an edit came to nothing, or the run refuses it.
         """
-        said = heard(question, answer)
+        said = answer if isinstance(answer, Heard) else heard(question, answer)
         if said.decision == "edit" and "edit" not in question.options:
             # An editor takes its time, and the run's worker may live in this process.
             args = await asyncio.to_thread(edited_args, self.screen, question, said.args)
             tool = str(question.action_requests[0]["name"])
-            await self.run.edit_call(question.id, tool, args, id=identity)
+            await self.run.edit_call(question.id, tool, args, by=self._manner.by, id=identity)
             return
-        why = {"reason": said.reason} if said.reason else {}
-        await self.run.respond(question.id, said.decision, id=identity, **why)
+        await self.run.respond(
+            question.id, said.decision, by=self._manner.by, id=identity, reason=said.reason
+        )
 
     def _leave_to_others(self, question: InterruptView) -> None:
         """Say how those answer a question who may; it is not asked here any more."""

@@ -142,24 +142,31 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def fits(question: InterruptView, answer: str) -> bool:
-    """Whether an answer that was given in advance, before the question was known, answers it.
+def heard_before(question: InterruptView, answer: str) -> Heard | None:
+    """What an answer that was given in advance, before the question was known, says about it.
 
-    One of its options by name always does. `approve` and `reject` stand for options, and words for
-    an answer, only where the crew itself asks: whoever approves in advance did not mean that a
-    step that fails is done again, or that a limit is lifted. What might be a slip fits no call,
-    and an editor opens for nobody in advance.
+    One of its options by name always answers it. `approve` and `reject` stand for options, and
+    words for an answer, only where the crew itself asks: whoever approves in advance did not mean
+    that a step that fails is done again, or that a limit is lifted. What might be a slip answers
+    nothing, and an editor opens for nobody in advance.
+
+    Args:
+        question: The question.
+        answer: What was said in advance.
+
+    Returns:
+        None where it does not answer this question.
     """
     if answer in question.options:
-        return True
-    if question.kind not in _CREWS_OWN:
-        return False
+        return Heard(answer)
+    if question.kind not in _CREWS_OWN or question.bound:
+        return None
     if answer in {"approve", "reject"}:
-        return True
+        return Heard(answer)
     if not question.words or not answer.strip():
-        return False
+        return None
     try:
         meant = heard(question, answer)
     except UsageError:
-        return False
-    return meant != Heard("edit")
+        return None
+    return None if meant == Heard("edit") else meant

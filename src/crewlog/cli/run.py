@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -126,7 +125,7 @@ def run(
     Needs no set-up: servers are started if they are not there, and a worker runs for as long as
     this command. Ctrl-C leaves the run where it is; `crewlog watch RUN` goes on with it.
     """
-    from crewlog.cli.compiling import is_prompt  # noqa: PLC0415
+    from crewlog.cli.compiling import is_prompt, text_of_input  # noqa: PLC0415
     from crewlog.cli.files import is_file  # noqa: PLC0415
 
     if detach and (wait or answer or timeout):
@@ -168,8 +167,7 @@ def run(
         directory = Path(crew).resolve().parent
     else:
         check_effects("crewlog run", {"--model": model}, REGISTERED, GIVE_THE_FILE)
-    if input == "-":
-        input = sys.stdin.read()
+    input = text_of_input(input)
     return _go(
         found,
         directory,
@@ -263,7 +261,7 @@ def _go(
     if detach:
         return go(start_and_leave(screen, start), debug=debug)
     manner = Manner(
-        ask=screen.asks, leave=not wait, answers=answers, rests=not wait, timeout=timeout
+        ask=screen.asks, leave=not wait, answers=answers, by=by, rests=not wait, timeout=timeout
     )
     return go(start_and_follow(screen, start, manner, tell=tell), debug=debug)
 

@@ -12,6 +12,7 @@ import asyncio
 import os
 import sys
 
+from crewlog.cli.compiling import decoded
 from crewlog.cli.screen import Screen
 from crewlog.cli.typed import NO_PASTES, PASTES, Keys, Typed, columns, rows_of
 
@@ -91,7 +92,8 @@ class Sayings:
 def _piped() -> str | None:
     """The next line of standard input, with those that it goes on with; none at its end."""
     said = ""
-    while line := sys.stdin.readline():
+    while raw := sys.stdin.buffer.readline():
+        line = decoded(raw, "standard input", "message").replace("\r\n", "\n")
         if not line.endswith("\\\n"):
             return said + line
         said += f"{line[:-2]}\n"

@@ -342,6 +342,7 @@ def question_of(
         risk=interrupt.risk,
         quotas=interrupt.quotas,
         shows=interrupt.shows,
+        bound=interrupt.bound,
         **approvals.missing_arguments(interrupt),
         shortened=approvals.is_shortened(interrupt),
         action_requests=(request,),

@@ -20,6 +20,7 @@ from crewlog.errors import (
 )
 from crewlog.ids import RunId
 from crewlog.state.checkpoints import nearest, no_checkpoint, turn_name, turn_of
+from crewlog.state.journal import Forked, entry_from_json
 from crewlog.store.loading import load_state
 from crewlog.wire import LARGEST_POSITION, CheckpointView
 
@@ -120,13 +121,18 @@ async def _ended(run: Run, name: str) -> int:
     Raises:
         UsageError: the run has none of that name that has ended.
     """
-    found = {
-        each.step or turn_name(each.turn): each.position
-        for each in await checkpoints_of(run)
-        if each.kind in ("step", "turn")
-    }
+    found = await _ends_of(run)
     if name in found:
         return found[name]
+    if (there := await _inherited(run, name)) is not None:
+        if there.run == run.id:
+            return there.position
+        raise UsageError(
+            f"{_brief(name)!r} ended in the run {there.run!r}, before the run {run.id!r} was "
+            "forked from there: it goes back as far as it was forked, and no further",
+            remedy=f"`crewlog fork {there.run}@{there.position}` begins a run there.",
+            place=f"run {run.id!r}",
+        )
     alike = [each for each in found if (turn_of(each) is None) == (turn_of(name) is None)]
     known = f"The last that did: {', '.join(alike[-5:])}." if alike else "None has."
     what = "turn" if turn_of(name) is not None else "step"
@@ -136,6 +142,39 @@ async def _ended(run: Run, name: str) -> int:
         f"`crewlog checkpoints {run.id}` lists them.",
         place=f"run {run.id!r}",
     )
+
+
+async def _ends_of(run: Run, until: int = LARGEST_POSITION) -> dict[str, int]:
+    """Where the steps and turns of a run ended, up to a position."""
+    return {
+        each.step or turn_name(each.turn): each.position
+        for each in await checkpoints_of(run)
+        if each.kind in ("step", "turn") and each.position <= until
+    }
+
+
+class _End(NamedTuple):
+    """Where a step or a turn ended, and in whose journal."""
+
+    run: RunId
+    position: int
+
+
+async def _inherited(run: Run, name: str) -> _End | None:
+    """Where a step or a turn ended that a fork has of its source; none where it has none.
+
+    What the fork began with is its own first position, also where its source began there as a fork.
+    """
+    first = (await run.journal(0, 1)).entries
+    forked = entry_from_json(first[0].entry) if first else None
+    if not isinstance(forked, Forked) or not forked.checkpoint:
+        return None
+    source = run.sibling(forked.source)
+    ends = await _ends_of(source, forked.checkpoint)
+    there = _End(source.id, ends[name]) if name in ends else await _inherited(source, name)
+    if there == (source.id, forked.checkpoint):
+        return _End(run.id, first[0].position)
+    return there
 
 
 def _is_number(text: str) -> bool:

@@ -147,6 +147,10 @@ class Run(ByHand, Authority, Talking):
         """The run in Temporal's web interface, where we know that there is one."""
         return self._client.url(self.id)
 
+    def sibling(self, run: RunId) -> Run:
+        """Another run of the same client."""
+        return self._client.run(run)
+
     # -- looking -----------------------------------------------------------------------------
 
     async def status(self) -> RunView:
@@ -714,7 +718,8 @@ class Run(ByHand, Authority, Talking):
 
         Args:
             interrupt: The question's id, `i1`.
-            decision: `approve` (its first option), `reject` (its last), an option, or words.
+            decision: `approve` (the option of that name, else its first), `reject` (else its last),
+                an option, or words.
             by: Who answers; by default the system's user.
             id: The command's id, to repeat a command whose outcome is not known.
             reason: Why, for the journal.

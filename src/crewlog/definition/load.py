@@ -11,14 +11,16 @@ same is told (`crewlog.definition.partial`), and the error says that more may fo
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path as FilePath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from crewlog.definition.findings import Finding, Path
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.partial import what_holds
 from crewlog.definition.prices import price_findings
+from crewlog.definition.reaching import name_in_crew
 from crewlog.definition.shape import Form, flow_faults, shaped
 from crewlog.definition.text import (
     CREWS_BEGIN,
@@ -66,6 +68,7 @@ def read_text(text: str, file: str, form: Form[_M]) -> _M:
         faults = found if isinstance(found, list) else []
     if isinstance(found, list) and not document.faults:
         faults = [*faults, *(what_holds(document.data, faults, form) or ())]
+    faults = _as_written(document.data, faults)
     unread = {fault.path for fault in document.faults}  # what stands there is a placeholder
     located = document.faults + [_locate(document, f) for f in faults if f.path not in unread]
     unchecked = bool(document.faults) or isinstance(found, list)
@@ -104,6 +107,7 @@ def read_data(data: Json, form: Form[_M]) -> _M:
     if isinstance(found, list) or any(each.severity == "error" for each in faults):
         unread = isinstance(found, list)
         faults = [*faults, *((what_holds(data, faults, form) or ()) if unread else ())]
+        faults = _as_written(data, faults)
         raise InvalidDefinition(
             [fault.diagnostic() for fault in sorted(faults, key=lambda each: each.severity)],
             more_may_follow=unread or any(each.hides for each in faults),
@@ -200,7 +204,35 @@ def warnings_in(path: str | FilePath, definition: CrewDefinition) -> list[Diagno
     document = read_document(FilePath(path).read_text("utf-8-sig"), str(path))
     known = [*all_findings(definition), *price_findings(definition)]
     found = [each for each in known if each.severity == "warning"]
+    found = _as_written(document.data, found)
     return sorted((_locate(document, each) for each in found), key=lambda d: (d.line, d.column))
+
+
+def _as_written(data: Json, faults: Iterable[Finding]) -> list[Finding]:
+    """Faults of tools that servers were asked for, at the place where they are asked for."""
+    asked = _asked_of_servers(data)
+    return [
+        replace(each, path=asked[each.path[1]])
+        if len(each.path) > 1 and each.path[0] == "tools" and each.path[1] in asked
+        else each
+        for each in faults
+    ]
+
+
+def _asked_of_servers(data: Json) -> dict[str | int, Path]:
+    """Where each tool stands that a crew has by the list of a server, and not under `tools`."""
+    crew: Any = data
+    found: dict[str | int, Path] = {}
+    try:
+        for server, fields in crew.get("mcp", {}).items():
+            prefix = fields.get("prefix", "")
+            for at, tool in enumerate(fields.get("tools") or ()):
+                called = name_in_crew(tool, prefix)
+                if called not in (crew.get("tools") or {}):
+                    found.setdefault(called, ("mcp", server, "tools", at))
+    except (AttributeError, TypeError):  # its shape is wrong, and that is told
+        pass
+    return found
 
 
 def _locate(document: Document, fault: Finding) -> Diagnostic:

@@ -28,7 +28,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic_core import CoreSchema, PydanticKnownError
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticKnownError, ValidationError
 from pydantic_core.core_schema import no_info_before_validator_function
 
 from crewlog.definition.artifacts import (
@@ -1108,15 +1108,20 @@ class CrewDefinition(Model):
             if not server.tools:
                 continue
             there = {tool.run for tool in self.tools.values()}
-            for tool in server.tools:
+            for at, tool in enumerate(server.tools):
                 run, called = f"mcp:{name}/{tool}", name_in_crew(tool, server.prefix)
                 if run in there:
                     continue
                 if called in self.tools:
-                    raise ValueError(
-                        f"the MCP server {name!r} brings a tool {called!r}, and there is one: "
-                        "give the server a `prefix`"
-                    )
+                    say = f"the MCP server {name!r} brings a tool {called!r}, and there is one"
+                    fault = ValueError(f"{say}: give the server another `prefix`")
+                    where: InitErrorDetails = {
+                        "type": "value_error",
+                        "ctx": {"error": fault},
+                        "loc": ("mcp", name, "tools", at),
+                        "input": tool,
+                    }
+                    raise ValidationError.from_exception_data("CrewDefinition", [where])
                 self.tools[called] = ToolDefinition(run=run)
             self.mcp[name] = server.model_copy(update={"tools": (), "prefix": ""})
             self.__pydantic_fields_set__.add("tools")

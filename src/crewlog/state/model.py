@@ -414,7 +414,7 @@ class Interrupt(Model):
     call: int | None = None
     """The call of the step that waits."""
     options: tuple[str, ...] = ("approve", "reject")
-    """Answers to choose from; `approve` means the first, `reject` what `refusal` says."""
+    """Answers to choose from; see `approval` and `refusal`."""
     detail: str = ""
     """The error or the requirement in full."""
     flag: FlagName | None = None
@@ -463,9 +463,14 @@ class Interrupt(Model):
     """The bound that people are asked about: why the run ends, where their answer stops it."""
 
     @property
+    def approval(self) -> str:
+        """What `approve` means: the option of that name, else the first."""
+        return "approve" if "approve" in self.options else self.options[0]
+
+    @property
     def refusal(self) -> str:
-        """What `reject` means: the last option, but for a call of a tool, where that is `stop`."""
-        return "reject" if self.kind == "tool_approval" else self.options[-1]
+        """What `reject` means: the option of that name, else the last."""
+        return "reject" if "reject" in self.options else self.options[-1]
 
 
 class Answered(Model):
