@@ -270,7 +270,8 @@ def test_content_that_spells_calls_once_more_has_the_new_ids():
     message = kept(reply, AgentName("backend"), StepId("backend#1"), 1, model="m")
     a, b, c = (call["id"] for call in message.tool_calls)
     assert message.content == [
-        *content[:2],
+        {"type": "text", "text": "text"},
+        content[1],
         {**content[2], "id": a},
         {**content[3], "call_id": b},
         {**content[4], "id": c},

@@ -7,6 +7,7 @@ import importlib
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from activity_kit import crew
@@ -107,9 +108,9 @@ async def test_tools_are_made_once_and_the_oldest_are_forgotten(
     made: list[str] = []
     resolved = tools_module._resolved
 
-    def noting(name: ToolName, definition: ToolDefinition) -> Tool:
+    def noting(name: ToolName, definition: ToolDefinition, *more: Any) -> Tool:
         made.append(name)
-        return resolved(name, definition)
+        return resolved(name, definition, *more)
 
     monkeypatch.setattr(tools_module, "_resolved", noting)
     registry = ToolRegistry(most=2)

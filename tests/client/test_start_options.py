@@ -61,6 +61,8 @@ OPTIONS = (
     Option(None, None, "reopen", "`resume`"),
     Option(None, None, "reason", "`resume --reason`"),
     Option(None, None, "split", "of runs alone"),
+    Option("file", "files", "files", "`--file` may be repeated"),
+    Option("timeout", None, None, "how long the command follows the run"),
     Option("detach", None, None, "whether the command follows the run"),
     Option("wait", None, None, "whether the command waits for others' answers"),
     Option("answer", None, None, "answers of the command's own"),

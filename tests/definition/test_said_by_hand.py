@@ -14,6 +14,7 @@ from crewlog.definition.model import FILLED, AgentDefinition, CrewDefinition
 from crewlog.definition.write import to_yaml
 from crewlog.graph.lower import lower
 from crewlog.ids import AgentName
+from crewlog.model import Model
 from crewlog.prompt.keeping import kept
 from crewlog.prompt.registry import registry_of_crew
 from crewlog.prompt.renaming import keep_names
@@ -64,6 +65,7 @@ def test_builders_fill_what_is_kept_where_it_is_said() -> None:
 def test_a_default_that_is_said_is_in_force(part: dict[str, Any], name: str, key: str) -> None:
     default = AgentDefinition.model_fields[key].get_default(call_default_factory=True)
     value: Any = list(default) if isinstance(default, tuple) else default  # pyright: ignore
+    value = value.to_json() if isinstance(value, Model) else value
     # With what it writes to, or nobody may see what the lead tells its stages, which is a fault.
     more = {"writes": ["public"]} if key == "shares" else {}
     before, said = crew(part, **{name: more}), crew(part, **{name: {**more, key: value}})

@@ -111,6 +111,10 @@ def played(seed: int, operations: int) -> Counter[str]:
         if looks and not change.renamed:
             old, new = seen(was, change.old_graph_ids), seen(after, change.new_graph_ids)
             told = {name for name in {**old, **new} if old.get(name) != new.get(name)}
+            for id_ in change.new_graph_ids if change.kind != "nothing" else ():
+                here = after[id_].creatures.keys()
+                if id_ not in was or was[id_].creatures.keys() != here:
+                    told |= here
             assert {*change.affected_creatures} == told
         outcomes[change.kind] += 1
         outcomes["renamed"] += bool(change.renamed)
