@@ -106,7 +106,7 @@ def stage(tmp_path: Path) -> Stage:
 
 
 async def test_a_summary_is_made_once_and_goes_on_from_the_one_before(stage: Stage) -> None:
-    stage.say(2 + CHUNK)
+    stage.say(3 + CHUNK)
     first = await stage.call()
     assert first.usage.calls == 2
     assert (first.usage.input_tokens, first.usage.output_tokens) == (200, 20)
@@ -127,7 +127,7 @@ async def test_a_summary_is_made_once_and_goes_on_from_the_one_before(stage: Sta
 
 
 async def test_calls_at_once_and_other_workers_have_it_made_once(stage: Stage) -> None:
-    stage.say(2 + CHUNK)
+    stage.say(3 + CHUNK)
     results = await asyncio.gather(stage.call(), stage.call("writer"))
     results.append(await stage.call("writer", call=2, worker=stage.new_worker()))
     assert len(stage.minutes.asked) == 1
@@ -135,7 +135,7 @@ async def test_calls_at_once_and_other_workers_have_it_made_once(stage: Stage) -
 
 
 async def test_two_workers_at_once_have_it_made_once(stage: Stage) -> None:
-    stage.say(2 + CHUNK)
+    stage.say(3 + CHUNK)
     stage.minutes.gate = asyncio.Event()
     one = asyncio.ensure_future(stage.call())
     await stage.minutes.begun.wait()
@@ -150,7 +150,7 @@ async def test_two_workers_at_once_have_it_made_once(stage: Stage) -> None:
 
 
 async def test_a_call_that_is_tried_again_finds_its_summary_and_counts_it(stage: Stage) -> None:
-    stage.say(2 + CHUNK)
+    stage.say(3 + CHUNK)
     stage.minutes.agent_fails = 1
     with pytest.raises(Exception, match="away"):
         await stage.call()
@@ -161,7 +161,7 @@ async def test_a_call_that_is_tried_again_finds_its_summary_and_counts_it(stage:
 
 
 async def test_where_no_model_sums_up_the_beginnings_stand_there(stage: Stage) -> None:
-    stage.say(2 + CHUNK)
+    stage.say(3 + CHUNK)
     stage.minutes.away = True
     found = await stage.call()
     assert found.usage.calls == 1
@@ -195,7 +195,7 @@ async def dies(stage: Stage, **fields: Any) -> None:
 async def test_a_worker_that_died_over_it_is_waited_for_as_long_as_a_model_may_take(
     stage: Stage,
 ) -> None:
-    stage.say(2 + CHUNK)
+    stage.say(3 + CHUNK)
     began = datetime.now(UTC)
     await dies(stage, now=began - timedelta(seconds=SUMMING + 1))
     found = await stage.call("writer", worker=stage.new_worker(), now=began)
@@ -205,7 +205,7 @@ async def test_a_worker_that_died_over_it_is_waited_for_as_long_as_a_model_may_t
 async def test_a_slow_model_is_asked_once_and_nobody_waits_for_ever(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.say(2 + CHUNK)
+    stage.say(3 + CHUNK)
     await dies(stage, now=datetime.now(UTC) + timedelta(seconds=SUMMING))
     short(monkeypatch, 0.1)
     found = await stage.call("writer", worker=stage.new_worker())
@@ -216,7 +216,7 @@ async def test_a_slow_model_is_asked_once_and_nobody_waits_for_ever(
 
 
 async def test_who_waits_for_one_that_fails_tries_at_once(stage: Stage) -> None:
-    stage.say(2 + CHUNK)
+    stage.say(3 + CHUNK)
     stage.minutes.gate, stage.minutes.away = asyncio.Event(), True
     one = asyncio.ensure_future(stage.call())
     await stage.minutes.begun.wait()
@@ -236,7 +236,7 @@ async def test_a_model_that_sums_up_late_is_cut_off(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short(monkeypatch, 1.05)
-    stage.say(2 + CHUNK)
+    stage.say(3 + CHUNK)
     stage.minutes.gate = asyncio.Event()
     found = await stage.call()
     assert found.window is not None
@@ -254,7 +254,7 @@ async def test_one_who_comes_late_has_all_of_it_summed_up_by_one_call(stage: Sta
 async def test_a_run_that_is_forgotten_while_it_is_read_is_summed_up_all_the_same(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.say(2 + CHUNK)
+    stage.say(3 + CHUNK)
     await stage.call()
     worker = stage.new_worker()
     hydrator = worker._models._hydrator  # pyright: ignore[reportPrivateUsage]
@@ -274,7 +274,7 @@ async def test_a_run_that_is_forgotten_while_it_is_read_is_summed_up_all_the_sam
 
 
 async def test_summaries_go_with_their_run(stage: Stage) -> None:
-    stage.say(2 + CHUNK)
+    stage.say(3 + CHUNK)
     result = await stage.call()
     bodies = stage.store._bodies  # pyright: ignore[reportPrivateUsage]
     assert any("minutes 1" in text for text in bodies.values())
@@ -309,7 +309,7 @@ def test_a_key_goes_to_no_service_but_the_one_that_it_is_for(
 async def test_the_service_of_one_agent_is_not_told_what_the_crew_has_summed_up(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.say(2 + CHUNK)
+    stage.say(3 + CHUNK)
     asked: list[tuple[str, Any]] = []
     ready = stage.minutes.ready
 
