@@ -258,12 +258,21 @@ def _bounded(result: types.CallToolResult) -> types.CallToolResult:
         parts.append(made)
     if len(result.content) > MOST_PARTS:
         parts.append(_text(f"({len(result.content) - MOST_PARTS:,} more parts are left out)"))
-    data, text = _structured(result.structuredContent, left)
+    content = None if _repeats(result) else result.structuredContent
+    data, text = _structured(content, left)
     if text and not _is_said(data, [part.text for part in parts if _is_text(part)]):
         parts.append(_text(text))
     return types.CallToolResult(
         content=parts or [_text("(nothing)")], structuredContent=data, isError=result.isError
     )
+
+
+def _repeats(result: types.CallToolResult) -> bool:
+    """Whether the structured content is the parts once more, as the SDK's servers give them."""
+    content = result.structuredContent or {}
+    parts = [part.model_dump(mode="json", by_alias=True) for part in result.content]
+    inner = content.get("result", content) if len(content) == 1 else content
+    return inner in (parts, *parts[:1])
 
 
 def _structured(content: dict[str, Any] | None, left: int) -> tuple[dict[str, Json] | None, str]:

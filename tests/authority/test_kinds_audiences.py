@@ -93,9 +93,9 @@ def _late_outputs_shared_as_then(patch: pytest.MonkeyPatch) -> None:
 def _apology_says_why(patch: pytest.MonkeyPatch) -> None:
     end, apology, why = Talks.end, Talks._apology, [""]  # pyright: ignore
 
-    def ended(self: Talks, error: str = "") -> None:
+    def ended(self: Talks, error: str = "", *more: Any) -> None:
         why[0] = error
-        end(self, error)
+        end(self, error, *more)
 
     patch.setattr(Talks, "end", ended)
     patch.setattr(Talks, "_apology", lambda *of: {**apology(*of), "content": f"Sorry: {why[0]}"})

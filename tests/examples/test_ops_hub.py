@@ -152,9 +152,8 @@ async def test_each_message_goes_to_whoever_answers_it_best(
     calls = [json.loads(line) for line in record.read_text().splitlines()]
     asked = [call["messages"] for call in calls if call["agent"] == "router"]
     assert len(asked) == len(ASKED)
-    # Its prompt, and the last five of what was asked, chosen and answered, what is asked now among
-    # them.
-    last = [min(3 * turn + 1, 5) for turn in range(len(ASKED))]
+    # Its prompt, the last five of what was asked, chosen and answered, and what is asked now.
+    last = [min(3 * turn + 1, 6) for turn in range(len(ASKED))]
     assert [len(messages) - 1 for messages in asked] == last
     assert [messages[-1]["content"] for messages in asked] == [each[0] for each in ASKED]
 
