@@ -94,9 +94,11 @@ async def test_a_server_that_ended_or_is_wedged_is_restarted_on_the_same_data(
 
     await until(lambda: bool(reports))
 
-    assert re.fullmatch(line, reports[0])
+    # Another program may have its port by then; so the report says.
+    told = re.fullmatch(rf"{line}(, at (?P<moved>\S+): start this command again)?", reports[0])
+    assert told is not None, reports
     after = record(alone)
-    assert (after.address, after.ui_url) == (before.address, before.ui_url)
+    assert after.address == (told["moved"] or before.address)
     assert after.process != before.process
     assert servers(alone) == [after.process.pid]
     client = await temporal_server.connect(after.address)
