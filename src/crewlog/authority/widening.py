@@ -162,10 +162,10 @@ def _names(permissions: Mapping[str, tuple[str, ...] | None], tool: str, agent: 
 
 
 def _data(model: Model) -> dict[str, Json]:
-    data: Any = model.model_dump(mode="json", by_alias=False)
-    if isinstance(data, str):  # it is written as a word, and has no models inside
+    data: Json = model.model_dump(mode="json", by_alias=False)
+    if not isinstance(data, dict):  # it is written as a word, and has no models inside
         return {key: getattr(model, key) for key in type(model).model_fields}
-    return data
+    return data  # pyright: ignore[reportUnknownVariableType]
 
 
 def _same(one: Json, other: Json) -> bool:
