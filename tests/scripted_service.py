@@ -6,10 +6,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import pytest
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,20 @@ class Service:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+
+
+@contextmanager
+def openai_services(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Script], Service]]:
+    """Starts services; models of `openai:` are asked at the one that was started last."""
+    with ExitStack() as running:
+
+        def start(script: Script) -> Service:
+            found = running.enter_context(serving(script))
+            monkeypatch.setenv("OPENAI_BASE_URL", found.url)
+            monkeypatch.setenv("OPENAI_API_KEY", "k")
+            return found
+
+        yield start
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CLOSED
 from crewlog.testing import CrewlogLocal
 from crewlog.wire import RunView
-from scripted_service import Fails, Says, Script, Service, calls, serving
+from scripted_service import Fails, Says, Script, Service, calls, openai_services
 
 SECONDS = 60
 QUICK = {"attempts": 2, "first": 0.2}
@@ -41,18 +41,8 @@ def put(text: str) -> str:
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Script], Service]]:
-    running: list[Any] = []
-
-    def start(script: Script) -> Service:
-        running.append(serving(script))
-        found: Service = running[-1].__enter__()
-        monkeypatch.setenv("OPENAI_BASE_URL", found.url)
-        monkeypatch.setenv("OPENAI_API_KEY", "k")
-        return found
-
-    yield start
-    for each in running:
-        each.__exit__(None, None, None)
+    with openai_services(monkeypatch) as start:
+        yield start
 
 
 @pytest.fixture

@@ -9,25 +9,15 @@ import pytest
 from activity_kit import crew
 
 from crewlog.state.brief import brief_of
-from scripted_service import Fails, Says, Script, Service, calls, serving
+from scripted_service import Fails, Says, Script, Service, calls, openai_services
 
 MODEL = "openai:m"
 
 
 @pytest.fixture
 def service(monkeypatch) -> Iterator[Callable[[Script], Service]]:
-    running: list[Any] = []
-
-    def start(script: Script) -> Service:
-        running.append(serving(script))
-        found: Service = running[-1].__enter__()
-        monkeypatch.setenv("OPENAI_BASE_URL", found.url)
-        monkeypatch.setenv("OPENAI_API_KEY", "k")
-        return found
-
-    yield start
-    for each in running:
-        each.__exit__(None, None, None)
+    with openai_services(monkeypatch) as start:
+        yield start
 
 
 def backend(streaming: bool, **more: Any) -> Any:
