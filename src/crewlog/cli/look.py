@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
     from crewlog.cli.sight import Sight
     from crewlog.client import Client, RunSummary
-    from crewlog.client.stalled import Stalled
-    from crewlog.ids import RunId
 
 LOOK = "Look"
 _STYLES = {
@@ -65,13 +62,12 @@ async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
         # Only a full page may leave some out.
         total = await client.count(statuses=statuses) if len(found) == limit else len(found)
         if as_json:
-            alone, stalls = await asyncio.gather(unpolled(client, found), _stalls(client, found))
+            alone = await unpolled(client, found)
             runs = [
                 {
                     **asdict(each),
                     "status": _status(each, alone),
                     "waits_for_worker": _alone(each, alone),
-                    "stalled": [asdict(stalled) for stalled in stalls.get(each.run, ())],
                 }
                 for each in found
             ]
@@ -96,13 +92,6 @@ async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
     return exits.OK
 
 
-async def _stalls(client: Client, runs: Sequence[RunSummary]) -> dict[RunId, list[Stalled]]:
-    """What open runs fail to do, again and again."""
-    from crewlog.client.stalled import stalled_runs  # noqa: PLC0415
-
-    return await stalled_runs(client.gateway, [each.run for each in runs if each.ended is None])
-
-
 async def _tell_faults(screen: Screen, client: Client, runs: Sequence[RunSummary]) -> None:
     """What is wrong with the store, as far as it can be read, and as far as the runs met it."""
     from crewlog.cli.presence import tell_stalled  # noqa: PLC0415
@@ -111,9 +100,8 @@ async def _tell_faults(screen: Screen, client: Client, runs: Sequence[RunSummary
     if (fault := await client.store_fault()) is not None:
         said = f"{plain(fault.message).rstrip('.')}. {plain(fault.remedy)}"
         screen.wrapped(["  ", ("! ", "bold yellow")], said, indent=4)
-    stalls = await _stalls(client, runs)
     for each in runs:
-        for stalled in stalls.get(each.run, ()):
+        for stalled in each.stalled:
             tell_stalled(screen, each.run, stalled)
 
 

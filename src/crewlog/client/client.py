@@ -25,6 +25,7 @@ from temporalio.client import (
     ScheduleActionStartWorkflow,
     WithStartWorkflowOperation,
     WorkflowExecution,
+    WorkflowExecutionDescription,
 )
 from temporalio.common import SearchAttributeKey, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -43,11 +44,12 @@ from crewlog.client.graphs import Graph, family_of, living
 from crewlog.client.inbox import OpenQuestion, open_question
 from crewlog.client.key_folder import may_sign
 from crewlog.client.memories import CrewMemory
-from crewlog.client.pending_calls import PendingCall, doing, pending_of_runs
+from crewlog.client.pending_calls import PendingCall, calls_of, descriptions_of, doing
 from crewlog.client.quotas import with_used_up
 from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
 from crewlog.client.showing import with_shown
+from crewlog.client.stalled import Stalled, stalled
 from crewlog.client.starting import check_start, policy_of_crew, policy_of_run
 from crewlog.client.watching import Ended, Watch, events_there
 from crewlog.definition.load import check_model, text_of
@@ -114,6 +116,8 @@ class RunSummary:
     """Why nothing of it moves, as it says itself; empty where something does."""
     pending: tuple[PendingCall, ...] = ()
     """Its calls that wait, where they were asked for: without their steps."""
+    stalled: tuple[Stalled, ...] = ()
+    """What it fails to do of its own, again and again, where that was asked for."""
 
 
 class Client:
@@ -727,9 +731,9 @@ class Client:
         Args:
             statuses: Only runs of these statuses.
             limit: At most so many.
-            pending: Whether the server is asked what the calls wait for of those that are
-                `running`, a hundred at most: one of which nothing else is under way is `retrying`
-                or `waiting` then.
+            pending: Whether the server is asked what open runs fail to do, and what the calls of
+                those wait for that are `running`: one of which nothing else is under way is
+                `retrying` or `waiting` then.
 
         Raises:
             TemporalUnavailable: the server is away.
@@ -758,8 +762,22 @@ class Client:
         chosen = sorted(chosen, key=lambda s: s.started, reverse=True)[:limit]
         if not pending:
             return chosen
-        open_ = [each.run for each in chosen if each.status == "running" and each.ended is None]
-        return _with_pending(chosen, await pending_of_runs(self.gateway, open_))
+        open_ = [each.run for each in chosen if each.ended is None]
+        described = await descriptions_of(self.gateway, open_)
+        return await asyncio.gather(*(self._with_pending(each, described) for each in chosen))
+
+    async def _with_pending(
+        self, seen: RunSummary, described: Mapping[RunId, WorkflowExecutionDescription]
+    ) -> RunSummary:
+        """A run with what it fails to do; one that is `running`, with its calls that wait, too."""
+        if (description := described.get(seen.run)) is None:
+            return seen
+        seen = replace(seen, stalled=tuple(await stalled(self.gateway, seen.run, description)))
+        if seen.status != "running":
+            return seen
+        calls = await calls_of(self.gateway, seen.run, description)
+        waiting = tuple(call for call in calls if call.waits)
+        return replace(seen, status=doing(calls), pending=waiting)
 
     async def count(self, *, statuses: Sequence[str] = ()) -> int:
         """How many runs there are: as `list` would list them without a limit.
@@ -928,22 +946,6 @@ class Client:
             task_queue=seen.task_queue,
             waiting_for=seen.waiting_for,
         )
-
-
-def _with_pending(
-    runs: Sequence[RunSummary], found: Mapping[RunId, Sequence[PendingCall]]
-) -> list[RunSummary]:
-    """Runs with their calls that wait, and with what they do where all do."""
-    return [
-        replace(
-            each,
-            status=doing(found[each.run]),
-            pending=tuple(call for call in found[each.run] if call.waits),
-        )
-        if each.run in found
-        else each
-        for each in runs
-    ]
 
 
 def system_user() -> str:

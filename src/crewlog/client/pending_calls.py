@@ -49,10 +49,8 @@ CALLS: Mapping[str, type[StepCall] | None] = {
 """The activities that are calls, with the inputs that name their steps."""
 QUEUED = 2000
 """Milliseconds that a call has waited for a worker when that is told."""
-DESCRIBED = 100
-"""Runs of a list that are asked what their calls wait for."""
 AT_ONCE = 16
-"""Runs that are asked at a time."""
+"""Runs of a list that the server describes at a time."""
 _PAGES = 10
 _PAGE = 100
 """Events of a history that are looked through for where calls were scheduled, from its end."""
@@ -138,24 +136,27 @@ async def pending_calls(
     return calls
 
 
-async def pending_of_runs(
+async def descriptions_of(
     gateway: Gateway, runs: Sequence[RunId]
-) -> dict[RunId, list[PendingCall]]:
-    """All calls under way of some runs, without their steps; of at most `DESCRIBED` of them.
-
-    A run that cannot be asked is left out.
-    """
+) -> dict[RunId, WorkflowExecutionDescription]:
+    """What the server tells of some runs; a run that it cannot describe is left out."""
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def of(run: RunId) -> tuple[RunId, list[PendingCall]] | None:
+    async def of(run: RunId) -> tuple[RunId, WorkflowExecutionDescription] | None:
         async with room:
             with suppress(CrewlogError, RPCError):
-                description = await gateway.describe(run)
-                return run, [c for _, c in await _calls_of(gateway, run, description)]
+                return run, await gateway.describe(run)
         return None
 
-    found = await asyncio.gather(*map(of, runs[:DESCRIBED]))
+    found = await asyncio.gather(*map(of, runs))
     return dict(each for each in found if each is not None)
+
+
+async def calls_of(
+    gateway: Gateway, run: RunId, description: WorkflowExecutionDescription
+) -> list[PendingCall]:
+    """All calls of a run that have not answered, without their steps."""
+    return [call for _, call in await _calls_of(gateway, run, description)]
 
 
 def doing(calls: Iterable[PendingCall]) -> Literal["running", "retrying", "waiting"]:

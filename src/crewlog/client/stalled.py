@@ -7,9 +7,6 @@ what cannot be stored. The server knows why the last try failed.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from temporalio.api.workflow.v1 import PendingActivityInfo
@@ -17,7 +14,6 @@ from temporalio.client import WorkflowExecutionDescription
 
 from crewlog.client.gateway import Gateway
 from crewlog.client.pending_calls import failure_of
-from crewlog.errors import CrewlogError
 from crewlog.ids import RunId
 from crewlog.state.calls import (
     CLOSE_RUN,
@@ -81,17 +77,6 @@ async def stalled(
         for pending in description.raw_description.pending_activities
         if _is_stalled(pending)
     ]
-
-
-async def stalled_runs(gateway: Gateway, runs: Sequence[RunId]) -> dict[RunId, list[Stalled]]:
-    """The same of several runs; none of those that the server does not tell of."""
-
-    async def look(run: RunId) -> list[Stalled]:
-        with suppress(CrewlogError):
-            return await stalled(gateway, run)
-        return []
-
-    return dict(zip(runs, await asyncio.gather(*map(look, runs)), strict=True))
 
 
 def _is_stalled(pending: PendingActivityInfo) -> bool:
