@@ -18,38 +18,54 @@ Piece = Mapping[str, Any]
 def joined(pieces: Iterable[Piece]) -> list[Piece]:
     """The calls that pieces of a streamed reply add up to, in order.
 
-    Pieces belong together by their number. Some services repeat the name and the id in each piece,
-    and some give all calls one number: then another id begins another call.
+    A piece belongs to the call of its number, or to the last call where it has no number. A piece
+    without a name goes on with that call, whatever its id: some services give each piece an id.
+    Some repeat the name and the id in each piece, and some give all calls one number. A call
+    without a name is left where the piece that had it was lost.
     """
     calls: list[dict[str, Any]] = []
     by_number: dict[Any, dict[str, Any]] = {}
     for piece in pieces:
-        number, id_, name = piece.get("index"), piece.get("id"), piece.get("name")
-        call = by_number.get(number) if number is not None else None
-        if call is None or (id_ and call["id"] and id_ != call["id"]):
+        number = piece.get("index")
+        call = by_number.get(number) if number is not None else next(reversed(calls), None)
+        if call is None or not _continues(piece, call):
             call = {"id": None, "name": "", "args": ""}
             calls.append(call)
-            if number is not None:
-                by_number[number] = call
-        call["id"] = call["id"] or id_
+        if number is not None:
+            by_number[number] = call
+        name = piece.get("name")
+        call["id"] = call["id"] or piece.get("id")
         if name and name != call["name"]:
             call["name"] += name
         call["args"] += piece.get("args") or ""
     return list(calls)
 
 
+def _continues(piece: Piece, call: Piece) -> bool:
+    """Whether a piece is part of a call that has begun, and does not begin another one."""
+    name, id_ = piece.get("name"), piece.get("id")
+    if not name or (name == call["name"] and not call["args"]):
+        return True
+    if id_ and call["id"]:
+        return bool(id_ == call["id"])
+    return piece.get("index") is not None
+
+
 def read_calls(calls: Iterable[Piece]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-    """The calls whose arguments are JSON objects, and the others."""
+    """The calls whose arguments are JSON objects, and the others.
+
+    No text stands for no arguments, but not beside a call that cannot be read: that one may have
+    the arguments.
+    """
+    given = [*calls]
+    read = [_arguments(call["args"] or "") for call in given]
+    lost = any(args is None or not call["name"] for call, args in zip(given, read, strict=True))
     well: list[ToolCall] = []
     ill: list[InvalidToolCall] = []
-    for call in calls:
+    for call, args in zip(given, read, strict=True):
         name, text, id_ = call["name"] or "", call["args"] or "", call["id"]
-        try:
-            args: Any = json.loads(text, strict=False) if text.strip() else {}
-        except ValueError:
-            args = None
-        if isinstance(args, dict):
-            well.append(ToolCall(name=name, args=cast("dict[str, Any]", args), id=id_))
+        if args is not None and name and (text.strip() or not lost):
+            well.append(ToolCall(name=name, args=args, id=id_))
         else:
             ill.append(
                 InvalidToolCall(type="invalid_tool_call", name=name, args=text, id=id_, error=None)
@@ -57,13 +73,26 @@ def read_calls(calls: Iterable[Piece]) -> tuple[list[ToolCall], list[InvalidTool
     return well, ill
 
 
+def _arguments(text: str) -> dict[str, Any] | None:
+    """The arguments that a text says; None where it is no JSON object."""
+    try:
+        found: Any = json.loads(text, strict=False) if text.strip() else {}
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+
+
 def fault_in_text(text: str) -> str:
-    """What is wrong with arguments that are no JSON object, for the model that wrote them."""
+    """What is wrong with arguments of a call that was not made, for the model that wrote them."""
+    if not text.strip():
+        return "they are missing, and another call cannot be read; write {} for no arguments"
     try:
         found: Any = json.loads(text, strict=False)
     except ValueError as error:
         return f"they are no JSON ({error})"
     if isinstance(found, str):
         return "they are a text and no JSON object; write the object itself, not a text with it"
+    if isinstance(found, dict):
+        return "the call names no tool"
     kind = {list: "a list", bool: "true or false", type(None): "null"}.get(type(found), "a number")
     return f"they are {kind} and no JSON object"
