@@ -7,8 +7,9 @@ of that, so it is made here.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, cast
@@ -26,7 +27,7 @@ from crewlog.definition.model import AgentDefinition
 from crewlog.ids import CREW, PUBLIC, AgentName, ContentHash, StepId, item_of, item_step, visit_of
 from crewlog.state.blocks import is_file
 from crewlog.state.brief import brief
-from crewlog.state.endings import is_empty, without_reasoning
+from crewlog.state.endings import CALL_BLOCKS, is_empty, without_reasoning
 from crewlog.state.hearing import Heard
 
 LONGEST = 200_000
@@ -264,13 +265,46 @@ def as_sent(message: AIMessage) -> AIMessage:
     A call whose arguments could not be read goes without them: services refuse what is no JSON, and
     some clients drop such a call and keep its result. The result quotes what was wrong.
     """
-    if not message.invalid_tool_calls:
-        return message
-    calls = [
-        ToolCall(name=c["name"] or "", args={}, id=c["id"]) for c in message.invalid_tool_calls
-    ]
-    update = {"tool_calls": [*message.tool_calls, *calls], "invalid_tool_calls": []}
-    return message.model_copy(update=update)
+    ill = [ToolCall(name=c["name"] or "", args={}, id=c["id"]) for c in message.invalid_tool_calls]
+    calls = [*message.tool_calls, *ill]
+    update: dict[str, Any] = {}
+    if ill:
+        update |= {"tool_calls": calls, "invalid_tool_calls": []}
+    content: Any = message.content
+    if calls and isinstance(content, list):
+        by_id = {call["id"]: call["args"] for call in calls}
+        blocks: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
+        sent = [_readable(block, by_id) for block in blocks]
+        if sent != blocks:
+            update["content"] = sent
+    return message.model_copy(update=update) if update else message
+
+
+def _readable(block: Any, args: Mapping[str | None, dict[str, Any]]) -> Any:
+    """A block of content; one that spells a call has the arguments of that call as JSON."""
+    if not isinstance(block, dict):
+        return block
+    found = cast("dict[str, Any]", block)
+    of_call = args.get(found.get("call_id") or found.get("id"))
+    if found.get("type") not in CALL_BLOCKS or of_call is None:
+        return found
+    if "arguments" in found:  # OpenAI's Responses: a text
+        return (
+            found if _is_object(found["arguments"]) else {**found, "arguments": json.dumps(of_call)}
+        )
+    cleaned = {k: v for k, v in found.items() if k != "partial_json"}
+    key = "args" if "args" in found else "input"
+    if found["type"] == "invalid_tool_call":
+        cleaned["type"] = "tool_call"
+    return {**cleaned, key: of_call}
+
+
+def _is_object(text: Any) -> bool:
+    """Whether a text is a JSON object as services take it."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except (TypeError, ValueError):
+        return False
 
 
 def without_old_reasoning(

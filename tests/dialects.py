@@ -36,13 +36,16 @@ class Said:
 
     text: str = ""
     thinking: str = ""
-    calls: list[tuple[str, dict[str, Any]]] = field(
-        default_factory=list[tuple[str, dict[str, Any]]]
+    calls: list[tuple[str, dict[str, Any] | str]] = field(
+        default_factory=list[tuple[str, dict[str, Any] | str]]
     )
+    """Tools with their arguments, as an object or as the text that the model wrote."""
     image: str = ""
     """A PNG in base64."""
     end: str = ""
     """The service's word for how it ended; by default its usual one."""
+    blocks: bool = False
+    """Whether the service blocks the prompt, as Google's does."""
     breaks: bool = False
     """Whether the connection ends before the reply does."""
     status: int = 200
@@ -87,7 +90,13 @@ def _claude_blocks(said: Said) -> list[Any]:
     if said.text:
         blocks.append(claude.TextBlock(type="text", text=said.text))
     for i, (name, args) in enumerate(said.calls):
-        blocks.append(claude.ToolUseBlock(type="tool_use", id=f"toolu_{i}", name=name, input=args))
+        # A text is sent in pieces alone: a whole reply has an object.
+        given: Any = args
+        blocks.append(
+            claude.ToolUseBlock.model_construct(
+                type="tool_use", id=f"toolu_{i}", name=name, input=given
+            )
+        )
     return blocks
 
 
@@ -128,7 +137,7 @@ def anthropic(said: Said, body: dict[str, Any]) -> Lines:
                 empty = block.model_copy(update={"input": {}})
                 deltas = [
                     claude.InputJSONDelta(type="input_json_delta", partial_json=piece)
-                    for piece in _pieces(json.dumps(block.input))
+                    for piece in _pieces(_text(block.input))
                 ]
         events.append(
             claude.RawContentBlockStartEvent(
@@ -163,7 +172,7 @@ def google(said: Said, body: dict[str, Any], *, stream: bool) -> Lines:
     if said.text:
         parts.append(gemini.Part(text=said.text))
     for name, args in said.calls:
-        call = gemini.FunctionCall(name=name, args=args)
+        call = gemini.FunctionCall.model_validate({"name": name, "args": args})
         parts.append(gemini.Part(function_call=call, thought_signature=SIGNATURE.encode()))
     if said.image:
         parts.append(
@@ -191,6 +200,14 @@ def google(said: Said, body: dict[str, Any], *, stream: bool) -> Lines:
         )
         return found.model_dump_json(by_alias=True, exclude_none=True)
 
+    if said.blocks:
+        feedback = gemini.GenerateContentResponsePromptFeedback(
+            block_reason=gemini.BlockedReason.PROHIBITED_CONTENT
+        )
+        blocked = gemini.GenerateContentResponse(prompt_feedback=feedback)
+        text = blocked.model_dump_json(by_alias=True, exclude_none=True)
+        yield _event(text) if stream else text.encode()
+        return
     end = said.end or "STOP"
     if not stream:
         yield response(parts, end).encode()
@@ -219,7 +236,9 @@ def ollama_chat(said: Said, body: dict[str, Any]) -> Lines:
 
     calls = [
         ollama.Message.ToolCall(
-            function=ollama.Message.ToolCall.Function(name=name, arguments=args)
+            function=ollama.Message.ToolCall.Function.model_validate(
+                {"name": name, "arguments": args}
+            )
         )
         for name, args in said.calls
     ]
@@ -252,7 +271,7 @@ def chat_completions(said: Said, body: dict[str, Any]) -> Lines:
             "index": i,
             "id": f"call_{i}",
             "type": "function",
-            "function": {"name": name, "arguments": json.dumps(args)},
+            "function": {"name": name, "arguments": _text(args)},
         }
         for i, (name, args) in enumerate(said.calls)
     ]
@@ -317,7 +336,7 @@ def openai_responses(said: Said, body: dict[str, Any]) -> Lines:
                 type="function_call",
                 call_id=f"call_{i}",
                 name=name,
-                arguments=json.dumps(args),
+                arguments=_text(args),
                 status="completed",
             )
         )
@@ -423,6 +442,11 @@ def _streamed(kind: Any, number: Iterator[int], **fields: Any) -> bytes:
 
 
 # -- the server ---------------------------------------------------------------------------------
+
+
+def _text(arguments: object) -> str:
+    """The text of arguments."""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
 def _pieces(text: str) -> list[str]:

@@ -142,7 +142,7 @@ async def test_a_turn_with_thinking_and_a_tool(team: Team, log: Log) -> None:
 
 async def test_several_calls_of_one_reply(team: Team, log: Log) -> None:
     log.says("Add.")
-    calls: list[tuple[str, dict[str, Any]]] = [
+    calls: list[tuple[str, dict[str, Any] | str]] = [
         ("add", {"a": 1, "b": 2}),
         ("write_file", {"path": "a.txt", "content": 'a "quoted" text'}),
     ]
@@ -150,6 +150,53 @@ async def test_several_calls_of_one_reply(team: Team, log: Log) -> None:
     made = result.body["tool_calls"]
     assert [(call["name"], call["args"]) for call in made] == calls
     assert len({call["id"] for call in made}) == 2
+
+
+async def test_arguments_that_are_no_json_are_answered_and_not_sent_back(
+    team: Team, log: Log
+) -> None:
+    texts = (DIALECTS["chat"], DIALECTS["responses"])
+    if team.dialect not in texts and (
+        team.dialect is not DIALECTS["anthropic"] or not team.streaming
+    ):
+        pytest.skip("the service gives an object in this dialect")
+    log.says("Add.")
+    # JSON has no line break within a text; what the model means by it is clear.
+    written = '{"path": "a", "content": "one\ntwo"}'
+    said = Said(calls=[("add", '{"a": 1, bad'), ("write_file", written)])
+    first = await team.ask(log, said, tools=("add", "write_file"))
+    log.replied(first, "backend", "private:backend")
+    (id_,) = (call["id"] for call in first.body["invalid_tool_calls"])
+    answer = await team.tool_call("add", body=first.body, id=id_, batch=log.batch())
+    assert not answer.ok
+    assert "they are no JSON" in brief_of(answer.body)
+    log.returned(answer, "backend")
+    await team.ask(log, Said("It is 3."), tools=("add", "write_file"), call=3)
+    sent = list(_arguments_in(team.service.asked[-1].body))
+    assert sorted(sent, key=len) == [{}, {"path": "a", "content": "one\ntwo"}]
+
+
+def _arguments_in(sent: Any) -> Iterator[Any]:
+    """The arguments of all tool calls of a request, as data."""
+    if isinstance(sent, list):
+        for each in sent:
+            yield from _arguments_in(each)
+    elif isinstance(sent, dict):
+        if isinstance(sent.get("arguments"), str):
+            yield json.loads(sent["arguments"])
+        elif sent.get("type") == "tool_use":
+            yield sent["input"]
+        else:
+            yield from _arguments_in(list(sent.values()))
+
+
+async def test_a_blocked_prompt_is_withheld(team: Team, log: Log) -> None:
+    if team.dialect is not DIALECTS["google"]:
+        pytest.skip("the service says it as the end of a reply")
+    log.says("Hello.")
+    result = await team.ask(log, Said(blocks=True))
+    assert result.ending == "withheld"
+    assert result.body["response_metadata"]["finish_reason"] == "PROHIBITED_CONTENT"
 
 
 async def test_an_image_of_people_is_shown_to_the_model(

@@ -91,11 +91,15 @@ def reason_of(message: BaseMessage) -> str:
     details = metadata.get("incomplete_details")
     if isinstance(details, Mapping) and details.get("reason"):  # pyright: ignore[reportUnknownMemberType]
         return str(cast("Mapping[str, Any]", details)["reason"])
+    if blocked := _blocked(metadata):
+        return blocked
     return next((str(metadata[name]) for name in _NAMES if metadata.get(name)), "")
 
 
 def ending_of(message: BaseMessage) -> Ending:
     """How a reply ended."""
+    if _blocked(message.response_metadata):
+        return "withheld"
     ending: Ending = "complete"
     if reason := reason_of(message):
         ending = _MEANINGS.get(reason.lower(), "unknown")
@@ -104,6 +108,18 @@ def ending_of(message: BaseMessage) -> Ending:
     if ending == "complete" and is_empty(message):
         return "empty"
     return ending
+
+
+def _blocked(metadata: Mapping[str, Any]) -> str:
+    """Why Google's service blocked the prompt, in which case it gives no reply; empty otherwise."""
+    feedback = metadata.get("prompt_feedback")
+    found: Any = (
+        cast("Mapping[str, Any]", feedback).get("block_reason")
+        if isinstance(feedback, Mapping)
+        else None
+    )
+    word = str(getattr(found, "value", found) or "")
+    return "" if word.endswith("UNSPECIFIED") else word
 
 
 def _refuses(message: BaseMessage) -> bool:
