@@ -7,6 +7,7 @@ services give their errors in an answer 200, or under other names; those are rea
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import random
 import re
@@ -34,35 +35,57 @@ _PASSING = (408, 409, 425)
 _LIMITED = (429, 529)
 _NO_QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
 _CODES: Mapping[str, int] = {
-    "invalid_api_key": 401,
-    "authentication_error": 401,
-    "permission_error": 403,
-    "permission_denied": 403,
-    "model_not_found": 404,
-    "not_found_error": 404,
-    "not_found": 404,
-    "invalid_request_error": 400,
-    "invalid_argument": 400,
-    "rate_limit_exceeded": 429,
-    "rate_limit_error": 429,
-    "resource_exhausted": 429,
-    "overloaded_error": 529,
-    "server_error": 500,
-    "api_error": 500,
-    "unavailable": 503,
+    **dict.fromkeys(("invalidapikey", "incorrectapikey", "invalidtoken"), 401),
+    **dict.fromkeys(("authentication", "auth", "notauthenticated", "unauthenticated"), 401),
+    **dict.fromkeys(("unauthorized", "notauthorized"), 401),
+    **dict.fromkeys(("insufficientquota", "insufficientcredits", "insufficientbalance"), 402),
+    **dict.fromkeys(("billinghardlimitreached", "billingnotactive", "paymentrequired"), 402),
+    **dict.fromkeys(("permission", "permissiondenied", "forbidden", "accessdenied"), 403),
+    **dict.fromkeys(("modelnotfound", "notfound"), 404),
+    **dict.fromkeys(("invalidrequest", "badrequest", "invalidargument", "validation"), 400),
+    **dict.fromkeys(("contextlengthexceeded", "contentpolicyviolation", "contentfilter"), 400),
+    **dict.fromkeys(("ratelimit", "ratelimitexceeded", "resourceexhausted"), 429),
+    **dict.fromkeys(("toomanyrequests", "throttling"), 429),
+    "overloaded": 529,
+    **dict.fromkeys(("server", "internalserver", "internal", "api"), 500),
+    **dict.fromkeys(("unavailable", "serviceunavailable"), 503),
 }
-"""Codes and types of errors of services that do not give a status."""
+"""Words of services that do not give a status: codes and types of errors, and whole messages, in
+small letters alone and without `error` at the end."""
 _OVERFLOWS = re.compile(
     r"context[ _-]?(length|window|size)|maximum context|prompt is too long|too many (input )?tokens"
     r"|input (is|tokens?) (too long|exceed)|token count .* exceeds|reduce the length",
     re.IGNORECASE,
 )
 """What services say where a conversation is too long."""
-_KEY = re.compile(r"api[ _-]?key", re.IGNORECASE)
+_KEY = re.compile(
+    r"api[ _-]?key|not authenticated|unauthenticated|authentication (failed|error)|unauthori[sz]ed"
+    r"|(invalid|incorrect|expired) (access |bearer |auth )?(token|credentials)",
+    re.IGNORECASE,
+)
+"""What services say where they do not accept a key."""
+_QUOTA = re.compile(
+    r"insufficient[ _](quota|balance|credit|fund)|(current|monthly) quota|out of credits",
+    re.IGNORECASE,
+)
+"""What services say where nothing is left to pay with."""
 LONGEST_WAIT = 600.0
 """Seconds that a call waits by itself because its service asks for it; people decide of more."""
 _JITTER = 0.5
 """The part of a wait by which it may be longer: who was refused together does not come together."""
+
+
+class ErrorBody(Exception):
+    """A body of an answer 200 that is no reply.
+
+    Args:
+        fault: What it is instead, as the end of a sentence.
+        body: The body.
+    """
+
+    def __init__(self, fault: str, body: Mapping[str, Any]) -> None:
+        super().__init__(fault)
+        self.body = body
 
 
 def model_error(exc: Exception, model: str) -> ModelError:
@@ -93,19 +116,24 @@ def model_error(exc: Exception, model: str) -> ModelError:
             f"the service of the model {model!r} cannot be reached{cause}",
             remedy=f"Check the network and {_address(model)}.",
         )
-    if "ContextOverflow" in kinds or _OVERFLOWS.search(_message(exc)):
+    said = _message(exc)
+    if "ContextOverflow" in kinds or _OVERFLOWS.search(said):
         return ModelRefused(
-            f"the conversation is too long for the model {model!r}: {_message(exc)}",
-            remedy=_TOO_LONG,
+            f"the conversation is too long for the model {model!r}: {said}", remedy=_TOO_LONG
         )
     if isinstance(exc, TypeError) and "unexpected keyword" in str(exc):
         return ModelRefused(
             f"the model {model!r} cannot be called so: {exc}",
             remedy="Check the agent's model_settings.",
         )
+    quotes = "ValidationError" in kinds  # what a client could not read may be the model's words
+    if _QUOTA.search(said) and not quotes:
+        return ModelRefused(f"the model {model!r} answered: {said}", remedy=_REMEDIES[402])
+    if _KEY.search(said) and not quotes:
+        return ModelRefused(f"the model {model!r} answered: {said}", remedy=_key_remedy(model))
+    what = said if _words(exc) or isinstance(exc, ErrorBody) else f"{type(exc).__name__}: {said}"
     return ModelUnavailable(
-        f"the model {model!r} answered with what is no reply: {type(exc).__name__}: "
-        f"{_message(exc)}",
+        f"the model {model!r} answered with what is no reply: {what}",
         remedy=f"If it does not pass, check {_address(model)}.",
     )
 
@@ -202,18 +230,26 @@ def _status(exc: BaseException) -> int | None:
         getattr(response, "status_code", None),
         aws.get("HTTPStatusCode") if isinstance(aws, dict) else None,  # pyright: ignore
         *(_field(exc, key) for key in ("status", "status_code", "code", "type")),
+        *_words(exc),
     ):
         if isinstance(found, str):
-            found = int(found) if found.isdecimal() else _CODES.get(found.lower())
+            found = int(found) if found.isdecimal() else _CODES.get(_normal(found))
         if isinstance(found, int) and not isinstance(found, bool) and 400 <= found < 600:
             return found
     return _status(exc.__cause__) if exc.__cause__ is not None else None
 
 
+def _normal(word: str) -> str:
+    """A word for an error, however it is spelled: `not_found_error`, `NotFound`, `Not Found`."""
+    return re.sub(r"[^a-z]", "", word.lower()).removesuffix("error")
+
+
 def _bodies(exc: BaseException) -> Iterator[Mapping[str, Any]]:
     """The parts of an error's body, from the inside: `{error: {…}}`, `{detail: …}` and others."""
-    given = [getattr(exc, "body", None), *exc.args[:1]]
+    given = [getattr(exc, "body", None), *exc.args[:1], _answer(exc)]
     for body in given:
+        if callable(dump := getattr(body, "model_dump", None)):
+            body = dump()
         if not isinstance(body, Mapping):
             continue
         found = cast("Mapping[str, Any]", body)
@@ -224,17 +260,32 @@ def _bodies(exc: BaseException) -> Iterator[Mapping[str, Any]]:
         yield found
 
 
+def _answer(exc: BaseException) -> Any:
+    """The answer 200 that a client of OpenAI could not read, where the error has it."""
+    response: Any = getattr(exc, "response", None)
+    if getattr(response, "status_code", None) != 200:
+        return None
+    with contextlib.suppress(ValueError, AttributeError, RuntimeError):  # no JSON, or a stream
+        return response.json()
+    return None
+
+
 def _field(exc: BaseException, key: str) -> Any:
     return next((body[key] for body in _bodies(exc) if body.get(key) is not None), None)
 
 
 def _message(exc: Exception) -> str:
-    said = [getattr(exc, "body", None)]  # OpenAI's client gives what is below `error`
-    said += [_field(exc, key) for key in ("message", "detail", "error", "msg")]
-    text = next((each for each in said if isinstance(each, str) and each), "") or _details(exc)
+    text = next(iter(_words(exc)), "") or _details(exc)
     text = " ".join((text or str(exc)).split())[:300]
     code = _field(exc, "code")
     return f"{text} ({code})" if isinstance(code, str) and code not in text else text
+
+
+def _words(exc: BaseException) -> list[str]:
+    """The texts of an error's body, the one for people first."""
+    said = [getattr(exc, "body", None)]  # OpenAI's client gives what is below `error`
+    said += [_field(exc, key) for key in ("message", "detail", "error", "msg")]
+    return [each for each in said if isinstance(each, str) and each]
 
 
 def _details(exc: Exception) -> str:

@@ -96,8 +96,6 @@ def build_provided(
 
     taken = _settings_of(provider)
     given = {**_limits(provider, taken, timeout), **settings}
-    if "streaming" not in taken:  # Crewlog itself goes by it
-        given.pop("streaming", None)
     if prefix == "ollama":
         given = _for_ollama(given, timeout)
     made: Any = init_chat_model(name, model_provider=prefix, **given)  # pyright: ignore[reportUnknownVariableType]
@@ -119,6 +117,8 @@ def _limits(provider: Provider, taken: set[str | None], timeout: float) -> dict[
     if "max_retries" in taken:
         # Google's client takes 0 for its own default, and counts the first try.
         limits["max_retries"] = 1 if provider.catalog == "google" else 0
+    if "stream_chunk_timeout" in taken:
+        limits["stream_chunk_timeout"] = timeout
     for key in ("timeout", "request_timeout"):
         if key in taken:
             return {**limits, key: timeout}
@@ -190,11 +190,13 @@ class ModelFactory:
 
     def _build(self, model: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
         prefix, colon, name = model.partition(":")
+        # Crewlog goes by it: a client that does as well asks for no reply in one piece.
+        settings = {key: value for key, value in settings.items() if key != "streaming"}
         try:
             if colon and name and (builder := _builder(prefix)) is not None:
-                return builder(name, settings, timeout)
+                return _in_dialect(builder(name, settings, timeout))
             if colon and name and prefix in PROVIDERS:
-                return build_provided(prefix, name, settings, timeout)
+                return _in_dialect(build_provided(prefix, name, settings, timeout))
         except CrewlogError:
             raise
         except Exception as exc:
@@ -213,6 +215,20 @@ def _builder(prefix: str) -> Builder | None:
         found: Builder = own_providers()[prefix].load()
         return found
     return _imported(builder) if isinstance(builder, str) else builder
+
+
+def _in_dialect(model: BaseChatModel) -> BaseChatModel:
+    """The model; where its client is one of OpenAI's dialect, with what that client loses."""
+    if "langchain_openai" not in packages_of(model):
+        return model
+    from crewlog.activities.openai_chat import in_dialect  # noqa: PLC0415
+
+    return in_dialect(model)
+
+
+def packages_of(model: Any) -> frozenset[str]:
+    """The packages that a model's class and its bases are from, e.g. `langchain_openai`."""
+    return frozenset(each.__module__.partition(".")[0] for each in type(model).__mro__)
 
 
 def _imported(path: str) -> Any:

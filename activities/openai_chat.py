@@ -1,29 +1,38 @@
-"""LangChain's client of OpenAI's services, with what it loses of services of that kind.
+"""LangChain's clients of services of OpenAI's kind, with what they lose of what a service says.
 
-It drops the reasoning that such services send beside the text, and want back within the turn; a
-refusal that comes in pieces; and a whole reply of which one call has arguments that are no object.
+They drop the reasoning that such services send beside the text, and want back within the turn; a
+refusal that comes in pieces; pieces of tool calls that have no number; a whole reply of which one
+call has arguments that are no object; and the words of an error in an answer 200.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import new_class
 from typing import Any, cast
 
 import openai
-from langchain_core.language_models import LanguageModelInput
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
+from langchain_openai.chat_models.base import BaseChatOpenAI
 from typing_extensions import override
 
+from crewlog.activities.model_errors import ErrorBody
 from crewlog.activities.tool_arguments import read_calls
 from crewlog.state.endings import REASONING_KEYS
 
 _KEPT = (*REASONING_KEYS, "refusal")
+_ERRORS = ("error", "detail", "message", "msg")
+"""Where a body that is no reply has the words of its error."""
+_FILTERED = "content_filter"
 
 
-class OpenAIChat(ChatOpenAI):
-    """A chat model of OpenAI, or of a service that speaks its language."""
+class OpenAIDialect(BaseChatOpenAI):
+    """What is kept of a service's answers, for each client that speaks OpenAI's dialect."""
 
     @override
     def _create_chat_result(
@@ -34,31 +43,47 @@ class OpenAIChat(ChatOpenAI):
         data: dict[str, Any] = (
             response if isinstance(response, dict) else response.model_dump(warnings=False)
         )
-        said = [choice.get("message") or {} for choice in data.get("choices") or ()]
-        # LangChain reads them in its own way, and gives up a reply with one that is no object.
-        asked = [message.pop("tool_calls", None) for message in said]
-        result = super()._create_chat_result(data, generation_info)
-        for generation, message, calls in zip(result.generations, said, asked, strict=False):
+        _check_body(data)
+        if not data.get("choices"):
+            raise ErrorBody("it has no choices", data)
+        choices = response["choices"] if isinstance(response, dict) else response.choices  # type: ignore[attr-defined]
+        said = [dict(choice.get("message") or {}) for choice in data["choices"]]
+        ends = [choice.get("finish_reason") for choice in data["choices"]]
+        for choice, end in zip(choices, ends, strict=True):
+            # LangChain reads calls in its own way, and gives up a reply with one that is no object.
+            _unset(_item(choice, "message"), "tool_calls")
+            if end == _FILTERED:  # Azure's client raises it, as an error like any other
+                _unset(choice, "finish_reason")
+        result = super()._create_chat_result(response, generation_info)
+        for generation, message, end in zip(result.generations, said, ends, strict=True):
             reply = cast("AIMessage", generation.message)
             _keep(reply, message)
-            reply.tool_calls, reply.invalid_tool_calls = read_calls(map(_call, calls or ()))
-        for generation, choice in zip(
-            result.generations, getattr(response, "choices", None) or (), strict=False
-        ):
-            if (parsed := getattr(choice.message, "parsed", None)) is not None:
-                generation.message.additional_kwargs["parsed"] = parsed
+            asked = message.get("tool_calls") or ()
+            reply.tool_calls, reply.invalid_tool_calls = read_calls(map(_call, asked))
+            if end == _FILTERED:
+                generation.generation_info = {
+                    **(generation.generation_info or {}),
+                    "finish_reason": end,
+                }
         return result
 
     @override
     def _convert_chunk_to_generation_chunk(
         self, chunk: dict[str, Any], default_chunk_class: type, base_generation_info: Any
     ) -> ChatGenerationChunk | None:
+        _check_body(chunk)
+        choices = chunk.get("choices") or ()
+        delta: dict[str, Any] = (choices[0].get("delta") or {}) if choices else {}
+        # LangChain drops the calls that have no number.
+        asked = delta.pop("tool_calls", None) or ()
         found = super()._convert_chunk_to_generation_chunk(
             chunk, default_chunk_class, base_generation_info
         )
-        choices = chunk.get("choices") or ()
-        if found is not None and choices and isinstance(found.message, AIMessageChunk):
-            _keep(found.message, choices[0].get("delta") or {})
+        if found is not None and isinstance(found.message, AIMessageChunk):
+            _keep(found.message, delta)
+            found.message.tool_call_chunks += [
+                tool_call_chunk(index=raw.get("index"), **_call(raw)) for raw in asked
+            ]
         return found
 
     @override
@@ -71,6 +96,44 @@ class OpenAIChat(ChatOpenAI):
         else:
             _ask_for_form(payload)
         return payload
+
+
+class OpenAIChat(OpenAIDialect, ChatOpenAI):
+    """A chat model of OpenAI, or of a service that speaks its language."""
+
+
+def in_dialect(model: BaseChatModel) -> BaseChatModel:
+    """A chat model that keeps what its service says, where it speaks OpenAI's dialect."""
+    if isinstance(model, BaseChatOpenAI) and not isinstance(model, OpenAIDialect):
+        # Providers make their clients in ways of their own: only what a client reads is replaced.
+        object.__setattr__(model, "__class__", _with_dialect(type(model)))
+    return model
+
+
+@lru_cache
+def _with_dialect(client: type[BaseChatOpenAI]) -> type[BaseChatOpenAI]:
+    return cast("type[BaseChatOpenAI]", new_class(client.__name__, (OpenAIDialect, client)))
+
+
+def _check_body(body: Mapping[str, Any]) -> None:
+    """Checks what a service says in an answer 200.
+
+    Raises:
+        ErrorBody: it is an error.
+    """
+    if not body.get("choices") and any(body.get(key) for key in _ERRORS):
+        raise ErrorBody("it is an error", body)
+
+
+def _item(data: Any, key: str) -> Any:
+    return data.get(key) if isinstance(data, dict) else getattr(data, key, None)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _unset(data: Any, key: str) -> None:
+    if isinstance(data, dict):
+        data[key] = None
+    elif data is not None:
+        setattr(data, key, None)
 
 
 def _ask_for_form(payload: dict[str, Any]) -> None:

@@ -33,20 +33,22 @@ from temporalio import activity
 
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.model_errors import is_unexplained
+from crewlog.activities.models import packages_of
 from crewlog.activities.replies import message_of
 from crewlog.activities.tool_arguments import joined, read_calls
 from crewlog.content import scrubbed_text
+from crewlog.definition.providers import PROVIDERS
 from crewlog.errors import ModelUnavailable
 from crewlog.redaction import Growing
 from crewlog.state.calls import CallModel, Written
-from crewlog.state.endings import reason_of
+from crewlog.state.endings import ending_of, reason_of
 
 TAIL = 2_000
 """Characters of the text that a heartbeat carries: its end."""
 PACE = 0.1
 """Seconds between two heartbeats that tell of new text. A reply that takes less sends none."""
-_SAY_THE_END = frozenset({"openai", "anthropic", "google_genai", "ollama"})
-"""Providers whose streams say how a reply ended: one that does not has broken off."""
+_CLIENTS = frozenset(provider.module.partition(".")[0] for provider in PROVIDERS.values())
+"""The packages of LangChain's clients of services."""
 _NOTHING = "No generation chunks were returned"
 """How LangChain says that there was not a single piece."""
 
@@ -128,10 +130,7 @@ async def streamed(
         if not pieces and (is_unexplained(exc) or _NOTHING in str(exc)):
             raise CannotStream(ever=_NOTHING not in str(exc)) from exc
         raise
-    message = whole(pieces)
-    if _is_ollamas(model) and not reason_of(message):  # it says who it is at the end alone
-        raise _broken_off()
-    return message
+    return whole(pieces, packages_of(_unbound(model)))
 
 
 def prompt_of(model: Any, messages: Sequence[BaseMessage]) -> PromptValue | list[BaseMessage]:
@@ -149,10 +148,6 @@ def _unbound(model: Any) -> Any:
     return model.bound if isinstance(model, RunnableBinding) else model  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
-def _is_ollamas(model: Any) -> bool:
-    return type(_unbound(model)).__module__.startswith("langchain_ollama")
-
-
 def _broken_off() -> ModelUnavailable:
     return ModelUnavailable(
         "the model's reply broke off: the connection ended before it did",
@@ -161,13 +156,29 @@ def _broken_off() -> ModelUnavailable:
     )
 
 
-def whole(pieces: Sequence[BaseMessage]) -> BaseMessage:
+def whole(pieces: Sequence[BaseMessage], packages: frozenset[str] = frozenset()) -> BaseMessage:
     """The message that pieces add up to: the same as in one piece; see the module's docstring.
+
+    Args:
+        pieces: What the model gave.
+        packages: Those that its class is from.
 
     Raises:
         CannotStream: its tool calls were lost on the way.
         ModelUnavailable: it broke off.
     """
+    message = _added(pieces, packages)
+    # A client of a service tells its end. What does not, and names no provider, is no such client:
+    # a model in this process, whose stream cannot end unseen.
+    named = "model_provider" in message.response_metadata
+    if (named or packages & _CLIENTS) and not reason_of(message):
+        raise _broken_off()
+    if isinstance(message, AIMessage):
+        _check_calls(message)
+    return message
+
+
+def _added(pieces: Sequence[BaseMessage], packages: frozenset[str]) -> BaseMessage:
     chunks = [piece for piece in pieces if isinstance(piece, AIMessageChunk)]
     if not chunks or len(chunks) < len(pieces):
         return _other(pieces)
@@ -179,10 +190,7 @@ def whole(pieces: Sequence[BaseMessage]) -> BaseMessage:
     message.response_metadata = metadata
     pieces_of_calls = chain.from_iterable(chunk.tool_call_chunks for chunk in chunks)
     message.tool_calls, message.invalid_tool_calls = read_calls(joined(pieces_of_calls))
-    if metadata.get("model_provider") in _SAY_THE_END and not reason_of(message):
-        raise _broken_off()
-    if metadata.get("model_provider") == "openai":
-        _check_openai(message)
+    if metadata.get("model_provider") == "openai" or "langchain_openai" in packages:
         told = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
         message.usage_metadata = told[-1] if told else None
     return message
@@ -196,8 +204,15 @@ def _other(pieces: Sequence[BaseMessage]) -> BaseMessage:
     return message_chunk_to_message(total) if isinstance(total, BaseMessageChunk) else total
 
 
-def _check_openai(message: AIMessage) -> None:
-    end = message.response_metadata.get("finish_reason")
-    if end == "tool_calls" and not (message.tool_calls or message.invalid_tool_calls):
-        # LangChain drops the calls of services that do not number them.
+def _check_calls(message: AIMessage) -> None:
+    """Checks that no tool call of a reply was lost between its pieces.
+
+    Raises:
+        CannotStream: one was.
+    """
+    calls = [*message.tool_calls, *message.invalid_tool_calls]
+    # Some clients drop the pieces of calls that their services do not number.
+    dropped = message.response_metadata.get("finish_reason") == "tool_calls" and not calls
+    nameless = ending_of(message) == "complete" and not all(call["name"] for call in calls)
+    if dropped or nameless:
         raise CannotStream(ever=True)

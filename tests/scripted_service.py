@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -20,12 +21,12 @@ class Says:
 
     Args:
         message: The fields of the message, e.g. `content` and `tool_calls`.
-        end: Its `finish_reason`.
+        end: Its `finish_reason`; None where it does not say how it ended.
         pieces: The deltas of a stream; by default the message as one.
     """
 
     message: Mapping[str, Any]
-    end: str = "stop"
+    end: str | None = "stop"
     pieces: Sequence[Mapping[str, Any]] = ()
 
 
@@ -57,6 +58,14 @@ def calls(*arguments: str, name: str = "put") -> dict[str, Any]:
     }
 
 
+def _encoded(body: Any, *, events: bool) -> tuple[str, bytes]:
+    """The type and the bytes of an answer, as JSON or as the one event of a stream."""
+    data = json.dumps(body).encode()
+    return (
+        ("text/event-stream", b"data: " + data + b"\n\n") if events else ("application/json", data)
+    )
+
+
 class Service:
     """The service on a free port, with what it was asked and when."""
 
@@ -81,7 +90,8 @@ class Service:
                     answer = script(number, asked)
                 match answer:
                     case Fails(status, body, headers):
-                        self._whole(body, status, headers)
+                        events = status == 200 and bool(asked.get("stream"))
+                        self._whole(body, status, headers, events=events)
                     case Says() if asked.get("stream"):
                         self._stream(asked["model"], answer)
                     case Says(message, end):
@@ -98,8 +108,9 @@ class Service:
                 head = {"id": "x", "created": 1, "model": model, "object": "chat.completion.chunk"}
                 for delta in answer.pieces or [answer.message]:
                     self._piece(head, delta, None)
-                self._piece(head, {}, answer.end)
-                self.wfile.write(b"data: [DONE]\n\n")
+                if answer.end is not None:
+                    self._piece(head, {}, answer.end)
+                    self.wfile.write(b"data: [DONE]\n\n")
                 self.close_connection = True
 
             def _piece(self, head: dict[str, Any], delta: Any, end: str | None) -> None:
@@ -108,13 +119,18 @@ class Service:
                 self.wfile.write(b"data: " + data + b"\n\n")
 
             def _whole(
-                self, body: Any, status: int = 200, headers: Mapping[str, str] | None = None
+                self,
+                body: Any,
+                status: int = 200,
+                headers: Mapping[str, str] = MappingProxyType({}),
+                *,
+                events: bool = False,
             ) -> None:
-                data = json.dumps(body).encode()
+                kind, data = _encoded(body, events=events)
                 self.send_response(status)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(data)))
-                for name, value in (headers or {}).items():
+                for name, value in headers.items():
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(data)

@@ -27,6 +27,13 @@ def inside(body: Any) -> ValueError:
     return ValueError(body)
 
 
+def unread(body: Any) -> AttributeError:
+    """As a client fails that cannot read an answer 200."""
+    error = AttributeError("'NoneType' object has no attribute 'output'")
+    error.response = httpx.Response(200, json=body, request=REQUEST)  # type: ignore[attr-defined]
+    return error
+
+
 OVERFLOW = "This model's maximum context length is 8000 tokens."
 
 
@@ -43,6 +50,18 @@ OVERFLOW = "This model's maximum context length is 8000 tokens."
         (inside({"message": "busy", "code": 429}), ModelLimited, "busy", "parallel"),
         (inside({"message": "down", "code": 502}), ModelUnavailable, "down", "tries again"),
         (inside({"message": "x", "type": "overloaded_error"}), ModelLimited, "x", "parallel"),
+        (inside({"message": "x", "type": "NotFoundError"}), ModelRefused, "x", "offers"),
+        (inside({"message": "x", "type": "RateLimitError"}), ModelLimited, "x", "parallel"),
+        (inside({"message": "x", "code": "billing_not_active"}), ModelRefused, "x", "credit"),
+        (inside({"message": "Insufficient Balance"}), ModelRefused, "Insufficient", "credit"),
+        (inside({"detail": "Not Found"}), ModelRefused, "Not Found", "offers"),
+        (ValueError("Incorrect API key provided: x"), ModelRefused, "Incorrect", "OPENAI_API_KEY"),
+        (
+            unread({"detail": "Not authenticated"}),
+            ModelRefused,
+            "Not authenticated",
+            "OPENAI_API_KEY",
+        ),
         (
             of_status(422, {"detail": "the field n is wrong"}),
             ModelRefused,

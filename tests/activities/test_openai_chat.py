@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 from activity_kit import crew
+from langchain_core.language_models import BaseChatModel
+from langchain_openai.chat_models.base import BaseChatOpenAI
+from temporalio.exceptions import ApplicationError
 
+from crewlog.activities.models import build_provided, register
 from crewlog.state.brief import brief_of
 from scripted_service import Fails, Says, Script, Service, calls, openai_services
 
@@ -20,28 +25,64 @@ def service(monkeypatch) -> Iterator[Callable[[Script], Service]]:
         yield start
 
 
-def backend(streaming: bool, **more: Any) -> Any:
-    return crew(MODEL, backend={"model_settings": {"streaming": streaming}, **more})
+@pytest.fixture(params=["openai", "azure_openai", "deep"])
+def model(request, service, monkeypatch) -> str:
+    """A model whose client speaks OpenAI's dialect: ours, another provider's, and one's own."""
+    if request.param == "azure_openai":
+        # Its address follows that of the service, which a test starts later.
+        register("azure_openai", _azure)
+        monkeypatch.setenv("AZURE_OPENAI_API_KEY", "k")
+        monkeypatch.setenv("OPENAI_API_VERSION", "2024-10-21")
+    register("deep", _deep)
+    return f"{request.param}:m"
+
+
+def _azure(name: str, settings: Mapping[str, Any], timeout: float) -> BaseChatModel:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AZURE_OPENAI_ENDPOINT", os.environ["OPENAI_BASE_URL"].removesuffix("/v1"))
+        patch.delenv("OPENAI_BASE_URL")
+        return build_provided("azure_openai", name, settings, timeout)
+
+
+class _Deep(BaseChatOpenAI):
+    """A client that names a provider of its own, as those of DeepSeek and xAI do."""
+
+    def _convert_chunk_to_generation_chunk(self, *args: Any, **kwargs: Any) -> Any:
+        found = super()._convert_chunk_to_generation_chunk(*args, **kwargs)
+        if found is not None:
+            found.message.response_metadata["model_provider"] = "deep"
+        return found
+
+
+def _deep(name: str, settings: Mapping[str, Any], timeout: float) -> BaseChatModel:
+    given = {"base_url": os.environ["OPENAI_BASE_URL"], "api_key": "k", "max_retries": 0}
+    return _Deep(model=name, timeout=timeout, **given, **settings)
+
+
+def backend(streaming: bool, model: str = MODEL, **more: Any) -> Any:
+    return crew(model, backend={"model_settings": {"streaming": streaming}, **more})
 
 
 both = pytest.mark.parametrize("streaming", [True, False])
 
 
 @both
-async def test_a_refusal_is_the_text_and_is_withheld(model_call, log, service, streaming):
+async def test_a_refusal_is_the_text_and_is_withheld(model_call, log, service, streaming, model):
     pieces = [{"refusal": "I can"}, {"refusal": "not."}]
     service(lambda *_: Says({"refusal": "I cannot."}, pieces=pieces))
     log.says("go")
-    result = await model_call(backend(streaming), log)
+    result = await model_call(backend(streaming, model), log)
     assert (result.ending, brief_of(result.body)) == ("withheld", "I cannot.")
 
 
 @both
 @pytest.mark.parametrize("end", ["length", "content_filter", "because"])
-async def test_a_reply_that_is_cut_asks_for_no_tool(model_call, log, service, streaming, end):
+async def test_a_reply_that_is_cut_asks_for_no_tool(
+    model_call, log, service, streaming, model, end
+):
     service(lambda *_: Says({"content": "half", **calls('{"a": 1, "b": 2}')}, end=end))
     log.says("go")
-    result = await model_call(backend(streaming), log, tools=("add",))
+    result = await model_call(backend(streaming, model), log, tools=("add",))
     expected = {"length": "cut", "content_filter": "withheld", "because": "unknown"}
     assert (result.ending, result.tools) == (expected[end], ())
     assert brief_of(result.body) == "half"
@@ -51,11 +92,11 @@ async def test_a_reply_that_is_cut_asks_for_no_tool(model_call, log, service, st
 @both
 @pytest.mark.parametrize("arguments", ['"abc"', "123", "[1]", "null", '"{\\"a\\": 1}"', '{"a": '])
 async def test_arguments_that_are_no_object_are_answered(
-    model_call, tool_call, log, service, streaming, arguments
+    model_call, tool_call, log, service, streaming, model, arguments
 ):
     service(lambda *_: Says(calls('{"a": 1, "b": 2}', arguments, name="add"), end="tool_calls"))
     log.says("go")
-    asked = await model_call(backend(streaming), log, tools=("add",))
+    asked = await model_call(backend(streaming, model), log, tools=("add",))
     assert len(asked.tools) == 2
     assert len(asked.body["tool_calls"]) == 1
     log.replied(asked, "backend", "private:backend")
@@ -85,10 +126,113 @@ async def test_a_name_in_each_piece_is_one_name(model_call, log, service):
     assert tool.tool == "add"
 
 
+def part(args: str, name: str = "", **fields: Any) -> dict[str, Any]:
+    """A piece of a tool call."""
+    function = {"arguments": args, **({"name": name} if name else {})}
+    return {"tool_calls": [{"type": "function", "function": function, **fields}]}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ({}, {}, {}),
+        ({"index": None}, {"index": None}, {"index": None}),
+        ({"index": 0}, {}, {}),
+        ({"index": 0, "id": "c1"}, {"index": 0, "id": "c2"}, {"index": 0, "id": "c3"}),
+    ],
+)
+async def test_a_call_in_pieces_keeps_its_arguments(model_call, log, service, model, fields):
+    pieces = [
+        part("", "add", **{"id": "c", **fields[0]}),
+        part('{"a": 1, ', **fields[1]),
+        part('"b": 2}', **fields[2]),
+    ]
+    models = service(lambda *_: Says({}, "tool_calls", pieces))
+    log.says("go")
+    asked = await model_call(backend(True, model), log, tools=("add",))
+    assert [(c["name"], c["args"]) for c in asked.body["tool_calls"]] == [("add", {"a": 1, "b": 2})]
+    assert len(models.asked) == 1
+
+
+async def test_a_call_whose_name_was_lost_is_asked_for_in_one_piece(
+    model_call, log, service, model
+):
+    whole = calls('{"a": 1, "b": 2}', name="add")
+    pieces = [part("", "add", index=0, id="c"), part('{"a": 1, "b": 2}', index=1)]
+    models = service(lambda *_: Says(whole, "tool_calls", pieces))
+    log.says("go")
+    asked = await model_call(backend(True, model), log, tools=("add",))
+    assert [c["args"] for c in asked.body["tool_calls"]] == [{"a": 1, "b": 2}]
+    assert "invalid_tool_calls" not in asked.body
+    assert [bool(each.get("stream")) for each in models.asked] == [True, False]
+
+
+@both
+@pytest.mark.parametrize(
+    ("body", "said", "remedy"),
+    [
+        ({"detail": "Not authenticated"}, "Not authenticated", "api_key: env:NAME"),
+        ({"message": "Forbidden"}, "Forbidden", "another key"),
+        ({"error": "Invalid API key"}, "Invalid API key", "api_key: env:NAME"),
+        ({"error": {"message": "none left", "code": "insufficient_quota"}}, "none left", "credit"),
+        ({"error": {"message": "Insufficient balance"}}, "Insufficient balance", "credit"),
+        ({"object": "error", "message": "bad n", "code": 400}, "bad n", "model_settings"),
+        (
+            {"object": "error", "message": "bad n", "type": "BadRequestError", "choices": []},
+            "bad n",
+            "model_settings",
+        ),
+    ],
+)
+async def test_an_error_in_an_answer_200_is_told_and_not_repeated(
+    model_call, log, service, streaming, model, body, said, remedy
+):
+    service(lambda *_: Fails(200, body))
+    log.says("go")
+    with pytest.raises(ApplicationError, match=said) as failed:
+        await model_call(backend(streaming, model), log)
+    assert failed.value.non_retryable
+    assert remedy in failed.value.details[1]
+
+
+@both
+@pytest.mark.parametrize("body", [{"choices": []}, {"choices": None}, {"detail": "Try later"}])
+async def test_an_answer_200_without_a_reply_is_no_empty_reply(
+    model_call, log, service, streaming, model, body
+):
+    service(lambda *_: Fails(200, body))
+    log.says("go")
+    with pytest.raises(
+        ApplicationError, match=body.get("detail", "no choices|broke off")
+    ) as failed:
+        await model_call(backend(streaming, model), log)
+    assert not failed.value.non_retryable
+
+
+async def test_the_responses_of_a_service_may_be_an_error_too(model_call, log, service):
+    service(lambda *_: Fails(200, {"detail": "Not authenticated"}))
+    log.says("go")
+    settings = {"model_settings": {"use_responses_api": True}}
+    with pytest.raises(ApplicationError, match="Not authenticated") as failed:
+        await model_call(crew(MODEL, backend=settings), log)
+    assert failed.value.non_retryable
+
+
+async def test_a_stream_without_an_end_has_broken_off(model_call, log, service, model):
+    service(lambda *_: Says({"content": "the first half"}, end=None))
+    log.says("go")
+    with pytest.raises(ApplicationError, match="broke off") as failed:
+        await model_call(backend(True, model), log)
+    assert not failed.value.non_retryable
+    # In one piece it is there to its last character.
+    result = await model_call(backend(False, model), log)
+    assert (result.ending, brief_of(result.body)) == ("", "the first half")
+
+
 @both
 @pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
 async def test_reasoning_goes_back_within_the_turn_and_is_in_no_final_message(
-    model_call, tool_call, log, service, streaming, key
+    model_call, tool_call, log, service, streaming, model, key
 ):
     def script(number: int, _: Any) -> Says:
         if number == 0:
@@ -97,18 +241,18 @@ async def test_reasoning_goes_back_within_the_turn_and_is_in_no_final_message(
 
     models = service(script)
     log.says("go")
-    asked = await model_call(backend(streaming), log, tools=("add",))
+    asked = await model_call(backend(streaming, model), log, tools=("add",))
     log.replied(asked, "backend", "private:backend")
     answer = await tool_call("add", body=asked.body, id=asked.tools[0].id, batch=log.batch())
     log.returned(answer, "backend")
-    final = await model_call(backend(streaming), log, call=3)
+    final = await model_call(backend(streaming, model), log, call=3)
     mine = [m for m in models.asked[1]["messages"] if m["role"] == "assistant"]
     assert [m.get(key) for m in mine] == ["private"]
     assert "private" not in str(final.body)
     # Another turn does not show what was thought in this one.
     log.replied(final, "backend", call=3)
     log.says("again")
-    await model_call(backend(streaming), log, step="backend#2")
+    await model_call(backend(streaming, model), log, step="backend#2")
     assert "private" not in str(models.asked[2])
 
 
