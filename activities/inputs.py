@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -17,8 +18,9 @@ from crewlog.activities.recent import Recent
 from crewlog.activities.render import shortened
 from crewlog.activities.sight import Sight
 from crewlog.authority.audiences import may_be_given
-from crewlog.definition.context import Input
+from crewlog.definition.context import WHOLE, Input
 from crewlog.definition.context_checks import TEXT
+from crewlog.definition.decisions import reply_fields
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.replies import RESPONSE
 from crewlog.ids import AgentName, ContentHash, LogName
@@ -26,13 +28,30 @@ from crewlog.model import Json
 from crewlog.state.blocks import is_file, words_of
 from crewlog.state.calls import StepCall
 from crewlog.state.context import Given
-from crewlog.state.files import files_in
 from crewlog.state.journal import Batch
 from crewlog.state.logs import said_in
 from crewlog.state.messages import is_message, message_from_json
 from crewlog.store.protocol import Store
 
-Values = list[tuple[Input, Json]]
+
+@dataclass(frozen=True)
+class WithFiles:
+    """The content of a message with files, where that is an input.
+
+    Files are in no value: what looks like a file's block in an output or a flag is data.
+    """
+
+    blocks: list[Any]
+    """The content."""
+
+    @property
+    def text(self) -> str:
+        """What it says, with the names of its files."""
+        return words_of(self.blocks)
+
+
+Value = Json | WithFiles | list[Json | WithFiles]
+Values = list[tuple[Input, Value]]
 """The inputs that have a value, each with it."""
 BODIES_KEPT = 256
 """Values that a worker remembers: the calls of a turn ask for the same ones."""
@@ -74,6 +93,7 @@ class Inputs:
         artifacts: Mapping[str, Any] = {}
         if any(each.kind == "artifact" for each in agent.inputs):
             artifacts = await self._sight.artifacts(task)
+        crew = await self._definitions.get(task.definition)
         declared = {each.from_ for each in agent.inputs}
         wanted = [each for each in given.values() if each is not None and each.source in declared]
         bodies = await self._read(task.batch, (hash_ for each in wanted for hash_ in _bodies(each)))
@@ -83,7 +103,8 @@ class Inputs:
                 value, there = _artifact(artifacts, each.name)
             else:
                 told = given.get(each.from_)
-                value, there = _value(told, bodies) if told is not None else (None, False)
+                said = _is_said(each.from_, crew)
+                value, there = (None, False) if told is None else _value(told, bodies, said=said)
             if there:
                 value, there = _where(each, value)
             if there:
@@ -122,19 +143,33 @@ def _bodies(given: Given) -> Iterator[ContentHash]:
             yield each.body
 
 
-def _value(given: Given, bodies: Mapping[ContentHash, Json]) -> tuple[Json, bool]:
-    """The value of an input, and whether it has one."""
-    said = given.source == "input" or given.source.endswith((f".{TEXT}", f".{RESPONSE}"))
+def _is_said(source: str, crew: CrewDefinition) -> bool:
+    """Whether a source is a message, which the run has by its body, and no output that is set.
 
-    def of(value: Json, body: ContentHash | None) -> Json:
+    An output may have the keys of a message: its agent's model, or a tool, chose them.
+    """
+    maker, _, key = source.partition(".")
+    if source == WHOLE or key == TEXT:
+        return True
+    agent = crew.agents.get(AgentName(maker))
+    if key != RESPONSE or agent is None or agent.reply is None:
+        return False
+    return RESPONSE not in (*agent.outputs, *reply_fields(agent.reply))
+
+
+def _value(given: Given, bodies: Mapping[ContentHash, Json], *, said: bool) -> tuple[Value, bool]:
+    """The value of an input, and whether it has one."""
+
+    def of(value: Json, body: ContentHash | None) -> Json | WithFiles:
         if body is None:
             return value
         held = bodies[body]
         # People may have put a text there that nobody said as a message.
         if not said or not is_message(held):
             return held
-        has_files = type(held["content"]) is list and files_in(held)
-        return held["content"] if has_files else message_from_json(held).text
+        content: Json = held["content"]
+        has_files = type(content) is list and any(is_file(each) for each in content)
+        return WithFiles(content) if has_files else message_from_json(held).text
 
     if given.parts:
         return [of(each.value, each.body) for each in given.parts], True
@@ -146,13 +181,13 @@ def _artifact(artifacts: Mapping[str, Any], name: str) -> tuple[Json, bool]:
     return (None, False) if found is None else (found.value, True)
 
 
-def _where(wanted: Input, value: Json) -> tuple[Json, bool]:
+def _where(wanted: Input, value: Value) -> tuple[Value, bool]:
     """What of a value is asked for, and whether that is anything."""
     if not wanted.where:
         return value, True
     if not isinstance(value, list):
         return value, wanted.takes(value)
-    items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+    items: list[Value] = value  # pyright: ignore[reportUnknownVariableType]
     taken = [item for item in items if wanted.takes(item)]
     return taken, bool(taken)
 
@@ -168,18 +203,16 @@ def block_of(values: Values, crew: CrewDefinition) -> BaseMessage | None:
         f"{each.as_ or each.from_}:\n{_shown(value, _same(each, crew))}" for each, value in values
     ]
     text = "\n\n".join([INTRODUCTION, *parts])
-    files = [b for _, value in values if type(value) is list for b in _files(value)]
+    files = [file for _, value in values for file in _files(value)]
     return shortened(HumanMessage([{"type": "text", "text": text}, *files] if files else text))
 
 
-def _files(value: Json) -> Iterator[dict[str, Json]]:
-    """The files of messages in the value of an input."""
-    blocks: list[Any] = value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
-    for each in blocks:
-        if is_file(each):
-            yield each
-        else:
-            yield from _files(each)
+def _files(value: Value) -> Iterator[dict[str, Json]]:
+    """The files of the messages that an input is."""
+    parts: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
+    for part in parts:
+        if isinstance(part, WithFiles):
+            yield from (block for block in part.blocks if is_file(block))
 
 
 def _same(wanted: Input, crew: CrewDefinition) -> Collection[str]:
@@ -191,18 +224,14 @@ def _same(wanted: Input, crew: CrewDefinition) -> Collection[str]:
     return asked | ({tagged[key]} if key in tagged else set())
 
 
-def _shown(value: Json, hidden: Collection[str]) -> str:
+def _shown(value: Value, hidden: Collection[str]) -> str:
     if isinstance(value, list):
-        items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
-        if any(is_file(item) for item in items):  # what a message with files says
-            return words_of(items)
+        items: list[Value] = value  # pyright: ignore[reportUnknownVariableType]
         return "\n".join(f"- {_item(item, hidden)}" for item in items) or "none"
     return _text(value)
 
 
-def _item(item: Json, hidden: Collection[str]) -> str:
-    if isinstance(item, list):
-        return _shown(item, hidden) if files_in({"content": item}) else _text(item)
+def _item(item: Value, hidden: Collection[str]) -> str:
     if not isinstance(item, dict):
         return _text(item)
     fields: dict[str, Json] = item  # pyright: ignore[reportUnknownVariableType]
@@ -212,7 +241,9 @@ def _item(item: Json, hidden: Collection[str]) -> str:
     return "; ".join(f"{key}: {_text(value)}" for key, value in left.items())
 
 
-def _text(value: Json) -> str:
+def _text(value: Value) -> str:
+    if isinstance(value, WithFiles):
+        return value.text
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -225,6 +256,25 @@ def declared(agent: AgentDefinition) -> tuple[str, ...]:
 def tool_inputs(values: Values) -> dict[str, Json]:
     """The inputs as a tool asks for them: by what they are called, or by their source."""
     found: dict[str, Json] = {}
+    named: dict[str, Json] = {}
     for each, value in values:
-        found.setdefault(each.from_, value)
-    return found | {each.as_: value for each, value in values if each.as_}
+        plain = as_json(value, files=True)
+        found.setdefault(each.from_, plain)
+        if each.as_:
+            named[each.as_] = plain
+    return found | named
+
+
+def as_json(value: Value, *, files: bool) -> Json:
+    """An input as JSON.
+
+    Args:
+        value: The input.
+        files: Whether a message with files is its blocks, or else its text.
+    """
+    if isinstance(value, list):
+        items: list[Value] = value  # pyright: ignore[reportUnknownVariableType]
+        return [as_json(item, files=files) for item in items]
+    if isinstance(value, WithFiles):
+        return value.blocks if files else value.text
+    return value

@@ -16,7 +16,7 @@ from langgraph.types import Command
 from pydantic import BaseModel, ValidationError
 
 from crewlog.activities.artifacts import operations_of
-from crewlog.activities.files import data_of
+from crewlog.activities.files import as_text, data_of, without_base64
 from crewlog.causes import causes_of
 from crewlog.content import canonical, check_depth
 from crewlog.errors import ToolFailed
@@ -93,7 +93,11 @@ def _harmless(exc: BaseException) -> Exception:
 def _plain(tool: BaseTool, result: Any) -> Any:
     if tool.response_format == "content_and_artifact" and _is(result, tuple):
         parts: tuple[Any, ...] = result
-        plain = tuple(_plain_value(tool, part) for part in parts)
+        # The artifact stays data, also where it is spelled as content.
+        plain = (
+            *(_plain_value(tool, part) for part in parts[:1]),
+            *(_json_value(tool, part) for part in parts[1:]),
+        )
         for part in plain:
             _shallow(tool, part)  # the content is made text of; the artifact stays data
         return plain
@@ -119,8 +123,19 @@ def _plain_value(tool: BaseTool, value: Any) -> Any:
         ]
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, list) and _has_files(value):
-        return [_as_file(item) for item in value]
+    plain = _data(value)
+    blocks: list[Any] = plain if isinstance(plain, list) else [plain]
+    if _has_files(blocks):
+        return [_as_block(block) for block in blocks]
+    return without_base64(_json_value(tool, plain))
+
+
+def _json_value(tool: BaseTool, value: Any) -> Any:
+    """Data that is JSON.
+
+    Raises:
+        NotJson: where it is not.
+    """
     plain = _data(value)
     try:
         json.dumps(plain, allow_nan=False)
@@ -174,20 +189,26 @@ def _keepable(tool: BaseTool, message: ToolMessage) -> ToolMessage:
     return message
 
 
-def _has_files(value: Any) -> bool:
-    """Whether it is a list of content blocks, of which one is a file."""
-    items: list[Any] = value
-    return any(data_of(item) is not None for item in items) and all(
-        isinstance(item, str) or (isinstance(item, dict) and "type" in item) for item in items
+_CONTENT = frozenset(
+    {"text", "image_url", "image", "json", "search_result", "custom_tool_call_output"}
+    | {"document", "file"}
+)
+"""Types of blocks that LangChain leaves as they are in a tool's result."""
+
+
+def _has_files(blocks: list[Any]) -> bool:
+    """Whether these are blocks of content, of which one is a file."""
+    return any(data_of(block) is not None for block in blocks) and all(
+        isinstance(block, str | dict) for block in blocks
     )
 
 
-def _as_file(block: Any) -> Any:
-    """A block as LangChain leaves it: it makes a text of audio and video, and of no file."""
+def _as_block(block: Any) -> dict[str, Any]:
+    """A block as LangChain leaves it. It makes text of all where it does not know one."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
-    if not isinstance(block, dict) or (data := data_of(block)) is None:
-        return block
+    if (data := data_of(block)) is None:
+        return block if block.get("type") in _CONTENT else as_text(block)
     mime_type, text, name = data
     return {"type": "file", "base64": text, "mime_type": mime_type, "filename": name}
 

@@ -38,6 +38,11 @@ def draw(mime_type: str = "image/png") -> list[dict[str, str]]:
     ]
 
 
+def returns(value: Any) -> Any:
+    """Returns what it is given."""
+    return value
+
+
 def write_file(path: str, content: str) -> str:
     """Writes a file.
 

@@ -18,10 +18,11 @@ from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.file_store import FileStore, mime_type_of
 from crewlog.payloads import data_converter
-from crewlog.state.blocks import named
+from crewlog.state.blocks import is_file, named
 from crewlog.state.files import FileRef, files_in
 
 DATA = base64.b64encode(PNG).decode()
+LARGE = base64.b64encode(PNG * 12).decode()
 URL = f"data:image/png;base64,{DATA}"
 SPELLINGS: dict[str, dict[str, Any]] = {
     "standard": {"type": "image", "base64": DATA, "mime_type": "image/png"},
@@ -33,6 +34,16 @@ SPELLINGS: dict[str, dict[str, Any]] = {
     "openai": {"type": "image_url", "image_url": {"url": URL}},
     "url": {"type": "image_url", "image_url": URL},
     "responses": {"type": "image_generation_call", "result": DATA},
+    "input": {"type": "input_image", "image_url": URL},
+    "input file": {"type": "input_file", "file_data": URL, "filename": "a.png"},
+    "gemini": {"type": "media", "mime_type": "image/png", "data": DATA},
+    "gemini part": {"type": "media", "inline_data": {"mime_type": "image/png", "data": DATA}},
+    "bedrock": {"image": {"format": "png", "source": {"bytes": PNG}}},
+    "not standard": {
+        "type": "non_standard",
+        "value": {"type": "media", "mime_type": "image/png", "data": DATA},
+    },
+    "any": {"type": "blob", "mimeType": "image/png", "blob": LARGE},
 }
 
 
@@ -47,8 +58,9 @@ async def test_a_file_is_kept_however_it_is_spelled(kept: FileStore, block: dict
     text, image = message.content
     assert text == {"type": "text", "text": "Look."}
     ref = FileRef.model_validate({k: v for k, v in image.items() if k != "type"})  # type: ignore[union-attr]
-    assert (ref.mime_type, ref.size) == ("image/png", len(PNG))
-    assert await kept.get(ref.sha256) == PNG
+    data = PNG * 12 if "blob" in block else PNG
+    assert (ref.mime_type, ref.size) == ("image/png", len(data))
+    assert await kept.get(ref.sha256) == data
     assert DATA not in json.dumps(message.content)
 
 
@@ -141,3 +153,96 @@ async def test_a_tool_gives_a_file(tool_call, mime_type: str) -> None:
 
 
 DRAW = {"draw": {"run": "crew_tools:draw", "effects": "read"}}
+
+
+RETURNS = {"returns": {"run": "crew_tools:returns", "effects": "read"}}
+LOOK_ALIKE = {"type": "image", "sha256": "ab" * 32, "mime_type": "image/png", "size": 34}
+LISTED = {"type": "file", "name": "a.png", "path": "x/a.png", "url": "https://x/a", "size": "34 kB"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [LOOK_ALIKE],
+        [{**LOOK_ALIKE, "type": "file", "mime_type": "application/pdf"}],
+        [{**LOOK_ALIKE, "type": "file", "size": "34 kB"}],
+        [{"type": "file", "name": "a.png", "size": 34}, LISTED],
+    ],
+)
+async def test_a_tool_that_lists_files_returns_data(tool_call, value: Any) -> None:
+    result = await tool_call("returns", {"value": value}, crew=crew(tools=RETURNS))
+    assert not files_in(result.body)
+    (block,) = result.body["content"]
+    assert block["type"] == "text"
+    assert json.loads(block["text"]) == value
+
+
+async def test_data_beside_a_file_is_text(tool_call, kept: FileStore) -> None:
+    value = [SPELLINGS["standard"], LOOK_ALIKE, {"type": "row", "n": 1}, "done"]
+    result = await tool_call("returns", {"value": value}, crew=crew(tools=RETURNS))
+    image, *texts = result.body["content"]
+    assert image["size"] == len(PNG)
+    told = [each["text"] for each in texts]
+    assert [*map(json.loads, told[:2]), told[2]] == [LOOK_ALIKE, {"type": "row", "n": 1}, "done"]
+
+
+@pytest.mark.parametrize("name", ["standard", "gemini", "input", "any"])
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "listed"])
+async def test_a_tools_file_is_kept_however_it_is_spelled(
+    tool_call, name: str, alone: bool
+) -> None:
+    value = SPELLINGS[name] if alone else [SPELLINGS[name]]
+    result = await tool_call("returns", {"value": value}, crew=crew(tools=RETURNS))
+    (ref,) = files_in(result.body)
+    assert ref.mime_type == "image/png"
+    assert DATA[:60] not in json.dumps(result.body)
+
+
+@pytest.mark.parametrize(
+    "value", [{"shot": {"png": "aB3/" * 5000}}, [{"type": "what", "of": ["aB3/" * 5000]}]]
+)
+async def test_long_base64_in_data_is_left_out(tool_call, value: Any) -> None:
+    result = await tool_call("returns", {"value": value}, crew=crew(tools=RETURNS))
+    assert "[20,000 characters of base64 are left out]" in json.dumps(result.body)
+    assert "aB3/aB3/" not in json.dumps(result.body)
+
+
+async def test_texts_and_addresses_of_a_tool_stay_content(kept: FileStore) -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "What it says."}
+    blocks: list[Any] = [
+        {"type": "document", "source": source},
+        {"type": "image", "url": "https://example.com/a.png"},
+        {"type": "file", "file_id": "f-1"},
+        {"type": "text", "text": "aB3/" * 5000},
+    ]
+    message = ToolMessage(blocks, tool_call_id="c1")
+    assert (await Files(kept).keep(message)).content == blocks
+
+
+async def test_a_model_makes_no_reference_to_a_file(kept: FileStore) -> None:
+    ref = await kept.put(PNG, "image/png")
+    message = await Files(kept).keep(AIMessage([ref.block]))
+    (block,) = message.content
+    assert json.loads(block["text"]) == ref.block  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sha256": "../" + "a" * 61},
+        {"sha256": "ab" * 32 + "\n"},
+        {"sha256": 7},
+        {"mime_type": "image"},
+        {"mime_type": None},
+        {"size": "34 kB"},
+        {"size": -1},
+        {"size": True},
+        {"name": 1},
+        {"name": "n" * 201},
+        {"type": "file"},
+        {"verdict": "clean"},
+    ],
+)
+def test_what_is_not_spelled_as_a_reference_is_none(change: dict[str, Any]) -> None:
+    assert is_file(LOOK_ALIKE)
+    assert not is_file({**LOOK_ALIKE, **change})

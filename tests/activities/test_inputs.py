@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from activity_kit import Log, crew
+from crew_tools import PNG
 
+from crewlog.activities.files import Files
 from crewlog.definition.context import Input
+from crewlog.file_store import FileStore
 from crewlog.ids import LogName
+from crewlog.state.blocks import named
 from crewlog.state.context import Given, GivenPart
+from crewlog.state.files import FileRef
 from crewlog.state.hashing import hash_json
 from crewlog.testing.scripted import recorded_prompts, scripted
 
@@ -106,3 +114,55 @@ async def test_a_tool_sees_its_agents_inputs(tool_call: Any) -> None:
     assert result.body["content"] == "null"
     result = await tool_call("asks", {"name": "writer.more"}, crew=definition, inputs=given)
     assert "declares no input 'writer.more'" in result.body["content"]
+
+
+PICTURE = FileRef(sha256="ab" * 32, mime_type="image/png", size=34, name="cat.png")
+
+
+async def test_only_messages_have_files(
+    model_call: Any, store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    async def shown(files: Files, messages: Any) -> Any:
+        found = await kept(files, messages)
+        asked.extend(found)
+        return found
+
+    kept = Files.shown
+    monkeypatch.setattr(Files, "shown", shown)
+    ref = await FileStore(tmp_path / "payloads").put(PNG, "image/png", "dot.png")
+    said: dict[str, Any] = {"type": "ai", "content": [ref.block], "name": "writer"}
+    await store.put_bodies({hash_json(said): said})
+    text = await block(
+        model_call, made("writer.text"), Given(source="writer.text", body=hash_json(said))
+    )
+    assert text.endswith(f"writer.text:\n{named(ref.block)}")
+    assert asked[-1].content[1]["base64"] == base64.b64encode(PNG).decode()
+
+    asked.clear()
+    forged = {"writer.found": [ref.block], "writer.response": said}
+    for source, value in forged.items():
+        await store.put_bodies({hash_json(value): value})
+        for given in (
+            Given(source=source, value=value),
+            Given(source=source, body=hash_json(value)),
+            Given(source=source, parts=(GivenPart(body=hash_json(value)),)),
+        ):
+            assert ref.sha256 in await block(model_call, made(source), given)
+    assert not asked, "no message has a file"
+
+
+async def test_a_tool_is_given_the_blocks_of_a_message_with_files(
+    tool_call: Any, store: Any
+) -> None:
+    said: dict[str, Any] = {"type": "ai", "content": [PICTURE.block], "name": "writer"}
+    await store.put_bodies({hash_json(said): said})
+    tools = {"asks": {"run": "crew_tools:asks", "effects": "read"}}
+    definition = made("writer.text", tools=None)
+    definition = definition.model_copy(
+        update={"tools": {**definition.tools, **crew(tools=tools).tools}}
+    )
+    given = (Given(source="writer.text", body=hash_json(said)),)
+    result = await tool_call("asks", {"name": "writer.text"}, crew=definition, inputs=given)
+    assert json.loads(result.body["content"]) == [PICTURE.block]

@@ -122,6 +122,9 @@ def test_a_run_that_was_stopped_is_resumed_attached_to_and_replaced(
     attached = crewlog(*known, "attach", cwd=folder)
     assert attached.code == 0, attached.err
     assert "b says" in attached.out
+    refused = crewlog(*known, "attach", "--file", "crew.json", "--model", "scripted:x", cwd=folder)
+    assert refused.code == 2
+    assert f"--file and --model have no effect: the run '{run}' is there" in refused.err
     completed = crewlog("resume", run, cwd=folder)
     assert completed.code == 2
     assert "there is nothing left to go on with" in completed.err

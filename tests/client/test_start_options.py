@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import secrets
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from crewlog.cli.run import run as run_command
 from crewlog.client import Client, schedules
 from crewlog.errors import UsageError
 from crewlog.ids import AgentName
+from crewlog.state.given import Given
 from crewlog.state.model import CrewState
 from crewlog.testing import CrewlogLocal
 from crewlog.testing.scripted import scripted
@@ -270,6 +272,39 @@ async def test_a_file_of_prose_is_a_prompt(crewlog_local: CrewlogLocal, tmp_path
     (question,) = await run.interrupts()
     assert question.action_requests[0]["args"]["definition"]["model"] == "openai:chosen"
     await run.terminate("seen")
+
+
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        ({"files": [b"GIF89a"]}, "`files` has"),
+        ({"given": Given(request="Other.")}, "`given` has"),
+        ({"model": "scripted:other"}, "`model` has"),
+        ({"execution_timeout": timedelta(hours=1)}, "`execution_timeout` has"),
+        ({"model": "scripted:other", "files": [b"GIF89a"]}, "`model` and `files` have"),
+    ],
+)
+async def test_a_run_that_is_there_takes_no_option_of_a_start(
+    option: dict[str, Any], name: str, crewlog_local: CrewlogLocal
+) -> None:
+    client = await crewlog_local.client()
+    made = crew(says("done"))
+    id_ = f"there-{secrets.token_hex(4)}"
+    run = await client.start(made, "go", id=id_, existing="attach")
+    again = await client.start(made, "go", id=id_, existing="attach")
+    assert again.id == run.id
+    await run.result(30)
+    with pytest.raises(UsageError, match=f"{name} no effect: the run '{id_}' is there"):
+        await client.start(made, "go", id=id_, existing="attach", **option)
+
+
+async def test_a_prompt_is_attached_to_without_its_options(crewlog_local: CrewlogLocal) -> None:
+    client = await crewlog_local.client()
+    id_ = f"there-{secrets.token_hex(4)}"
+    await client.start(crew(says("done")), id=id_)
+    for option in ({"reader": "forms"}, {"registry": "ours"}):
+        with pytest.raises(UsageError, match="no effect"):
+            await client.start(PROMPT, id=id_, existing="attach", **option)  # type: ignore[arg-type]
 
 
 async def test_what_is_said_to_a_run_that_ended_has_an_effect(crewlog_local: CrewlogLocal) -> None:

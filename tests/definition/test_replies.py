@@ -128,6 +128,75 @@ def test_only_what_is_clear_is_taken(text: str, name: str | None) -> None:
     assert named_in(text, NAMES) == name
 
 
+JUDGED = ("approve", "reject")
+ANSWERED = ("yes", "no")
+SORTED = ("billing", "technician", "other")
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "name"),
+    [
+        ("Reject. The code is bad.", JUDGED, "reject"),
+        ("reject - it fails the tests", JUDGED, "reject"),
+        ("Reject \u2014 not good", JUDGED, "reject"),
+        ("REJECT\n\nThe tests failed.", JUDGED, "reject"),
+        ("# Reject\n\nWe cannot approve this.", JUDGED, "reject"),
+        ("**reject**", JUDGED, "reject"),
+        ("**Reject**: it fails", JUDGED, "reject"),
+        ("**Reject.** It fails.", JUDGED, "reject"),
+        ("`reject`\nbad", JUDGED, "reject"),
+        ("'reject'", JUDGED, "reject"),
+        ('"Reject". It is not good.', JUDGED, "reject"),
+        ("Reject, we cannot approve this", JUDGED, "reject"),
+        ("Reject: sorry, it does not compile.", JUDGED, "reject"),
+        ("reject the change because it fails", JUDGED, "reject"),
+        ("approve the change", JUDGED, "approve"),
+        ("No, it is not.", ANSWERED, "no"),
+        ("Yes, it is.", ANSWERED, "yes"),
+        ("Yes, but it is slow.", ANSWERED, "yes"),
+        ("Other: nothing fits", SORTED, "other"),
+        ("llm; memory irrelevant", ("llm", "memory"), "llm"),
+    ],
+)
+def test_a_text_that_begins_with_one_label_is_that_label(
+    text: str, names: tuple[str, ...], name: str
+) -> None:
+    assert named_in(text, names) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Not reject.", JUDGED),
+        ("rejected", JUDGED),
+        ("approve.py is bad", JUDGED),
+        ("no-one: yes", ANSWERED),
+        ("No idea", ANSWERED),
+        ("billing should be told", SORTED),
+        ("billing is busy", SORTED),
+        ("billing: it is busy", SORTED),
+        ("billing, technician", SORTED),
+        ("- billing\n- technician", SORTED),
+        ("billing and technician", SORTED),
+        ("billing: 0.2; technician: 0.8", SORTED),
+        ("Approve. Wait, no: reject.", JUDGED),
+        ("Approve. Actually reject.", JUDGED),
+        ("Technician. Hmm, or billing.", SORTED),
+        ("Billing. Wait, no.", SORTED),
+        ("Approve, if the tests pass", JUDGED),
+        ("Approve, but only if it is tested", JUDGED),
+        ("approve the change if the tests pass", JUDGED),
+        ("approve the change. Wait, I found a bug.", JUDGED),
+        ('"Approve", said he; I say reject', JUDGED),
+        ("billing?", SORTED),
+    ],
+)
+def test_a_text_that_begins_with_no_clear_label_is_asked_again(
+    text: str, names: tuple[str, ...]
+) -> None:
+    assert named_in(text, names) is None
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -470,9 +539,12 @@ def test_many_words_are_read_in_time() -> None:
         "i would send this to ",
         "....",
         "!;",
+        "\n- ",
+        "- \n",
+        " \t",
     ):
-        text = f"{words * 5000}x"
-        assert_within(0.8, lambda text=text: named_in(text, NAMES))
+        for text in (f"{words * 5000}x", f"billing {words * 5000}x"):
+            assert_within(0.8, lambda text=text: named_in(text, NAMES))
 
 
 def test_no_more_is_handed_on_than_a_run_can_carry() -> None:

@@ -20,8 +20,8 @@ from crewlog.cli.options import (
     Id,
     Model,
     Queue,
-    check_effects,
 )
+from crewlog.effects import check_effects
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, Debug, GraphVersion, RunArgument, check_effects
+from crewlog.cli.options import AsJson, By, Debug, GraphVersion, RunArgument
+from crewlog.effects import check_effects
 
 if TYPE_CHECKING:
     from crewlog.cli.changes import Asked, Wanted

@@ -12,7 +12,8 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, Debug, Id, Model, Queue, check_effects
+from crewlog.cli.options import AsJson, By, Debug, Id, Model, Queue
+from crewlog.effects import check_effects
 from crewlog.errors import RunNotFound, UsageError
 
 if TYPE_CHECKING:
@@ -79,7 +80,13 @@ async def _chat(
     steps: bool,
 ) -> int:
     from crewlog.cli.files import is_file  # noqa: PLC0415
-    from crewlog.cli.following import Start, assign_for, definition_of_start, ready  # noqa: PLC0415
+    from crewlog.cli.following import (  # noqa: PLC0415
+        Start,
+        assign_for,
+        definition_of_start,
+        is_there,
+        ready,
+    )
     from crewlog.cli.hands import hand  # noqa: PLC0415
     from crewlog.cli.run import GIVE_THE_FILE, REGISTERED, loaded  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
@@ -103,7 +110,7 @@ async def _chat(
                 remedy="Add 'conversation: {}' to it. `crewlog ask` asks it once.",
                 place="crewlog chat",
             )
-        if id is not None and await _is_there(client, id):
+        if id is not None and await is_there(client, id):
             why = f"the session {id!r} has its models"
             check_effects(PLACE, {"--model": model}, why, "Choose another --id for a new session.")
             run = client.run(id)
@@ -138,14 +145,6 @@ async def _with_run(
         await _taken_up(client, run, by)
         async with _talker(screen, client, run, assignment, lent, by, steps=steps) as talker:
             return await _talk(screen, talker, run, text, by)
-
-
-async def _is_there(client: Client, id: str) -> bool:
-    try:
-        await client.gateway.describe(client.run(id).id)
-    except RunNotFound:
-        return False
-    return True
 
 
 async def _taken_up(client: Client, run: Run, by: str | None) -> None:

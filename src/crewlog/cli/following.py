@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +24,7 @@ from crewlog.client.client import no_worker
 from crewlog.client.gateway import STATUS_NAMES
 from crewlog.client.pending_calls import pending_calls
 from crewlog.client.stalled import stalled
-from crewlog.client.starting import check_before
+from crewlog.client.starting import check_attached, check_before
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunNotFound, StoreUnavailable
 from crewlog.graph.hearing import unheard
@@ -63,6 +63,8 @@ class Start:
     """What to do where there is a run of that id: `reject`, `attach` or `replace`."""
     files: tuple[Path, ...] = ()
     """Files that go with the input."""
+    of_new: Mapping[str, object] = field(default_factory=dict[str, object])
+    """What those options of the command say that a run takes which is not there yet."""
 
 
 def header(screen: Screen, run: str, plan: GraphPlan, version: int = 1) -> None:
@@ -94,14 +96,7 @@ async def start_and_follow(
         if note:
             screen.line(note)
         tell_unheard(screen, definition, start)
-        run = await client.start(
-            start.crew,
-            start.input,
-            id=start.id,
-            by=start.by,
-            existing=start.existing,
-            files=start.files,
-        )
+        run = await _started(client, start)
         _begun(screen, run, start, assignment)
         plan = lower(definition) if definition else None
         if plan:
@@ -177,14 +172,7 @@ async def start_and_leave(screen: Screen, start: Start) -> int:
             await check_before(client, start.crew, start.input, id=start.id, by=start.by)
             mention(screen, await background_worker(assignment))
         tell_unheard(screen, await definition_of_start(client, start.crew), start)
-        run = await client.start(
-            start.crew,
-            start.input,
-            id=start.id,
-            by=start.by,
-            existing=start.existing,
-            files=start.files,
-        )
+        run = await _started(client, start)
         _begun(screen, run, start, assignment)
         await _mention(screen, client, assignment)
         crew = start.crew if isinstance(start.crew, str) else start.crew.crew
@@ -193,6 +181,29 @@ async def start_and_leave(screen: Screen, start: Start) -> int:
             ("  Return   ", "dim"), f"crewlog watch {run.id}", (f"     {run.url or ''}", "dim")
         )
     return exits.OK
+
+
+async def _started(client: Client, start: Start) -> Run:
+    """The run: a new one, or with `existing` the one that is there."""
+    if start.existing == "attach" and start.id is not None and await is_there(client, start.id):
+        check_attached(start.id, start.of_new)
+    return await client.start(
+        start.crew,
+        start.input,
+        id=start.id,
+        by=start.by,
+        existing=start.existing,
+        files=start.files,
+    )
+
+
+async def is_there(client: Client, id: str) -> bool:
+    """Whether there is a run of an id, open or ended."""
+    try:
+        await client.gateway.describe(client.run(id).id)
+    except RunNotFound:
+        return False
+    return True
 
 
 def _begun(screen: Screen, run: Run, start: Start, assignment: Assignment) -> None:

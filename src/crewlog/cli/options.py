@@ -1,13 +1,11 @@
 """Options that several commands share."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-from crewlog.errors import UsageError
 
 OUTPUT = "Output"
 Files = Annotated[
@@ -126,25 +124,6 @@ Assume = Annotated[
         "repeated.",
     ),
 ]
-
-
-def check_effects(place: str, given: Mapping[str, object], because: str, remedy: str) -> None:
-    """Checks that options are not given where they have no effect.
-
-    Args:
-        place: The command.
-        given: What each option says there; empty, none or false: it is not given.
-        because: Why it has no effect, as the end of a sentence: `a registered crew has its models`.
-        remedy: What to do instead, as a sentence.
-
-    Raises:
-        UsageError: one is given.
-    """
-    named = [option for option, said in given.items() if said]
-    if named:
-        verb = "has" if len(named) == 1 else "have"
-        say = f"{' and '.join(named)} {verb} no effect: {because}"
-        raise UsageError(say, remedy=remedy, place=place)
 
 
 def parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:

@@ -10,7 +10,8 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.compiling import AllowPartial, ReaderOption, RegistryOption
-from crewlog.cli.options import AsJson, Assume, Debug, DryRunOption, check_effects
+from crewlog.cli.options import AsJson, Assume, Debug, DryRunOption
+from crewlog.effects import check_effects
 from crewlog.errors import InvalidDefinition, UsageError
 
 if TYPE_CHECKING:

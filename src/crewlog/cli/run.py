@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,8 +22,8 @@ from crewlog.cli.options import (
     Model,
     Queue,
     Timeout,
-    check_effects,
 )
+from crewlog.effects import check_effects
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -182,6 +183,14 @@ def run(
         timeout=timeout,
         answers=tuple(answer or ()),
         existing=_existing(existing),
+        of_new={
+            "--file": file,
+            "--model": model,
+            "--registry": registry,
+            "--reader": reader != "auto",
+            "--allow-partial": allow_partial,
+            "--yes": yes,
+        },
         as_json=as_json,
         debug=debug,
     )
@@ -237,6 +246,7 @@ def _go(
     timeout: float | None = None,
     answers: tuple[str, ...] = (),
     existing: Existing = "reject",
+    of_new: Mapping[str, object] | None = None,
     tell: bool = False,
     as_json: bool = False,
     debug: bool = False,
@@ -257,6 +267,7 @@ def _go(
         file=file,
         files=files,
         existing=existing,
+        of_new=of_new or {},
     )
     if detach:
         return go(start_and_leave(screen, start), debug=debug)

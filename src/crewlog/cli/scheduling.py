@@ -12,7 +12,8 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import Grouped, app, go
-from crewlog.cli.options import AsJson, By, Debug, Model, Queue, check_effects
+from crewlog.cli.options import AsJson, By, Debug, Model, Queue
+from crewlog.effects import check_effects
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:

@@ -231,19 +231,19 @@ def facts_in_words(entry: Mapping[str, Json]) -> tuple[str, str]:
         data["state"] = f"of position {data.get('to')}, graph v{state.get('graph_version', 1)}"  # pyright: ignore[reportUnknownMemberType]
     if isinstance(remap := data.get("remap"), dict):
         data["remap"] = {name: value for name, value in remap.items() if value}  # pyright: ignore[reportUnknownVariableType]
-    words = "  ".join(f"{key}={_compact(value)}" for key, value in data.items())
+    words = "  ".join(f"{key}={_compact(value, said=key == 'ref')}" for key, value in data.items())
     return plain(node), plain(words)[:400]
 
 
-def _compact(value: Json) -> str:
-    if is_file(value):
+def _compact(value: Json, *, said: bool) -> str:
+    if said and is_file(value):  # in a message: the same in a value is data
         return plain(named(value))
     if isinstance(value, dict):
         found: dict[str, Json] = value  # pyright: ignore[reportUnknownVariableType]
-        inner = ", ".join(f"{key}: {_compact(part)}" for key, part in found.items())
+        inner = ", ".join(f"{key}: {_compact(part, said=said)}" for key, part in found.items())
         return "{" + inner + "}"
     if isinstance(value, list):
         parts: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
-        return "[" + ", ".join(_compact(part) for part in parts) + "]"
+        return "[" + ", ".join(_compact(part, said=said) for part in parts) + "]"
     text = plain(value) if isinstance(value, str) else str(value)
     return shortened(text, 80)

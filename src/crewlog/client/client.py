@@ -50,7 +50,7 @@ from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
 from crewlog.client.showing import with_shown
 from crewlog.client.stalled import Stalled, stalled
-from crewlog.client.starting import check_start, policy_of_crew, policy_of_run
+from crewlog.client.starting import check_attached, check_start, policy_of_crew, policy_of_run
 from crewlog.client.watching import Ended, Watch, events_there
 from crewlog.definition.load import check_model, text_of
 from crewlog.definition.model import CrewDefinition
@@ -300,8 +300,9 @@ class Client:
                 names. Of a prompt: the model that reads it and that its crew uses, where the prompt
                 names none.
             existing: What to do where there is a run of that id, open or closed: refuse; take that
-                one as it is; or end it and start anew. The store forgets a replaced run; calls of
-                the new one have the same idempotency keys.
+                one as it is, with the crew and the input that it was started with; or end it and
+                start anew. The store forgets a replaced run; calls of the new one have the same
+                idempotency keys.
             given: Messages and values that are there when it begins; not of a prompt.
             files: Files that the crew is given with the input: paths, bytes, or what `file` keeps.
 
@@ -309,7 +310,7 @@ class Client:
             RunAlreadyExists: the id is taken, by an open run or a closed one.
             InvalidDefinition: the definition has faults.
             UsageError: there is no crew of that name, or the id cannot be one; or an option would
-                have no effect on what is started.
+                have no effect on what is started, or on a run that is there.
             NotPermitted: the policy of the crew, or of a run to be replaced, does not let it.
             TemporalUnavailable: the server is away.
         """
@@ -334,7 +335,16 @@ class Client:
         except RunAlreadyExists:
             if id is None or existing != "attach":
                 raise
-            return await self._attached(checked(id))
+            of_new = {
+                "`execution_timeout`": execution_timeout is not None,
+                "`registry`": registry,
+                "`reader`": reader != "auto",
+                "`model`": model,
+                "`given`": given is not None,
+                "`files`": files,
+            }
+            check_attached(id, of_new)
+            return await self.attached(id)
 
     def files(self) -> FileStore:
         """Where the files of messages are; `get` gives the bytes of one.
@@ -350,12 +360,14 @@ class Client:
             )
         return found
 
-    async def _attached(self, run: RunId) -> Run:
-        """The run that has an id.
+    async def attached(self, id: str) -> Run:
+        """The run that there is under an id, open or closed.
 
         Raises:
+            RunNotFound: there is none.
             RunAlreadyExists: it is a workflow of another type.
         """
+        run = checked(id)
         found = (await self.gateway.describe(run)).workflow_type
         if found != wire.WORKFLOW_TYPE:
             raise RunAlreadyExists(f"{run!r} is a workflow of the type {found!r}, not a crew's run")
@@ -368,7 +380,7 @@ class Client:
         try:
             return await self._start(run, name, payload, timeout, policy=policy)
         except RunAlreadyExists:
-            await self._attached(run)
+            await self.attached(run)
         # Before anything is ended: what would be refused takes no run's place.
         asked = self.signed_start(run, payload.model_copy(update={"replace": True}))
         check_start(await policy_of_run(self, run), run, asked, self.endpoints.namespace)

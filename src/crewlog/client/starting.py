@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from crewlog.authority.proof import START, Proof
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
+from crewlog.effects import check_effects
 from crewlog.errors import CrewlogError, NotPermitted
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
@@ -79,6 +80,21 @@ def check_start(
         raise NotPermitted(f"{found.reason}; nothing was started", remedy=found.remedy)
     if content.get("given"):
         Given.from_json(content["given"]).check_names(found.principal)
+
+
+def check_attached(run: str, given: Mapping[str, object]) -> None:
+    """Checks that nothing is said of a run that is there already which only a new one takes.
+
+    Args:
+        run: The run.
+        given: What each such option says; empty or none: it is not given.
+
+    Raises:
+        UsageError: something is.
+    """
+    why = f"the run {run!r} is there already, and stays as it was started"
+    remedy = "Leave it out, choose another id, or replace the run."
+    check_effects(f"run {run!r}", given, why, remedy)
 
 
 async def check_before(

@@ -1,9 +1,13 @@
 """Which of several names a text means, where it says so in words and not as it was asked to.
 
-A text is taken apart into clauses. A clause means a name where it is nothing but that name, a word
-that hands over (`route to`, `next:`, `is best`) and words that say nothing; it rules a name out by
-a word against it, before the name or behind it. A text means a name where just that one is meant
-and nothing speaks against it: no other name that is not ruled out, no `or`, no `if`, no `however`.
+A text that begins with just one name as a whole word, and a separator behind it, means that name:
+`reject - it fails`. See `_first`.
+
+Any other text is taken apart into clauses. A clause means a name where it is nothing but that name,
+a word that hands over (`route to`, `next:`, `is best`) and words that say nothing; it rules a name
+out by a word against it, before the name or behind it. A text means a name where just that one is
+meant and nothing speaks against it: no other name that is not ruled out, no `or`, no `if`, no
+`however`.
 
 All else is not clear. A model is asked again then, which costs a call; to take what it did not
 mean costs a user the wrong agent. So these lists are short, and what is in none of them is unclear.
@@ -69,11 +73,15 @@ _DOUBT = re.compile(
     r"ikke|inte|nej|men|nie|ale|niente|nessun\w*|ma|per[oò]|anche|invece|auch|lieber|eher|erst)\b|"
     r"\?|[\u0370-\u1cff\u2e80-\ud7ff\uf900-\ufaff]"
 )
+_TAKEN_BACK = re.compile(
+    r"(?:\A|[.!;:,\n])\W{0,8}(?:no|nope|nein|non|not)\b(?=\s*[,.!:;\u2013\u2014-]|\s*\Z)"
+)
+"""A no that stands alone."""
 _RETRACTS = re.compile(
     r"\b(?:actually|wait|scratch|second thoughts?|on reflection|ignore|disregard|correction|"
     r"never ?mind|oops|sorry|kidding|however|although|but|instead(?! of)|unless|or rather|"
     r"or better|no longer|not final|wrong|incorrect|made (?:this|it|that) up|if(?! you\b))\b|\?|"
-    r"(?:\A|[.!;:,\n])\W*(?:no|nope|nein|non|not)\b(?=\s*[,.!:;\u2013\u2014-]|\s*\Z)"
+    rf"{_TAKEN_BACK.pattern}"
 )
 _TAKES_BACK = re.compile(
     r"\b(?:actually|wait|scratch|second thoughts?|on reflection|ignore|disregard|correction|"
@@ -155,6 +163,26 @@ _YES = re.compile(r"\W*(?:yes|since|because)\b")
 _NOT_JUST = re.compile(r"\b(?:only|just|merely|simply|anyone|anybody|if|unless|or|then)\b")
 _TOGETHER = re.compile(rf"\W*(?:and|or|plus|&)\s+(?:(?:to|the)\s+)*{_N}")
 _ALSO = re.compile(r"\bas (?:well|soon|long|much|far)\b")
+_BEFORE = " \t\r\n*_`#>-"
+"""What may stand before the name that a text begins with; a quotation mark is looked at."""
+_BEGINS = re.compile(
+    rf"(?P<quote>[\"'\u201c\u2018]?)[*_`]*(?P<name>{_N})[\"'\u201d\u2018*_`)\]]*"
+    r"(?:[^\S\n]*+(?:[;:,!\n\u2013\u2014]|\.(?=[\s\"'*_`)\]]|\Z)|--|(?<=\s)-\s|\Z)[\"'*_`]*|"
+    r"\s+(?P<words>(?:the|this|that|it|them|these|those|because|since|due to)\b))"
+)
+"""A name, and what makes it the answer: a separator, or an object or a reason."""
+_CONDITION = re.compile(
+    r"\W*(?:but\s+)?(?:only\s+)?(?:or|if|unless|provided|assuming|once|until|maybe|perhaps|"
+    r"but (?:not|only))\b"
+)
+_ABSENT = re.compile(
+    r"\s*(?:(?:it|he|she|they|nobody|no one)\s+(?:is|are)\s+)?(?:busy|unavailable|away|absent|"
+    r"offline|out(?! of)|overloaded|sick|closed|there)\b"
+)
+"""Said of who is named: `a: it is busy`."""
+_INSTEAD = re.compile(rf"\bor\W+(?:(?:to|the|rather)\s+)*{_N}")
+_LISTED = re.compile(rf"(?:\A|[\n;,|]|\.\s)[ \t\r\"'*_`#>-]*+{_N}[\"'*_`]*\s*[:=|]")
+"""A name with something of its own behind it: `a: 0.2; b: 0.8`."""
 _QUOTES = re.compile(r"[\"`*_<>|\\]+|(?<![a-z])'|'(?![a-z])")
 _MARKUP = " \t\r*_`'\"#>-.:,;!<=|"
 
@@ -186,20 +214,40 @@ def named_in(text: str, names: Sequence[str]) -> str | None:
     text = answer_of(text[:LONGEST_TEXT])
     final = [found.end() for found in FINALLY.finditer(text)]
     text = text[final[-1] :] if final else text
+    if names and len(names) <= _MOST_NAMES and (sign := _first(text, names)):
+        return names[ord(sign) - _FIRST_SIGN]
     found = _marks(text, names)
     if found.unclear or len(found.meant) != 1 or found.meant & found.against:
         return None
     (sign,) = found.meant
-    if found.beside - found.meant and _first(text, names) != sign:
-        return None
-    return names[ord(sign) - _FIRST_SIGN]
+    return None if found.beside - found.meant else names[ord(sign) - _FIRST_SIGN]
 
 
 def _first(text: str, names: Sequence[str]) -> str:
-    """The sign of the name that a text begins with, as a clause of its own; empty where none."""
-    begin = _signed(_smooth(text), names).lstrip(_MARKUP)
-    label = re.match(rf"({_N})[\"'`*_ ]*(?:[;:,.!\n]|\s[-\u2013\u2014]|\Z)", begin)
-    return label[1] if label else ""
+    """The sign of the name that a text begins with, and means by that; empty where none.
+
+    A separator follows the name, and then whatever is said of it, or an object or a reason, and
+    then no doubt. Neither counts where more names begin the text, where the rest means another
+    one or is against this one, and where a condition follows.
+    """
+    begin = _signed(_smooth(text), names).lstrip(_BEFORE)
+    if (found := _BEGINS.match(begin)) is None:
+        return ""
+    sign, rest = found["name"], begin[found.end() :]
+    others = {*_SIGN.findall(rest)} - {sign}
+    if found["words"]:
+        sentence = _CLAUSE.split(_SENTENCE.split(f"{found['words']}{rest}", maxsplit=1)[0])[0]
+        doubts = (_NOT, _AWAY, _OTHER_TIMES, _DOUBT)
+        sure = not any(each.search(sentence) for each in doubts) and not _RETRACTS.search(rest)
+        return sign if sure and not others else ""
+    if any(each.match(rest) for each in (_CONDITION, _TOGETHER, _ABSENT)):
+        return ""
+    if _LISTED.search(rest) or _TAKEN_BACK.search(rest):
+        return ""
+    if others and (found["quote"] or _TAKES_BACK.search(rest) or _INSTEAD.search(rest)):
+        return ""
+    said = _marks(rest, names, signed=True)
+    return "" if said.meant - {sign} or sign in said.against else sign
 
 
 def taken_back(
@@ -231,11 +279,12 @@ def taken_back(
     )
 
 
-def _marks(text: str, names: Sequence[str]) -> _Marks:
+def _marks(text: str, names: Sequence[str], *, signed: bool = False) -> _Marks:
     found = _Marks()
     if not names or len(names) > _MOST_NAMES:
         return found
-    text = _signed(_smooth(text), names)
+    if not signed:
+        text = _signed(_smooth(text), names)
     for sentence in _SENTENCE.split(text):
         _of_sentence(sentence, found)
     return found

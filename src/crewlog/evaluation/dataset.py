@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from crewlog.activities.contexts import Contexts
 from crewlog.activities.definitions import Definitions, agent_of
-from crewlog.activities.inputs import Inputs
+from crewlog.activities.inputs import Inputs, as_json
 from crewlog.activities.sight import Sight
 from crewlog.activities.summaries import Summaries
 from crewlog.activities.views import Hydrator
@@ -178,7 +178,9 @@ class _Reader:
         shown = (await self._contexts.windowed(task, crew, agent, model)).transcript
         values: dict[str, Json] = {}
         for declared, value in await self._inputs.values(task, agent):
-            values[declared.from_] = _together(values.get(declared.from_), value)
+            values[declared.from_] = _together(
+                values.get(declared.from_), as_json(value, files=False)
+            )
         artifacts = await self._sight.artifacts(task)
         return StageInput(
             messages=tuple(message_to_json(each) for each in shown),

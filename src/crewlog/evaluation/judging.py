@@ -107,12 +107,16 @@ class Judge:
         if self._rubric:
             asked["look_at"] = self._rubric
 
+        # Another judge, or another question, is another run.
+        id_ = f"{run}-{JUDGE}-{hash_json([self._judge.to_json(), asked])[:6]}"
+
         async def begin(existing: Literal["reject", "attach", "replace"]) -> Run:
+            if existing == "attach":
+                return await self._client.attached(id_)
             return await self._client.start(
                 self._judge,
                 asked,
-                # Another judge, or another question, is another run.
-                id=f"{run}-{JUDGE}-{hash_json([self._judge.to_json(), asked])[:6]}",
+                id=id_,
                 existing=existing,
                 execution_timeout=timedelta(seconds=self._timeout + GRACE),
             )

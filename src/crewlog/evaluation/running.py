@@ -132,6 +132,8 @@ async def _tried(
     client: Client, plan: Plan, case: Case, crew: CrewDefinition, trial: Trial
 ) -> Trial:
     async def begin(existing: Literal["reject", "attach", "replace"]) -> Run:
+        if existing == "attach":
+            return await client.attached(trial.run)
         return await client.start(
             crew,
             id=trial.run,

@@ -1,7 +1,12 @@
-"""Blocks of a message's content as people read them: its texts, and its files by their hashes."""
+"""Blocks of a message's content as people read them: its texts, and its files by their hashes.
+
+Only the content of a message refers to files, and only Crewlog writes such a block: see
+`crewlog.activities.files`. A value with the same keys, in an output or an input, is data.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,19 +15,54 @@ from crewlog.content import scrubbed_text
 if TYPE_CHECKING:
     from crewlog.model import Json
 
+SHA256 = r"^[0-9a-f]{64}$"
+"""The SHA-256 of a file's bytes, as its block has it."""
+MIME_TYPE = r"^[a-z]+/[A-Za-z0-9][A-Za-z0-9.+-]{0,100}$"
+"""The type of a file, as its block has it."""
+LONGEST_NAME = 200
+"""Characters of a file's name."""
+_KEYS = frozenset({"type", "sha256", "mime_type", "size", "name"})
+_KINDS = ("image", "audio", "video")
 _SHOWN = 12
 """Characters of a hash that people are shown."""
 
 
+def kind_of(mime_type: str) -> str:
+    """The type of a file's block."""
+    kind = mime_type.partition("/")[0]
+    return kind if kind in _KINDS else "file"
+
+
 def is_file(block: Any) -> bool:
-    """Whether a block of content is a file by its hash."""
-    return isinstance(block, Mapping) and "sha256" in block and "mime_type" in block
+    """Whether a block of a message's content is a file by its hash: exactly as `FileRef` spells it.
+
+    Whoever asks has the content of a message: the same in a value is data.
+    """
+    if not isinstance(block, Mapping):
+        return False
+    found = cast("Mapping[str, Any]", block)
+    mime_type, name = found.get("mime_type"), found.get("name", "")
+    return (
+        found.keys() <= _KEYS
+        and _matches(SHA256, found.get("sha256"))
+        and _matches(MIME_TYPE, mime_type)
+        and found.get("type") == kind_of(str(mime_type))
+        and type(found.get("size")) is int
+        and found["size"] >= 0
+        and isinstance(name, str)
+        and len(name) <= LONGEST_NAME
+    )
+
+
+def _matches(pattern: str, value: Any) -> bool:
+    # `fullmatch`, since `$` alone would let a line break follow.
+    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
 def named(block: Mapping[str, Any]) -> str:
     """What people and models read in the place of a file: `[image/png 34 kB sha256:ab12…]`."""
     name = f" {scrubbed_text(str(block['name']))}" if block.get("name") else ""
-    size = _size(int(block.get("size") or 0))
+    size = _size(block["size"])
     return f"[{block['mime_type']}{name} {size} sha256:{str(block['sha256'])[:_SHOWN]}…]"
 
 

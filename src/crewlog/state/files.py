@@ -6,43 +6,34 @@ is, and not what is in it: the bytes are beside the history, see `crewlog.file_s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from crewlog.model import Json, Model
-from crewlog.state.blocks import is_file
+from crewlog.state.blocks import LONGEST_NAME, MIME_TYPE, SHA256, is_file, kind_of
 
 MOST_FILES = 20
 """Files of one message."""
-MIME_TYPE = re.compile(r"[a-z]+/[A-Za-z0-9][A-Za-z0-9.+-]{0,100}")
-_KINDS = ("image", "audio", "video")
 
 
 class FileRef(Model):
     """A file, by its hash."""
 
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Annotated[str, Field(pattern=SHA256)]
     """The SHA-256 of its bytes."""
-    mime_type: Annotated[str, Field(pattern=r"^[a-z]+/[A-Za-z0-9][A-Za-z0-9.+-]{0,100}$")]
+    mime_type: Annotated[str, Field(pattern=MIME_TYPE)]
     """What it is: `image/png`, `application/pdf`."""
     size: Annotated[int, Field(ge=0)]
     """Its bytes."""
-    name: Annotated[str, Field(max_length=200)] = ""
+    name: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
     """What its file was called, where it had a name."""
 
     @property
     def block(self) -> dict[str, Json]:
         """The block of content that stands for it."""
         return {"type": kind_of(self.mime_type), **self.to_json()}
-
-
-def kind_of(mime_type: str) -> str:
-    """The type of a file's block."""
-    kind = mime_type.partition("/")[0]
-    return kind if kind in _KINDS else "file"
 
 
 def files_in(body: Mapping[str, Json]) -> list[FileRef]:
