@@ -143,7 +143,10 @@ async def test_the_policy_says_what_follows(
     if status == "waiting":
         assert "withheld" in view.waiting_for
     elif text is not None:
-        assert (await run.result(SECONDS)).outputs["a"]["text"] == text
+        result, report = await run.result(SECONDS), await run.report()
+        assert result.outputs["a"]["text"] == text
+        assert result.warning.startswith("The reply of 'a' is taken as it is: ")
+        assert [step.accepted for step in report.steps] == ["withheld", ""]
     else:
         with pytest.raises(RunFailed, match="withheld"):
             await run.result(SECONDS)

@@ -93,7 +93,7 @@ async def test_a_tool_that_its_server_does_not_offer_asks_people(
     told = f"{asked.question} {asked.detail}"
     assert "the MCP server 's' does not offer a tool 'ad'" in told
     assert "Did you mean 'add'?" in told
-    assert (await run.view()).waiting_for == ""
+    assert "worker" not in (await run.status()).waiting_for
     await run.stop()
     crew["agents"]["a"]["on_error"] = "fail"
     with pytest.raises(RunFailed, match="does not offer a tool 'ad'"):

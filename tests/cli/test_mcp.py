@@ -182,7 +182,7 @@ def test_a_tool_of_the_crew_that_the_server_lacks_has_a_row(
     assert states(crew, capsys)["ad"] == "not offered by the server"
     assert run_cli(["mcp", "list", str(crew)]) == 0
     (row,) = [line for line in capsys.readouterr().out.splitlines() if " ad " in line]
-    assert row.split() == ["s", "ad", "my_ad", *"not offered by the server".split()]
+    assert row.split() == ["s", "ad", "my_ad", *["not", "offered", "by", "the", "server"]]
     assert run_cli(["mcp", "show", str(crew), "s", "ad"]) == 0
     assert "does not offer it. Did you mean 'add'?" in capsys.readouterr().out
     assert run_cli(["mcp", "approve", str(crew), "--yes"]) == 0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crewlog.cli.ending import show_end
-from crewlog.cli.reported import show_report
+from crewlog.cli.reported import in_markdown, show_report
 from crewlog.cli.screen import Screen
 from crewlog.state.report import Report
 from crewlog.wire import RunResult
@@ -102,3 +102,28 @@ def test_the_end_of_a_run_has_the_last_text_whole(
     assert max(map(len, out.partition("Files")[0].splitlines())) <= 60
     assert "(1 file)" in out
     assert out.rstrip().endswith("Look     crewlog report shop-1")
+
+
+def test_open_questions_have_their_answer_and_accepted_replies_their_ending(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = Report.model_validate(
+        {
+            "run": "r",
+            "status": "waiting",
+            "summary": {"value": "half a"},
+            "summarized_by": "w",
+            "summary_ending": "cut",
+            "steps": [{"step": "w#1", "node": "w", "agent": "w", "accepted": "cut"}],
+            "open": [{"id": "i1", "question": "Go on?", "answer": "crewlog answer r i1 yes|no"}],
+        }
+    )
+    show_report(Screen(), found)
+    page = capsys.readouterr().out
+    assert "crew ? · run r · waiting" in page
+    assert "result, by w (cut, accepted)" in page
+    assert any("w#1" in line and "cut, accepted" in line for line in page.splitlines())
+    assert "answer: crewlog answer r i1 yes|no" in page
+    told = "\n".join(in_markdown(found))
+    assert "## Result, by w (cut, accepted)" in told
+    assert "crewlog answer r i1 yes" in told

@@ -305,7 +305,11 @@ async def _offered(
             made = [_one(crew, name, each, approved.get(each.name)) for each in tools]
             made += _not_offered(crew, name, {each.name for each in tools})
             if crew.policy is not None and crew.policy.signed:
-                _proven([each for each in made if each.offered], crew.policy, await store.tool_proofs(spec.source))
+                _proven(
+                    [each for each in made if each.offered],
+                    crew.policy,
+                    await store.tool_proofs(spec.source),
+                )
             if any(each.state == "changed" for each in made):
                 _remembered(made, await store.approved_words(spec.source))
             found += made

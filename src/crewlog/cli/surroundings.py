@@ -97,7 +97,8 @@ def doctor(
     the key. Providers are asked for the list of their models, which costs nothing. Of each MCP
     server of the crew: whether it answers, and offers the crew's tools.
 
-    It changes nothing, and starts nothing but MCP servers that are programs, which it ends. Exit code 5 where something fails.
+    It changes nothing, and starts nothing but MCP servers that are programs, which it ends.
+    Exit code 5 where something fails.
     """
     from crewlog.cli.files import is_there  # noqa: PLC0415
 

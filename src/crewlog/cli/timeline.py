@@ -28,7 +28,7 @@ from crewlog.state import journal as j
 from crewlog.state.artifact_words import operations_words
 from crewlog.state.blocks import words_of
 from crewlog.state.brief import shortened
-from crewlog.state.endings import FAULTS
+from crewlog.state.endings import TAKEN
 from crewlog.state.told import edited_words
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
@@ -346,7 +346,7 @@ class Timeline:
         """That a reply is no good answer, and counts by `bad_reply: accept`."""
         if not entry.ending or entry.refused:
             return []
-        text = f"its reply is taken as it is: {FAULTS[entry.ending]}"
+        text = f"its reply is taken as it is: {TAKEN[entry.ending]}"
         return self._row(entry, node_of(entry.step), "!", text, "yellow")
 
     # -- calls --------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ class Timeline:
                 running.doing = {c.call: plain(f"{c.tool} {c.brief}") for c in entry.calls}
                 running.since = entry.at
                 if not entry.calls and not entry.refused:
-                    self._said[entry.step] = plain(entry.brief) or "done"
+                    self._said[entry.step] = _final_words(entry)
                 rows = self._without_summary(entry) + self._taken_as_it_is(entry)
                 for call in entry.calls:
                     if call.tool in BUILT_IN_TOOLS:
@@ -721,3 +721,10 @@ def _by(who: str) -> str:
 
 def _why(reason: str) -> str:
     return f": {reason}" if reason else ""
+
+
+def _final_words(entry: j.ModelReplied) -> str:
+    """The start of a final message, with how it ended where it is no good answer."""
+    if not entry.ending:
+        return plain(entry.brief) or "done"
+    return f"{plain(entry.brief)} ({entry.ending}, accepted)".lstrip()

@@ -75,6 +75,8 @@ FAULTS: Mapping[str, str] = {
     "unknown": "its service ended it for a reason that Crewlog does not know",
 }
 """What is wrong with a reply, by its ending: for the agent that is asked again, and for people."""
+TAKEN: Mapping[str, str] = {**FAULTS, "cut": "it was cut off at the limit of output"}
+"""What is wrong with a reply that counts all the same, by `bad_reply: accept`."""
 REMEDIES: Mapping[str, str] = {
     "cut": "Raise `max_tokens` in the agent's model_settings, or let its prompt ask for less",
     "withheld": "Change what the agent is asked, or choose another model",

@@ -758,8 +758,8 @@ class CrewState(Model):
     error: str = ""
     """Why the run failed."""
     warning: str = ""
-    """The last bound that the run came to, in a sentence: of a route, a loop, or an agent's calls.
-    In a conversation, in its present turn."""
+    """The last bound that the run came to, in a sentence: of a route, a loop, or an agent's calls;
+    or the last bad reply that was taken as it is. In a conversation, in its present turn."""
     bound: EndReason = ""
     """The last bound that it came to and did not get past; in a conversation, in this turn."""
     bound_at: NodeName = NodeName("")
