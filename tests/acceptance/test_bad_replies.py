@@ -152,6 +152,24 @@ async def test_the_policy_says_what_follows(
             await run.result(SECONDS)
 
 
+@pytest.mark.parametrize("policy", ["ask", "fail"])
+async def test_people_are_told_what_a_model_said_as_it_refused(
+    crewlog_local: CrewlogLocal, service: Callable[[Script], Service], policy: str
+) -> None:
+    service(lambda *_: Says({"content": None, "refusal": "I cannot help with that."}))
+    run, view = await played(crewlog_local, crew(("a",), on_error={"bad_reply": policy}))
+    if policy == "ask":
+        said = view.waiting_for
+    else:
+        with pytest.raises(RunFailed) as failed:
+            await run.result(SECONDS)
+        said = failed.value.message
+    assert "the model refused to answer" in said
+    assert "The model said: I cannot help with that." in said
+    (step,) = await kinds(run, "StepFailed")
+    assert "I cannot help" not in step.error, "other agents may read it"
+
+
 async def test_calls_of_a_cut_reply_are_never_made(
     crewlog_local: CrewlogLocal,
     service: Callable[[Script], Service],

@@ -352,3 +352,20 @@ def test_a_reply_that_is_taken_though_it_was_cut_off_is_told() -> None:
         {"kind": "StepCompleted", "at": 3_000, "step": "ui#1"},
     )
     assert row.startswith("ui ✓ (empty, accepted)")
+
+
+def test_a_refusal_is_told_in_the_words_of_the_model() -> None:
+    *_, row = shown(
+        started("ui#1"),
+        {**replied("ui#1", brief="I cannot help."), "ending": "refused", "refused": True},
+        {
+            "kind": "ReplyRefused",
+            "step": "ui#1",
+            "call": 1,
+            "agent": "ui",
+            "attempt": 1,
+            "of": 3,
+            "faults": ["the model refused to answer"],
+        },
+    )
+    assert row == "ui ✗ reply 1 of 3 cannot be used: the model refused to answer: I cannot help."

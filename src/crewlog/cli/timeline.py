@@ -102,6 +102,8 @@ class Timeline:
         self.done: set[str] = set()
         """Nodes that are done."""
         self._said: dict[StepId, str] = {}
+        self._refusals: dict[StepId, str] = {}
+        """What models said as they refused."""
         self._works_at: dict[str, str] = {}
         """The node of each agent's last step."""
         self._skipped: dict[str, int] = {}
@@ -351,21 +353,27 @@ class Timeline:
 
     # -- calls --------------------------------------------------------------------------------
 
+    def _replied(self, entry: j.ModelReplied) -> list[Row]:
+        running = self.running.setdefault(entry.step, Running(entry.at))
+        running.doing = {c.call: plain(f"{c.tool} {c.brief}") for c in entry.calls}
+        running.since = entry.at
+        self._refusals.pop(entry.step, None)
+        if entry.ending == "refused":
+            self._refusals[entry.step] = plain(entry.brief)
+        if not entry.calls and not entry.refused:
+            self._said[entry.step] = _final_words(entry)
+        rows = self._without_summary(entry) + self._taken_as_it_is(entry)
+        for call in entry.calls:
+            if call.tool in BUILT_IN_TOOLS:
+                continue  # its effect is a row of its own
+            text = f"{call.tool} {_brief(call.brief)}"
+            rows += self._row(entry, node_of(entry.step), "⚙", text)
+        return rows
+
     def _call(self, entry: j.Fact) -> list[Row]:
         match entry:
             case j.ModelReplied():
-                running = self.running.setdefault(entry.step, Running(entry.at))
-                running.doing = {c.call: plain(f"{c.tool} {c.brief}") for c in entry.calls}
-                running.since = entry.at
-                if not entry.calls and not entry.refused:
-                    self._said[entry.step] = _final_words(entry)
-                rows = self._without_summary(entry) + self._taken_as_it_is(entry)
-                for call in entry.calls:
-                    if call.tool in BUILT_IN_TOOLS:
-                        continue  # its effect is a row of its own
-                    text = f"{call.tool} {_brief(call.brief)}"
-                    rows += self._row(entry, node_of(entry.step), "⚙", text)
-                return rows
+                return self._replied(entry)
             case j.ToolReturned():
                 self._answered(entry.step, entry.call, entry.at)
                 node, key = node_of(entry.step), (entry.step, entry.call)
@@ -407,6 +415,8 @@ class Timeline:
                     self.running[entry.step] = Running(entry.at, {0: "thinking again"})
                 which = f"reply {entry.attempt} of {entry.of}"
                 text = f"{which} cannot be used: {'; '.join(entry.faults)}"
+                if refusal := self._refusals.get(entry.step):
+                    text += f": {refusal}"
                 return self._row(entry, node, "✗", text, "red")
             case j.TurnCapped():
                 text = f"ends with what is there: {entry.calls} model calls are its most"

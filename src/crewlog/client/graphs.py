@@ -57,8 +57,8 @@ class Graph:
     """Whether it began by itself, as a part of its `source`, or as a copy of it."""
     source: RunId | None = None
     at: int = 0
-    """Of a fork: the checkpoint of its source that was asked for. Of a part: the position of its source
-    after which its own journal begins."""
+    """Of a fork: the checkpoint of its source that was asked for. Of a part: the position of its
+    source after which its own journal begins."""
     took_in: tuple[TakenIn, ...] = ()
     """What became a part of it, or whose logs did."""
     parents: tuple[RunId, ...] = ()

@@ -274,6 +274,8 @@ class Turn(Model):
     """Final messages in a row that could not be used."""
     cut: int = 0
     """Replies in a row that the limit of output cut."""
+    refusal: str = ""
+    """The start of what its model said last, where it refused to answer; for people alone."""
     faults: tuple[str, ...] = ()
     """What was wrong with each of these, in short: whoever is asked once no try is left is told."""
     draft: ContentHash | None = None

@@ -446,6 +446,7 @@ def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Ch
             "returned": 0,
             "unsettled": (),
             "cut": turn.cut + 1 if entry.ending == "cut" else 0,
+            "refusal": entry.brief if entry.ending == "refused" else "",
         }
     )
     if entry.draft:
