@@ -68,7 +68,7 @@ async def test_a_report_tells_what_came_of_a_run_while_it_goes_on_and_in_the_end
     assert [(e.step, e.type) for e in found.errors] == [("b#1", "CallFailed")]
     (decided,) = found.decisions
     assert (decided.who, decided.why) == ("ana", "bread is bought")
-    assert (await run.report(found.position - 4)).status == "running"
+    assert (await run.report(found.position - 4)).status == "waiting"
 
 
 async def test_a_killed_worker_leaves_one_turn_with_one_effect(site: Site) -> None:

@@ -10,9 +10,11 @@ import pytest
 
 from crewlog.cli.ending import show_end
 from crewlog.cli.reported import in_markdown, show_report
+from crewlog.cli.reporting import as_seen
 from crewlog.cli.screen import Screen
+from crewlog.ids import InterruptId
 from crewlog.state.report import Report
-from crewlog.wire import RunResult
+from crewlog.wire import InterruptView, RunResult
 
 ITEMS = [{"id": "prices", "agent": "pricing", "task": "Write the prices."}]
 SIGNALS = [{"agent": "cart", "detail": f"case {i} fails at the sum"} for i in range(4)]
@@ -127,3 +129,21 @@ def test_open_questions_have_their_answer_and_accepted_replies_their_ending(
     told = "\n".join(in_markdown(found))
     assert "## Result, by w (cut, accepted)" in told
     assert "crewlog answer r i1 yes" in told
+
+
+def test_a_report_has_the_status_and_the_answers_that_show_has() -> None:
+    found = Report.model_validate(
+        {"run": "r", "status": "running", "open": [{"id": "i1", "question": "Go on?"}]}
+    )
+    asked = InterruptView(
+        id=InterruptId("i1"),
+        kind="ask",
+        question="Go on?",
+        options=("yes", "no"),
+        action_requests=(),
+        review_configs=(),
+    )
+    sight: Any = SimpleNamespace(run="r", status="waiting", questions=[asked])
+    told = as_seen(found, sight)
+    assert told.status == "waiting"
+    assert [each.answer for each in told.open] == ["crewlog answer r i1 yes|no"]

@@ -30,7 +30,7 @@ def report(
     return go(_report(run, markdown=markdown, as_json=as_json), debug=debug)
 
 
-def _as_seen(found: Report, sight: Sight) -> Report:
+def as_seen(found: Report, sight: Sight) -> Report:
     """A report with what the journal does not tell: the status, and how to answer questions."""
     from crewlog.cli.questions import answer_command  # noqa: PLC0415
 
@@ -50,7 +50,7 @@ async def _report(target: str, *, markdown: bool, as_json: bool) -> int:
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         sight = await see_at(client, target)
-        found = _as_seen(await client.run(sight.run).report(sight.at), sight)
+        found = as_seen(await client.run(sight.run).report(sight.at), sight)
     if as_json:
         screen.document(found.model_dump(mode="json"))
     elif markdown:
