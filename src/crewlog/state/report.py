@@ -502,7 +502,10 @@ def _last(state: CrewState) -> tuple[AgentName | None, Value]:
 def _ending(trace: Trace, agent: AgentName | None, text: Value) -> BadEnding:
     """How the reply ended that an agent's text is, where it was taken as it is."""
     said = (call for step in trace.all_steps() if step.agent == agent for call in step.calls)
-    return next((call.accepted for call in said if call.accepted and call.body == text.body), "")
+    for call in said:
+        if call.accepted and call.body == text.body:
+            return call.accepted
+    return ""
 
 
 def _plans(pen: _Pen, trace: Trace) -> Iterator[PlanReport]:

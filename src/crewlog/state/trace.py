@@ -144,7 +144,8 @@ class StepTrace:
     @property
     def accepted(self) -> BadEnding:
         """How the last reply ended, where that is no good answer and was taken as it is."""
-        return next((call.accepted for call in reversed(self.calls) if call.tool is None), "")
+        replies = [call for call in self.calls if call.tool is None]
+        return replies[-1].accepted if replies else ""
 
     @property
     def usage(self) -> Usage:
