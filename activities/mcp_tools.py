@@ -27,7 +27,14 @@ from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer, mcp_tool
-from crewlog.errors import OutcomeUnknown, ToolChanged, ToolError, ToolFailed, ToolMissing
+from crewlog.errors import (
+    OutcomeUnknown,
+    ToolChanged,
+    ToolError,
+    ToolFailed,
+    ToolMissing,
+    ToolUnusable,
+)
 from crewlog.ids import ToolName
 from crewlog.model import Json
 from crewlog.servers.described import LONGEST_TEXT, Described, cleaned, shortened
@@ -130,7 +137,8 @@ class McpTools:
             policy: The crew's: where it is signed, who may grant must have signed the approval.
 
         Raises:
-            ToolMissing: where the server is away, or has no such tool.
+            ToolMissing: where the server is away.
+            ToolUnusable: where the server does not offer the tool, or not in a usable form.
             ToolChanged: where nobody has approved what it says of itself.
         """
         server_name, remote = mcp_tool(definition.run) or ("", "")
@@ -143,13 +151,14 @@ class McpTools:
         known = await self._ask(session, server, fresh=for_call, proofs=signed)
         found = known.tools.get(remote)
         if found is None:
-            raise ToolMissing(
-                f"the MCP server {server_name!r} has no tool {remote!r}",
-                remedy=did_you_mean(remote, known.tools, "`crewlog mcp list` says what it has."),
+            raise ToolUnusable(
+                f"the MCP server {server_name!r} does not offer a tool {remote!r}",
+                remedy=did_you_mean(remote, known.tools, "`crewlog mcp list` says what it offers.")
+                + f" Correct 'run' of the tool {str(name)!r} in the crew, or its server.",
                 place=place,
             )
         if found.fault:
-            raise ToolMissing(
+            raise ToolUnusable(
                 f"the tool {remote!r} of the MCP server {server_name!r} cannot be used: "
                 f"{found.fault}",
                 remedy="Its server has to be mended.",

@@ -26,7 +26,7 @@ from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer, mcp_tool
-from crewlog.errors import ToolMissing
+from crewlog.errors import ToolMissing, ToolUnusable
 from crewlog.ids import ToolName
 from crewlog.model import Json
 
@@ -100,6 +100,7 @@ class ToolRegistry:
             ToolMissing: where this worker has no such module or name, or it is no tool, or its
                 server is away.
             ToolChanged: where nobody has approved what a server's tool says of itself.
+            ToolUnusable: where its server does not offer it, or not in a usable form.
         """
         if mcp_tool(definition.run) is not None:
             return await self._of_server(
@@ -134,7 +135,7 @@ class ToolRegistry:
         try:
             return found or self._made.put(key, make_tool(offered.made(), definition))
         except Exception as exc:
-            raise ToolMissing(
+            raise ToolUnusable(
                 f"what the MCP server says of the tool {name!r} cannot be used: "
                 f"{type(exc).__name__}",
                 remedy="The server has to be mended.",

@@ -151,13 +151,6 @@ def waiting_for(state: CrewState, flights: Flights, drains_for: Sequence[StepId]
         return DRAINS.format(steps=", ".join(drains_for))
     if flights:
         return ""
-    if state.interrupts:
-        first = next(iter(state.interrupts.values()))
-        return f"{first.id}: {first.question}"
-    if state.resting and state.talk is not None:
-        return waits.next_message(state.talk)
-    if state.rest is not None:
-        return waits.any_message(state.rest)
     return waits.waiting_for(state)
 
 

@@ -30,6 +30,7 @@
     │   └── ToolError
     │       ├── ToolMissing        no such module, function or tool on this worker
     │       │   └── ToolChanged    what it says of itself is not what was approved
+    │       ├── ToolUnusable       its MCP server does not offer it, or not in a usable form
     │       ├── ToolFailed         raised; the model may see it and repair
     │       │   └── OutOfReach     a path, a URL or an address that it may not touch
     │       ├── RuledSince         people ruled of calls since this one was scheduled: ask again
@@ -317,6 +318,7 @@ class SecretMissing(StepError):
     Nothing has begun. The run makes the call again until a worker that has it takes it.
     """
 
+    exit_code = 5
     again = True
 
 
@@ -330,6 +332,7 @@ class ToolMissing(ToolError):
     Nothing has begun. The run makes the call again until a worker that has the tool takes it.
     """
 
+    exit_code = 5
     again = True
 
 
@@ -338,6 +341,16 @@ class ToolChanged(ToolMissing):
 
     Nothing has begun. The run makes the call again, for as long as it takes.
     """
+
+
+class ToolUnusable(ToolError):
+    """An MCP server does not offer the tool, or describes it in a form that no worker can use.
+
+    Every worker would find the same, so the run does not wait for one: the step fails, and the
+    agent's `on_error` decides.
+    """
+
+    exit_code = 2
 
 
 class ToolFailed(ToolError):

@@ -793,7 +793,8 @@ class Reply(Model):
     """The last error of the turn."""
     warning: str = ""
     """The last bound that the turn came to, in a sentence: of a route, of a loop, or of an agent's
-    calls. The answer is what there was by then."""
+    calls, and the answer is what there was by then; or the last reply that was cut off, withheld or
+    empty and was taken as it is."""
     end_reason: EndReason = "completed"
     """Why the turn ended, for programs: `completed`, `failed`, or the bound that it came to and did
     not get past."""
@@ -862,7 +863,7 @@ class RunResult(Model):
     """From start to end, in milliseconds."""
     warning: str = ""
     """The last bound that it came to, in a sentence: of a route, of a loop, or of an agent's
-    calls."""
+    calls; or the last reply that was cut off, withheld or empty and was taken as it is."""
     end_reason: EndReason = "completed"
     """Why it ended, for programs: `completed` as its flow says, or the bound that it came to and
     did not get past: `retry_budget_exhausted`, `route_limit_reached`, `call_limit_reached`,

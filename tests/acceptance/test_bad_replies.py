@@ -143,10 +143,31 @@ async def test_the_policy_says_what_follows(
     if status == "waiting":
         assert "withheld" in view.waiting_for
     elif text is not None:
-        assert (await run.result(SECONDS)).outputs["a"]["text"] == text
+        result, report = await run.result(SECONDS), await run.report()
+        assert result.outputs["a"]["text"] == text
+        assert result.warning.startswith("The reply of 'a' is taken as it is: ")
+        assert [step.accepted for step in report.steps] == ["withheld", ""]
     else:
         with pytest.raises(RunFailed, match="withheld"):
             await run.result(SECONDS)
+
+
+@pytest.mark.parametrize("policy", ["ask", "fail"])
+async def test_people_are_told_what_a_model_said_as_it_refused(
+    crewlog_local: CrewlogLocal, service: Callable[[Script], Service], policy: str
+) -> None:
+    service(lambda *_: Says({"content": None, "refusal": "I cannot help with that."}))
+    run, view = await played(crewlog_local, crew(("a",), on_error={"bad_reply": policy}))
+    if policy == "ask":
+        said = view.waiting_for
+    else:
+        with pytest.raises(RunFailed) as failed:
+            await run.result(SECONDS)
+        said = failed.value.message
+    assert "the model refused to answer" in said
+    assert "The model said: I cannot help with that." in said
+    (step,) = await kinds(run, "StepFailed")
+    assert "I cannot help" not in step.error, "other agents may read it"
 
 
 async def test_calls_of_a_cut_reply_are_never_made(
@@ -185,7 +206,7 @@ async def test_a_conversation_answers_with_its_apology(
         while (last := (await run.conversation()).last) is None:  # noqa: ASYNC110 - a query tells
             await asyncio.sleep(0.05)
     assert last.text == "Not this time."
-    assert "withheld" in last.error
+    assert "refused" in last.error
     await run.terminate("seen")
 
 

@@ -79,6 +79,27 @@ async def test_a_tool_is_blocked_until_it_is_approved(crews: Site, tmp_path: Pat
     assert (tmp_path / "calls").read_text() == "1+2\n"
 
 
+async def test_a_tool_that_its_server_does_not_offer_asks_people(
+    crews: Site, tmp_path: Path
+) -> None:
+    server = McpServer(
+        command=sys.executable, args=(str(SERVER),), env={"STATE": str(tmp_path / "state")}
+    )
+    tools = {"sum": {"run": "mcp:s/ad"}}
+    crew = crews.crew({"a": [{"text": "A"}]}, tools=tools, mcp={"s": server.to_json()}, flow=["a"])
+    run = await crews.start(crew)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    (asked,) = await run.interrupts()
+    told = f"{asked.question} {asked.detail}"
+    assert "the MCP server 's' does not offer a tool 'ad'" in told
+    assert "Did you mean 'add'?" in told
+    assert "worker" not in (await run.status()).waiting_for
+    await run.stop()
+    crew["agents"]["a"]["on_error"] = "fail"
+    with pytest.raises(RunFailed, match="does not offer a tool 'ad'"):
+        await (await crews.start(crew)).result(LIMIT)
+
+
 async def test_structured_content_sets_the_outputs_of_an_agent_without_a_model(
     crews: Site, tmp_path: Path
 ) -> None:

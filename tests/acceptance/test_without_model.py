@@ -53,12 +53,12 @@ async def test_a_report_tells_what_came_of_a_run_while_it_goes_on_and_in_the_end
     crew["agents"]["b"] |= {"does": [{"tool": "raises", "args": {"kind": "value"}}]}
     run = await crews.start(crew, "Count the loaves.")
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
-    found = await run.report()
-    assert (found.status, found.open) == (
-        "running",
-        ("b#1 failed: raises: ValueError: the oven is cold",),
-    )
     (asked,) = await run.interrupts()
+    found = await run.report()
+    assert (found.status, [(each.id, each.question) for each in found.open]) == (
+        "waiting",
+        [(asked.id, "b#1 failed: raises: ValueError: the oven is cold")],
+    )
     await run.respond(asked.id, "skip", by="ana", reason="bread is bought")
     await run.result(LIMIT)
     found = await run.report()
@@ -68,7 +68,7 @@ async def test_a_report_tells_what_came_of_a_run_while_it_goes_on_and_in_the_end
     assert [(e.step, e.type) for e in found.errors] == [("b#1", "CallFailed")]
     (decided,) = found.decisions
     assert (decided.who, decided.why) == ("ana", "bread is bought")
-    assert (await run.report(found.position - 4)).status == "running"
+    assert (await run.report(found.position - 4)).status == "waiting"
 
 
 async def test_a_killed_worker_leaves_one_turn_with_one_effect(site: Site) -> None:

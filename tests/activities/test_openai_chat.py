@@ -67,12 +67,12 @@ both = pytest.mark.parametrize("streaming", [True, False])
 
 
 @both
-async def test_a_refusal_is_the_text_and_is_withheld(model_call, log, service, streaming, model):
+async def test_a_refusal_is_the_text_and_is_refused(model_call, log, service, streaming, model):
     pieces = [{"refusal": "I can"}, {"refusal": "not."}]
     service(lambda *_: Says({"refusal": "I cannot."}, pieces=pieces))
     log.says("go")
     result = await model_call(backend(streaming, model), log)
-    assert (result.ending, brief_of(result.body)) == ("withheld", "I cannot.")
+    assert (result.ending, brief_of(result.body)) == ("refused", "I cannot.")
 
 
 @both

@@ -173,6 +173,33 @@ def test_validate_says_what_is_to_be_approved_and_who_may_what(
     assert json.loads(capsys.readouterr().out)["to_approve"] == ["my_shout"]
 
 
+def test_a_tool_of_the_crew_that_the_server_lacks_has_a_row(
+    crew: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = json.loads(crew.read_text())
+    data["tools"] = {"my_ad": {"run": "mcp:s/ad"}}
+    crew.write_text(json.dumps(data))
+    assert states(crew, capsys)["ad"] == "not offered by the server"
+    assert run_cli(["mcp", "list", str(crew)]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if " ad " in line]
+    assert row.split() == ["s", "ad", "my_ad", *["not", "offered", "by", "the", "server"]]
+    assert run_cli(["mcp", "show", str(crew), "s", "ad"]) == 0
+    assert "does not offer it. Did you mean 'add'?" in capsys.readouterr().out
+    assert run_cli(["mcp", "approve", str(crew), "--yes"]) == 0
+    assert "my_ad\n" not in capsys.readouterr().out
+
+
+def test_a_server_that_cannot_be_started_is_a_service_that_is_away(
+    crew: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = json.loads(crew.read_text())
+    data["mcp"]["s"]["command"] = "no-such-program"
+    crew.write_text(json.dumps(data))
+    assert run_cli(["mcp", "list", str(crew)]) == 5
+    told = capsys.readouterr().err
+    assert "the program 'no-such-program' is not installed here" in told
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

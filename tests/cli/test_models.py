@@ -226,3 +226,18 @@ def test_a_package_brings_a_provider_of_its_own(cli: Cli) -> None:
     path = os.fspath(packages)
     assert json.loads(python(*validate, path=path).stdout)["warnings"] == []
     assert python("-c", ASK, path=path).stdout == "small calm 60\n"
+
+
+def test_doctor_fails_where_an_mcp_server_of_the_crew_cannot_start(cli: Cli) -> None:
+    crew = {
+        "crew": "c",
+        "agents": {"a": {"prompt": "P.", "model": "scripted:s.yaml", "tools": ["x"]}},
+        "tools": {"x": {"run": "mcp:s/x"}},
+        "mcp": {"s": {"command": "no-such-program"}},
+    }
+    (cli.cwd / "crew.yaml").write_text(json.dumps(crew))
+    done = cli("doctor", "--json")
+    assert done.code == 5
+    (check,) = [each for each in json.loads(done.out)["checks"] if each["name"] == "MCP server s"]
+    assert check["status"] == "fail"
+    assert "the program 'no-such-program' is not installed here" in check["detail"]

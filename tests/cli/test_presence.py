@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -119,6 +120,25 @@ def test_only_the_words_of_a_crash_are_its_last_words(tmp_path: Path) -> None:
     assert last_words(log, 0)[0] == "Fatal Python error: Aborted"
     log.write_text("ModuleNotFoundError: No module named 'x'\n")
     assert last_words(log, 0) == ["ModuleNotFoundError: No module named 'x'"]
+
+
+def test_a_worker_that_was_told_to_end_did_not_end_by_itself(tmp_path: Path) -> None:
+    log = tmp_path / "worker.log"
+    log.write_text("")
+    record = spawn([sys.executable, "-c", "import time; time.sleep(60)"], log)
+    guard = Guard()
+    try:
+        hand = Hand(record, log, 0, guard)
+        assert not hand.stopped
+        os.kill(record.pid, signal.SIGTERM)
+        until = time.monotonic() + 20
+        while record.alive and time.monotonic() < until:
+            time.sleep(0.01)
+        assert hand.stopped
+        with pytest.raises(WorkerMissing, match="the worker of this command was stopped"):
+            hand.check()
+    finally:
+        guard.close()
 
 
 def test_a_worker_that_was_killed_is_said_to_be(tmp_path: Path) -> None:

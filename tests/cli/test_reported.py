@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from crewlog.cli.ending import show_end
-from crewlog.cli.reported import show_report
+from crewlog.cli.reported import in_markdown, show_report
+from crewlog.cli.reporting import as_seen
 from crewlog.cli.screen import Screen
+from crewlog.ids import InterruptId
 from crewlog.state.report import Report
-from crewlog.wire import RunResult
+from crewlog.wire import InterruptView, RunResult
 
 ITEMS = [{"id": "prices", "agent": "pricing", "task": "Write the prices."}]
 SIGNALS = [{"agent": "cart", "detail": f"case {i} fails at the sum"} for i in range(4)]
@@ -102,3 +104,46 @@ def test_the_end_of_a_run_has_the_last_text_whole(
     assert max(map(len, out.partition("Files")[0].splitlines())) <= 60
     assert "(1 file)" in out
     assert out.rstrip().endswith("Look     crewlog report shop-1")
+
+
+def test_open_questions_have_their_answer_and_accepted_replies_their_ending(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = Report.model_validate(
+        {
+            "run": "r",
+            "status": "waiting",
+            "summary": {"value": "half a"},
+            "summarized_by": "w",
+            "summary_ending": "cut",
+            "steps": [{"step": "w#1", "node": "w", "agent": "w", "accepted": "cut"}],
+            "open": [{"id": "i1", "question": "Go on?", "answer": "crewlog answer r i1 yes|no"}],
+        }
+    )
+    show_report(Screen(), found)
+    page = capsys.readouterr().out
+    assert "crew ? · run r · waiting" in page
+    assert "result, by w (cut, accepted)" in page
+    assert any("w#1" in line and "cut, accepted" in line for line in page.splitlines())
+    assert "answer: crewlog answer r i1 yes|no" in page
+    told = "\n".join(in_markdown(found))
+    assert "## Result, by w (cut, accepted)" in told
+    assert "crewlog answer r i1 yes" in told
+
+
+def test_a_report_has_the_status_and_the_answers_that_show_has() -> None:
+    found = Report.model_validate(
+        {"run": "r", "status": "running", "open": [{"id": "i1", "question": "Go on?"}]}
+    )
+    asked = InterruptView(
+        id=InterruptId("i1"),
+        kind="ask",
+        question="Go on?",
+        options=("yes", "no"),
+        action_requests=(),
+        review_configs=(),
+    )
+    sight: Any = SimpleNamespace(run="r", status="waiting", questions=[asked])
+    told = as_seen(found, sight)
+    assert told.status == "waiting"
+    assert [each.answer for each in told.open] == ["crewlog answer r i1 yes|no"]

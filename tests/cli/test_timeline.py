@@ -345,4 +345,27 @@ def test_a_trace_tells_a_large_value_by_its_text() -> None:
 
 def test_a_reply_that_is_taken_though_it_was_cut_off_is_told() -> None:
     *_, row = shown(started("ui#1"), {**replied("ui#1", brief="hal"), "ending": "cut"})
-    assert row.startswith("ui ! its reply is taken as it is: it was cut off")
+    assert row == "ui ! its reply is taken as it is: it was cut off at the limit of output"
+    *_, row = shown(
+        started("ui#1"),
+        {**replied("ui#1", brief=""), "ending": "empty"},
+        {"kind": "StepCompleted", "at": 3_000, "step": "ui#1"},
+    )
+    assert row.startswith("ui ✓ (empty, accepted)")
+
+
+def test_a_refusal_is_told_in_the_words_of_the_model() -> None:
+    *_, row = shown(
+        started("ui#1"),
+        {**replied("ui#1", brief="I cannot help."), "ending": "refused", "refused": True},
+        {
+            "kind": "ReplyRefused",
+            "step": "ui#1",
+            "call": 1,
+            "agent": "ui",
+            "attempt": 1,
+            "of": 3,
+            "faults": ["the model refused to answer"],
+        },
+    )
+    assert row == "ui ✗ reply 1 of 3 cannot be used: the model refused to answer: I cannot help."

@@ -56,12 +56,14 @@ async def test_a_definition_with_faults_is_not_started(lab: Lab) -> None:
 
 async def test_an_id_is_used_once(lab: Lab) -> None:
     run = await lab.start(crews.line(), id=f"once-{lab.client.task_queue}")
-    for _ in range(2):
-        with pytest.raises(
-            RunAlreadyExists, match="ids of ended runs are not used again"
-        ) as caught:
+    for told, remedy in (
+        ("and it is open", "--existing replace"),
+        ("ids of ended runs are not used again", "crewlog show"),
+    ):
+        with pytest.raises(RunAlreadyExists, match=told) as caught:
             await lab.start(crews.line(), id=run.id)
         assert "--id" in caught.value.remedy
+        assert remedy in caught.value.remedy
         handle = lab.client.temporal.get_workflow_handle(run.id)
         if (await handle.describe()).status is WorkflowExecutionStatus.RUNNING:
             await run.terminate()

@@ -56,7 +56,13 @@ class Past:
         state = CrewState(run=RunId(run), crew=CrewName("pond"), definition=hashed).to_json()
         to = self.ends[source]
         forked = j.Forked(
-            run=RunId(run), source=RunId(source), to=to, state=state, split=split, at=at
+            run=RunId(run),
+            source=RunId(source),
+            to=to,
+            checkpoint=0 if split else 7,
+            state=state,
+            split=split,
+            at=at,
         )
         await self.add(run, forked, first=to + 1)
 
@@ -93,6 +99,7 @@ async def test_a_family_is_all_that_is_connected(past: Past) -> None:
     assert part.parents == ("pond", "lake")
     assert (lake.status, lake.into, lake.members) == ("merged", "pond.1", ())
     assert (copy.began, copy.source, copy.status, copy.open) == ("fork", "pond", "stopped", False)
+    assert copy.at == 7, "the checkpoint that was asked for, as `show` says it"
     assert [each.run for each in await family_of(past.store, RunId("over"))] == ["over"]
     with pytest.raises(RunNotFound, match="no run 'nowhere'"):
         await family_of(past.store, RunId("nowhere"))

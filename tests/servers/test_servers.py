@@ -29,7 +29,7 @@ from crewlog.client import keys
 from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer
-from crewlog.errors import OutcomeUnknown, SecretMissing, ToolChanged, ToolMissing
+from crewlog.errors import OutcomeUnknown, SecretMissing, ToolChanged, ToolMissing, ToolUnusable
 from crewlog.ids import ToolName
 from crewlog.servers.described import LARGEST_SCHEMA, LONGEST_TEXT, cleaned, described
 from crewlog.state.calls import CheckArguments
@@ -248,10 +248,11 @@ async def test_a_session_is_shared_and_opened_anew(kit: Kit, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("server", "told"),
     [
-        ({"command": "/nowhere/server"}, "does not answer: FileNotFoundError"),
+        (
+            {"command": "/nowhere/server"},
+            "cannot be started: the program '/nowhere/server'",
+        ),
         ({"url": "http://127.0.0.1:9/mcp"}, "does not answer"),
-        ({"url": "ftp://127.0.0.1/mcp"}, "has a URL that is none"),
-        ({"url": "http://10.0.0.1.nip.io./mcp"}, "ends with a dot"),
     ],
 )
 async def test_a_server_that_is_away(server: dict[str, Any], told: str) -> None:
@@ -259,6 +260,21 @@ async def test_a_server_that_is_away(server: dict[str, Any], told: str) -> None:
     with pytest.raises(ToolMissing, match=told) as missing:
         await kit.ready("add")
     assert missing.value.again
+    await kit.registry.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("ftp://127.0.0.1/mcp", "has a URL that is none"),
+        ("http://10.0.0.1.nip.io./mcp", "ends with a dot"),
+    ],
+)
+async def test_a_server_whose_url_is_none_is_not_waited_for(url: str, told: str) -> None:
+    kit = Kit(s=McpServer(url=url))
+    with pytest.raises(ToolUnusable, match=told) as refused:
+        await kit.ready("add")
+    assert not refused.value.again
     await kit.registry.close()
 
 
@@ -273,8 +289,9 @@ async def test_a_server_that_ends_says_why(tmp_path: Path) -> None:
 
 async def test_what_is_not_there(kit: Kit) -> None:
     await kit.approve()
-    with pytest.raises(ToolMissing, match=r"has no tool 'ad'\n    Did you mean 'add'"):
+    with pytest.raises(ToolUnusable, match=r"offer a tool 'ad'\n    Did you mean 'add'") as absent:
         await kit.ready("ad")
+    assert not absent.value.again, "no worker can help"
     kit.servers = {}
     with pytest.raises(ToolMissing, match="there is no MCP server 's'"):
         await kit.ready("add")

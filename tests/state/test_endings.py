@@ -32,7 +32,7 @@ CALL = {"name": "put", "args": {}, "id": "c"}
             "cut",
         ),
         ({"finish_reason": "content_filter"}, "withheld"),
-        ({"stop_reason": "refusal"}, "withheld"),
+        ({"stop_reason": "refusal"}, "refused"),
         ({"finish_reason": "SAFETY"}, "withheld"),
         ({"stopReason": "guardrail_intervened"}, "withheld"),
         ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "withheld"),
@@ -95,9 +95,9 @@ def test_a_reply_without_text_calls_and_files_is_empty(message, empty):
         AIMessage([{"type": "refusal", "refusal": "I cannot."}]),
     ],
 )
-def test_a_refusal_is_withheld_whatever_its_service_says_of_the_end(message):
+def test_a_refusal_is_one_whatever_its_service_says_of_the_end(message):
     message.response_metadata = {"finish_reason": "stop"}
-    assert ending_of(message) == "withheld"
+    assert ending_of(message) == "refused"
 
 
 def test_a_reply_is_left_without_its_reasoning():

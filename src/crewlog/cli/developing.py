@@ -199,6 +199,9 @@ async def _attached(screen: Screen, made: Background) -> int:
                     else:
                         screen.line(*_log_line(line), crop=True)
                     continue
+                if not made.process.alive and hand.stopped:
+                    screen.note("▸ the worker was stopped; crewlog dev starts it again")
+                    return exits.OK
                 hand.check()
                 await asyncio.sleep(0.2)
     except asyncio.CancelledError:

@@ -193,11 +193,16 @@ class Hand:
             )
             self._guard.watch(self.process)
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it ended because it was told to, as `crewlog dev --stop` does."""
+        return exit_code(self.process) in _STOPPED
+
     def check(self, run: str = "RUN") -> None:
         """See whether it still works.
 
         Raises:
-            WorkerMissing: it ended by itself; the message has its last words.
+            WorkerMissing: it ended by itself, or was stopped; the message has its last words.
         """
         if self.process.alive:
             return
@@ -210,8 +215,9 @@ class Hand:
         else:
             what = "the run is safe and waits"
             brings = f"`crewlog watch {run}` brings another worker."
+        how = "was stopped" if self.stopped else f"ended by itself{_killed(self.process)}"
         raise WorkerMissing(
-            f"the worker of this command ended by itself{_killed(self.process)}; {what}{said}",
+            f"the worker of this command {how}; {what}{said}",
             remedy=f"Its whole log is {self.log}. {brings}",
             place=f"worker (pid {self.process.pid})",
         )
@@ -220,6 +226,10 @@ class Hand:
         """Let it finish what it has, and end it."""
         await asyncio.to_thread(end, self.process, grace=GRACE)
         await asyncio.to_thread(self._guard.close)
+
+
+_STOPPED = (0, -signal.SIGTERM, -signal.SIGINT)
+"""Exit codes of a worker that was told to end."""
 
 
 def _killed(process: ProcessRecord) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from crewlog.servers.described import Described
     from crewlog.store.protocol import Store
 
+NOT_OFFERED = "not offered by the server"
+"""The state of a tool that a crew takes from a server that does not have it."""
+_COLORS = {"approved": "green", NOT_OFFERED: "red"}
 mcp = typer.Typer(
     name="mcp",
     cls=Grouped,
@@ -68,8 +71,13 @@ class _Offered:
     """What it said when it was approved; none where it says the same, or the store has no text of
     that approval."""
 
+    offered: bool = True
+    """Whether the server has the tool: else only the crew names it."""
+
     @property
     def state(self) -> str:
+        if not self.offered:
+            return NOT_OFFERED
         if self.tool.fault:
             return "cannot be used"
         if self.approved is None:
@@ -166,7 +174,7 @@ async def _look(
                 (plain(each.called) or "not in the crew", "" if each.called else "dim"),
                 (
                     f"{each.state} by {plain(each.by)}" if each.by else each.state,
-                    "green" if each.state == "approved" else "yellow",
+                    _COLORS.get(each.state, "yellow"),
                 ),
             ]
             for each in found
@@ -244,6 +252,8 @@ def _told(screen: Screen, each: _Offered) -> None:
     screen.line((plain(each.tool.name), "bold"), f" of {plain(each.server)}{name}: {each.state}")
     if each.tool.fault:
         screen.line("  ", (plain(each.tool.fault), "yellow"))
+    if not each.offered:
+        return
     screen.line("  ", (f"digest {each.tool.digest}", "dim"))
     if each.approved not in (None, each.tool.digest):
         screen.line("  ", (f"approved is {each.approved}", "yellow"))
@@ -293,8 +303,13 @@ async def _offered(
             approved = await store.tool_approvals(spec.source)
             tools = (await sessions.of(name, spec).tools()).values()
             made = [_one(crew, name, each, approved.get(each.name)) for each in tools]
+            made += _not_offered(crew, name, {each.name for each in tools})
             if crew.policy is not None and crew.policy.signed:
-                _proven(made, crew.policy, await store.tool_proofs(spec.source))
+                _proven(
+                    [each for each in made if each.offered],
+                    crew.policy,
+                    await store.tool_proofs(spec.source),
+                )
             if any(each.state == "changed" for each in made):
                 _remembered(made, await store.approved_words(spec.source))
             found += made
@@ -340,3 +355,22 @@ def _one(crew: CrewDefinition, server: str, tool: Described, approved: str | Non
     called = next((name for name, each in crew.tools.items() if each.run == run), "")
     pinned = crew.tools[called].approved if called else None
     return _Offered(server, crew.mcp[server].source, tool, called, pinned, pinned or approved)
+
+
+def _not_offered(crew: CrewDefinition, server: str, offered: Collection[str]) -> list[_Offered]:
+    """The crew's tools of a server that the server does not have."""
+    from crewlog.definition.findings import did_you_mean  # noqa: PLC0415
+    from crewlog.definition.reaching import mcp_tool  # noqa: PLC0415
+    from crewlog.servers.described import Described  # noqa: PLC0415
+
+    found: list[_Offered] = []
+    for called, definition in crew.tools.items():
+        of, remote = mcp_tool(definition.run) or ("", "")
+        if of != server or remote in offered:
+            continue
+        hint = did_you_mean(remote, offered)
+        fault = f"the server {server!r} does not offer it. {hint}".rstrip()
+        tool = Described(remote, "", {}, "", fault)
+        source = crew.mcp[server].source
+        found.append(_Offered(server, source, tool, called, None, None, offered=False))
+    return found

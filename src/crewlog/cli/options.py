@@ -58,10 +58,27 @@ Queue = Annotated[
         show_default=False,
     ),
 ]
+
+
+def _named_model(name: str | None) -> str | None:
+    """What `--model` says.
+
+    Raises:
+        UsageError: it says an empty name, which would choose no model.
+    """
+    if name is not None and not name.strip():
+        raise UsageError(
+            "--model is empty",
+            remedy="Give the model's name, such as openai:gpt-5-mini, or leave --model out.",
+        )
+    return name
+
+
 Model = Annotated[
     str | None,
     typer.Option(
         "--model",
+        callback=_named_model,
         metavar="NAME",
         help="Of a crew's file: the model of every agent, whatever the file says. Of a prompt: the "
         "model that reads it and that its crew uses, where the prompt names none. PROVIDER:NAME or "

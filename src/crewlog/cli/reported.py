@@ -69,7 +69,8 @@ def show_report(screen: Screen, found: Report) -> None:
         screen.line(("  ✗ ", "red"), (plain(said), "red"), crop=True)
     _text(screen, "asked for", _said(found.input))
     if not found.turns:
-        _text(screen, f"result, by {plain(found.summarized_by)}", _said(found.summary, None))
+        by = f"result, by {plain(found.summarized_by)}{_accepted(found.summary_ending)}"
+        _text(screen, by, _said(found.summary, None))
     for turn in found.turns[:-_TURNS][:1]:
         more = len(found.turns) - _TURNS
         screen.line("")
@@ -84,7 +85,7 @@ def show_report(screen: Screen, found: Report) -> None:
     _part(screen, "results", _results(found))
     _part(screen, "artifacts", _artifacts(found))
     _part(screen, "errors", _errors(found))
-    _part(screen, "still open", [[("?", "yellow"), plain(each)] for each in found.open])
+    _part(screen, "still open", _open(found))
     screen.line("")
     screen.line(
         ("  Look     ", "dim"), _WHOLE.format(run=found.run), ("   all of it, whole", "dim")
@@ -194,7 +195,8 @@ def _step(found: Report, step: StepReport, pad: str) -> list[Part]:
     called = ", ".join(
         f"{tool} ({count})" if count > 1 else tool for tool, count in Counter(step.tools).items()
     )
-    notes = filter(None, [step.because, "; ".join(step.errors), called, sets])
+    ended = _accepted(step.accepted).strip(" ()")
+    notes = filter(None, [step.because, ended, "; ".join(step.errors), called, sets])
     return [
         (clock(step.started - found.started) if step.started else "", "dim"),
         _glyph(step.fate),
@@ -262,6 +264,17 @@ def _artifacts(found: Report) -> Iterator[list[Part]]:
         ]
 
 
+def _accepted(ending: str) -> str:
+    """That a reply counts though it is no good answer: ` (cut, accepted)`."""
+    return f" ({ending}, accepted)" if ending else ""
+
+
+def _open(found: Report) -> Iterator[list[Part]]:
+    for each in found.open:
+        answer = f"answer: {each.answer}" if each.answer else ""
+        yield [("?", "yellow"), (plain(each.id), "bold"), plain(each.question), answer]
+
+
 def _errors(found: Report) -> Iterator[list[Part]]:
     for each in found.errors:
         yield [
@@ -309,6 +322,7 @@ def in_markdown(found: Report) -> Iterator[str]:
         yield from ["", f"**It failed:** {fenced(brief(sentences(found.error), _LONGEST))}"]
     yield from _quoted("Asked for", _said(found.input))
     by = f"Result, by {fenced(found.summarized_by)}" if found.summarized_by else "Result"
+    by += _accepted(found.summary_ending)
     if not found.turns:
         yield from _quoted(by, _said(found.summary, None))
     for turn in found.turns[-_TURNS:]:
@@ -324,7 +338,7 @@ def in_markdown(found: Report) -> Iterator[str]:
     yield from _table("Results", ("what", "value"), _results(found))
     yield from _table("Artifacts", ("artifact", "changes", "operations", "by"), _artifacts(found))
     yield from _table("Errors", ("", "step", "type", "error"), _errors(found))
-    yield from _table("Still open", ("", "question"), [["?", plain(q)] for q in found.open])
+    yield from _table("Still open", ("", "id", "question", "answer"), _open(found))
     yield from ["", f"All of it, whole: {fenced(_WHOLE.format(run=found.run))}"]
 
 

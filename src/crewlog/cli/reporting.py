@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, Debug, RunPlaceArgument
+
+if TYPE_CHECKING:
+    from crewlog.cli.sight import Sight
+    from crewlog.state.report import Report
 
 LOOK = "Look"
 
@@ -26,16 +30,27 @@ def report(
     return go(_report(run, markdown=markdown, as_json=as_json), debug=debug)
 
 
+def as_seen(found: Report, sight: Sight) -> Report:
+    """A report with what the journal does not tell: the status, and how to answer questions."""
+    from crewlog.cli.questions import answer_command  # noqa: PLC0415
+
+    answers = {each.id: answer_command(sight.run, each) for each in sight.questions}
+    asked = tuple(
+        each.model_copy(update={"answer": answers.get(each.id, "")}) for each in found.open
+    )
+    return found.model_copy(update={"status": sight.status, "open": asked})
+
+
 async def _report(target: str, *, markdown: bool, as_json: bool) -> int:
     from crewlog.cli.reported import in_markdown, show_report  # noqa: PLC0415
     from crewlog.cli.screen import Screen, write  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.client.places import place_of  # noqa: PLC0415
+    from crewlog.cli.sight import see_at  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        run, position = await place_of(client, target)
-        found = await client.run(run).report(position)
+        sight = await see_at(client, target)
+        found = as_seen(await client.run(sight.run).report(sight.at), sight)
     if as_json:
         screen.document(found.model_dump(mode="json"))
     elif markdown:

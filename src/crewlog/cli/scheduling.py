@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 
@@ -272,13 +273,17 @@ async def _done(
 
 
 def _next(view: ScheduleView) -> str:
-    """When it starts the next run."""
+    """When it starts the next run, by the clocks of its time zone."""
     if view.paused:
         return "paused"
     if not view.next:
         return "never again"
-    at = datetime.fromtimestamp(view.next[0] / 1000).astimezone()
-    return f"{at:%Y-%m-%d %H:%M:%S}"
+    try:
+        zone: tzinfo = ZoneInfo(view.timezone)
+    except (ZoneInfoNotFoundError, ValueError):  # this machine does not know it
+        zone = UTC
+    at = datetime.fromtimestamp(view.next[0] / 1000, zone)
+    return f"{at:%Y-%m-%d %H:%M:%S} {view.timezone if zone is not UTC else 'UTC'}"
 
 
 def _coming(view: ScheduleView) -> str:

@@ -25,7 +25,7 @@ from crewlog.graph import approvals
 from crewlog.graph.draw import mermaid
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.waits import due_at, waiting_for, waits_for
+from crewlog.graph.waits import due_at, status_by_journal, waiting_for, waits_for
 from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import entry_from_json
@@ -161,12 +161,11 @@ async def see_at(client: Client, target: str) -> Sight:
     plan = sight.plan
     if state.definition != sight.state.definition:
         plan = await plan_of(client, state)
-    status = "waiting" if state.status == "running" and state.interrupts else state.status
     return replace(
         sight,
         state=state,
         plan=plan,
-        status=status,
+        status=status_by_journal(state),
         waiting_for="",
         ended=None,
         questions=[],  # they were open then: nobody can answer there
@@ -281,11 +280,8 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
     waiting = ""
     if open_:
         waiting = "a worker: nobody works on it now"
-        if state.interrupts:
-            shown, first = "waiting", next(iter(state.interrupts.values()))
-            waiting = f"{first.id}: {first.question}"
-        elif until := waiting_for(state):
-            shown, waiting = "waiting", until
+        if by_journal := waiting_for(state):
+            shown, waiting = "waiting", by_journal
     asked = [question_of(i, state.prompt, definition) for i in state.interrupts.values()]
     return Sight(
         run=run.id,

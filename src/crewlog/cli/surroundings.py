@@ -83,7 +83,8 @@ def doctor(
         str | None,
         typer.Argument(
             metavar="FILE",
-            help="A crew's file, whose models are looked at; by default crew.yaml, if it is here.",
+            help="A crew's file, whose models and MCP servers are looked at; by default crew.yaml, "
+            "if it is here.",
             show_default=False,
         ),
     ] = None,
@@ -93,9 +94,11 @@ def doctor(
     """Look at everything that Crewlog stands on: what is wrong, and what to do.
 
     Of each model of the crew: whether its provider is installed here, can be reached, and takes
-    the key. Providers are asked for the list of their models, which costs nothing.
+    the key. Providers are asked for the list of their models, which costs nothing. Of each MCP
+    server of the crew: whether it answers, and offers the crew's tools.
 
-    It starts nothing and changes nothing. Exit code 5 where something fails.
+    It changes nothing, and starts nothing but MCP servers that are programs, which it ends.
+    Exit code 5 where something fails.
     """
     from crewlog.cli.files import is_there  # noqa: PLC0415
 
@@ -110,7 +113,7 @@ async def _doctor(file: str | None, *, as_json: bool) -> int:
     screen = Screen(as_json=as_json)
     checks = await examine()
     if file is not None:
-        checks = [each for each in checks if each.name != "Model key"] + await _models(file)
+        checks = [each for each in checks if each.name != "Model key"] + await _crew(file)
     failed = any(check.status == "fail" for check in checks)
     if as_json:
         screen.document({"ok": not failed, "checks": [vars(check) for check in checks]})
@@ -136,8 +139,8 @@ async def _doctor(file: str | None, *, as_json: bool) -> int:
     return exits.AWAY if failed else exits.OK
 
 
-async def _models(file: str) -> list[Check]:
-    """What is found of the models of a crew's file."""
+async def _crew(file: str) -> list[Check]:
+    """What is found of the models and the MCP servers of a crew's file."""
     from crewlog.cli.files import load_crew  # noqa: PLC0415
     from crewlog.cli.preflight import models_used  # noqa: PLC0415
     from crewlog.dev.doctor import Check  # noqa: PLC0415
@@ -148,7 +151,12 @@ async def _models(file: str) -> list[Check]:
     except InvalidDefinition as error:
         return [Check("Crew", "fail", str(error.diagnostics[0]), f"crewlog validate {file}")]
     used = [(each.model, each.settings) for each in models_used(definition)]
-    return await check_models(used, Path(file).parent)
+    found = await check_models(used, Path(file).parent)
+    if not definition.mcp:
+        return found
+    from crewlog.dev.tool_servers import check_servers  # noqa: PLC0415 - slow to import
+
+    return [*found, *await check_servers(definition)]
 
 
 @app.command(rich_help_panel=SURROUNDINGS)

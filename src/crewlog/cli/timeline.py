@@ -28,7 +28,7 @@ from crewlog.state import journal as j
 from crewlog.state.artifact_words import operations_words
 from crewlog.state.blocks import words_of
 from crewlog.state.brief import shortened
-from crewlog.state.endings import FAULTS
+from crewlog.state.endings import TAKEN
 from crewlog.state.told import edited_words
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
@@ -102,6 +102,8 @@ class Timeline:
         self.done: set[str] = set()
         """Nodes that are done."""
         self._said: dict[StepId, str] = {}
+        self._refusals: dict[StepId, str] = {}
+        """What models said as they refused."""
         self._works_at: dict[str, str] = {}
         """The node of each agent's last step."""
         self._skipped: dict[str, int] = {}
@@ -346,26 +348,32 @@ class Timeline:
         """That a reply is no good answer, and counts by `bad_reply: accept`."""
         if not entry.ending or entry.refused:
             return []
-        text = f"its reply is taken as it is: {FAULTS[entry.ending]}"
+        text = f"its reply is taken as it is: {TAKEN[entry.ending]}"
         return self._row(entry, node_of(entry.step), "!", text, "yellow")
 
     # -- calls --------------------------------------------------------------------------------
 
+    def _replied(self, entry: j.ModelReplied) -> list[Row]:
+        running = self.running.setdefault(entry.step, Running(entry.at))
+        running.doing = {c.call: plain(f"{c.tool} {c.brief}") for c in entry.calls}
+        running.since = entry.at
+        self._refusals.pop(entry.step, None)
+        if entry.ending == "refused":
+            self._refusals[entry.step] = plain(entry.brief)
+        if not entry.calls and not entry.refused:
+            self._said[entry.step] = _final_words(entry)
+        rows = self._without_summary(entry) + self._taken_as_it_is(entry)
+        for call in entry.calls:
+            if call.tool in BUILT_IN_TOOLS:
+                continue  # its effect is a row of its own
+            text = f"{call.tool} {_brief(call.brief)}"
+            rows += self._row(entry, node_of(entry.step), "⚙", text)
+        return rows
+
     def _call(self, entry: j.Fact) -> list[Row]:
         match entry:
             case j.ModelReplied():
-                running = self.running.setdefault(entry.step, Running(entry.at))
-                running.doing = {c.call: plain(f"{c.tool} {c.brief}") for c in entry.calls}
-                running.since = entry.at
-                if not entry.calls and not entry.refused:
-                    self._said[entry.step] = plain(entry.brief) or "done"
-                rows = self._without_summary(entry) + self._taken_as_it_is(entry)
-                for call in entry.calls:
-                    if call.tool in BUILT_IN_TOOLS:
-                        continue  # its effect is a row of its own
-                    text = f"{call.tool} {_brief(call.brief)}"
-                    rows += self._row(entry, node_of(entry.step), "⚙", text)
-                return rows
+                return self._replied(entry)
             case j.ToolReturned():
                 self._answered(entry.step, entry.call, entry.at)
                 node, key = node_of(entry.step), (entry.step, entry.call)
@@ -407,6 +415,8 @@ class Timeline:
                     self.running[entry.step] = Running(entry.at, {0: "thinking again"})
                 which = f"reply {entry.attempt} of {entry.of}"
                 text = f"{which} cannot be used: {'; '.join(entry.faults)}"
+                if refusal := self._refusals.get(entry.step):
+                    text += f": {refusal}"
                 return self._row(entry, node, "✗", text, "red")
             case j.TurnCapped():
                 text = f"ends with what is there: {entry.calls} model calls are its most"
@@ -721,3 +731,10 @@ def _by(who: str) -> str:
 
 def _why(reason: str) -> str:
     return f": {reason}" if reason else ""
+
+
+def _final_words(entry: j.ModelReplied) -> str:
+    """The start of a final message, with how it ended where it is no good answer."""
+    if not entry.ending:
+        return plain(entry.brief) or "done"
+    return f"{plain(entry.brief)} ({entry.ending}, accepted)".lstrip()

@@ -155,6 +155,8 @@ def _about(step: StepTrace, *, pooled: bool) -> Iterator[Part]:
         yield f"  {counted(step.of, 'item')}"
     if step.retries:
         yield (f"  tried again {counted(step.retries, 'time')}", "yellow")
+    if step.accepted:
+        yield (f"  {step.accepted}, accepted", "yellow")
     if step.fate != "completed":
         yield (f"  {step.fate}", _FATES[step.fate][1])
     if step.waited_for and step.started is None and step.ended is None:

@@ -26,6 +26,7 @@ from temporalio.client import (
     WithStartWorkflowOperation,
     WorkflowExecution,
     WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
 )
 from temporalio.common import SearchAttributeKey, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -50,6 +51,7 @@ from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
 from crewlog.client.showing import with_shown
 from crewlog.client.stalled import Stalled, stalled
+from crewlog.client.start_arguments import check_crew, check_existing, check_text
 from crewlog.client.starting import check_attached, check_start, policy_of_crew, policy_of_run
 from crewlog.client.watching import Ended, Watch, events_there
 from crewlog.definition.load import check_model, text_of
@@ -75,6 +77,9 @@ if TYPE_CHECKING:
 
 Crew = str | Path | Mapping[str, Json] | CrewDefinition
 """A registered name, a file, a definition as data, or a definition."""
+
+Existing = Literal["reject", "attach", "replace"]
+"""What a start does where there is a run of its id."""
 
 _PROSE = (".md", ".txt")
 _RUN_ID = re.compile(r"[A-Za-z0-9][\w.:@+=-]{0,199}")
@@ -278,7 +283,7 @@ class Client:
         registry: str = "",
         reader: Literal["auto", "forms", "model"] = "auto",
         model: str = "",
-        existing: Literal["reject", "attach", "replace"] = "reject",
+        existing: Existing = "reject",
         given: Given | None = None,
         files: Sequence[GivenFile] = (),
     ) -> Run:
@@ -314,6 +319,7 @@ class Client:
             NotPermitted: the policy of the crew, or of a run to be replaced, does not let it.
             TemporalUnavailable: the server is away.
         """
+        check_existing(existing, Existing, id)
         crew = await self.catalog.chosen_crew() if crew is None else crew
         name, payload = await self._payload(
             crew,
@@ -325,8 +331,6 @@ class Client:
             given=given,
             files=await self.files().take(files) if files else (),
         )
-        if existing != "reject" and id is None:
-            raise UsageError(f"{existing!r} needs the id of a run")
         if id is not None and existing == "replace":
             return await self._replace(checked(id), name, payload, execution_timeout)
         policy = await policy_of_crew(self, payload.crew)
@@ -457,7 +461,7 @@ class Client:
                 **options,
             )
         except WorkflowAlreadyStartedError as error:
-            raise self._taken(run) from error
+            raise await self._taken(run) from error
         except RPCError as error:
             raise await self.gateway.failed(error, run) from error
         await self.mention_no_worker(self.task_queue)
@@ -484,7 +488,18 @@ class Client:
             f"{fenced(payload.by or 'nobody in particular')}\n\n{fenced(brief(text, 2000))}",
         }
 
-    def _taken(self, run: RunId) -> RunAlreadyExists:
+    async def _taken(self, run: RunId) -> RunAlreadyExists:
+        """The error that an id is taken, by an open run or by one that has ended."""
+        found = None
+        with suppress(CrewlogError, RPCError):  # then it is not known
+            found = (await self.gateway.describe(run)).status
+        if found is WorkflowExecutionStatus.RUNNING:
+            return RunAlreadyExists(
+                f"there is a run {run!r} already, and it is open",
+                remedy="Choose another --id; or let `crewlog run` follow that run "
+                "(`--existing attach`), or end it and start anew (`--existing replace`).",
+                place=self.endpoints.address,
+            )
         return RunAlreadyExists(
             f"there is a run {run!r} already; ids of ended runs are not used again",
             remedy=f"Choose another --id, or look at that one: `crewlog show {run}`.",
@@ -583,7 +598,7 @@ class Client:
         try:
             return await asking.ask(self.temporal, self.gateway, run, command, start, self.signed)
         except WorkflowAlreadyStartedError as error:
-            raise self._taken(run) from error
+            raise await self._taken(run) from error
         except asking.Ended as ended:
             if asking.busy(ended) and command.text:
                 if (answer := await self.run(run).asked(command)) is not None:
@@ -606,6 +621,9 @@ class Client:
         Raises:
             UsageError: an option has no effect on such a crew.
         """
+        check_crew(crew)
+        check_text("by", by, "Give the name of who starts it.")
+        check_text("model", model, "Give its name, such as 'openai:gpt-5-mini'.")
         name, content = await self._resolve(crew, model)
         own = model if isinstance(content, str) else ""  # a definition has it by now
         who = self.user if by is None else by

@@ -35,6 +35,9 @@ class TakenIn:
     """When it did, in milliseconds since the epoch; 0 where that is not known any more."""
 
 
+_Began = Literal["alone", "split", "fork"]
+
+
 @dataclass(frozen=True)
 class Graph:
     """A run as a graph."""
@@ -50,11 +53,12 @@ class Graph:
     members: tuple[str, ...] = ()
     """Who lives there; nobody, once the run has ended in another one. Empty of a crew without
     creatures."""
-    began: Literal["alone", "split", "fork"] = "alone"
+    began: _Began = "alone"
     """Whether it began by itself, as a part of its `source`, or as a copy of it."""
     source: RunId | None = None
     at: int = 0
-    """The position of its source after which its own journal begins."""
+    """Of a fork: the checkpoint of its source that was asked for. Of a part: the position of its
+    source after which its own journal begins."""
     took_in: tuple[TakenIn, ...] = ()
     """What became a part of it, or whose logs did."""
     parents: tuple[RunId, ...] = ()
@@ -184,12 +188,14 @@ async def _graph(
     source = began.source if began is not None else None
     taken = tuple(sorted(took, key=lambda each: (each.position, each.run)))
     parents = tuple(dict.fromkeys((*filter(None, [source]), *(each.run for each in taken))))
+    how: _Began
     if row is None:
-        how: Literal["alone", "fork"] = "fork" if source else "alone"
+        how = "fork" if source else "alone"
         return Graph(run, began=how, source=source, took_in=taken, parents=parents)
     definition = definitions.get(row.definition)
     merged = row.status == "merged"
     alive = definition is not None and definition.lives and not merged
+    how, at = await _beginning(store, row) if source else ("alone", row.base)
     return Graph(
         run=run,
         crew=row.crew,
@@ -197,9 +203,9 @@ async def _graph(
         started=row.started,
         ended=row.ended,
         members=creatures_of(definition) if definition is not None and alive else (),
-        began=await _beginning(store, row) if source else "alone",
+        began=how,
         source=source,
-        at=row.base,
+        at=at,
         took_in=taken,
         parents=parents,
         into=into.get(run) if merged else None,
@@ -212,10 +218,12 @@ async def _when(store: Store, tie: Tie) -> int:
     return int(found[0].entry.get("at", 0)) if found else 0
 
 
-async def _beginning(store: Store, row: RunRow) -> Literal["split", "fork"]:
-    """Whether a run that has a source is a part of it: its first entry says so."""
+async def _beginning(store: Store, row: RunRow) -> tuple[_Began, int]:
+    """How a run that has a source began, and where: its first entry says so."""
     first = await store.read_journal(row.run, row.base, 1)
-    return "split" if first and first[0].entry.get("split") else "fork"
+    entry = first[0].entry if first else {}
+    checkpoint = entry.get("checkpoint") or row.base
+    return "split" if entry.get("split") else "fork", int(str(checkpoint))
 
 
 async def _definitions(

@@ -7,9 +7,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from crewlog.errors import StoreIncomplete, StoreUnavailable
+from crewlog.graph.waits import status_by_journal
 from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.state.journal import JournalEntry, entry_from_json
+from crewlog.state.reduce import fold
 from crewlog.state.report import Report, filled, report_of
 
 if TYPE_CHECKING:
@@ -47,7 +49,11 @@ async def report_on(
         if not page.entries or entries[-1][0] >= (last or page.position):
             break
         after = entries[-1][0]
-    found = report_of([each for each in entries if last is None or each[0] <= last])
+    told = [each for each in entries if last is None or each[0] <= last]
+    found = report_of(told)
+    if found.status == "running" and told:
+        state = fold(found.run, (entry for _, entry in told), base=told[0][0] - 1)
+        found = found.model_copy(update={"status": status_by_journal(state)})
     return filled(found, await _bodies(store, found.bodies))
 
 

@@ -98,6 +98,8 @@ class ScheduleView:
     """How many it skipped because the last one went on."""
     by: str = ""
     """Who made it."""
+    timezone: str = "UTC"
+    """The zone of its cron line; UTC where it has none."""
     clock_changes: tuple[ClockChange, ...] = ()
     """The next days on which a time of it does not exist, or exists twice, as clocks change."""
 
@@ -389,6 +391,7 @@ async def _described(found: ScheduleDescription, seal: RowSeal) -> ScheduleView:
         started=info.num_actions,
         skipped=info.num_actions_skipped_overlap,
         by=memo.get(_BY, ""),
+        timezone=schedule.spec.time_zone_name or "UTC",
         clock_changes=clock_changes(
             schedule.spec.calendars, schedule.spec.time_zone_name or "", datetime.now(UTC)
         ),

@@ -285,6 +285,7 @@ class Engine(RunFacts):
         agent = self.agent_at(step)
         node = self.plan.node_at(step)
         rules = self.rules_of(agent, step) if agent else None
+        said = self._refusal(step)
         policy = policy or node.on_error or (rules.on_error if rules is not None else "ask")
         kept = {} if policy in ("ask", "fail") else self.maps.kept(step, agent)
         if kept and item_of(step):  # it makes a list of those of its visit
@@ -295,7 +296,7 @@ class Engine(RunFacts):
         if policy == "fail":
             if self.talks.talks:  # a later turn may look at what it did not say
                 unset(self, step)
-            self.fail(f"{step}: {error}", of_error(error_type))
+            self.fail(f"{step}: {error}{said}", of_error(error_type))
         elif policy != "ask":
             if kept:
                 self.maps.tell_failed(step, error_type)
@@ -308,13 +309,19 @@ class Engine(RunFacts):
         else:
             self.ask(
                 "step_failed",
-                f"{step} failed: {brief(error, 300)}",
+                f"{step} failed: {brief(error, 300)}{said}",
                 step=step,
                 call=number,
                 options=("retry", "skip", "stop"),
-                detail=error,
+                detail=f"{error}{said}",
                 bound=of_error(error_type),
             )
+
+    def _refusal(self, step: StepId) -> str:
+        """What the model of a step said as it refused, for people; agents are not shown it."""
+        entry = self.state.frontier.get(step)
+        said = entry.turn.refusal if entry is not None and entry.turn is not None else ""
+        return f" The model said: {said}" if said else ""
 
     async def _give_way_to(self, stand_in: NodeName, step: StepId, *, because: str) -> None:
         """Completes the step of a node that failed, or the visit of its item, with a stand-in."""

@@ -206,6 +206,26 @@ def any_message(rest: Rest) -> str:
 
 
 def waiting_for(state: CrewState) -> str:
+    """What a run waits for by its journal: people, a message, or a timer; empty: for none of them.
+
+    What its calls wait for, such as a worker or a server, is not in the journal.
+    """
+    if state.interrupts:
+        first = next(iter(state.interrupts.values()))
+        return f"{first.id}: {first.question}"
+    if state.resting and state.talk is not None:
+        return next_message(state.talk)
+    if state.rest is not None:
+        return any_message(state.rest)
+    return _timer(state)
+
+
+def status_by_journal(state: CrewState) -> str:
+    """A run's status for people, as far as its journal tells it: one that waits is `waiting`."""
+    return "waiting" if state.status == "running" and waiting_for(state) else state.status
+
+
+def _timer(state: CrewState) -> str:
     """The timer that a run waits for, where it waits for nothing else: `wait_1: until …`."""
     timed = [e for e in state.frontier.values() if e.status == "waiting" and e.due]
     if not timed or len(timed) < len(state.frontier):

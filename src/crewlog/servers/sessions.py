@@ -21,7 +21,7 @@ from mcp.types import CONNECTION_CLOSED, PaginatedRequestParams
 from crewlog.authority.reach import Reach, Target, target_of
 from crewlog.causes import in_words, told_causes
 from crewlog.definition.reaching import McpServer
-from crewlog.errors import CrewlogError, ToolMissing
+from crewlog.errors import CrewlogError, ToolMissing, ToolUnusable
 from crewlog.guarded.http import new_async_client
 from crewlog.model import Json
 from crewlog.secrets import resolve
@@ -48,11 +48,11 @@ def hosts_of(name: str, server: McpServer) -> tuple[str, ...]:
     """The hosts that a server at an address may be reached at: its own, and those it declares.
 
     Raises:
-        ToolMissing: where its URL is none.
+        ToolUnusable: where its URL is none.
     """
     target = target_of(server.url or "")
     if isinstance(target, Reach):
-        raise ToolMissing(
+        raise ToolUnusable(
             f"the MCP server {name!r} has a URL that is none: {target.reason}",
             remedy="Correct its 'url'.",
             place=f"MCP server {name!r}",
@@ -212,11 +212,19 @@ class Session:
                 each.cancel()
 
     def _away(self, exc: BaseException) -> ToolMissing:
+        place = f"MCP server {self._name!r}"
+        if isinstance(exc, FileNotFoundError) and self._server.command is not None:
+            return ToolMissing(
+                f"the MCP server {self._name!r} cannot be started: the program "
+                f"{self._server.command!r} is not installed here",
+                remedy="Install it where workers run, or correct 'command' under 'mcp:'.",
+                place=place,
+            )
         why = shortened(cleaned(_reason(exc)).replace("\n", " "), 500)
         return ToolMissing(
             f"the MCP server {self._name!r} does not answer: {why}",
             remedy=f"Start it, or correct it under 'mcp:'. It is {self._server.source!r}.",
-            place=f"MCP server {self._name!r}",
+            place=place,
         )
 
 

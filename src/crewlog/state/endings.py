@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 if TYPE_CHECKING:  # the journal's readers need none of it
     from langchain_core.messages import AIMessage, BaseMessage
 
-Ending = Literal["complete", "cut", "withheld", "empty", "unknown", "broken"]
+Ending = Literal["complete", "cut", "refused", "withheld", "empty", "unknown", "broken"]
 """What an ending means.
 
 - `complete`: the model said all that it had to say, or calls tools.
 - `cut`: a limit of tokens, or of the service, ended it: text and calls may be half of it.
-- `withheld`: the model refused, or a filter of the service took it away.
+- `refused`: the model refused to answer; its text says so.
+- `withheld`: a filter of the service took it away, or the rest of it.
 - `empty`: it has neither text nor calls nor files.
 - `unknown`: a word that is not in the table.
 - `broken`: the service failed while it answered. It is repeated like a call that failed.
 """
-BadEnding = Literal["", "cut", "withheld", "empty", "unknown"]
+BadEnding = Literal["", "cut", "refused", "withheld", "empty", "unknown"]
 """How a reply ended that is no good answer; empty where it is one."""
 
 _WORDS: Mapping[Ending, frozenset[str]] = {
@@ -41,9 +42,10 @@ _WORDS: Mapping[Ending, frozenset[str]] = {
             *("pause_turn", "model_context_window_exceeded"),
         }
     ),
+    "refused": frozenset({"refusal"}),
     "withheld": frozenset(
         {
-            *("content_filter", "content_filtered", "refusal", "guardrail_intervened", "safety"),
+            *("content_filter", "content_filtered", "guardrail_intervened", "safety"),
             *("recitation", "language", "blocklist", "prohibited_content", "spii", "image_safety"),
             *("image_prohibited_content", "image_recitation", "error_toxic", "sensitive"),
         }
@@ -70,13 +72,17 @@ CALL_BLOCKS = frozenset({"tool_call", "tool_use", "function_call", "invalid_tool
 
 FAULTS: Mapping[str, str] = {
     "cut": "it was cut off at the limit of output, and none of its calls was made",
-    "withheld": "the model refused, or its service withheld the reply",
+    "refused": "the model refused to answer",
+    "withheld": "a content filter of its service withheld the reply",
     "empty": "it was empty: it had neither text nor a tool call",
     "unknown": "its service ended it for a reason that Crewlog does not know",
 }
 """What is wrong with a reply, by its ending: for the agent that is asked again, and for people."""
+TAKEN: Mapping[str, str] = {**FAULTS, "cut": "it was cut off at the limit of output"}
+"""What is wrong with a reply that counts all the same, by `bad_reply: accept`."""
 REMEDIES: Mapping[str, str] = {
     "cut": "Raise `max_tokens` in the agent's model_settings, or let its prompt ask for less",
+    "refused": "Change what the agent is asked, or choose another model",
     "withheld": "Change what the agent is asked, or choose another model",
     "empty": "Let the agent's prompt say what its answer must be, or choose another model",
     "unknown": "Choose another model",
@@ -104,7 +110,7 @@ def ending_of(message: BaseMessage) -> Ending:
     if reason := reason_of(message):
         ending = _MEANINGS.get(reason.lower(), "unknown")
     if ending == "complete" and _refuses(message):
-        return "withheld"
+        return "refused"
     if ending == "complete" and is_empty(message):
         return "empty"
     return ending

@@ -274,6 +274,8 @@ class Turn(Model):
     """Final messages in a row that could not be used."""
     cut: int = 0
     """Replies in a row that the limit of output cut."""
+    refusal: str = ""
+    """The start of what its model said last, where it refused to answer; for people alone."""
     faults: tuple[str, ...] = ()
     """What was wrong with each of these, in short: whoever is asked once no try is left is told."""
     draft: ContentHash | None = None
@@ -758,8 +760,8 @@ class CrewState(Model):
     error: str = ""
     """Why the run failed."""
     warning: str = ""
-    """The last bound that the run came to, in a sentence: of a route, a loop, or an agent's calls.
-    In a conversation, in its present turn."""
+    """The last bound that the run came to, in a sentence: of a route, a loop, or an agent's calls;
+    or the last bad reply that was taken as it is. In a conversation, in its present turn."""
     bound: EndReason = ""
     """The last bound that it came to and did not get past; in a conversation, in this turn."""
     bound_at: NodeName = NodeName("")

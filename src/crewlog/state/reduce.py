@@ -34,6 +34,7 @@ from crewlog.state.called import took_in
 from crewlog.state.combining import CONFLICTS, added, combined, conflicts, with_parts
 from crewlog.state.commands import outcome_of, remember
 from crewlog.state.edited import edited
+from crewlog.state.endings import TAKEN
 from crewlog.state.hashing import canonical, chain, hash_json, joined, log_root
 from crewlog.state.hearing import Heard, Rest
 from crewlog.state.joining import concluded
@@ -445,13 +446,26 @@ def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Ch
             "returned": 0,
             "unsettled": (),
             "cut": turn.cut + 1 if entry.ending == "cut" else 0,
+            "refusal": entry.brief if entry.ending == "refused" else "",
         }
     )
     if entry.draft:
         after = after.model_copy(update={"draft": entry.ref.body})
     if not entry.calls and not entry.refused:
         changes["agent_outputs"] = _text(state, entry, entry.ref.body, position)
+        changes |= _accepted(state, entry)
     return {**changes, **_entry(state, entry.step, turn=after)}
+
+
+def _accepted(state: CrewState, entry: j.ModelReplied) -> Changes:
+    """A final reply that is no good answer counts: whoever asked is told so.
+
+    An agent that heard a message need not say anything.
+    """
+    silent = entry.ending == "empty" and state.frontier[entry.step].heard is not None
+    if not entry.ending or silent:
+        return {}
+    return {"warning": f"The reply of {entry.agent!r} is taken as it is: {TAKEN[entry.ending]}."}
 
 
 def _text(

@@ -13,11 +13,21 @@ from typing import Any, Literal, cast
 
 from pydantic import Field
 
-from crewlog.ids import AgentName, ContentHash, FlagName, NodeName, RunId, StepId, item_of
+from crewlog.ids import (
+    AgentName,
+    ContentHash,
+    FlagName,
+    InterruptId,
+    NodeName,
+    RunId,
+    StepId,
+    item_of,
+)
 from crewlog.model import Json, Model
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.end_reasons import EndReason
+from crewlog.state.endings import BadEnding
 from crewlog.state.model import CrewState, Interrupt, Output, Usage
 from crewlog.state.reduce import reduce
 from crewlog.state.trace import StepTrace, Trace, trace_of
@@ -64,6 +74,8 @@ class StepReport(Model):
     """`completed`, `skipped`, `cancelled`, or what it is about."""
     because: str = ""
     """Why it went as it did."""
+    accepted: BadEnding = ""
+    """How its last reply ended, where that is no good answer and was taken as it is."""
     started: int = 0
     """In milliseconds since the epoch; 0: it did not begin."""
     ms: int = 0
@@ -171,6 +183,16 @@ class TurnReport(Model):
     """Why it ended; empty while it goes on."""
 
 
+class OpenReport(Model):
+    """A question that nobody has answered."""
+
+    id: InterruptId
+    step: StepId | None = None
+    question: str
+    answer: str = ""
+    """The command that answers it; empty where it cannot be answered from there."""
+
+
 class Report(Model):
     """A run, told from its end, or from where it is now."""
 
@@ -179,6 +201,7 @@ class Report(Model):
     definition: ContentHash = ContentHash("")
     """The definition in force at the end."""
     status: str = "running"
+    """As `RunView` has it: `waiting` while it waits, as far as that is known where it is told."""
     error: str = ""
     """Why the run failed."""
     end_reason: EndReason = ""
@@ -194,6 +217,8 @@ class Report(Model):
     """The final message that came last."""
     summarized_by: AgentName | None = None
     """Whose it is."""
+    summary_ending: BadEnding = ""
+    """How it ended, where it is no good answer and was taken as it is."""
     taken: int = 0
     """Steps that it began, as `RunResult.steps` counts: those of items, and not their visit."""
     steps: tuple[StepReport, ...] = ()
@@ -208,7 +233,7 @@ class Report(Model):
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     artifacts: dict[str, ArtifactReport] = Field(default_factory=dict[str, ArtifactReport])
     errors: tuple[ErrorReport, ...] = ()
-    open: tuple[str, ...] = ()
+    open: tuple[OpenReport, ...] = ()
     """Questions that nobody has answered."""
     turns: tuple[TurnReport, ...] = ()
     """Of a conversation: what was said, and what was answered."""
@@ -248,6 +273,7 @@ def report_of(entries: Iterable[tuple[int, j.JournalEntry]]) -> Report:
         input=pen.input,
         summary=text,
         summarized_by=last,
+        summary_ending=_ending(trace, last, text),
         taken=state.steps,
         steps=steps,
         plans=tuple(_plans(pen, trace)),
@@ -262,7 +288,10 @@ def report_of(entries: Iterable[tuple[int, j.JournalEntry]]) -> Report:
         artifacts={name: _artifact(made) for name, made in pen.artifacts.items()},
         errors=tuple(pen.errors),
         turns=tuple(pen.turns),
-        open=tuple(asked.question for asked in state.interrupts.values()),
+        open=tuple(
+            OpenReport(id=asked.id, step=asked.step, question=asked.question)
+            for asked in state.interrupts.values()
+        ),
         usage=sum(state.usage.values(), Usage()),
     )
 
@@ -385,7 +414,7 @@ def _decision(entry: j.JournalEntry, asked: Mapping[str, Interrupt]) -> dict[str
             what = f"{entry.decision}: {entry.brief}" if entry.decision else entry.brief
             return _told("reply", entry.agent, entry.step, what, why.get(entry.how, ""))
         case j.ReplyRefused():
-            what = f"reply {entry.attempt} of {entry.of} is not read"
+            what = f"reply {entry.attempt} of {entry.of} cannot be used"
             return _told("refused", entry.agent, entry.step, what, "; ".join(entry.faults))
         case j.Routed(source=str(source)) if entry.because:
             goes = ", ".join(reached.node for reached in entry.to) or "on"
@@ -435,6 +464,7 @@ def _step(step: StepTrace) -> StepReport:
         agent=step.agent,
         fate=step.fate,
         because=step.because,
+        accepted=step.accepted,
         started=step.started or 0,
         ms=step.ended - step.started if step.ended and step.started else 0,
         tools=tuple(call.tool for call in step.calls if call.tool),
@@ -467,6 +497,15 @@ def _last(state: CrewState) -> tuple[AgentName | None, Value]:
     _, agent = max(texts)
     text = _value(state.agent_outputs[agent][TEXT])
     return agent, text.parts[-1] if text.parts else text
+
+
+def _ending(trace: Trace, agent: AgentName | None, text: Value) -> BadEnding:
+    """How the reply ended that an agent's text is, where it was taken as it is."""
+    said = (call for step in trace.all_steps() if step.agent == agent for call in step.calls)
+    for call in said:
+        if call.accepted and call.body == text.body:
+            return call.accepted
+    return ""
 
 
 def _plans(pen: _Pen, trace: Trace) -> Iterator[PlanReport]:

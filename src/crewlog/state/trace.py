@@ -31,6 +31,7 @@ from crewlog.ids import (
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.difference import Change, StateDifference, difference
+from crewlog.state.endings import BadEnding
 from crewlog.state.model import Call, CallDelay, CrewState, Interrupt, Usage
 from crewlog.state.pools import named_agent
 from crewlog.state.reduce import reduce
@@ -94,6 +95,9 @@ class CallTrace:
     """Why it was refused."""
     retries: int = 0
     """How often people or a policy had it made again."""
+    accepted: BadEnding = ""
+    """How a reply ended that is no good answer and was taken as it is; empty: it is a good one, or
+    was refused."""
     composed: bool = False
     """Whether no model was asked: its agent has none, and what its tools said is put together."""
 
@@ -136,6 +140,12 @@ class StepTrace:
     def within(self) -> str:
         """The part that it is in, where its node's name says so: `writer` of `writer.reviewer`."""
         return self.node.rpartition(".")[0]
+
+    @property
+    def accepted(self) -> BadEnding:
+        """How the last reply ended, where that is no good answer and was taken as it is."""
+        replies = [call for call in self.calls if call.tool is None]
+        return replies[-1].accepted if replies else ""
 
     @property
     def usage(self) -> Usage:
@@ -501,6 +511,7 @@ class _Tracer:
                     body=entry.ref.body,
                     model=entry.model,
                     usage=entry.usage,
+                    accepted="" if entry.refused else entry.ending,
                     composed=entry.composed,
                 )
         found.calls += [_call(call, entry.at) for call in entry.calls]
