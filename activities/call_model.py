@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from temporalio import activity
@@ -19,7 +21,7 @@ from crewlog.activities.files import Files
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.inputs import Inputs
 from crewlog.activities.keep import keep, keep_all
-from crewlog.activities.model_errors import is_unexplained, model_error
+from crewlog.activities.model_errors import is_unexplained, may_be_shorter, model_error
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import counted, usage_of
 from crewlog.activities.read_reply import Formats, Reading, read_by
@@ -35,6 +37,7 @@ from crewlog.content import check_depth
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.reading import Form
 from crewlog.errors import ModelError, ModelRefused
+from crewlog.ids import RunId, StepId
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
 from crewlog.state.calls import CallModel, ModelResult, SettledOperations
@@ -56,6 +59,16 @@ class _Reply(NamedTuple):
     """What it was shown."""
     form: Form | None
     """What a final message must be."""
+
+
+class _Asking(NamedTuple):
+    """What all requests of a call have in common."""
+
+    name: str
+    agent: AgentDefinition
+    task: CallModel
+    pulse: Pulse
+    config: RunnableConfig
 
 
 class ModelCalls:
@@ -96,6 +109,8 @@ class ModelCalls:
         )
         self._silent: Recent[str, bool] = Recent(256)
         """Models that gave no reply in pieces."""
+        self._doublings: Recent[tuple[RunId, StepId], int] = Recent(256)
+        """How often the limit of output is doubled at most in steps whose service refused more."""
         self._formats = Formats()
         self._quick: Recent[str, bool] = Recent(256)
         """Whether models gave their last reply at once."""
@@ -161,12 +176,9 @@ class ModelCalls:
         context = await self._context.of(task, crew, agent, name)
         transcript = context.transcript
         wanted = (name, agent.model_settings, _request_timeout(agent.timeout))
-        model: Any = await self._models.ready(*wanted)
-        if task.cut:
-            model = await self._models.with_longer_replies(*wanted, task.cut)
-        schemas = await self._schemas(task, crew)
-        if schemas:
-            model = model.bind_tools(schemas)
+        models: list[tuple[int, Any]] = await self._models_for(task, *wanted)
+        if schemas := await self._schemas(task, crew):
+            models = [(doublings, model.bind_tools(schemas)) for doublings, model in models]
         what = await self._definitions.task(task.definition, task.step)
         if (item := await self._sight.item(task)) is not None:
             transcript = with_item(transcript, item, task.step, task.view.was)
@@ -185,30 +197,59 @@ class ModelCalls:
                 break
         await before.look(quick=self._quick.get(name) or False)  # after all that may take long
         effect.started = True
-        config = _config(agent, task, context.earlier)
-        if form is not None and (asked := self._formats.of(name, agent, form, task.tools)):
+        asking = _Asking(name, agent, task, pulse, _config(agent, task, context.earlier))
+        reply: Any = None
+        for doublings, model in models:
             try:
-                held = model.bind(**asked)
-                reply = await self._ask(held, shown, name, agent, task, pulse, config)
+                reply = await self._ask_in_form(model, shown, form, asking)
+                break
             except ModelRefused as exc:
-                if not is_unexplained(exc):
+                if not doublings or not may_be_shorter(exc):
                     raise
-                reply = await self._ask(model, shown, name, agent, task, pulse, config)
-                self._formats.leave_out(name)
-        else:
-            reply = await self._ask(model, shown, name, agent, task, pulse, config)
+                self._doublings.put((task.run, task.step), doublings - 1)
         return _Reply(name, counted(reply, said), context, form)
+
+    async def _models_for(
+        self, task: CallModel, name: str, settings: Mapping[str, Json], timeout: float
+    ) -> list[tuple[int, BaseChatModel]]:
+        """The chat models to ask until the service takes one, with their doublings of the limit.
+
+        A limit that the service refused in a step is not asked for again by this worker; another
+        worker finds it out by itself.
+        """
+        most = self._doublings.get((task.run, task.step))
+        found: list[tuple[int, BaseChatModel]] = []
+        for doublings in range(task.cut if most is None else min(task.cut, most), 0, -1):
+            larger = await self._models.with_longer_replies(name, settings, timeout, doublings)
+            if larger is None:
+                break
+            found.append((doublings, larger))
+        return [*found, (0, await self._models.ready(name, settings, timeout))]
+
+    async def _ask_in_form(
+        self, model: Any, said: list[BaseMessage], form: Form | None, asking: _Asking
+    ) -> Any:
+        """Asks the model for a reply of a form; without one where the service refuses it."""
+        formats, (name, agent, task, _, _) = self._formats, asking
+        asked = formats.of(name, agent, form, task.tools) if form is not None else None
+        if not asked:
+            return await self._ask(model, said, asking)
+        try:
+            return await self._ask(model.bind(**asked), said, asking)
+        except ModelRefused as exc:
+            if not is_unexplained(exc):
+                raise
+        reply = await self._ask(model, said, asking)
+        formats.leave_out(name)
+        return reply
 
     async def _ask(
         self,
         model: Any,
         said: list[BaseMessage],
-        name: str,
-        agent: AgentDefinition,
-        task: CallModel,
-        pulse: Pulse,
-        config: RunnableConfig,
+        asking: _Asking,
     ) -> Any:
+        name, agent, task, pulse, config = asking
         writing = Writing(pulse, task)
         silent = False
         try:

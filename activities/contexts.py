@@ -11,10 +11,10 @@ from langchain_core.messages import BaseMessage
 from crewlog.activities.inputs import Inputs, block_of
 from crewlog.activities.render import before_turn
 from crewlog.activities.sight import Sight
-from crewlog.activities.summaries import Summaries, Summary, extract, settings_of, summed_up
+from crewlog.activities.summaries import Summaries, Summary, extract, summed_up
 from crewlog.activities.windows import Covered
 from crewlog.definition.context import Window
-from crewlog.definition.context_checks import window_of
+from crewlog.definition.context_checks import summary_settings, window_of
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.prices import SCRIPTED
 from crewlog.model import Json
@@ -88,7 +88,7 @@ class Contexts:
             task,
             cut.covered,
             window,
-            lambda summing: settings_of(
+            lambda summing: summary_settings(
                 summing, agent, by_crew=agent.window is None, model_of_agent=model
             ),
         )

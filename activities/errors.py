@@ -1,15 +1,18 @@
 """Crewlog's errors as Temporal failures: the one place that maps them.
 
 The failure's type is the name of the class in `crewlog.errors`, its message the error's message,
-and its details are `[place, remedy, started, at, again]`. `started` is false where the effect has
-certainly not begun, so that even a call that must not be repeated may be made again. `at` is when
-it failed, in milliseconds: the run's journal must not depend on when the failure is handled.
-`again` is there, and true, where the run is to make the call once more by itself. The server does
-not retry such a failure: its retries would count against the tool's attempts.
+and its details are `[place, remedy, started, at, again, retry_after]`. `started` is false where the
+effect has certainly not begun, so that even a call that must not be repeated may be made again.
+`at` is when it failed, in milliseconds: the run's journal must not depend on when the failure is
+handled. `again` is there, and true, where the run is to make the call once more by itself. The
+server does not retry such a failure, other than one of a rate limit: its retries would count
+against the tool's attempts. `retry_after` is there after `again`, where a service asked for a wait:
+the seconds of it.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,8 +23,8 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from crewlog import errors
 from crewlog.activities.clock import Clock
-from crewlog.activities.model_errors import retry_delay
 from crewlog.causes import causes_of, in_words
+from crewlog.definition.delays import retry_delay
 from crewlog.errors import (
     ChangeConflict,
     CrewlogError,
@@ -70,7 +73,7 @@ def to_application_error(
         redacted(remedy),
         started,
         at,
-        *([True] if exc.again and not started else []),
+        *_again(exc, started=started),
         type=kind.__name__,
         non_retryable=final and not exc.retryable,
         next_retry_delay=None if wait is None else timedelta(seconds=wait),
@@ -80,17 +83,26 @@ def to_application_error(
     )
 
 
+def _again(exc: CrewlogError, *, started: bool) -> list[bool | float]:
+    """The details of a failure that say that the run makes the call again, and after what wait."""
+    if not exc.again or started:
+        return []
+    asked = exc.retry_after if isinstance(exc, ModelUnavailable) else None
+    return [True] if asked is None else [True, asked]
+
+
 def _wait(exc: ModelUnavailable) -> float | None:
     """Seconds until the next try of the activity; none: as its retry policy says."""
     policy = activity.info().retry_policy if activity.in_activity() else None
     if policy is None:
         return exc.retry_after
     return retry_delay(
-        exc,
         activity.info().attempt,
-        policy.initial_interval.total_seconds(),
-        policy.backoff_coefficient,
-        (policy.maximum_interval or 100 * policy.initial_interval).total_seconds(),
+        first=policy.initial_interval.total_seconds(),
+        backoff=policy.backoff_coefficient,
+        longest=(policy.maximum_interval or 100 * policy.initial_interval).total_seconds(),
+        asked=exc.retry_after or 0.0,
+        chance=random.random(),  # noqa: S311 - no secret
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
-import random
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -70,9 +69,7 @@ _QUOTA = re.compile(
 )
 """What services say where nothing is left to pay with."""
 LONGEST_WAIT = 600.0
-"""Seconds that a call waits by itself because its service asks for it; people decide of more."""
-_JITTER = 0.5
-"""The part of a wait by which it may be longer: who was refused together does not come together."""
+"""Seconds that a call waits because its service asks for it; a longer wait is for people."""
 
 
 class ErrorBody(Exception):
@@ -147,20 +144,14 @@ def is_unexplained(exc: BaseException) -> bool:
     return code not in ("model_not_found", *_NO_QUOTA) and not _OVERFLOWS.search(_message(error))
 
 
-def retry_delay(exc: ModelError, attempt: int, first: float, backoff: float, most: float) -> float:
-    """The seconds until the next try: the backoff, or longer where the service asks for more.
+def may_be_shorter(exc: ModelRefused) -> bool:
+    """Whether a service may take the same request with a smaller limit of its reply.
 
-    Args:
-        exc: Why the try failed.
-        attempt: The try, from 1.
-        first: Seconds before the second try.
-        backoff: What each further wait is multiplied by.
-        most: The longest wait that the backoff leads to.
+    It says that the limit is too large, or that the prompt and the reply do not fit the context.
     """
-    asked = exc.retry_after if isinstance(exc, ModelUnavailable) else None
-    # The exponent is bounded: a float has no more.
-    wait = max(asked or 0.0, min(first * backoff ** min(attempt - 1, 300), most))
-    return wait * (1 + _JITTER * random.random())  # noqa: S311 - no secret
+    error = exc.__cause__
+    overflows = isinstance(error, Exception) and _overflows(error, _status(error) or 0)
+    return overflows or is_unexplained(exc)
 
 
 def _by_status(exc: Exception, model: str, status: int) -> ModelError:
@@ -169,15 +160,9 @@ def _by_status(exc: Exception, model: str, status: int) -> ModelError:
     words = {_field(exc, "code"), _field(exc, "type"), getattr(exc, "code", None)}
     if status in _LIMITED and words & {*_NO_QUOTA}:
         return ModelRefused(what, remedy=_REMEDIES[402])
-    if status in _LIMITED:
-        return _limited(exc, model, what)
-    if status in _PASSING or status >= 500:
-        return ModelUnavailable(
-            what, remedy="It may come back; the run tries again.", retry_after=_retry_after(exc)
-        )
-    if status in (400, 413, 422) and (
-        status == 413 or _OVERFLOWS.search(said) or "context_length_exceeded" in words
-    ):
+    if status in (*_LIMITED, *_PASSING) or status >= 500:
+        return _passing(exc, model, what, limited=status in _LIMITED)
+    if _overflows(exc, status):
         return ModelRefused(what, remedy=_TOO_LONG)
     if status == 401 or (status in (400, 403) and _KEY.search(said)):
         return ModelRefused(what, remedy=_key_remedy(model))
@@ -187,13 +172,20 @@ def _by_status(exc: Exception, model: str, status: int) -> ModelError:
     return ModelRefused(what, remedy=_REMEDIES.get(status, "Read the service's message."))
 
 
-def _limited(exc: Exception, model: str, what: str) -> ModelError:
+def _passing(exc: Exception, model: str, what: str, *, limited: bool) -> ModelError:
+    """A failure that may pass; it is final where the service asks for too long a wait."""
     wait = _retry_after(exc)
     if wait is not None and wait > LONGEST_WAIT:
         until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() + wait))
         return ModelRefused(
-            f"{what}. It takes no call for {duration_words(wait)}, until {until}",
-            remedy="Try again then, raise the account's limit, or give the agent another model.",
+            f"{what}. It takes no call for {duration_words(60 * round(wait / 60))}, until {until}",
+            remedy="Try again then, raise the account's limit, or give the agent another model."
+            if limited
+            else "Try again then, or give the agent another model.",
+        )
+    if not limited:
+        return ModelUnavailable(
+            what, remedy="It may come back; the run tries again.", retry_after=wait
         )
     return ModelLimited(
         what,
@@ -202,6 +194,15 @@ def _limited(exc: Exception, model: str, what: str) -> ModelError:
         "at once.",
         retry_after=wait,
     )
+
+
+def _overflows(exc: Exception, status: int) -> bool:
+    """Whether a request was refused since it is longer than the model's context."""
+    if status == 413:
+        return True
+    words = (_field(exc, "code"), _field(exc, "type"), getattr(exc, "code", None))
+    said = _OVERFLOWS.search(_message(exc)) or "context_length_exceeded" in words
+    return status in (400, 422) and bool(said)
 
 
 def _address(model: str) -> str:
@@ -302,22 +303,38 @@ def _details(exc: Exception) -> str:
     return "; ".join(found)
 
 
-def _retry_after(exc: Exception) -> float | None:
-    """The wait that the service asked for, in seconds; it may be given in three ways."""
-    headers: Any = getattr(getattr(exc, "response", None), "headers", None)
-    if headers is None:
+def _retry_after(exc: BaseException) -> float | None:
+    """The seconds that an error, its body or its cause asks to wait; none where none does."""
+    given = dict(_headers(exc))
+    said = _field(exc, "retry_after")
+    for value, scale in (
+        (given.get("retry-after-ms"), 0.001),
+        (given.get("retry-after"), 1.0),
+        (said, 1.0),
+    ):
+        wait = _seconds(value)
+        if wait is not None and 0 < wait * scale < float("inf"):
+            return wait * scale
+    return _retry_after(exc.__cause__) if exc.__cause__ is not None else None
+
+
+def _headers(exc: BaseException) -> Iterator[tuple[str, Any]]:
+    """The headers of an error's answer, by their names in small letters."""
+    response: Any = getattr(exc, "response", None)
+    headers: Any = getattr(response, "headers", None)
+    if isinstance(response, dict):  # as AWS's client has them
+        metadata: Any = response.get("ResponseMetadata")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        headers = metadata.get("HTTPHeaders") if isinstance(metadata, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if isinstance(headers, Mapping):
+        yield from ((str(name).lower(), value) for name, value in headers.items())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def _seconds(value: Any) -> float | None:
+    """A wait that is given as a number, as its text, or as the date of its end."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
-    for header, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(header)
-        if not value:
-            continue
-        try:
-            wait = float(value) * scale
-        except ValueError:
-            date = email.utils.parsedate_tz(value)
-            if date is None:
-                continue
-            wait = email.utils.mktime_tz(date) - time.time()
-        if 0 < wait < float("inf"):
-            return wait
-    return None
+    try:
+        return float(value)
+    except ValueError:
+        date = email.utils.parsedate_tz(str(value))
+    return None if date is None else email.utils.mktime_tz(date) - time.time()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from langchain_core.language_models import BaseChatModel
 
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.recent import Made
-from crewlog.definition.providers import PROVIDERS, Provider
+from crewlog.definition.providers import PROVIDERS, Provider, key_in
 from crewlog.errors import CrewlogError, ModelRefused
 from crewlog.ids import ContentHash
 from crewlog.model import Json
@@ -24,8 +24,8 @@ from crewlog.redaction import remember
 from crewlog.secrets import resolved
 from crewlog.state.hashing import hash_json
 
-LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
-"""The names under which clients keep the limit of a reply's tokens."""
+LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict"})
+"""The names by which clients and services know the limit of a reply's tokens."""
 Builder = Callable[[str, Mapping[str, Json], float], BaseChatModel]
 """Makes a chat model of what follows the prefix, an agent's settings, and a timeout in seconds."""
 
@@ -48,13 +48,9 @@ def register(prefix: str, builder: Builder | str) -> None:
 
 def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
     """A model of OpenAI, or of any service that speaks its language at `OPENAI_BASE_URL`."""
-    key = settings.get("api_key") or os.environ.get("OPENAI_API_KEY")
-    if not key:
-        raise ModelRefused(
-            f"the model 'openai:{name}' needs a key, and OPENAI_API_KEY is not set",
-            remedy="Set OPENAI_API_KEY in the worker's environment, or give the agent "
-            "`model_settings: {api_key: env:NAME}`, or use a scripted model.",
-        )
+    if lack := without_key(f"openai:{name}", settings):
+        raise _refused(lack)
+    key = key_in(PROVIDERS["openai"], settings) or os.environ.get("OPENAI_API_KEY")
     remember(str(key))  # a service may repeat it, e.g. where it refuses it
     # Here, because it takes seconds, and crews with scripted models never need it.
     from crewlog.activities.openai_chat import OpenAIChat  # noqa: PLC0415
@@ -89,7 +85,7 @@ def build_provided(
     for variable in provider.keys:
         if value := os.environ.get(variable):
             remember(value)  # a service may repeat it, e.g. where it refuses it
-    if key := settings.get("api_key"):
+    if key := key_in(provider, settings):
         remember(str(key))
     # Here, because it takes a second, and crews of other models never need it.
     from langchain.chat_models import init_chat_model  # noqa: PLC0415
@@ -139,6 +135,39 @@ def _refused(lack: Lack) -> ModelRefused:
     return ModelRefused(lack.message, remedy=lack.remedy)
 
 
+def with_larger_limit(
+    made: BaseChatModel, settings: Mapping[str, Json], factor: int
+) -> dict[str, Json] | None:
+    """Settings whose limit of a reply's tokens is larger; none where they have no limit.
+
+    Args:
+        made: The chat model that the settings make.
+        settings: The agent's `model_settings`.
+        factor: What the limit is multiplied by.
+    """
+    fields: Mapping[str, Any] = getattr(type(made), "model_fields", {})
+    for field, info in fields.items():
+        names = {field, *((info.alias,) if info.alias else ())}
+        limit: Any = getattr(made, field, None)
+        if names & LIMITS and names & settings.keys() and _is_limit(limit):
+            # Of several names of a field the alias counts.
+            others = {key: value for key, value in settings.items() if key not in names}
+            return {**others, info.alias or field: limit * factor}
+    larger: dict[str, Json] = {}
+    for key, value in settings.items():  # what is no field goes to the service as it is
+        if key in LIMITS and key not in fields and _is_limit(value):
+            larger[key] = value * factor
+        elif key in ("extra_body", "model_kwargs") and isinstance(value, dict):
+            inner = {k: v * factor for k, v in value.items() if k in LIMITS and _is_limit(v)}
+            if inner:
+                larger[key] = {**value, **inner}
+    return {**settings, **larger} if larger else None
+
+
+def _is_limit(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
 class ModelFactory:
     """Makes chat models and keeps them: a model holds its connections.
 
@@ -171,22 +200,22 @@ class ModelFactory:
         return await self._models.ready(key, lambda: self._build(model, given, timeout))
 
     async def with_longer_replies(
-        self, model: str, settings: Mapping[str, Json], timeout: float, cut: int
-    ) -> BaseChatModel:
-        """The chat model with a larger limit of output, where it has one.
+        self, model: str, settings: Mapping[str, Json], timeout: float, doublings: int
+    ) -> BaseChatModel | None:
+        """The chat model with a larger limit of output; none where the settings have no limit.
+
+        A limit that the settings do not have is the client's or the service's own: mostly what the
+        model can do at most.
 
         Args:
             model: `prefix:NAME`.
             settings: The agent's `model_settings`.
             timeout: Seconds for one request.
-            cut: Replies in a row that the limit cut: it is doubled for each of them.
+            doublings: How often the limit is doubled.
         """
         made = await self.ready(model, settings, timeout)
-        for name in LIMITS:
-            limit: Any = settings.get(name) or getattr(made, name, None)
-            if isinstance(limit, int) and limit > 0:
-                return await self.ready(model, {**settings, name: limit * 2**cut}, timeout)
-        return made
+        longer = with_larger_limit(made, settings, 2**doublings)
+        return None if longer is None else await self.ready(model, longer, timeout)
 
     def _build(self, model: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
         prefix, colon, name = model.partition(":")

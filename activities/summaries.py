@@ -28,7 +28,6 @@ from crewlog.activities.recent import Recent
 from crewlog.activities.windows import CHUNK, Covered
 from crewlog.content import hash_json, scrubbed_text
 from crewlog.definition.context import SUMMING
-from crewlog.definition.model import AgentDefinition
 from crewlog.errors import CrewlogError, ModelRefused
 from crewlog.ids import ContentHash, RunId, call_key
 from crewlog.model import Json
@@ -330,27 +329,3 @@ def summed_up(
 
 INTRODUCTION = "What was said before, in short:"
 """How the block of summaries begins."""
-
-
-def settings_of(
-    model: str, agent: AgentDefinition, *, by_crew: bool, model_of_agent: str
-) -> dict[str, Json]:
-    """What of an agent's settings also holds for a model that sums up: how its service is reached.
-
-    A key and an address go together, and to nobody but the service that they are for: that of the
-    agent's own model. Another one of the same kind is taken to be there, too; but what the crew
-    says for all agents is none at an address that one of them has.
-
-    Args:
-        model: The model that sums up.
-        agent: The agent.
-        by_crew: Whether it is the crew's window that says so, and not the agent's own.
-        model_of_agent: The agent's model.
-    """
-    given = agent.model_settings
-    same = model == model_of_agent
-    if not same and model.partition(":")[0] != model_of_agent.partition(":")[0]:
-        return {}
-    if not same and by_crew and "base_url" in given:
-        return {}
-    return {key: given[key] for key in ("api_key", "base_url") if key in given}

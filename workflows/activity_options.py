@@ -121,10 +121,15 @@ def model_options(
         "task_queue": queue,
         "start_to_close_timeout": timedelta(seconds=rules.timeout),
         "heartbeat_timeout": timedelta(seconds=rules.heartbeat),
-        "retry_policy": _policy(rules.retry),
+        "retry_policy": model_retries(plan, order),
         "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         "summary": f"{step_words(state, order.step, order.agent)} thinks",
     }
+
+
+def model_retries(plan: GraphPlan, order: Order) -> RetryPolicy:
+    """The retry policy of a model call."""
+    return _policy(plan.rules_at(order.step, order.agent).retry)
 
 
 def tool_options(

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey
+from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
@@ -37,6 +37,7 @@ from temporalio.exceptions import (
 )
 
 with workflow.unsafe.imports_passed_through():
+    from crewlog.definition.delays import retry_delay
     from crewlog.definition.times import moment_words
     from crewlog.encryption.codec import NOT_ENCRYPTED
     from crewlog.errors import (
@@ -96,6 +97,7 @@ from crewlog.workflows.activity_options import (
     STORING,
     local_options,
     model_options,
+    model_retries,
     tool_options,
     tool_rules,
 )
@@ -153,9 +155,9 @@ LACKS_LIMIT = 500
 LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between calls that met a worker without their tool; the last one from then on."""
 
-MOST_LIMITED = 3
-"""How often a call whose model's service takes no more calls is made again, each time with all of
-its retries; then its step fails."""
+LIMITED_ROUNDS = 4
+"""How often a call whose model's service takes no more calls is made, each time with all attempts
+of its retry policy; then its step fails."""
 
 LONGEST_TIMER = 30 * 86_400_000
 """Milliseconds of one Temporal timer; what is due later gets another one then."""
@@ -184,6 +186,8 @@ class Landed:
     """What it waits for before it is made again, for people: the store, a tool, or a limit."""
     question: str = ""
     """What people are asked, where the call waits for them to approve a server's tool."""
+    delay: float | None = None
+    """Seconds until it is made again, where a service's rate limit refused it."""
     change: grouping.Regrouping | None = None
     """The change of its graph that it asks for, prepared."""
 
@@ -199,6 +203,7 @@ class Told(NamedTuple):
     started: bool = True
     at: int = 0
     again: bool = False
+    retry_after: float = 0.0
 
 
 def _lacking(kind: str | None, place: str) -> str:
@@ -220,8 +225,13 @@ def _told(cause: BaseException | None) -> Told:
     """What a failure says; a stranger's may have details of any kind, or none."""
     if not isinstance(cause, ApplicationError):
         return Told()
-    told = Told(*cause.details[:5])
-    return told._replace(at=told.at if isinstance(told.at, int) else 0, again=told.again is True)
+    told = Told(*cause.details[:6])
+    asked = told.retry_after
+    return told._replace(
+        at=told.at if isinstance(told.at, int) else 0,
+        again=told.again is True,
+        retry_after=asked if isinstance(asked, int | float) else 0.0,
+    )
 
 
 class Storing(NamedTuple):
@@ -650,7 +660,9 @@ class Execution:
         """Waits before a call is made again that has not begun."""
         key = (landed.order.step, landed.order.call.call)
         pause = STORE_PAUSE
-        if landed.lacks and not landed.lacks.startswith(STORE_WAIT):
+        if landed.delay is not None:
+            pause = landed.delay
+        elif landed.lacks and not landed.lacks.startswith(STORE_WAIT):
             pause = LACKING_PAUSES[min(self._lacked[key], len(LACKING_PAUSES) - 1)]
             self._lacked[key] += 1
         self._resting[key] = landed.lacks or brief(landed.error, LACKS_LIMIT)
@@ -785,6 +797,7 @@ class Execution:
                     error_type=AGAIN,
                     lacks=brief(lacks, LACKS_LIMIT),
                     question=question,
+                    delay=self._limit_delay(order, cause, told.retry_after),
                 )
             details = [str(part) for part in (told.place, told.remedy) if part]
             text = "\n".join([cause.message, *details])
@@ -797,10 +810,30 @@ class Execution:
             return False
         key = (order.step, order.call.call)
         self._limited[key] += 1
-        if self._limited[key] <= MOST_LIMITED:
+        if self._limited[key] < LIMITED_ROUNDS:
             return False
         del self._limited[key]  # people may have it tried again
         return True
+
+    def _limit_delay(self, order: Order, cause: ApplicationError, asked: float) -> float | None:
+        """The seconds until a call is made again that a rate limit refused; none of another call.
+
+        The backoff goes on where that of the attempts ended.
+        """
+        if cause.type != ModelLimited.__name__:
+            return None
+        policy: RetryPolicy = COMPILING["retry_policy"]
+        if isinstance(self.engine, Engine):
+            policy = model_retries(self.engine.plan, order)
+        rounds = self._limited[order.step, order.call.call]
+        return retry_delay(
+            rounds * policy.maximum_attempts,
+            first=policy.initial_interval.total_seconds(),
+            backoff=policy.backoff_coefficient,
+            longest=(policy.maximum_interval or policy.initial_interval).total_seconds(),
+            asked=asked,
+            chance=workflow.random().random(),
+        )
 
     def _cancel_flights(self) -> None:
         """Cancels, once each, the calls of an ending run, or of a step that is gone."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from crewlog.definition.providers import PREFIXES, PROVIDERS, holds_credentials, meant_by
 from crewlog.model import Json
+from crewlog.secrets import missing
 
 GROUP = "crewlog.models"
 """The entry points by which packages bring providers of their own."""
@@ -86,7 +87,7 @@ def without_key(
     found = os.environ if environ is None else environ
     if provider is None or not provider.keys or prefix in own_providers():
         return None
-    if holds_credentials(settings) or any(found.get(name) for name in provider.keys):
+    if holds_credentials(provider, settings) or any(found.get(name) for name in provider.keys):
         return None
     first = provider.keys[0]
     return Lack(
@@ -96,14 +97,26 @@ def without_key(
     )
 
 
-def lack_of(
+def lacks_of(
     model: str, settings: Mapping[str, Json], environ: Mapping[str, str] | None = None
-) -> Lack | None:
-    """Why a worker with this interpreter and environment cannot make a model; none if it can."""
+) -> list[Lack]:
+    """Why a worker with this interpreter and environment cannot make a model; empty if it can.
+
+    Args:
+        model: `PROVIDER:NAME`.
+        settings: The agent's `model_settings`, with the references that they name secrets by.
+        environ: The environment; the process's own if None.
+    """
     prefix = model.partition(":")[0]
     if not is_known(prefix):
-        return unknown_provider(model, prefix)
-    return not_installed(model) or without_key(model, settings, environ)
+        return [unknown_provider(model, prefix)]
+    found = [lack for lack in (not_installed(model), without_key(model, settings, environ)) if lack]
+    return [*found, *missing_secrets(dict(settings), environ)]
+
+
+def missing_secrets(settings: Json, environ: Mapping[str, str] | None = None) -> list[Lack]:
+    """The secrets that settings name, and that this process does not have."""
+    return [Lack(error.message, error.remedy) for error in missing(settings, environ)]
 
 
 def _findable(module: str) -> bool:

@@ -10,7 +10,7 @@ activity that uses it, and from then on taken out of all that the worker tells (
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from crewlog.definition.secrets import REFERENCE
 from crewlog.errors import SecretMissing
@@ -50,23 +50,46 @@ def resolve(reference: str, environ: Mapping[str, str] | None = None) -> str:
     return value
 
 
-def resolved(value: Json) -> Json:
+def resolved(value: Json, environ: Mapping[str, str] | None = None) -> Json:
     """A JSON value with every text in it that is a reference resolved.
+
+    Args:
+        value: The value.
+        environ: As for `resolve`.
 
     Raises:
         SecretMissing: see `resolve`.
     """
     match value:
         case str() if REFERENCE.fullmatch(value):
-            return resolve(value)
+            return resolve(value, environ)
         case dict():
             entries: dict[str, Json] = value  # pyright: ignore[reportUnknownVariableType]
-            return {key: resolved(each) for key, each in entries.items()}
+            return {key: resolved(each, environ) for key, each in entries.items()}
         case list():
             items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
-            return [resolved(each) for each in items]
+            return [resolved(each, environ) for each in items]
         case _:
             return value
+
+
+def missing(value: Json, environ: Mapping[str, str] | None = None) -> Iterator[SecretMissing]:
+    """Why the references in a JSON value cannot be resolved here, each that cannot.
+
+    Args:
+        value: The value.
+        environ: As for `resolve`.
+    """
+    match value:
+        case dict() | list():
+            entries: dict[str, Json] | list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+            for each in entries.values() if isinstance(entries, dict) else entries:
+                yield from missing(each, environ)
+        case _:
+            try:
+                resolved(value, environ)
+            except SecretMissing as error:
+                yield error
 
 
 def _variable(name: str, reference: str, environ: Mapping[str, str]) -> str:
@@ -80,7 +103,8 @@ def _variable(name: str, reference: str, environ: Mapping[str, str]) -> str:
     if not value:
         raise SecretMissing(
             f"the secret {reference!r} is not set on this worker",
-            remedy=f"Set {name} in the worker's environment, and start it anew: the run goes on.",
+            remedy=f"Set {name} in the worker's environment. A run that waits for it goes on once "
+            "the worker is restarted.",
             place=reference,
         )
     return value

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Script], Serv
         yield start
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)  # without the tool no model is asked
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     """What the tool `put` was given."""
     (tmp_path / "keeping_tools.py").write_text(TOOLS)
@@ -236,10 +237,41 @@ async def test_twenty_agents_get_through_a_limit_of_two_calls_a_second(
     assert (await run.result(150)).status == "completed"
 
 
-async def test_a_wait_of_a_day_is_a_question(
+async def gaps_until_it_fails(
+    local: CrewlogLocal, models: Service, retry: dict[str, Any]
+) -> list[float]:
+    """The seconds between the requests of a step that a limit refuses."""
+    run = await local.start(crew(("a",), retry=retry, on_error="fail"), timeout=SECONDS)
+    with pytest.raises(RunFailed, match="slow down"):
+        await run.result(SECONDS)
+    return [after - before for before, after in pairwise(models.times)]
+
+
+async def test_rounds_of_a_limit_are_as_far_apart_as_the_service_asks(
     crewlog_local: CrewlogLocal, service: Callable[[Script], Service]
 ) -> None:
-    busy = Fails(429, {"error": {"message": "daily limit"}}, {"retry-after": "86400"})
+    busy = Fails(429, {"error": {"message": "slow down"}}, {"retry-after": "3"})
+    models = service(lambda *_: busy)
+    retry = {"attempts": 1, "first": 0.2, "longest": 0.2}
+    gaps = await gaps_until_it_fails(crewlog_local, models, retry)
+    assert len(gaps) == 3, "four rounds, as the documentation says"
+    assert min(gaps) >= 3
+
+
+async def test_rounds_of_a_limit_go_on_with_the_backoff(
+    crewlog_local: CrewlogLocal, service: Callable[[Script], Service]
+) -> None:
+    models = service(lambda *_: Fails(429, {"error": {"message": "slow down"}}))
+    retry = {"attempts": 1, "first": 1, "backoff": 2}
+    gaps = await gaps_until_it_fails(crewlog_local, models, retry)
+    assert all(gap >= least for gap, least in zip(gaps, (1, 2, 4), strict=True)), gaps
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_wait_of_a_day_is_a_question(
+    crewlog_local: CrewlogLocal, service: Callable[[Script], Service], status: int
+) -> None:
+    busy = Fails(status, {"error": {"message": "daily limit"}}, {"retry-after": "86400"})
     models = service(lambda *_: busy)
     _, view = await played(crewlog_local, crew(("a",)))
     assert len(models.asked) == 1

@@ -86,6 +86,8 @@ async def test_what_the_service_refuses_and_what_may_pass(model_call, log, text,
     assert failed.value.details[1], "a remedy"
     wait = failed.value.next_retry_delay
     assert wait == (timedelta(seconds=7) if text == "busy" else None)
+    if text == "busy":
+        assert failed.value.details[4:] == (True, 7.0), "the run waits so long between its rounds"
 
 
 async def test_a_wrong_key(model_call, log, monkeypatch):

@@ -9,7 +9,13 @@ import httpx
 import openai
 import pytest
 
-from crewlog.activities.model_errors import is_unexplained, model_error, retry_delay
+from crewlog.activities.model_errors import (
+    LONGEST_WAIT,
+    is_unexplained,
+    may_be_shorter,
+    model_error,
+)
+from crewlog.definition.delays import retry_delay
 from crewlog.errors import ModelError, ModelLimited, ModelRefused, ModelUnavailable
 
 MODEL = "openai:m"
@@ -120,24 +126,85 @@ def test_a_cause_has_the_status():
     assert isinstance(model_error(error, MODEL), ModelRefused)
 
 
-def test_a_wait_of_a_day_is_not_made_but_reported():
-    busy = of_status(429, {"error": {"message": "daily limit"}}, **{"retry-after": "86400"})
-    found = model_error(busy, MODEL)
+def wrapped(error: Exception) -> Exception:
+    """As a client raises what another client raised."""
+    outer = RuntimeError("wrapped by a client")
+    outer.__cause__ = error
+    return outer
+
+
+class AwsError(Exception):
+    """As AWS's client raises it."""
+
+    def __init__(self, status: int, headers: dict[str, str]) -> None:
+        super().__init__("busy")
+        self.response = {"ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": headers}}
+
+
+def day_of(status: int) -> openai.APIStatusError:
+    return of_status(status, {"error": {"message": "later"}}, **{"retry-after": "86400"})
+
+
+DAY = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 86402))
+LONG_WAITS = [
+    *map(day_of, (408, 409, 425, 429, 500, 502, 503, 504, 529)),
+    of_status(503, {}, **{"retry-after": DAY}),
+    of_status(503, {}, **{"retry-after-ms": "86400000"}),
+    inside({"message": "busy", "code": 503, "retry_after": 86400}),
+    inside({"error": {"message": "busy", "code": "429", "retry_after": "86400"}}),
+    wrapped(day_of(503)),
+    AwsError(503, {"retry-after": "86400"}),
+    ExceptionGroup("at once", [of_status(500, {}), day_of(503)]),
+]
+
+
+@pytest.mark.parametrize("error", LONG_WAITS, ids=repr)
+def test_a_wait_of_a_day_is_not_made_but_reported(error: Exception) -> None:
+    found = model_error(error, MODEL)
     assert isinstance(found, ModelRefused)
     assert "no call for 24h" in found.message or "no call for 1d" in found.message, found.message
     assert time.strftime("%Y-%m-%d", time.gmtime(time.time() + 86400)) in found.message
 
 
+@pytest.mark.parametrize("status", [408, 429, 503])
+def test_the_longest_wait_is_made(status: int) -> None:
+    asked = {"retry-after": str(LONGEST_WAIT)}
+    found = model_error(of_status(status, {}, **asked), MODEL)
+    assert isinstance(found, ModelUnavailable)
+    assert found.retry_after == LONGEST_WAIT
+
+
 @pytest.mark.parametrize(
-    ("asked", "attempt", "least"),
-    [("0.01", 1, 1.0), ("0.01", 3, 4.0), ("7", 1, 7.0), ("7", 4, 8.0), ("0.01", 30, 60.0)],
+    ("asked", "attempts", "least"),
+    [(0.01, 1, 1.0), (0.01, 3, 4.0), (7, 1, 7.0), (7, 4, 8.0), (0, 30, 60.0), (0, 10**6, 60.0)],
 )
-def test_the_wait_is_never_shorter_than_the_backoff(asked, attempt, least):
-    error = model_error(of_status(429, {}, **{"retry-after": asked}), MODEL)
-    waits = {retry_delay(error, attempt, 1.0, 2.0, 60.0) for _ in range(50)}
-    assert min(waits) >= least
-    assert max(waits) <= 1.5 * least
-    assert len(waits) > 40, "calls that were refused together do not come together"
+def test_a_delay_is_the_longer_of_the_backoff_and_what_the_service_asks_for(
+    asked: float, attempts: int, least: float
+) -> None:
+    def delay(chance: float) -> float:
+        return retry_delay(
+            attempts, first=1.0, backoff=2.0, longest=60.0, asked=asked, chance=chance
+        )
+
+    assert (delay(0.0), delay(1.0)) == (least, 1.5 * least)
+
+
+@pytest.mark.parametrize(
+    ("error", "shorter"),
+    [
+        (of_status(400, {"error": {"message": "max_tokens is too large: 8192"}}), True),
+        (of_status(400, {"error": {"message": OVERFLOW}}), True),
+        (of_status(401, {}), False),
+        (of_status(402, {}), False),
+        (of_status(404, {"error": {"message": "no", "code": "model_not_found"}}), False),
+        (day_of(429), False),
+    ],
+)
+def test_which_requests_may_go_with_a_smaller_limit(error: Exception, shorter: bool) -> None:
+    refused = model_error(error, MODEL)
+    assert isinstance(refused, ModelRefused)
+    refused.__cause__ = error
+    assert may_be_shorter(refused) is shorter
 
 
 @pytest.mark.parametrize(

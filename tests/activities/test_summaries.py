@@ -14,9 +14,9 @@ from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities.crew import CrewActivities
 from crewlog.activities.models import ModelFactory
-from crewlog.activities.summaries import settings_of
 from crewlog.activities.windows import CHUNK
 from crewlog.definition.context import SUMMING, Window
+from crewlog.definition.context_checks import summary_settings
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.errors import ModelUnavailable
 from crewlog.ids import AgentName, StepId
@@ -302,7 +302,7 @@ def test_a_key_goes_to_no_service_but_the_one_that_it_is_for(
     summing: str, own: bool, given: dict[str, Any], reached: dict[str, Any]
 ) -> None:
     agent = AgentDefinition(prompt="x", model_settings=given)
-    found = settings_of(summing, agent, by_crew=not own, model_of_agent="local:big")
+    found = summary_settings(summing, agent, by_crew=not own, model_of_agent="local:big")
     assert found == reached
 
 

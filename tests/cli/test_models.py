@@ -108,6 +108,20 @@ def test_validate_warns_of_providers_that_are_not_here(cli: Cli) -> None:
     }
 
 
+def test_validate_warns_of_keys_and_secrets_that_are_not_here(cli: Cli) -> None:
+    write(
+        cli,
+        a="openai:gpt-5-mini",
+        b={"model": "openai:gpt-5", "model_settings": {"api_key": "env:TEAM_KEY_UNSET"}},
+    )
+    warnings = json.loads(cli("validate", "crew.yaml", "--json").out)["warnings"]
+    told = [each["message"] for each in warnings]
+    assert told == [
+        "the model 'openai:gpt-5-mini' needs a key, and OPENAI_API_KEY is not set",
+        "the secret 'env:TEAM_KEY_UNSET' is not set on this worker",
+    ]
+
+
 def test_a_run_with_its_own_worker_starts_nothing_that_it_cannot_call(cli: Cli) -> None:
     write(
         cli,
@@ -125,6 +139,7 @@ def test_a_run_with_its_own_worker_starts_nothing_that_it_cannot_call(cli: Cli) 
     ):
         assert said in done.err
     assert "OPENAI_API_KEY" not in done.err, "that agent names a key of its own"
+    assert "'env:TEAM_KEY' is not set" in done.err, "and nobody has it"
     assert not (cli.cwd / "home").exists(), "nothing was started"
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from crewlog.activities.models import ModelFactory
 from crewlog.cli import preflight
 from crewlog.cli.main import run_cli
-from crewlog.cli.preflight import check_worker_can, findable, scripted_note
+from crewlog.cli.preflight import Place, check_worker_can, findable, scripted_note
 from crewlog.definition.load import load_file
-from crewlog.errors import InvalidDefinition
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import InvalidDefinition, ModelRefused
+from crewlog.model import Json
+from crewlog.providers import lacks_of
 
 CREW = """\
 crew: bad
@@ -46,6 +52,117 @@ def test_everything_that_is_missing_is_told_with_its_place(
     check_worker_can(crew, tmp_path, file)
     assert "my_tool" not in sys.modules
     assert scripted_note(crew) == "▸ model: scripted (nope.yaml)"
+
+
+def lacking(tmp_path: Path, data: dict[str, Any]) -> dict[Place, str]:
+    """What a worker here lacks for a crew, by place."""
+    crew = CrewDefinition.from_json({"crew": "c", "model": "openai:m", **data})
+    try:
+        check_worker_can(crew, tmp_path)
+    except InvalidDefinition as error:
+        return {each.path: each.message for each in error.diagnostics}
+    return {}
+
+
+@pytest.fixture
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.endswith(("_API_KEY", "_KEY_UNSET")):
+            monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("no_keys")
+def test_secrets_that_are_not_set_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"api_key": "env:TEAM_KEY_UNSET", "default_headers": {"x": "env:X_KEY_UNSET"}}
+    server = {"url": "https://mcp.example", "headers": {"Authorization": "env:MCP_KEY_UNSET"}}
+    tools = {
+        "find": {"run": "mcp:docs/find", "effects": "read"},
+        "here": {"run": "os:listdir", "secrets": {"A": "env:A_KEY_UNSET"}, "effects": "read"},
+        "far": {
+            "run": "far:go",
+            "queue": "far",
+            "secrets": {"B": "env:B_KEY_UNSET"},
+            "effects": "read",
+        },
+    }
+    data = {
+        "agents": {"a": {"prompt": "P.", "tools": [*tools], "model_settings": settings}},
+        "tools": tools,
+        "mcp": {"docs": server},
+    }
+    crew = CrewDefinition.from_json({"crew": "c", "model": "openai:m", **data})
+    with pytest.raises(InvalidDefinition) as caught:
+        check_worker_can(crew, tmp_path)
+    told = " ".join(each.message for each in caught.value.diagnostics)
+    assert all(f"'env:{name}_KEY_UNSET' is not set" in told for name in ("TEAM", "X", "MCP", "A"))
+    assert "B_KEY" not in told, "the workers of its queue have it"
+    for name in ("TEAM", "X", "MCP", "A"):
+        monkeypatch.setenv(f"{name}_KEY_UNSET", "a-long-secret")
+    check_worker_can(crew, tmp_path)
+
+
+@pytest.mark.usefixtures("no_keys")
+@pytest.mark.parametrize(
+    ("window", "own", "lack"),
+    [
+        ("openai:m2", {}, None),
+        ("openai:m", {}, None),
+        ("anthropic:m", {}, ("window", "summary")),
+        ("openai:m2", {"base_url": "http://team"}, ("window", "summary")),
+    ],
+)
+def test_a_summary_needs_what_it_is_reached_with(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    window: str,
+    own: dict[str, str],
+    lack: Place | None,
+) -> None:
+    """Its settings are those with which it is called; see `summary_settings`."""
+    monkeypatch.setenv("TEAM_KEY", "a-long-secret")
+    agent = {"prompt": "P.", "model_settings": {"api_key": "env:TEAM_KEY", **own}}
+    data = {"agents": {"a": agent}, "window": {"last": 20, "summary": window}}
+    assert [*lacking(tmp_path, data)] == ([] if lack is None else [lack])
+
+
+BLUE: dict[str, Json] = {"default_headers": {"X-Team": "blue"}}
+BEARER: dict[str, Json] = {"default_headers": {"Authorization": "Bearer env"}}
+KEY: Json = "a-long-secret"
+
+
+@pytest.mark.usefixtures("no_keys")
+@pytest.mark.parametrize(
+    ("model", "settings", "enough"),
+    [
+        ("openai:m", {}, False),
+        ("openai:m", BLUE, False),
+        ("openai:m", BEARER, False),
+        ("openai:m", {"vertexai": True}, False),
+        ("openai:m", {"anthropic_api_key": KEY}, False),
+        ("openai:m", {"api_key": ""}, False),
+        ("openai:m", {"api_key": KEY}, True),
+        ("openai:m", {"openai_api_key": KEY}, True),
+        ("anthropic:m", BLUE, False),
+        ("anthropic:m", BEARER, True),
+        ("anthropic:m", {"anthropic_api_key": KEY}, True),
+        ("google_genai:m", {"google_api_key": KEY}, True),
+        ("google_genai:m", BLUE, False),
+    ],
+)
+async def test_a_worker_is_said_to_lack_a_key_where_it_cannot_make_the_model(
+    model: str, settings: dict[str, Json], enough: bool
+) -> None:
+    lacks = lacks_of(model, settings)
+    assert (not lacks) is enough
+    made = ModelFactory().ready(model, settings, 30.0)
+    if enough:
+        assert await made
+        return
+    with pytest.raises(ModelRefused) as refused:
+        await made
+    assert [refused.value.message] == [lack.message for lack in lacks]
 
 
 def test_modules_are_found_without_being_run(tmp_path: Path) -> None:

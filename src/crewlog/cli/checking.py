@@ -22,7 +22,7 @@ SCHEMAS = ("crew", "registry", "reading")
 def check_crew(file: str, assumed: list[str] | None, *, as_json: bool) -> int:
     """Check a crew's file; with `assumed`, route it without calling anything, too."""
     from crewlog.cli.files import load_crew  # noqa: PLC0415
-    from crewlog.cli.preflight import provider_warnings  # noqa: PLC0415
+    from crewlog.cli.preflight import worker_warnings  # noqa: PLC0415
     from crewlog.definition.load import warnings_in  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
@@ -30,7 +30,7 @@ def check_crew(file: str, assumed: list[str] | None, *, as_json: bool) -> int:
     if assumed is None:  # a dry run calls nothing: its code may not be written yet
         check_code(definition, Path(file))
     plan = lower(definition)
-    warned = [*warnings_in(file, definition), *provider_warnings(definition, Path(file))]
+    warned = [*warnings_in(file, definition), *worker_warnings(definition, Path(file))]
     run = None if assumed is None else dry_run_of(plan, assumed)
     if as_json:
         document = {

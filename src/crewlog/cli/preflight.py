@@ -19,14 +19,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crewlog.definition.context_checks import summary_models
+from crewlog.definition.context_checks import summary_settings, window_of
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.reaching import mcp_tool
+from crewlog.definition.reaching import mcp_tool, servers_of
 from crewlog.definition.text import Document, read_document
 from crewlog.errors import CrewlogError, Diagnostic, InvalidDefinition
+from crewlog.ids import AgentName
 from crewlog.model import Json
-from crewlog.providers import is_known, lack_of, not_installed, unknown_provider
+from crewlog.providers import lacks_of, missing_secrets
 
 _SCRIPTED = "scripted:"
 IMPORT_SECONDS = 60.0
@@ -36,7 +37,7 @@ Place = tuple[str | int, ...]
 
 
 def check_worker_can(crew: CrewDefinition, directory: Path, file: Path | None = None) -> None:
-    """Look for the modules of tools, and for the scripts, packages and keys of models.
+    """Look for the modules of tools, the scripts, packages and keys of models, and all secrets.
 
     Args:
         crew: The crew.
@@ -49,7 +50,11 @@ def check_worker_can(crew: CrewDefinition, directory: Path, file: Path | None = 
     document = _document(file)
     found = [
         _located(document, file, path, message, remedy)
-        for path, message, remedy in [*_tools(crew, directory), *_models(crew, directory)]
+        for path, message, remedy in [
+            *_tools(crew, directory),
+            *_models(crew, directory),
+            *_secrets(crew),
+        ]
     ]
     if found:
         raise InvalidDefinition(found)
@@ -132,7 +137,7 @@ class UsedModel(NamedTuple):
     model: str
     """Its name."""
     settings: Mapping[str, Json]
-    """The `model_settings` of the agent."""
+    """The `model_settings` that it is called with."""
 
 
 def models_used(crew: CrewDefinition) -> Iterator[UsedModel]:
@@ -144,24 +149,29 @@ def models_used(crew: CrewDefinition) -> Iterator[UsedModel]:
         if model and not agent.does:
             place: Place = ("agents", name, "model") if agent.model else ("model",)
             used.append(UsedModel(place, model, agent.model_settings))
-    used += [UsedModel(path, model, {}) for model, path in summary_models(crew)]
+            used += _summing(crew, name, model)
     for each in used:
         if (each.model, each.settings) not in seen:
             seen.append((each.model, each.settings))
             yield each
 
 
-def provider_warnings(crew: CrewDefinition, file: Path) -> list[Diagnostic]:
-    """The models whose providers are unknown or not installed here; a worker may have them."""
+def _summing(crew: CrewDefinition, name: str, model: str) -> list[UsedModel]:
+    """The model that sums up what an agent's window leaves out, reached as the agent's calls do."""
+    agent = crew.agents[AgentName(name)]
+    window, by_crew = window_of(crew, agent), agent.window is None
+    if window is None or window.model is None:
+        return []
+    place: Place = ("window", "summary") if by_crew else ("agents", name, "window", "summary")
+    given = summary_settings(window.model, agent, by_crew=by_crew, model_of_agent=model)
+    return [UsedModel(place, window.model, given)]
+
+
+def worker_warnings(crew: CrewDefinition, file: Path) -> list[Diagnostic]:
+    """What this process lacks of the crew's models and secrets; a worker may have it."""
     document = _document(file)
-    found: dict[str, Diagnostic] = {}
-    for path, model, _ in models_used(crew):
-        prefix = model.partition(":")[0]
-        lack = not_installed(model) if is_known(prefix) else unknown_provider(model, prefix)
-        if lack is not None and model not in found:
-            placed = _located(document, file, path, lack.message, lack.remedy)
-            found[model] = replace(placed, severity="warning")
-    return list(found.values())
+    found = [*_lacks(crew), *_secrets(crew)]
+    return [replace(_located(document, file, *each), severity="warning") for each in found]
 
 
 def _scripts(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:
@@ -178,13 +188,30 @@ def _scripts(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str
 
 def _models(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:
     yield from _scripts(crew, directory)
-    told: set[tuple[Place, str]] = set()
-    for path, model, settings in models_used(crew):
-        if _is_scripted(model):
-            continue
-        if (lack := lack_of(model, settings)) is not None and (path, lack.message) not in told:
-            told.add((path, lack.message))
-            yield path, lack.message, lack.remedy
+    yield from _lacks(crew)
+
+
+def _lacks(crew: CrewDefinition) -> list[tuple[Place, str, str]]:
+    """What models lack here, each once at its place."""
+    used = [each for each in models_used(crew) if not _is_scripted(each.model)]
+    found = [
+        (path, lack.message, lack.remedy)
+        for path, model, settings in used
+        for lack in lacks_of(model, settings)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _secrets(crew: CrewDefinition) -> Iterator[tuple[Place, str, str]]:
+    """The secrets that tools and their servers name, and that are not here."""
+    for name, tool in crew.tools.items():
+        if tool.queue is None:
+            for lack in missing_secrets(dict(tool.secrets)):
+                yield ("tools", name, "secrets"), lack.message, lack.remedy
+    here = (tool.run for tool in crew.tools.values() if tool.queue is None)
+    for name, server in servers_of(here, crew.mcp).items():
+        for lack in missing_secrets({"env": dict(server.env), "headers": dict(server.headers)}):
+            yield ("mcp", name), lack.message, lack.remedy
 
 
 def _tools(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:

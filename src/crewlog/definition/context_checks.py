@@ -11,6 +11,7 @@ from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.model import AgentDefinition, AskPhase, CrewDefinition
 from crewlog.definition.phases import Phase
 from crewlog.ids import named_readers
+from crewlog.model import Json
 
 TEXT = "text"
 """The output that every agent has."""
@@ -36,6 +37,30 @@ def summary_models(crew: CrewDefinition) -> Iterator[tuple[str, Path]]:
     for window, path in windows_in(crew):
         if window.model is not None:
             yield window.model, (*path, "summary")
+
+
+def summary_settings(
+    model: str, agent: AgentDefinition, *, by_crew: bool, model_of_agent: str
+) -> dict[str, Json]:
+    """What of an agent's settings also holds for a model that sums up: how its service is reached.
+
+    A key and an address go together, and to nobody but the service that they are for: that of the
+    agent's own model. Another one of the same kind is taken to be there, too; but what the crew
+    says for all agents is none at an address that one of them has.
+
+    Args:
+        model: The model that sums up.
+        agent: The agent.
+        by_crew: Whether it is the crew's window that says so, and not the agent's own.
+        model_of_agent: The agent's model.
+    """
+    given = agent.model_settings
+    same = model == model_of_agent
+    if not same and model.partition(":")[0] != model_of_agent.partition(":")[0]:
+        return {}
+    if not same and by_crew and "base_url" in given:
+        return {}
+    return {key: given[key] for key in ("api_key", "base_url") if key in given}
 
 
 def context_findings(crew: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:

@@ -36,6 +36,8 @@ class Provider:
     catalog: str = ""
     """How it lists its models: the protocol of `openai`, `anthropic`, `google` or `ollama`. None
     where it cannot be asked without cost, or only by a client of its own."""
+    instead: tuple[str, ...] = ()
+    """Settings with which its client needs no key."""
 
     @property
     def module(self) -> str:
@@ -57,6 +59,7 @@ PROVIDERS: Mapping[str, Provider] = {
         "ANTHROPIC_BASE_URL",
         "https://api.anthropic.com",
         "anthropic",
+        instead=("default_headers",),
     ),
     "anthropic_bedrock": Provider("langchain-aws", "langchain_aws:ChatAnthropicBedrock", "bedrock"),
     "azure_ai": Provider(
@@ -101,6 +104,7 @@ PROVIDERS: Mapping[str, Provider] = {
         "GOOGLE_GEMINI_BASE_URL",
         "https://generativelanguage.googleapis.com",
         "google",
+        instead=("credentials", "vertexai"),
     ),
     "google_vertexai": Provider(
         "langchain-google-vertexai", "langchain_google_vertexai:ChatVertexAI"
@@ -184,10 +188,8 @@ PROVIDERS: Mapping[str, Provider] = {
 
 PREFIXES = (*PROVIDERS, "scripted")
 """Prefixes of models that every worker knows; packages and workers may bring others."""
-CREDENTIALS = frozenset(
-    {"api_key", "auth_token", "credentials", "default_headers", "service_account", "vertexai"}
-)
-"""Keys of `model_settings` that stand for a key in the environment; so does `…_api_key`."""
+_AUTHENTICATION = frozenset({"authorization", "x-api-key"})
+"""Headers that hold a key."""
 _FAMILIES = {
     "claude": "anthropic",
     "command": "cohere",
@@ -235,6 +237,21 @@ def provider_of(name: str) -> str:
     return next((p for start, p in _FAMILIES.items() if name.lower().startswith(start)), "openai")
 
 
-def holds_credentials(settings: Mapping[str, object]) -> bool:
-    """Whether `model_settings` say how the provider is to know who asks."""
-    return any(key in CREDENTIALS or key.endswith("_api_key") for key in settings)
+def key_in(provider: Provider, settings: Mapping[str, object]) -> object:
+    """The key in `model_settings`, as `api_key` or e.g. `openai_api_key`; none without one."""
+    names = ("api_key", *(name.lower() for name in provider.keys[:1]))
+    return next((settings[name] for name in names if settings.get(name)), None)
+
+
+def holds_credentials(provider: Provider, settings: Mapping[str, object]) -> bool:
+    """Whether `model_settings` say how the provider's client authenticates."""
+    return key_in(provider, settings) is not None or any(
+        _authenticates(settings.get(name)) for name in provider.instead
+    )
+
+
+def _authenticates(value: object) -> bool:
+    """Whether the value of a setting stands for a key; of headers, only some do."""
+    if isinstance(value, Mapping):
+        return any(str(name).lower() in _AUTHENTICATION and each for name, each in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return bool(value)

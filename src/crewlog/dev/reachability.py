@@ -18,9 +18,8 @@ import httpx
 
 from crewlog.definition.providers import PROVIDERS, Provider
 from crewlog.dev.doctor import Check
-from crewlog.errors import CrewlogError
 from crewlog.model import Json
-from crewlog.providers import lack_of, own_providers
+from crewlog.providers import lacks_of, own_providers
 from crewlog.redaction import redacted
 from crewlog.secrets import resolved
 
@@ -72,12 +71,10 @@ async def _look(
         if script.is_file():
             return Check(name, "ok", "the script is there")
         return Check(name, "fail", f"there is no script {str(script)!r}", "Correct its path.")
-    try:
-        given = cast("dict[str, Json]", resolved(dict(settings)))
-    except CrewlogError as error:
-        return Check(name, "fail", error.message, error.remedy)
-    if lack := lack_of(model, given, env):
-        return Check(name, "fail", lack.message, lack.remedy)
+    if lacks := lacks_of(model, settings, env):
+        said = "; ".join(lack.message for lack in lacks)
+        return Check(name, "fail", said, " ".join(lack.remedy for lack in lacks))
+    given = cast("dict[str, Json]", resolved(dict(settings), env))
     prefix, _, wanted = model.partition(":")
     provider = PROVIDERS.get(prefix)
     if provider is None or not provider.catalog or prefix in own_providers():

@@ -1,0 +1,157 @@
+"""The limit of a reply's tokens, and what is asked after a reply that it cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from activity_kit import Log, crew
+from temporalio.exceptions import ApplicationError
+
+from crewlog.activities.models import ModelFactory
+from crewlog.ids import StepId
+from crewlog.state.brief import brief_of
+from dialects import DIALECTS, KEY, Said, serving
+from scripted_service import Fails, Says, Script, Service, openai_services
+
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
+"""The names by which services know the limit."""
+
+
+def limits_of(asked: dict[str, Any]) -> dict[str, Any]:
+    """The limits in a request, wherever its service has them."""
+    found = {key: value for key, value in asked.items() if key in LIMITS}
+    found |= {k: v for k, v in (asked.get("options") or {}).items() if k in LIMITS}
+    config = asked.get("generationConfig") or {}
+    return found | {k: v for k, v in config.items() if k == "maxOutputTokens"}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "settings", "limit"),
+    [
+        ("chat", {"max_tokens": 100}, {"max_completion_tokens": 400}),
+        ("chat", {"max_completion_tokens": 100}, {"max_completion_tokens": 400}),
+        (
+            "chat",
+            {"max_tokens": 7, "max_completion_tokens": 100},
+            {"max_completion_tokens": 400},
+        ),
+        ("chat", {"extra_body": {"max_tokens": 100, "n": 1}}, {"max_tokens": 400}),
+        ("responses", {"max_tokens": 100}, {"max_output_tokens": 400}),
+        ("responses", {"max_completion_tokens": 100}, {"max_output_tokens": 400}),
+        ("responses", {"max_output_tokens": 100}, {"max_output_tokens": 400}),
+        ("anthropic", {"max_tokens": 100}, {"max_tokens": 400}),
+        ("anthropic", {"max_tokens_to_sample": 100}, {"max_tokens": 400}),
+        ("google", {"max_tokens": 100}, {"maxOutputTokens": 400}),
+        ("google", {"max_output_tokens": 100}, {"maxOutputTokens": 400}),
+        ("ollama", {"num_predict": 100}, {"num_predict": 400}),
+    ],
+)
+async def test_the_service_is_given_the_larger_limit_whatever_its_name(
+    dialect: str, settings: dict[str, Any], limit: dict[str, Any]
+) -> None:
+    spoken = DIALECTS[dialect]
+    with serving() as service:
+        given = spoken.settings_at(service, **settings, api_key=KEY)
+        model = await ModelFactory().with_longer_replies(spoken.model, given, 30.0, 2)
+        assert model is not None
+        service.next.append(Said("Whole."))
+        await model.ainvoke("Write.")
+        assert limits_of(service.asked[-1].body) == limit
+
+
+async def test_azure_is_given_the_larger_limit() -> None:
+    settings: dict[str, Any] = {
+        "api_key": KEY,
+        "azure_endpoint": "http://127.0.0.1:9",
+        "api_version": "2024-10-21",
+        "max_completion_tokens": 100,
+    }
+    model: Any = await ModelFactory().with_longer_replies("azure_openai:m", settings, 30.0, 1)
+    assert limits_of(model._get_request_payload("Write.")) == {"max_completion_tokens": 200}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_limit_that_the_settings_do_not_have_is_left_to_the_client(dialect: str) -> None:
+    spoken = DIALECTS[dialect]
+    with serving() as service:
+        given = {
+            key: value
+            for key, value in spoken.settings_at(service, api_key=KEY).items()
+            if key not in LIMITS
+        }
+        assert await ModelFactory().with_longer_replies(spoken.model, given, 30.0, 1) is None
+
+
+# -- a model call after a reply that was cut ------------------------------------------------------
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Script], Service]]:
+    with openai_services(monkeypatch) as start:
+        yield start
+
+
+def at_most(most: int, said: str = "max_tokens is too large") -> Script:
+    """A service that refuses a larger limit."""
+
+    def script(_: int, asked: dict[str, Any]) -> Says | Fails:
+        if asked["max_completion_tokens"] > most:
+            return Fails(400, {"error": {"message": said, "type": "invalid_request_error"}})
+        return Says({"content": "Whole."})
+
+    return script
+
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def ask(model_call: Ask, log: Log) -> Ask:
+    """Asks with a limit of 100, after some replies that it cut; gives what was said."""
+
+    async def call(cut: int, step: str = "backend#1", **settings: Any) -> str:
+        log.says("Write.")
+        given = {"streaming": False, "max_tokens": 100, **settings}
+        definition = crew("openai:m", backend={"model_settings": given})
+        return brief_of((await model_call(definition, log, cut=cut, step=StepId(step))).body)
+
+    return call
+
+
+def limits(service: Service) -> list[int]:
+    return [asked["max_completion_tokens"] for asked in service.asked]
+
+
+@pytest.mark.parametrize(
+    "said", ["max_tokens is too large", "This model's maximum context length is 8000 tokens."]
+)
+async def test_a_limit_beyond_what_the_service_takes_is_made_smaller(
+    service: Callable[[Script], Service], ask: Ask, said: str
+) -> None:
+    models = service(at_most(100, said))
+    assert await ask(cut=1) == "Whole."
+    assert limits(models) == [200, 100]
+
+
+async def test_a_step_whose_service_refused_a_limit_does_not_ask_for_it_again(
+    service: Callable[[Script], Service], ask: Ask
+) -> None:
+    models = service(at_most(200))
+    await ask(cut=2)
+    assert limits(models) == [400, 200], "the largest that it takes"
+    await ask(cut=3)
+    assert limits(models)[2:] == [200]
+    await ask(cut=2, step="backend#2")
+    assert limits(models)[3:] == [400, 200], "another step tries"
+
+
+@pytest.mark.parametrize("status", [401, 402])
+async def test_what_a_smaller_limit_does_not_help_is_not_asked_again(
+    service: Callable[[Script], Service], ask: Ask, status: int
+) -> None:
+    models = service(lambda *_: Fails(status, {"error": {"message": "no"}}))
+    with pytest.raises(ApplicationError, match=f"answered {status}"):
+        await ask(cut=2)
+    assert limits(models) == [400]
