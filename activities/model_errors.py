@@ -145,7 +145,9 @@ def _by_status(exc: Exception, model: str, status: int) -> ModelError:
         return _limited(exc, model, what)
     if status in _PASSING or status >= 500:
         return ModelUnavailable(
-            what, remedy="It may come back; the run tries again.", retry_after=_retry_after(exc)
+            what,
+            remedy="It may come back. If it does not, give the agent another model.",
+            retry_after=_retry_after(exc),
         )
     if status in (400, 413, 422) and (
         status == 413 or _OVERFLOWS.search(said) or "context_length_exceeded" in words
@@ -170,8 +172,7 @@ def _limited(exc: Exception, model: str, what: str) -> ModelError:
     return ModelLimited(
         what,
         place=f"the limit of {model}",
-        remedy="The run tries again; a smaller `parallel` in the crew's limits makes fewer calls "
-        "at once.",
+        remedy="A smaller `parallel` in the crew's limits makes fewer calls at once.",
         retry_after=wait,
     )
 
