@@ -85,6 +85,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.journal import Batch
     from crewlog.state.model import Changing, Output, Part
     from crewlog.state.packing import pack_view
+    from crewlog.state.timeouts import timeout_words
     from crewlog.state.topology import components
     from crewlog.wire import MERGING, STORE_WAIT, ArtifactResult, RunResult
 
@@ -759,10 +760,11 @@ class Execution:
         if self._is_local(order) and not final:
             return Landed(order, position, error_type=MOVED)
         if isinstance(cause, TimeoutError):
-            what = order.call.tool or f"the model of {order.agent!r}"
-            which = cause.type.name.lower() if cause.type else str(cause)
-            text = f"{what} did not answer in time ({which})"
-            began = order.call.tool and tool_rules(self.engine.plan, order).repeat == "never"
+            tool = order.call.tool
+            what = tool or f"the model of {order.agent!r}"
+            owner = "the tool" if tool else "the agent"
+            text = "\n".join(timeout_words(what, owner, cause.type.name if cause.type else ""))
+            began = tool and tool_rules(self.engine.plan, order).repeat == "never"
             return Landed(
                 order, position, error=text, error_type="OutcomeUnknown" if began else "Timeout"
             )

@@ -226,3 +226,14 @@ def test_a_package_brings_a_provider_of_its_own(cli: Cli) -> None:
     path = os.fspath(packages)
     assert json.loads(python(*validate, path=path).stdout)["warnings"] == []
     assert python("-c", ASK, path=path).stdout == "small calm 60\n"
+
+
+def test_doctor_tells_every_fault_of_a_crew(cli: Cli) -> None:
+    crew = "crew: c\nagents:\n  a: {prompt: P., tolls: [x]}\n  b: {prompt: P., tools: [nope]}\n"
+    (cli.cwd / "crew.yaml").write_text(crew)
+    validated = json.loads(cli("validate", "crew.yaml", "--json").err)["error"]["diagnostics"]
+    assert len(validated) > 1
+    found = json.loads(cli("doctor", "--json").out)["checks"]
+    told = [(c["detail"], c["remedy"]) for c in found if c["name"] == "Crew"]
+    assert told == [(f"{d['place']}: {d['message']}", d["remedy"]) for d in validated]
+    assert "Diagnostic(" not in cli("doctor").out

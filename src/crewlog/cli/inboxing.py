@@ -99,7 +99,7 @@ async def _told_of(
     from crewlog.errors import TemporalUnavailable  # noqa: PLC0415
 
     try:
-        runs = await client.list(statuses=("waiting",), limit=MOST)
+        runs = await client.list(statuses=("waiting",), limit=MOST, pending=True)
     except TemporalUnavailable:
         return {**told}  # the questions are in the store, which is there
     found = {

@@ -87,11 +87,9 @@ def _facts(screen: Screen, sight: Sight) -> None:
         when += f", took {lasted(state.started, sight.ended)}"
     rows: list[list[Part]] = [[("started", "dim"), when]]
     rows.append([("used", "dim"), used(state.total_usage, state.steps)])
-    if sight.waiting_for and not sight.questions:
+    if sight.waiting_for and (sight.status == "paused" or not sight.questions):
         waits = plain(sight.waiting_for)
-        if sight.status == "paused":
-            waits = f"{waits.partition(': ')[0]}: crewlog resume {sight.run}"
-        elif sight.waiting_for in sight.lacks.values():
+        if sight.waiting_for in sight.lacks.values():
             waits = waits.partition(": ")[0].removeprefix("waits for ")
         rows.append([("waits for", "dim"), (waits, "yellow")])
     rows += _made(state)

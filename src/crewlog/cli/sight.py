@@ -25,7 +25,7 @@ from crewlog.graph import approvals
 from crewlog.graph.draw import mermaid
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.waits import due_at, waiting_for, waits_for
+from crewlog.graph.waits import due_at, first_question, held, waiting_for, waits_for
 from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import entry_from_json
@@ -281,12 +281,13 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
     waiting = ""
     if open_:
         waiting = "a worker: nobody works on it now"
-        if state.interrupts:
-            shown, first = "waiting", next(iter(state.interrupts.values()))
-            waiting = f"{first.id}: {first.question}"
+        if holds := held(state):
+            waiting = holds
+        elif asked := first_question(state):
+            shown, waiting = "waiting", asked
         elif until := waiting_for(state):
             shown, waiting = "waiting", until
-    asked = [question_of(i, state.prompt, definition) for i in state.interrupts.values()]
+    questions = [question_of(i, state.prompt, definition) for i in state.interrupts.values()]
     return Sight(
         run=run.id,
         state=state,
@@ -295,7 +296,7 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
         live=closed,
         waiting_for=waiting,
         ended=ended,
-        questions=await with_shown(client.store, asked) if open_ else [],
+        questions=await with_shown(client.store, questions) if open_ else [],
         queue=queue,
     )
 

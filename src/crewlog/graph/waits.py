@@ -205,6 +205,26 @@ def any_message(rest: Rest) -> str:
     return f"a message{until}"
 
 
+def held(state: CrewState) -> str:
+    """Why a run that was paused or is being stopped does not move; empty: it is neither.
+
+    Of a paused run, also how it is resumed, and the question that is open meanwhile.
+    """
+    by = f" by {state.resume_info.by}" if state.resume_info and state.resume_info.by else ""
+    if state.status == "stopping":
+        return f"stopping{by}: what runs is being cancelled"
+    if state.status != "paused":
+        return ""
+    asked = first_question(state)
+    return f"paused{by}: crewlog resume {state.run}{f'; {asked}' if asked else ''}"
+
+
+def first_question(state: CrewState) -> str:
+    """The first question that is open: `i1: Publish it?`; empty where none is."""
+    first = next(iter(state.interrupts.values()), None)
+    return f"{first.id}: {first.question}" if first is not None else ""
+
+
 def waiting_for(state: CrewState) -> str:
     """The timer that a run waits for, where it waits for nothing else: `wait_1: until …`."""
     timed = [e for e in state.frontier.values() if e.status == "waiting" and e.due]
