@@ -148,7 +148,7 @@ STORE_PAUSE = 5.0
 RULED_OFTEN = 5
 """Rulings in a row after which a call rests before it is made again."""
 
-LACKS_LIMIT = 500
+LACKS_LIMIT = 800
 """Characters that say what a worker lacks and what to do about it."""
 
 LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)

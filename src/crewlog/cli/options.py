@@ -97,6 +97,12 @@ GraphVersion = Annotated[
         show_default=False,
     ),
 ]
+Wait = Annotated[
+    bool,
+    typer.Option(
+        "--wait", help="Wait for answers that others give, instead of leaving with exit code 3."
+    ),
+]
 Timeout = Annotated[
     float | None,
     typer.Option(

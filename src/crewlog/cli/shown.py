@@ -149,7 +149,8 @@ def show_frontier(screen: Screen, sight: Sight) -> None:
         screen.line("")
         screen.rows(("", "", ""), rows)
     for step, lacks in sight.lacks.items():
-        tell_lack(screen, step, lacks)
+        if step not in asked:  # the question says it
+            tell_lack(screen, step, lacks)
     for call in sight.pending:
         tell_pending(screen, call)
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from crewlog.client import Client, Run
+from crewlog.client.approvals import with_approved
 from crewlog.client.events import OUTSIDE, outside
 from crewlog.client.gateway import STATUS_NAMES, pauses
 from crewlog.client.pending_calls import PendingCall, doing, pending_calls
@@ -288,6 +289,11 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
         elif until := waiting_for(state):
             shown, waiting = "waiting", until
     questions = [question_of(i, state.prompt, definition) for i in state.interrupts.values()]
+    if open_:
+        questions = await with_shown(client.store, questions)
+        questions = await with_approved(client.store, run.id, questions)
+    else:
+        questions = []
     return Sight(
         run=run.id,
         state=state,
@@ -296,7 +302,7 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
         live=closed,
         waiting_for=waiting,
         ended=ended,
-        questions=await with_shown(client.store, questions) if open_ else [],
+        questions=questions,
         queue=queue,
     )
 

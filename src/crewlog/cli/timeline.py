@@ -94,6 +94,7 @@ class Timeline:
         """Requirements of waiting nodes."""
         self.timers: dict[str, str] = {}
         """Until when nodes wait, for people."""
+        self.paused = False
         self.lacking: dict[StepId, str] = {}
         """Steps whose calls wait for a worker that has their tool."""
         self.steps = 0
@@ -455,6 +456,7 @@ class Timeline:
         """Remembers what a state says instead of what was told before it."""
         state = state_of(entry)
         self.version = state.graph_version
+        self.paused = state.status == "paused"
         self.done = {node for node, count in state.routing.done.items() if count}
         self.running = {
             each.step: Running(entry.at, {0: "thinking"})
@@ -552,9 +554,11 @@ class Timeline:
                 text = f"will ask before {where}{_by(entry.by)}"
                 return self._row(entry, "", "?", text, "yellow")
             case j.Paused():
+                self.paused = True
                 text = f"paused{_by(entry.by)}{_why(entry.reason)}"
                 return self._row(entry, "", "⏸", text, "bold yellow")
             case j.Resumed():
+                self.paused = False
                 return self._row(
                     entry, "", "▶", f"goes on{_by(entry.by)}{_why(entry.reason)}", "green"
                 )

@@ -34,6 +34,7 @@ from temporalio.service import RPCError
 from crewlog import wire
 from crewlog.authority.proof import APPROVE, EVERYWHERE, SCHEDULE, START
 from crewlog.client import asking, beginnings
+from crewlog.client.approvals import with_approved
 from crewlog.client.catalog import Catalog, definition_of, is_file, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
 from crewlog.client.deletion import Deleting, Deletion, check_ended
@@ -893,6 +894,7 @@ class Client:
         """
         rows = await (await self.store()).list_interrupts()
         asked = await with_shown(self.store, [open_question(row) for row in rows])
+        asked = [q for each in asked for q in await with_approved(self.store, each.run, [each])]
         return await with_used_up(self.store, asked)
 
     async def _now(self, row: RunRow) -> RunSummary | None:
