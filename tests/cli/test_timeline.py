@@ -11,6 +11,7 @@ from crewlog.cli.screen import clock, counted, money, plain, plain_lines
 from crewlog.cli.timeline import Row, Timeline
 from crewlog.cli.traced import _is
 from crewlog.ids import ContentHash, NodeName, StepId
+from crewlog.state.brief import brief_of
 from crewlog.state.journal import entry_from_json
 from crewlog.state.trace import CallTrace, StepTrace
 
@@ -346,3 +347,18 @@ def test_a_trace_tells_a_large_value_by_its_text() -> None:
 def test_a_reply_that_is_taken_though_it_was_cut_off_is_told() -> None:
     *_, row = shown(started("ui#1"), {**replied("ui#1", brief="hal"), "ending": "cut"})
     assert row.startswith("ui ! its reply is taken as it is: it was cut off")
+
+
+def test_files_are_told_by_their_names() -> None:
+    image: dict[str, Any] = {"type": "image", "sha256": "ab" * 32, "mime_type": "image/png"}
+    image |= {"size": 70, "name": "dot.png"}
+    name = "[image/png dot.png 70 B sha256:abababababab…]"
+    body = {"content": [{"type": "text", "text": "Draw it."}, image]}
+    given = {"kind": "MessageAdded", "ref": {**REF, "inline": body}, "by": "ana"}
+    made = {"kind": "ToolReturned", "step": "ui#1", "call": 1, "agent": "ui", "tool": "draw"}
+    assert shown(given, {**made, "ref": REF, "brief": brief_of(body)}) == [
+        f"» ana: {name}",
+        f"ui ⚙ draw gave {name}",
+    ]
+    text = {"content": "Draw it."}
+    assert shown({"kind": "MessageAdded", "ref": {**REF, "inline": text}, "by": "ana"}) == []

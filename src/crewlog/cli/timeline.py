@@ -26,7 +26,7 @@ from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
 from crewlog.state import brief
 from crewlog.state import journal as j
 from crewlog.state.artifact_words import operations_words
-from crewlog.state.blocks import words_of
+from crewlog.state.blocks import files_of, names_in, words_of
 from crewlog.state.brief import shortened
 from crewlog.state.endings import FAULTS
 from crewlog.state.told import edited_words
@@ -368,18 +368,7 @@ class Timeline:
                     rows += self._row(entry, node_of(entry.step), "⚙", text)
                 return rows
             case j.ToolReturned():
-                self._answered(entry.step, entry.call, entry.at)
-                node, key = node_of(entry.step), (entry.step, entry.call)
-                if key in self._denied:  # it was told why; the model is told now
-                    self._denied.discard(key)
-                    return []
-                if not entry.ok:
-                    self._failed = key
-                    return self._row(entry, node, "✗", f"{entry.tool}: {entry.brief}", "red")
-                if entry.ms >= _SLOW:
-                    text = f"{entry.tool} took {entry.ms / 1000:.1f} s"
-                    return self._row(entry, node, "⚙", text, "dim")
-                return []
+                return self._returned(entry)
             case j.CallHeld():
                 self._answered(entry.step, entry.call, entry.at)
                 return []
@@ -389,6 +378,22 @@ class Timeline:
                 return self._read(entry)
             case _:
                 return []
+
+    def _returned(self, entry: j.ToolReturned) -> list[Row]:
+        self._answered(entry.step, entry.call, entry.at)
+        node, key = node_of(entry.step), (entry.step, entry.call)
+        if key in self._denied:  # it was told why; the model is told now
+            self._denied.discard(key)
+            return []
+        if not entry.ok:
+            self._failed = key
+            return self._row(entry, node, "✗", f"{entry.tool}: {entry.brief}", "red")
+        if names := " ".join(names_in(entry.brief)):
+            return self._row(entry, node, "⚙", f"{entry.tool} gave {names}", "dim")
+        if entry.ms >= _SLOW:
+            text = f"{entry.tool} took {entry.ms / 1000:.1f} s"
+            return self._row(entry, node, "⚙", text, "dim")
+        return []
 
     def _read(self, entry: j.ReplyTaken | j.ReplyRefused | j.TurnCapped) -> list[Row]:
         """What became of a final message that must be of a form."""
@@ -526,13 +531,20 @@ class Timeline:
             case _:
                 return []
 
+    def _message(self, entry: j.MessageAdded) -> list[Row]:
+        """What people said to the run; of its input, which they know, the files alone."""
+        by, body = entry.by or "people", entry.ref.inline
+        if entry.command is not None:
+            said = words_of(body.get("content", "")) if body else ""
+            to = ", ".join(log for log in entry.ref.logs if log != "public")
+            return self._row(entry, "", "»", f"{by}{f' to {to}' if to else ''}: {said}")
+        names = files_of(body) if entry.step is None else ""
+        return self._row(entry, "", "»", f"{by}: {names}") if names else []
+
     def _run(self, entry: j.JournalEntry) -> list[Row]:
         match entry:
-            case j.MessageAdded(command=str()):
-                said = words_of(entry.ref.inline.get("content", "")) if entry.ref.inline else ""
-                to = ", ".join(log for log in entry.ref.logs if log != "public")
-                text = f"{entry.by or 'people'}{f' to {to}' if to else ''}: {said}"
-                return self._row(entry, "", "»", text)
+            case j.MessageAdded():
+                return self._message(entry)
             case j.InterruptRaised():
                 asked = entry.interrupt
                 self.interrupts[asked.id] = entry
