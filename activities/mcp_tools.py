@@ -47,6 +47,10 @@ MOST_PARTS = 50
 """Parts of one result."""
 LARGEST_PART = 27_000_000
 """Characters of an image or file in a result, in base64."""
+_GOES_ON = (
+    "FILE is the crew's file. The run then goes on by itself; where no worker polls, "
+    "`crewlog watch RUN` brings one."
+)
 
 
 class ServerGone(ToolFailed):
@@ -223,7 +227,7 @@ def _check_proven(
         f"{name!r} of the MCP server {server!r} as it is",
         remedy=f"Somebody who has it looks at it with `crewlog mcp show FILE {server} "
         f"{cleaned(found.name)}`, then approves it with their key: `crewlog mcp approve FILE "
-        f"{server} {cleaned(found.name)}`; the run goes on.",
+        f"{server} {cleaned(found.name)}`. {_GOES_ON}",
         place=f"tool {name!r}",
     )
 
@@ -240,7 +244,7 @@ def _check_approved(name: ToolName, server: str, found: Described, approved: str
     raise ToolChanged(
         say,
         remedy=f"Look at it with `crewlog mcp show FILE {server} {cleaned(found.name)}`, then "
-        f"`crewlog mcp approve FILE {server} {cleaned(found.name)}`; the run goes on.",
+        f"`crewlog mcp approve FILE {server} {cleaned(found.name)}`. {_GOES_ON}",
         place=f"tool {name!r}",
     )
 

@@ -185,13 +185,12 @@ def _passing(exc: Exception, model: str, what: str, *, limited: bool) -> ModelEr
         )
     if not limited:
         return ModelUnavailable(
-            what, remedy="It may come back; the run tries again.", retry_after=wait
+            what, remedy="It may come back. If it does not, give the agent another model.", retry_after=wait
         )
     return ModelLimited(
         what,
         place=f"the limit of {model}",
-        remedy="The run tries again; a smaller `parallel` in the crew's limits makes fewer calls "
-        "at once.",
+        remedy="A smaller `parallel` in the crew's limits makes fewer calls at once.",
         retry_after=wait,
     )
 

@@ -80,7 +80,7 @@ def unbroken(reply: BaseMessage, model: str) -> BaseMessage:
         raise ModelUnavailable(
             f"the service of the model {model!r} failed while it answered: "
             f"it ended its reply with {reason_of(reply)!r}",
-            remedy="It may pass; the run tries again.",
+            remedy="It may pass. If it does not, give the agent another model.",
         )
     return reply
 

@@ -86,6 +86,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.journal import Batch
     from crewlog.state.model import Changing, Output, Part
     from crewlog.state.packing import pack_view
+    from crewlog.state.timeouts import timeout_words
     from crewlog.state.topology import components
     from crewlog.wire import MERGING, STORE_WAIT, ArtifactResult, RunResult
 
@@ -149,7 +150,7 @@ STORE_PAUSE = 5.0
 RULED_OFTEN = 5
 """Rulings in a row after which a call rests before it is made again."""
 
-LACKS_LIMIT = 500
+LACKS_LIMIT = 800
 """Characters that say what a worker lacks and what to do about it."""
 
 LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -771,10 +772,11 @@ class Execution:
         if self._is_local(order) and not final:
             return Landed(order, position, error_type=MOVED)
         if isinstance(cause, TimeoutError):
-            what = order.call.tool or f"the model of {order.agent!r}"
-            which = cause.type.name.lower() if cause.type else str(cause)
-            text = f"{what} did not answer in time ({which})"
-            began = order.call.tool and tool_rules(self.engine.plan, order).repeat == "never"
+            tool = order.call.tool
+            what = tool or f"the model of {order.agent!r}"
+            owner = "the tool" if tool else "the agent"
+            text = "\n".join(timeout_words(what, owner, cause.type.name if cause.type else ""))
+            began = tool and tool_rules(self.engine.plan, order).repeat == "never"
             return Landed(
                 order, position, error=text, error_type="OutcomeUnknown" if began else "Timeout"
             )

@@ -17,7 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import AgentName, NodeName, StepId, node_of
     from crewlog.model import Json
-    from crewlog.state.brief import fenced
+    from crewlog.state.brief import fenced, shortened
     from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.joining import in_words
     from crewlog.state.model import CrewState, FrontierEntry, Interrupt, Output
@@ -45,10 +45,8 @@ Flights = Mapping[tuple[StepId, int], str]
 """The calls under way, with what each waits for before it is made again; empty: nothing."""
 CHANGES_SHOWN = 5
 """Changes of a run that the web UI shows."""
-REASONS = {
-    "paused": "paused{by}: send the signal resume",
-    "stopping": "stopping{by}: what runs is being cancelled",
-}
+WAITING_LIMIT = 200
+"""Characters of the search attribute `CrewlogWaiting`; a server keeps no longer words."""
 
 
 def run_view(
@@ -142,9 +140,8 @@ def waiting_for(state: CrewState, flights: Flights, drains_for: Sequence[StepId]
     """
     if state.closed:
         return ""
-    if state.status in REASONS:
-        by = f" by {state.resume_info.by}" if state.resume_info and state.resume_info.by else ""
-        return REASONS[state.status].format(by=by)
+    if held := waits.held(state):
+        return held
     if flights and all(flights.values()):
         return next(iter(flights.values()))
     if flights and drains_for:
@@ -391,5 +388,5 @@ def attributes(
         "CrewlogCrew": plan.crew,
         "CrewlogPhase": phase(state),
         "CrewlogStatus": _status(state, waiting),
-        "CrewlogWaiting": shown[:200],
+        "CrewlogWaiting": shortened(shown, WAITING_LIMIT),
     }

@@ -668,6 +668,9 @@ class InterruptView(Model):
     """The bound that the run came to, where it is asked about that; as `end_reason` names it."""
     used_up: str = ""
     """Of a call: that a quota lets nothing through now, whatever is answered. Clients say it."""
+    approved_at: int = 0
+    """Of a server's tool: when it was approved, in milliseconds since the epoch, if that was after
+    the question was asked. Clients say it."""
     message: ContentHash | None = None
     """Of a call that is asked about again: the message that has its arguments. Clients put them
     into `action_requests`."""

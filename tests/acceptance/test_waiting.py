@@ -84,6 +84,11 @@ async def test_pages_and_lists_tell_of_a_retry_in_words(crews: Site) -> None:
     listed = json.loads(await command_line(site, "ps", "--json", "--limit", "1000"))["runs"]
     (row,) = [each for each in listed if each["run"] == run.id]
     assert (row["status"], row["pending"][0]["attempt"]) == ("retrying", 2)
+    traced = json.loads(await command_line(site, "trace", run.id, "--json"))
+    assert [(each["step"], each["attempt"]) for each in traced["pending"]] == [("a#1", 2)]
+    trace = " ".join((await command_line(site, "trace", run.id)).split())
+    assert "model waits for attempt 2 of 5 at " in trace
+    assert "✗ attempt 1 failed: " in trace
     table = await command_line(site, "ps", "--limit", "1000")
     line = next(line for line in table.splitlines() if run.id in line)
     assert "retrying" in line

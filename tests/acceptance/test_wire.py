@@ -93,7 +93,7 @@ async def test_a_run_from_start_to_result(crews: Site, temporal: CommandLine) ->
     status = await temporal.query(run, "status")
     assert (status["status"], status["waiting_for"]) == (
         "paused",
-        "paused by ana: send the signal resume",
+        f"paused by ana: crewlog resume {run}",
     )
     await temporal.signal(run, "resume", {"id": "r1", "by": "ana"})
 

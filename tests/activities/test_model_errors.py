@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from langchain_core.messages import AIMessage
 
 from crewlog.activities.model_errors import (
     LONGEST_WAIT,
@@ -15,6 +16,7 @@ from crewlog.activities.model_errors import (
     may_be_shorter,
     model_error,
 )
+from crewlog.activities.replies import unbroken
 from crewlog.definition.delays import retry_delay
 from crewlog.errors import ModelError, ModelLimited, ModelRefused, ModelUnavailable
 
@@ -54,7 +56,7 @@ OVERFLOW = "This model's maximum context length is 8000 tokens."
         ),
         (inside({"message": "bad", "code": "400"}), ModelRefused, "bad", "model_settings"),
         (inside({"message": "busy", "code": 429}), ModelLimited, "busy", "parallel"),
-        (inside({"message": "down", "code": 502}), ModelUnavailable, "down", "tries again"),
+        (inside({"message": "down", "code": 502}), ModelUnavailable, "down", "another model"),
         (inside({"message": "x", "type": "overloaded_error"}), ModelLimited, "x", "parallel"),
         (inside({"message": "x", "type": "NotFoundError"}), ModelRefused, "x", "offers"),
         (inside({"message": "x", "type": "RateLimitError"}), ModelLimited, "x", "parallel"),
@@ -221,3 +223,16 @@ def test_which_requests_may_go_with_a_smaller_limit(error: Exception, shorter: b
 )
 def test_which_requests_may_go_with_less(error, unexplained):
     assert is_unexplained(error) is unexplained
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503, 529])
+def test_a_remedy_is_true_with_tries_left_and_with_none(status):
+    """The same error is told while a call is retried, and in the question behind its last try."""
+    found = model_error(of_status(status, {"error": {"message": "busy"}}), MODEL)
+    assert found.retryable
+    assert found.remedy
+    assert "again" not in found.remedy
+    broken = AIMessage("half a", response_metadata={"finish_reason": "error"})
+    with pytest.raises(ModelUnavailable) as told:
+        unbroken(broken, MODEL)
+    assert "again" not in told.value.remedy

@@ -71,6 +71,9 @@ def test_files_go_in_and_out_of_a_run_by_their_hashes(
     shown = re.search(r"Here it is. \[image/png 85 B sha256:(\w+)", done.out)
     assert shown is not None
     assert digest.startswith(shown[1])
+    given = r"\[image/png dot.png 70 B sha256:\w+…\] \[application/pdf page.pdf 4\d B sha256:\w+…\]"
+    assert re.search(rf"» \w+: {given}", done.out), done.out
+    assert re.search(rf"files +{given}", cli("show", run).out)
     told = cli("log", run)
     assert "[image/png dot.png 70 B sha256:" in told.out, told.out
     assert "[application/pdf page.pdf" in told.out

@@ -14,6 +14,7 @@ import pytest
 from crewlog.cli import services
 from crewlog.cli.main import run_cli
 from crewlog.client import keys
+from crewlog.client.inbox import OpenQuestion
 from crewlog.store.memory import InMemoryStore
 
 SERVER = Path(__file__).parents[1] / "servers" / "server.py"
@@ -27,6 +28,9 @@ class Connected:
     def __init__(self) -> None:
         self.kept = InMemoryStore()
         self.key: keys.Key | None = None
+
+    async def inbox(self) -> list[OpenQuestion]:
+        return []
 
     async def store(self) -> InMemoryStore:
         return self.kept

@@ -256,3 +256,14 @@ def test_doctor_fails_where_an_mcp_server_of_the_crew_cannot_start(cli: Cli) -> 
     (check,) = [each for each in json.loads(done.out)["checks"] if each["name"] == "MCP server s"]
     assert check["status"] == "fail"
     assert "the program 'no-such-program' is not installed here" in check["detail"]
+
+
+def test_doctor_tells_every_fault_of_a_crew(cli: Cli) -> None:
+    crew = "crew: c\nagents:\n  a: {prompt: P., tolls: [x]}\n  b: {prompt: P., tools: [nope]}\n"
+    (cli.cwd / "crew.yaml").write_text(crew)
+    validated = json.loads(cli("validate", "crew.yaml", "--json").err)["error"]["diagnostics"]
+    assert len(validated) > 1
+    found = json.loads(cli("doctor", "--json").out)["checks"]
+    told = [(c["detail"], c["remedy"]) for c in found if c["name"] == "Crew"]
+    assert told == [(f"{d['place']}: {d['message']}", d["remedy"]) for d in validated]
+    assert "Diagnostic(" not in cli("doctor").out

@@ -99,3 +99,22 @@ def test_a_resumed_run_is_traced_with_its_open_question(crewlog: Cli, waiting: s
     (question,) = steps[-1]["asked"]
     assert (question["id"], question["answered"]) == ("i1", None)
     assert steps[0]["asked"][0]["decision"] == "withdrawn"
+
+
+def test_a_list_tells_all_that_a_run_waits_for(crewlog: Cli, project: Path) -> None:
+    question = f"Publish {'this and ' * 40}that?"
+    (project / "long.yaml").write_text(
+        "crew: long\nmodel: scripted:script.yaml\nagents: {first: {prompt: P., tools: []}}\n"
+        f"flow: [first, {{ask: '{question}', phase: gate}}]\n"
+    )
+    run = f"long-{uuid4().hex[:6]}"
+    assert crewlog("run", "long.yaml", "--input", "hi", "--id", run).code == 3
+    listed = {each["run"]: each for each in crewlog("ps", "--json").records[0]["runs"]}
+    assert listed[run]["waiting_for"] == f"i1: {question}"
+    assert f"{run}: i1: {question}\n" in crewlog("ps").out
+    paused = crewlog("pause", run, "--by", "ana")
+    assert paused.code == 0, paused.err
+    told = f"paused by ana: crewlog resume {run}; i1: {question}"
+    assert f"{run}: {told}\n" in crewlog("ps").out
+    assert told in crewlog("show", run).out
+    assert crewlog("stop", run).code == 0

@@ -11,6 +11,7 @@ from crewlog.cli.screen import clock, counted, money, plain, plain_lines
 from crewlog.cli.timeline import Row, Timeline
 from crewlog.cli.traced import _is
 from crewlog.ids import ContentHash, NodeName, StepId
+from crewlog.state.brief import brief_of
 from crewlog.state.journal import entry_from_json
 from crewlog.state.trace import CallTrace, StepTrace
 
@@ -369,3 +370,18 @@ def test_a_refusal_is_told_in_the_words_of_the_model() -> None:
         },
     )
     assert row == "ui ✗ reply 1 of 3 cannot be used: the model refused to answer: I cannot help."
+
+
+def test_files_are_told_by_their_names() -> None:
+    image: dict[str, Any] = {"type": "image", "sha256": "ab" * 32, "mime_type": "image/png"}
+    image |= {"size": 70, "name": "dot.png"}
+    name = "[image/png dot.png 70 B sha256:abababababab…]"
+    body = {"content": [{"type": "text", "text": "Draw it."}, image]}
+    given = {"kind": "MessageAdded", "ref": {**REF, "inline": body}, "by": "ana"}
+    made = {"kind": "ToolReturned", "step": "ui#1", "call": 1, "agent": "ui", "tool": "draw"}
+    assert shown(given, {**made, "ref": REF, "brief": brief_of(body)}) == [
+        f"» ana: {name}",
+        f"ui ⚙ draw gave {name}",
+    ]
+    text = {"content": "Draw it."}
+    assert shown({"kind": "MessageAdded", "ref": {**REF, "inline": text}, "by": "ana"}) == []

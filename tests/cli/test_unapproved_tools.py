@@ -42,11 +42,20 @@ def test_a_tool_that_nobody_has_approved_is_a_question(shop: Cli) -> None:
     left = shop("run", "crew.yaml", "--id", run)
     assert left.code == 3, left.err
     assert "May agents use the tool 'add' as its server describes it now?" in left.out
-    assert "crewlog mcp approve FILE s add" in " ".join(left.out.split())
+    assert "crewlog mcp approve crew.yaml s add" in " ".join(left.out.split())
     assert "The run waits for an answer" in left.out
     asked = [each for each in shop("inbox", "--json").records if each["run"] == run]
-    assert [each["kind"] for each in asked] == ["mcp_approval"]
-    assert shop("mcp", "approve", "crew.yaml", "--yes").code == 0
+    assert [(each["kind"], each["approved_at"]) for each in asked] == [("mcp_approval", 0)]
+    told = " ".join(shop("inbox").out.split())
+    assert "`crewlog mcp approve FILE s add`. FILE is the crew's file." in told
+    approved = shop("mcp", "approve", "crew.yaml", "--yes")
+    assert approved.code == 0, approved.err
+    assert f"{run} waits for this, and has no worker: crewlog watch {run}" in approved.out
+    for command in (("show", run), ("inbox",)):
+        page = " ".join(shop(*command).out.split())
+        assert "It was approved " in page
+        assert f"`crewlog watch {run}` brings one" in page
+        assert "nobody has approved" not in page
     done = shop("watch", run)
     assert done.code == 0, done.err
     assert not [each for each in shop("inbox", "--json").records if each["run"] == run]

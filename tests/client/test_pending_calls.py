@@ -7,12 +7,24 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from temporalio.api.common.v1 import ActivityType
+from temporalio.api.enums.v1 import TimeoutType
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.converter import DataConverter
 
 from crewlog.cli.delays import pending_words
-from crewlog.client.pending_calls import PendingCall, doing, pending_calls
+from crewlog.client.gateway import Gateway
+from crewlog.client.pending_calls import PendingCall, doing, failure_of, pending_calls
+from crewlog.ids import RunId
+from crewlog.state.calls import CALL_MODEL, CALL_TOOL, FLUSH
 from crewlog.testing import CrewlogLocal
+
+START_TO_CLOSE = TimeoutType.TIMEOUT_TYPE_START_TO_CLOSE
+HEARTBEAT = TimeoutType.TIMEOUT_TYPE_HEARTBEAT
 
 AT_WORK = PendingCall("call_model", "", 1, 5, attempt_at=0)
 AGAIN = replace(AT_WORK, reason="failure", attempt=2, next_at=1)
@@ -60,6 +72,30 @@ async def test_a_rate_limit_is_told_from_other_failures(crewlog_local: CrewlogLo
     assert call.asked_at is not None
     assert call.next_at - call.asked_at >= 20_000
     assert "waits for a rate limit: attempt 2 of " in pending_words(call)
+
+
+@pytest.mark.parametrize(
+    ("activity", "timeout", "message", "remedy"),
+    [
+        (CALL_MODEL, START_TO_CLOSE, "the model did not answer in time", "`timeout` of the agent"),
+        (CALL_TOOL, START_TO_CLOSE, "the tool did not answer in time", "`timeout` of the tool"),
+        (CALL_TOOL, HEARTBEAT, "sent no heartbeat in time", "`heartbeat` of the tool"),
+        (FLUSH, START_TO_CLOSE, "it did not answer in time", ""),
+    ],
+)
+async def test_a_timeout_is_told_with_the_setting_that_helps(
+    activity: str, timeout: TimeoutType.ValueType, message: str, remedy: str
+) -> None:
+    temporal = SimpleNamespace(namespace="default", data_converter=DataConverter())
+    gateway = cast("Gateway", SimpleNamespace(temporal=temporal))
+    pending = PendingActivityInfo(activity_type=ActivityType(name=activity))
+    pending.last_failure.message = "activity StartToClose timeout"
+    pending.last_failure.timeout_failure_info.timeout_type = timeout
+    kind, said, told = await failure_of(gateway, RunId("r"), pending)
+    assert kind == "Timeout"
+    assert message in said
+    assert remedy in told
+    assert "StartToClose" not in said
 
 
 @pytest.mark.parametrize(

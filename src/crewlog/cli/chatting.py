@@ -191,7 +191,7 @@ async def _talker(
     try:
         yield talker
     except asyncio.CancelledError:
-        left(screen, run, assignment, lent, alone=talker.alone, again="chat")
+        left(screen, run, assignment, lent, talker, again="chat")
         raise
 
 

@@ -29,12 +29,14 @@ from crewlog.cli.presence import PAUSE, Find, Look, Server, Stalls, Worker
 from crewlog.cli.questions import Prompt, answer_line, show_question
 from crewlog.cli.screen import Part, Screen, plain, plain_lines, tell_warning, text_of
 from crewlog.cli.shown import tell_lack
+from crewlog.cli.sight import question_of
 from crewlog.cli.stating import Stated, States
 from crewlog.cli.timeline import WHOLE, Row, Timeline, sentences
 from crewlog.cli.told_changes import STATEFUL
 from crewlog.cli.topology import Plans, graph_after
 from crewlog.cli.writing import Writing
 from crewlog.client import Event, Run, TokenEvent
+from crewlog.client.approvals import MCP_APPROVAL
 from crewlog.client.events import event_of
 from crewlog.client.pending_calls import PendingCall
 from crewlog.client.talking import reply_of
@@ -47,7 +49,7 @@ from crewlog.errors import (
     WorkerMissing,
 )
 from crewlog.graph.draw import mermaid
-from crewlog.ids import CommandId, StepId
+from crewlog.ids import CommandId, InterruptId, StepId
 from crewlog.state import journal as j
 from crewlog.state.end_reasons import EndReason
 from crewlog.state.journal import entry_to_json
@@ -64,6 +66,8 @@ TICK = 0.15
 """Seconds of silence after which the status line moves."""
 QUIET = 5.0
 """Seconds between two looks, in silence, at whether anybody polls the run's task queue."""
+NOTICED = 60.0
+"""Seconds for a worker to come up and to notice that a server's tool was approved."""
 LOOK = 0.5
 """Seconds between two looks at whether the run waits for people."""
 
@@ -108,6 +112,7 @@ class Follower:
         plans: Plans | None = None,
         version: int = 1,
         drawn: GraphPlan | None = None,
+        file: Path | None = None,
     ) -> None:
         self.screen = screen
         self.run = run
@@ -140,9 +145,37 @@ class Follower:
         self._others: set[str] = set()
         """Questions that whoever is here may not answer: they are not asked here again."""
         self._lacking = Lacking(run)
+        self._file = file
+        self._shown: dict[InterruptId, InterruptView] = {}
+        """The open questions as they were shown last."""
+        self._began = time.monotonic()
         self._looked = 0.0
         self._behind = 0.0
         self._last: j.JournalEntry | None = None
+
+    @property
+    def question(self) -> InterruptView | None:
+        """The first question that is open; none where a run is paused, which is told first."""
+        raised = next(iter(self.timeline.interrupts.values()), None)
+        if raised is None or self.timeline.paused:
+            return None
+        shown = self._shown.get(raised.interrupt.id)
+        return self._with_file(shown or question_of(raised.interrupt))
+
+    @property
+    def waits_for(self) -> str:
+        """What the run waits for besides a worker and answers, as far as that was seen."""
+        if self._server is not None and self._server.away:
+            return self._server.status()
+        if self.timeline.paused:
+            return f"is paused: crewlog resume {self.run.id}"
+        if self.timeline.lacking:
+            step, lacks = next(iter(self.timeline.lacking.items()))
+            return f"waits: {step} {lacks}"
+        if self.timeline.timers and not self.timeline.running:
+            node, until = next(iter(self.timeline.timers.items()))
+            return f"waits: {node} until {until}"
+        return ""
 
     @property
     def alone(self) -> bool:
@@ -389,7 +422,10 @@ class Follower:
         """Say, once each, what calls wait for that no worker can make: the journal does not."""
         if self._over or self.alone or not self.timeline.running:
             return
+        asked = {each.interrupt.step for each in self.timeline.interrupts.values()}
         for step, lacks in self._lacking.look():
+            if step in asked and not self.screen.as_json:
+                continue  # the question says it
             if self.screen.as_json:
                 found = {"event": "lacks", "run": self.run.id, "step": step, "lacks": lacks}
                 self.screen.record(found)
@@ -417,6 +453,8 @@ class Follower:
             waits = (await self.run.status()).status == "waiting"
         except (WorkerMissing, TemporalUnavailable):
             return None  # that is told elsewhere
+        asked = [self._with_file(each) for each in asked if not self._approved(each)]
+        self._shown = {each.id: each for each in asked}
         for question in asked:
             fitting = ((each, heard_before(question, each)) for each in self._answers)
             answer, said = next((found for found in fitting if found[1] is not None), ("", None))
@@ -437,6 +475,20 @@ class Follower:
         if asked and waits and self._manner.leave:
             return exits.WAITS
         return None
+
+    def _with_file(self, question: InterruptView) -> InterruptView:
+        """A question whose commands name the crew's file, where that is known."""
+        if self._file is None or question.kind != MCP_APPROVAL:
+            return question
+        detail = question.detail.replace(" FILE is the crew's file.", "")
+        for command in ("show", "approve"):
+            named = f"crewlog mcp {command} {shlex.quote(str(self._file))} "
+            detail = detail.replace(f"crewlog mcp {command} FILE ", named)
+        return question.model_copy(update={"detail": detail})
+
+    def _approved(self, question: InterruptView) -> bool:
+        """Whether a question needs no answer any more: a worker will find the tool approved."""
+        return bool(question.approved_at) and time.monotonic() - self._began < NOTICED
 
     def _unfit(self, question: InterruptView) -> None:
         """Say, once, why what was answered in advance is not taken for this question."""

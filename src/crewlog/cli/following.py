@@ -16,7 +16,8 @@ from crewlog.cli.hands import Assignment, Hand, assigned, hand
 from crewlog.cli.pictures import show_picture
 from crewlog.cli.preflight import check_worker_can, scripted_note
 from crewlog.cli.presence import Waits
-from crewlog.cli.screen import Screen, plain
+from crewlog.cli.questions import answer_line, show_question
+from crewlog.cli.screen import Part, Screen, plain
 from crewlog.cli.services import connected
 from crewlog.cli.topology import graph_after, plans_of
 from crewlog.client import Client, Run
@@ -101,7 +102,9 @@ async def start_and_follow(
         plan = lower(definition) if definition else None
         if plan:
             header(screen, run.id, plan)
-        return await _follow(screen, client, run, assignment, lent, manner, plan=plan)
+        return await _follow(
+            screen, client, run, assignment, lent, manner, plan=plan, file=start.file
+        )
 
 
 @asynccontextmanager
@@ -241,6 +244,7 @@ async def _follow(
     version: int = 1,
     after: int = 0,
     over: bool = False,
+    file: Path | None = None,
 ) -> int:
     from crewlog.cli.background import polled  # noqa: PLC0415
 
@@ -271,6 +275,7 @@ async def _follow(
         plans=plans_of(client, run),
         version=version,
         drawn=None if after else plan,
+        file=file,
     )
     client.report = follower.report
     limit = asyncio.timeout(manner.timeout)
@@ -278,16 +283,19 @@ async def _follow(
         async with limit:
             code = await follower.follow(after)
     except asyncio.CancelledError:
-        left(screen, run, assignment, lent, alone=follower.alone)
+        left(screen, run, assignment, lent, follower)
         raise
     except TimeoutError:
         if not limit.expired():
             raise
-        left(screen, run, assignment, lent, alone=follower.alone, over=manner.timeout)
+        left(screen, run, assignment, lent, follower, over=manner.timeout)
         return exits.WAITS
     if code == exits.WAITS:
         if screen.as_json:
-            screen.record({"event": "left", "run": run.id, "why": "waits", "exit_code": code})
+            asked = follower.question
+            waits_for = f"{asked.id}: {asked.question}" if asked is not None else ""
+            told = {"event": "left", "run": run.id, "why": "waits", "waits_for": waits_for}
+            screen.record({**told, "exit_code": code})
         else:
             screen.line("")
             screen.line(
@@ -302,58 +310,62 @@ def left(
     run: Run,
     assignment: Assignment,
     lent: Hand | None,
+    follower: Follower,
     *,
-    alone: bool = False,
     again: str = "watch",
     over: float | None = None,
 ) -> None:
-    """What goes on after Ctrl-C, SIGTERM or a timeout, and how to return.
+    """What the run waits for or does after Ctrl-C, SIGTERM or a timeout, and how to return.
 
     Args:
         screen: Where it is told.
         run: The run.
         assignment: Who has its steps.
         lent: The command's own worker.
-        alone: Whether nobody polls its task queue.
+        follower: What was seen of the run.
         again: The command that returns to it.
         over: The timeout that is over; none where somebody left.
     """
+    asked, waits_for = follower.question, follower.waits_for
+    # An answer brings a worker: until then, none is missing.
+    workless = asked is None and (lent is not None or follower.alone)
     if screen.as_json:
         screen.record(
             {
                 "event": "left",
                 "run": run.id,
                 "why": "interrupted" if over is None else "timeout",
-                "waits_for_worker": lent is not None or alone,
+                "waits_for": f"{asked.id}: {asked.question}" if asked is not None else waits_for,
+                "waits_for_worker": workless,
                 "exit_code": interrupted() if over is None else exits.WAITS,
             }
         )
         return
     screen.line("")
+    name: Part = (run.id, "bold")
     if over is not None:
-        screen.line("  ", (run.id, "bold"), f" has not ended after {over:g} s.")
-    if lent is not None:
-        screen.line(
-            "  ",
-            (run.id, "bold"),
-            " waits for a worker: this command was the only one. Nothing is lost.",
+        screen.line("  ", name, f" has not ended after {over:g} s.")
+    if asked is not None:
+        screen.wrapped(
+            ["  ", name], f" waits for an answer to {asked.id}. Nothing is lost.", indent=4
         )
-    elif alone:
-        screen.line(
-            "  ",
-            (run.id, "bold"),
-            f" waits: {no_worker(plain(assignment.queue))}. Nothing is lost.",
+        show_question(screen, asked, run.id)
+        screen.line("    ", *answer_line(run.id, asked))
+        screen.line("")
+    elif waits_for:
+        screen.wrapped(["  ", name], f" {plain(waits_for)}. Nothing is lost.", indent=4)
+    if workless:
+        needs = "needs a worker, too" if waits_for else "waits for a worker"
+        alone = (
+            no_worker(plain(assignment.queue)) if lent is None else "this command was the only one"
         )
-    elif assignment.worker is not None:
+        screen.line("  ", name, f" {needs}: {alone}. Nothing is lost.")
+    elif asked is None and assignment.worker is not None:
         pid = assignment.worker.process.pid
+        screen.line("  ", name, f" goes on: the worker in the background (pid {pid}) has it.")
+    elif asked is None:
         screen.line(
-            "  ", (run.id, "bold"), f" goes on: the worker in the background (pid {pid}) has it."
-        )
-    else:
-        screen.line(
-            "  ",
-            (run.id, "bold"),
-            f" goes on with the workers of the task queue '{plain(assignment.queue)}'.",
+            "  ", name, f" goes on with the workers of the task queue '{plain(assignment.queue)}'."
         )
     brings = "     (brings a worker; it goes on where it was)" if lent is not None else ""
     screen.line(("  Return   ", "dim"), f"crewlog {again} {run.id}", (brings, "dim"))
@@ -365,14 +377,13 @@ async def watch_run(
     *,
     after: int = 0,
     as_json: bool = False,
-    manner: Manner | None = None,
     state: bool = False,
+    wait: bool = False,
     timeout: float | None = None,
 ) -> int:
     """Follow a run that is there; `crewlog watch`."""
     screen = Screen(as_json=as_json)
-    manner = manner or Manner(ask=screen.asks, leave=False)
-    manner = replace(manner, state=state, timeout=timeout)
+    manner = Manner(ask=screen.asks, leave=not wait, state=state, timeout=timeout)
     async with connected(screen, both=True) as client:
         return await follow_known(screen, client, run_id, after=after, manner=manner)
 
@@ -390,8 +401,8 @@ async def follow_known(
     client: Client,
     run_id: str,
     *,
+    manner: Manner,
     after: int = 0,
-    manner: Manner | None = None,
     brought: Brought | None = None,
 ) -> int:
     """Follow a run that is there, with a worker of our own where nobody else has its code."""
@@ -409,7 +420,6 @@ async def follow_known(
     assignment = assigned(description.task_queue if description else "")
     if brought is not None or not is_open:
         assignment = replace(assignment, own=False)
-    manner = manner or Manner(ask=screen.asks, leave=False)
     async with hand(assignment) as own:
         lent = brought.hand if brought else own
         plan, version = await _plan_at(client, run, after, live=is_open)

@@ -99,7 +99,7 @@ async def _told_of(
     from crewlog.errors import TemporalUnavailable  # noqa: PLC0415
 
     try:
-        runs = await client.list(statuses=("waiting",), limit=MOST)
+        runs = await client.list(statuses=("waiting",), limit=MOST, pending=True)
     except TemporalUnavailable:
         return {**told}  # the questions are in the store, which is there
     found = {
@@ -150,6 +150,7 @@ def answerer(to: Sequence[str], user: str) -> str:
 def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
     from crewlog.cli.questions import answer_command, whom  # noqa: PLC0415
     from crewlog.cli.screen import ago, plain  # noqa: PLC0415
+    from crewlog.client.approvals import MCP_APPROVAL  # noqa: PLC0415
     from crewlog.client.client import system_user  # noqa: PLC0415
     from crewlog.graph.approvals import because_words  # noqa: PLC0415
 
@@ -165,5 +166,7 @@ def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
         screen.paragraph(f"because {because}", style="dim", indent=4)
     if each.used_up:
         screen.paragraph(each.used_up, style="yellow", indent=4)
+    if each.kind == MCP_APPROVAL:  # no answer to the run approves it: the detail says what does
+        screen.paragraph(each.detail, style="dim", indent=4)
     by = answerer(each.to, system_user())
     screen.line("    ", ("answer:  ", "dim"), answer_command(each.run, each), by)

@@ -10,7 +10,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, Debug, RunArgument, RunPlaceArgument, Timeout
+from crewlog.cli.options import AsJson, Debug, RunArgument, RunPlaceArgument, Timeout, Wait
 
 if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
@@ -225,13 +225,15 @@ def watch(
     channel: Annotated[
         list[str] | None, _which("--channel", "CHANNEL", "What is said there, and wires there.")
     ] = None,
+    wait: Wait = False,
     timeout: Timeout = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
     """Follow a run to its end, with what its models write; or several, or some of their events.
 
-    Where the run's own worker has gone (Ctrl-C in `crewlog run`), this brings it one again. With
+    Where the run's own worker has gone (Ctrl-C in `crewlog run`), this brings it one again. Where
+    the run waits for people and nobody is here to answer, it leaves with exit code 3. With
     --json it prints an event a line; the last line is the result. Of several runs, or where events
     are chosen, it only looks: by time, and on into the runs that a run parts into or becomes a part
     of.
@@ -241,7 +243,9 @@ def watch(
 
     asked, chosen = asked_for(runs, kind, creature, graph, channel)
     if len(asked) == 1 and chosen.all:
-        one = watch_run(asked[0], after=after, as_json=as_json, state=state, timeout=timeout)
+        one = watch_run(
+            asked[0], after=after, as_json=as_json, state=state, wait=wait, timeout=timeout
+        )
         return go(one, debug=debug)
     many = watch_many(asked, chosen, after=after, state=state, timeout=timeout, as_json=as_json)
     return go(many, debug=debug)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,7 @@ from crewlog.errors import UsageError
 if TYPE_CHECKING:
     from crewlog.authority.proof import SignedApproval
     from crewlog.cli.screen import Part, Screen
+    from crewlog.client import Client
     from crewlog.definition.model import CrewDefinition
     from crewlog.definition.policy import Policy
     from crewlog.model import Json
@@ -232,15 +234,49 @@ async def _approve(
                 by=by or client.user,
                 told=words_of(each.tool).kept(),
             )
+        waiting = await _waiting(client, found)
     if as_json:
-        screen.document({"approved": [each.to_json() for each in new]})
+        runs = [{"run": run, "polled": polls} for run, polls in waiting.items()]
+        screen.document({"approved": [each.to_json() for each in new], "runs": runs})
     for each in new:
         screen.line(("approved  ", "green"), plain(each.called), (f"  {each.tool.digest}", "dim"))
     if not new:
         screen.line(
             "nothing is new: every tool of the crew is approved as it is, or cannot be used"
         )
+    _tell_waiting(screen, waiting)
     return exits.OK
+
+
+def _tell_waiting(screen: Screen, waiting: Mapping[str, bool]) -> None:
+    """How the runs go on that waited for an approval."""
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+
+    for run, polls in waiting.items():
+        name: Part = (plain(run), "bold")
+        if polls:
+            screen.line("  ", name, " waits for this, and goes on within ten seconds")
+        else:
+            screen.line(
+                "  ", name, f" waits for this, and has no worker: crewlog watch {plain(run)}"
+            )
+
+
+async def _waiting(client: Client, found: Sequence[_Offered]) -> dict[str, bool]:
+    """The runs that asked for an approval there is now, and whether a worker polls for each."""
+    from crewlog.cli.background import polled  # noqa: PLC0415
+    from crewlog.client.approvals import asked_tool  # noqa: PLC0415
+    from crewlog.errors import RunNotFound  # noqa: PLC0415
+
+    tools = {(each.source, each.tool.name) for each in found}
+    store = await client.store()
+    runs: dict[str, bool] = {}
+    for asked in await client.inbox():
+        if asked.approved_at and await asked_tool(store, asked.run, asked) in tools:
+            with suppress(RunNotFound):
+                queue = (await client.gateway.describe(asked.run)).task_queue
+                runs[asked.run] = await polled(client, queue)
+    return runs
 
 
 def _told(screen: Screen, each: _Offered) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from crewlog.errors import UsageError
+
 OUTPUT = "Output"
 Files = Annotated[
     list[Path] | None,
@@ -110,6 +112,12 @@ GraphVersion = Annotated[
         min=1,
         help="The version that this was decided for: where the run has another one, it refuses.",
         show_default=False,
+    ),
+]
+Wait = Annotated[
+    bool,
+    typer.Option(
+        "--wait", help="Wait for answers that others give, instead of leaving with exit code 3."
     ),
 ]
 Timeout = Annotated[

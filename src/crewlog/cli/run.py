@@ -22,6 +22,7 @@ from crewlog.cli.options import (
     Model,
     Queue,
     Timeout,
+    Wait,
 )
 from crewlog.effects import check_effects
 from crewlog.errors import UsageError
@@ -47,12 +48,6 @@ GIVE_THE_FILE = "Give the path of the crew's file instead of its name."
 Detach = Annotated[
     bool,
     typer.Option("--detach", "-d", help="Start it and return; a worker in the background has it."),
-]
-Wait = Annotated[
-    bool,
-    typer.Option(
-        "--wait", help="Wait for answers that others give, instead of leaving with exit code 3."
-    ),
 ]
 Answers = Annotated[
     list[str] | None,

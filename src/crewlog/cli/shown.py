@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -18,13 +19,14 @@ from crewlog.cli.screen import Part, Screen, clock, counted, lasted, plain, plai
 from crewlog.cli.sight import Sight
 from crewlog.cli.timeline import sentences
 from crewlog.cli.told_breaks import breaks_of
-from crewlog.client import Client
+from crewlog.client import Client, Run
 from crewlog.definition.replies import RESPONSE
 from crewlog.errors import CrewlogError
 from crewlog.graph.waits import waits_for
 from crewlog.model import Json
-from crewlog.state.blocks import is_file, named, words_of
+from crewlog.state.blocks import files_of, is_file, named, words_of
 from crewlog.state.brief import shortened
+from crewlog.state.journal import MessageAdded, entry_from_json
 from crewlog.state.model import CrewState, Output
 from crewlog.state.model import Part as OutputPart
 from crewlog.state.pools import items_words, named_agent
@@ -36,6 +38,8 @@ STYLES = {
     "running": "bold cyan",
     "failed": "bold red",
 }
+_BEGINNING = 20
+"""Entries of a journal among which the input of its run is."""
 _LONGEST = 8
 """Lines of an output that are shown."""
 
@@ -61,7 +65,7 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
         screen.paragraph(plain_lines(sight.prompt).strip(), indent=4)
         screen.line("")
     show_layers(screen, await recipe_of(client, state), state)
-    _facts(screen, sight)
+    _facts(screen, sight, await _given(client.run(sight.run)))
     for each in await breaks_of(client.run(sight.run), state):
         screen.line("  ", ("· ", "yellow"), each.words)
     show_frontier(screen, sight)
@@ -79,19 +83,29 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
     look(screen, client.run(sight.run), f"crewlog log {sight.run}")
 
 
-def _facts(screen: Screen, sight: Sight) -> None:
+async def _given(run: Run) -> str:
+    """The names of the files that a run was started with; empty where it had none."""
+    with suppress(CrewlogError):  # they are a part of the picture, and no more
+        for item in (await run.journal(0, _BEGINNING)).entries:
+            entry = entry_from_json(item.entry)
+            if isinstance(entry, MessageAdded) and (names := files_of(entry.ref.inline)):
+                return names
+    return ""
+
+
+def _facts(screen: Screen, sight: Sight, given: str) -> None:
     state = sight.state
     began = datetime.fromtimestamp(state.started / 1000).astimezone()
     when = began.strftime("%Y-%m-%d %H:%M:%S")
     if sight.ended:
         when += f", took {lasted(state.started, sight.ended)}"
     rows: list[list[Part]] = [[("started", "dim"), when]]
+    if given:
+        rows.append([("files", "dim"), plain(given)])
     rows.append([("used", "dim"), used(state.total_usage, state.steps)])
-    if sight.waiting_for and not sight.questions:
+    if sight.waiting_for and (sight.status == "paused" or not sight.questions):
         waits = plain(sight.waiting_for)
-        if sight.status == "paused":
-            waits = f"{waits.partition(': ')[0]}: crewlog resume {sight.run}"
-        elif sight.waiting_for in sight.lacks.values():
+        if sight.waiting_for in sight.lacks.values():
             waits = waits.partition(": ")[0].removeprefix("waits for ")
         rows.append([("waits for", "dim"), (waits, "yellow")])
     rows += _made(state)
@@ -151,7 +165,8 @@ def show_frontier(screen: Screen, sight: Sight) -> None:
         screen.line("")
         screen.rows(("", "", ""), rows)
     for step, lacks in sight.lacks.items():
-        tell_lack(screen, step, lacks)
+        if step not in asked:  # the question says it
+            tell_lack(screen, step, lacks)
     for call in sight.pending:
         tell_pending(screen, call)
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from crewlog.client import Client, Run
+from crewlog.client.approvals import with_approved
 from crewlog.client.events import OUTSIDE, outside
 from crewlog.client.gateway import STATUS_NAMES, pauses
 from crewlog.client.pending_calls import PendingCall, doing, pending_calls
@@ -25,7 +26,7 @@ from crewlog.graph import approvals
 from crewlog.graph.draw import mermaid
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.waits import due_at, status_by_journal, waiting_for, waits_for
+from crewlog.graph.waits import due_at, held, status_by_journal, waiting_for, waits_for
 from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import entry_from_json
@@ -280,9 +281,16 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
     waiting = ""
     if open_:
         waiting = "a worker: nobody works on it now"
-        if by_journal := waiting_for(state):
+        if holds := held(state):
+            waiting = holds
+        elif by_journal := waiting_for(state):
             shown, waiting = "waiting", by_journal
-    asked = [question_of(i, state.prompt, definition) for i in state.interrupts.values()]
+    questions = [question_of(i, state.prompt, definition) for i in state.interrupts.values()]
+    if open_:
+        questions = await with_shown(client.store, questions)
+        questions = await with_approved(client.store, run.id, questions)
+    else:
+        questions = []
     return Sight(
         run=run.id,
         state=state,
@@ -291,7 +299,7 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
         live=closed,
         waiting_for=waiting,
         ended=ended,
-        questions=await with_shown(client.store, asked) if open_ else [],
+        questions=questions,
         queue=queue,
     )
 

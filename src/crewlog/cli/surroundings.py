@@ -149,7 +149,10 @@ async def _crew(file: str) -> list[Check]:
     try:
         definition = load_crew(file)
     except InvalidDefinition as error:
-        return [Check("Crew", "fail", str(error.diagnostics[0]), f"crewlog validate {file}")]
+        return [
+            Check("Crew", "fail", f"{each.place}: {each.message}", each.remedy)
+            for each in error.diagnostics
+        ]
     used = [(each.model, each.settings) for each in models_used(definition)]
     found = await check_models(used, Path(file).parent)
     if not definition.mcp:

@@ -26,7 +26,7 @@ from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
 from crewlog.state import brief
 from crewlog.state import journal as j
 from crewlog.state.artifact_words import operations_words
-from crewlog.state.blocks import words_of
+from crewlog.state.blocks import files_of, names_in, words_of
 from crewlog.state.brief import shortened
 from crewlog.state.endings import TAKEN
 from crewlog.state.told import edited_words
@@ -94,6 +94,7 @@ class Timeline:
         """Requirements of waiting nodes."""
         self.timers: dict[str, str] = {}
         """Until when nodes wait, for people."""
+        self.paused = False
         self.lacking: dict[StepId, str] = {}
         """Steps whose calls wait for a worker that has their tool."""
         self.steps = 0
@@ -375,18 +376,7 @@ class Timeline:
             case j.ModelReplied():
                 return self._replied(entry)
             case j.ToolReturned():
-                self._answered(entry.step, entry.call, entry.at)
-                node, key = node_of(entry.step), (entry.step, entry.call)
-                if key in self._denied:  # it was told why; the model is told now
-                    self._denied.discard(key)
-                    return []
-                if not entry.ok:
-                    self._failed = key
-                    return self._row(entry, node, "✗", f"{entry.tool}: {entry.brief}", "red")
-                if entry.ms >= _SLOW:
-                    text = f"{entry.tool} took {entry.ms / 1000:.1f} s"
-                    return self._row(entry, node, "⚙", text, "dim")
-                return []
+                return self._returned(entry)
             case j.CallHeld():
                 self._answered(entry.step, entry.call, entry.at)
                 return []
@@ -396,6 +386,22 @@ class Timeline:
                 return self._read(entry)
             case _:
                 return []
+
+    def _returned(self, entry: j.ToolReturned) -> list[Row]:
+        self._answered(entry.step, entry.call, entry.at)
+        node, key = node_of(entry.step), (entry.step, entry.call)
+        if key in self._denied:  # it was told why; the model is told now
+            self._denied.discard(key)
+            return []
+        if not entry.ok:
+            self._failed = key
+            return self._row(entry, node, "✗", f"{entry.tool}: {entry.brief}", "red")
+        if names := " ".join(names_in(entry.brief)):
+            return self._row(entry, node, "⚙", f"{entry.tool} gave {names}", "dim")
+        if entry.ms >= _SLOW:
+            text = f"{entry.tool} took {entry.ms / 1000:.1f} s"
+            return self._row(entry, node, "⚙", text, "dim")
+        return []
 
     def _read(self, entry: j.ReplyTaken | j.ReplyRefused | j.TurnCapped) -> list[Row]:
         """What became of a final message that must be of a form."""
@@ -465,6 +471,7 @@ class Timeline:
         """Remembers what a state says instead of what was told before it."""
         state = state_of(entry)
         self.version = state.graph_version
+        self.paused = state.status == "paused"
         self.done = {node for node, count in state.routing.done.items() if count}
         self.running = {
             each.step: Running(entry.at, {0: "thinking"})
@@ -534,13 +541,20 @@ class Timeline:
             case _:
                 return []
 
+    def _message(self, entry: j.MessageAdded) -> list[Row]:
+        """What people said to the run; of its input, which they know, the files alone."""
+        by, body = entry.by or "people", entry.ref.inline
+        if entry.command is not None:
+            said = words_of(body.get("content", "")) if body else ""
+            to = ", ".join(log for log in entry.ref.logs if log != "public")
+            return self._row(entry, "", "»", f"{by}{f' to {to}' if to else ''}: {said}")
+        names = files_of(body) if entry.step is None else ""
+        return self._row(entry, "", "»", f"{by}: {names}") if names else []
+
     def _run(self, entry: j.JournalEntry) -> list[Row]:
         match entry:
-            case j.MessageAdded(command=str()):
-                said = words_of(entry.ref.inline.get("content", "")) if entry.ref.inline else ""
-                to = ", ".join(log for log in entry.ref.logs if log != "public")
-                text = f"{entry.by or 'people'}{f' to {to}' if to else ''}: {said}"
-                return self._row(entry, "", "»", text)
+            case j.MessageAdded():
+                return self._message(entry)
             case j.InterruptRaised():
                 asked = entry.interrupt
                 self.interrupts[asked.id] = entry
@@ -562,9 +576,11 @@ class Timeline:
                 text = f"will ask before {where}{_by(entry.by)}"
                 return self._row(entry, "", "?", text, "yellow")
             case j.Paused():
+                self.paused = True
                 text = f"paused{_by(entry.by)}{_why(entry.reason)}"
                 return self._row(entry, "", "⏸", text, "bold yellow")
             case j.Resumed():
+                self.paused = False
                 return self._row(
                     entry, "", "▶", f"goes on{_by(entry.by)}{_why(entry.reason)}", "green"
                 )

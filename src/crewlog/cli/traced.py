@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from crewlog.cli.delays import pending_cause, pending_words
 from crewlog.cli.differing import state_rows
 from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plain, plain_lines
 from crewlog.cli.timeline import Timeline
 from crewlog.cli.tracing import Traced
+from crewlog.client.pending_calls import PendingCall
 from crewlog.ids import item_of
 from crewlog.model import Json
 from crewlog.state.blocks import words_of
@@ -172,8 +174,11 @@ def _inside(found: Traced, step: StepTrace) -> Iterator[list[Part]]:
     start = found.trace.started
     lines: list[tuple[int, list[Part]]] = []
     for call in step.calls:
-        lines.append((call.start, _call(call, start)))
+        pending = found.pending(step.step, call.call) if call.ok is None else None
+        lines.append((call.start, _call(call, start, pending)))
         lines.extend((call.start, _error(error, indent=6)) for error in call.errors)
+        if pending is not None and (cause := pending_cause(pending)):
+            lines.append((call.start, _error(cause, indent=6)))
     lines += [(asked.raised, _question(asked, start, 2)) for asked in step.asked]
     yield from (line for _, line in sorted(lines, key=lambda pair: pair[0]))
     yield from (_error(error) for error in step.errors)
@@ -189,7 +194,7 @@ def _error(text: str, indent: int = 0) -> list[Part]:
     return [(f"{' ' * indent}✗ ", "red"), (_first(text), "red")]
 
 
-def _call(call: CallTrace, start: int) -> list[Part]:
+def _call(call: CallTrace, start: int, pending: PendingCall | None) -> list[Part]:
     glyph = "…" if call.ok is None else "✓" if call.ok else "✗"
     style = "cyan" if call.ok is None else "" if call.ok else "red"
     name = plain(call.tool or _answerer(call))
@@ -205,6 +210,8 @@ def _call(call: CallTrace, start: int) -> list[Part]:
         parts.append((f"  {_ms(call.ms)}", "dim"))
     if call.delay is not None:
         parts.append((f"  {_delay(call.delay)}", "yellow"))
+    if pending is not None:
+        parts.append((f"  {pending_words(pending)}", "yellow"))
     tokens = f"{call.usage.input_tokens:,} → {call.usage.output_tokens:,} tokens"
     if call.usage.input_tokens or call.usage.output_tokens:
         parts.append((f"  {tokens}", "dim"))

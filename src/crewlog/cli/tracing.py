@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from crewlog.cli.sight import Sight
     from crewlog.client import Client
+    from crewlog.client.pending_calls import PendingCall
     from crewlog.ids import StepId
     from crewlog.model import Json
     from crewlog.state.difference import StateDifference
@@ -73,6 +74,11 @@ class Traced:
         default_factory=dict["StepId", "StateDifference"]
     )
     bodies: Mapping[Any, Json] = field(default_factory=dict[Any, "Json"])
+
+    def pending(self, step: StepId, call: int) -> PendingCall | None:
+        """What a call waits for that has no answer, where it waits or is made once more."""
+        found = self.sight.pending
+        return next((each for each in found if (each.step, each.call) == (step, call)), None)
 
 
 async def _trace(
@@ -188,6 +194,7 @@ async def _bodies(client: Client, found: Trace) -> Mapping[Any, Json]:
 
 def _as_json(found: Traced) -> dict[str, Any]:
     data = _plain_json(found.trace)
+    data["pending"] = [asdict(each) for each in found.sight.pending]
     for step in data["steps"]:
         for each in (step, *step["items"]):
             if (changed := found.changes.get(each["step"])) is not None:

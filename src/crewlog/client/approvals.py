@@ -2,15 +2,92 @@
 
 from __future__ import annotations
 
+import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from crewlog.authority.proof import APPROVE, Proof, SignedApproval
+from crewlog.client.inbox import OpenQuestion
+from crewlog.client.journal import OpenStore
+from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
-from crewlog.errors import NotPermitted
+from crewlog.definition.reaching import mcp_tool
+from crewlog.definition.times import moment_words
+from crewlog.errors import CrewlogError, NotPermitted
+from crewlog.ids import RunId, ToolName
+from crewlog.store.protocol import Store
+from crewlog.wire import InterruptView
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client
+
+MCP_APPROVAL = "mcp_approval"
+"""The kind of question that asks for an approval of a server's tool."""
+_TOOL = re.compile(r"the tool '([^']+)'")
+"""How such a question names the crew's tool."""
+Asked = TypeVar("Asked", InterruptView, OpenQuestion)
+
+
+async def with_approved(
+    open_store: OpenStore, run: RunId, questions: Sequence[Asked]
+) -> list[Asked]:
+    """Questions, those marked whose tool was approved after they were asked.
+
+    A run takes such a question back once a worker makes the call again: until then, the question
+    says so in the place of what was wrong. Where the store is away, nothing is marked.
+
+    Args:
+        open_store: Opens the store; only where a question asks for an approval.
+        run: The run that asks.
+        questions: Its questions.
+    """
+    found: list[Asked] = []
+    for each in questions:
+        made = each
+        if each.kind == MCP_APPROVAL:
+            with suppress(CrewlogError):
+                made = await _with_approved(await open_store(), run, each)
+        found.append(made)
+    return found
+
+
+async def _with_approved(store: Store, run: RunId, asked: Asked) -> Asked:
+    if (tool := await asked_tool(store, run, asked)) is None:
+        return asked
+    at = (await store.approved_at(tool[0])).get(tool[1], 0)
+    rows = await store.list_interrupts(run)
+    raised = next((row.at for row in rows if row.id == asked.id), 0)
+    if not raised or at <= raised:
+        return asked
+    detail = (
+        f"It was approved {moment_words(at)}. The run calls it again within ten seconds where a "
+        f"worker polls its task queue; `crewlog watch {run}` brings one. Does this stay open, the "
+        "tool says something else by now: `crewlog mcp list` shows it."
+    )
+    return asked.model_copy(update={"approved_at": at, "detail": detail})
+
+
+async def asked_tool(
+    store: Store, run: RunId, asked: InterruptView | OpenQuestion
+) -> tuple[str, str] | None:
+    """The tool that a question asks an approval of: its server's `source`, and its name there.
+
+    Args:
+        store: The store, which has the run's definition.
+        run: The run that asks.
+        asked: The question.
+    """
+    row, named = await store.get_run(run), _TOOL.search(asked.question)
+    if row is None or not row.definition or named is None:
+        return None
+    crew = CrewDefinition.from_json(await store.get_definition(row.definition))
+    tool = crew.tools.get(ToolName(named[1]))
+    found = mcp_tool(tool.run) if tool is not None else None
+    if found is None or found[0] not in crew.mcp:
+        return None
+    return crew.mcp[found[0]].source, found[1]
 
 
 async def approve_tool(

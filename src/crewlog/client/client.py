@@ -35,6 +35,7 @@ from temporalio.service import RPCError
 from crewlog import wire
 from crewlog.authority.proof import APPROVE, EVERYWHERE, SCHEDULE, START
 from crewlog.client import asking, beginnings
+from crewlog.client.approvals import with_approved
 from crewlog.client.catalog import Catalog, definition_of, is_file, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
 from crewlog.client.deletion import Deleting, Deletion, check_ended
@@ -68,7 +69,7 @@ from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
 from crewlog.state.brief import brief, fenced
 from crewlog.state.given import Given
-from crewlog.state.model import CLOSED, OPEN
+from crewlog.state.model import CLOSED, OPEN, Interrupt
 from crewlog.store.protocol import CrewRow, RegisteredRow, RunRow, Store
 from crewlog.wire import AskRun, RunResult, StartRun
 
@@ -800,6 +801,7 @@ class Client:
         self, seen: RunSummary, described: Mapping[RunId, WorkflowExecutionDescription]
     ) -> RunSummary:
         """A run with what it fails to do; one that is `running`, with its calls that wait, too."""
+        seen = await self._with_whole_wait(seen)
         if (description := described.get(seen.run)) is None:
             return seen
         seen = replace(seen, stalled=tuple(await stalled(self.gateway, seen.run, description)))
@@ -808,6 +810,21 @@ class Client:
         calls = await calls_of(self.gateway, seen.run, description)
         waiting = tuple(call for call in calls if call.waits)
         return replace(seen, status=doing(calls), pending=waiting)
+
+    async def _with_whole_wait(self, seen: RunSummary) -> RunSummary:
+        """A run with all that it waits for; the server's list has only the start of a long text."""
+        start = seen.waiting_for.removesuffix("…")
+        if start == seen.waiting_for:
+            return seen
+        with suppress(CrewlogError):  # a question is in the store: no worker is needed
+            for row in await (await self.store()).list_interrupts(seen.run):
+                before, found, cut = start.partition(f"{row.id}: ")
+                question = Interrupt.from_json(row.interrupt).question
+                if found and question.startswith(cut):
+                    return replace(seen, waiting_for=f"{before}{found}{question}")
+        with suppress(CrewlogError):
+            return replace(seen, waiting_for=(await self.run(seen.run).status()).waiting_for)
+        return seen
 
     async def count(self, *, statuses: Sequence[str] = ()) -> int:
         """How many runs there are: as `list` would list them without a limit.
@@ -907,6 +924,7 @@ class Client:
         """
         rows = await (await self.store()).list_interrupts()
         asked = await with_shown(self.store, [open_question(row) for row in rows])
+        asked = [q for each in asked for q in await with_approved(self.store, each.run, [each])]
         return await with_used_up(self.store, asked)
 
     async def _now(self, row: RunRow) -> RunSummary | None:

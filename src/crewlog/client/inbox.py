@@ -43,6 +43,9 @@ class OpenQuestion(Model):
     """Of a call: the quotas over runs in which it is counted before it begins."""
     used_up: str = ""
     """Of a call: that a quota lets nothing through now, whatever is answered. Clients say it."""
+    approved_at: int = 0
+    """Of a server's tool: when it was approved, in milliseconds since the epoch, if that was after
+    the question was asked. Clients say it."""
     tool: str = ""
     """The tool that is to be called, where people are asked for that."""
     message: ContentHash | None = None

@@ -24,7 +24,10 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import WorkflowExecutionDescription
 from temporalio.converter import DataConverter, WorkflowSerializationContext
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import (
+    ApplicationError,
+    TimeoutError,  # noqa: A004 - Temporal's own name
+)
 from temporalio.service import RPCError
 
 from crewlog.client.gateway import CALL_LIMIT, Gateway
@@ -39,6 +42,7 @@ from crewlog.state.calls import (
     CallTool,
     StepCall,
 )
+from crewlog.state.timeouts import timeout_words
 
 CALLS: Mapping[str, type[StepCall] | None] = {
     CALL_MODEL: CallModel,
@@ -47,6 +51,8 @@ CALLS: Mapping[str, type[StepCall] | None] = {
     OPEN_RUN: None,
 }
 """The activities that are calls, with the inputs that name their steps."""
+_TIMED = {CALL_MODEL: ("the model", "the agent"), CALL_TOOL: ("the tool", "the tool")}
+"""What is called, and whose settings bound it."""
 QUEUED = 2000
 """Milliseconds that a call has waited for a worker when that is told."""
 AT_ONCE = 16
@@ -187,6 +193,10 @@ async def failure_of(
         error = await _converter(gateway, run).decode_failure(failure)
     except CrewlogError as unread:
         return type(unread).__name__, unread.message, unread.remedy
+    if isinstance(error, TimeoutError):
+        what, owner = _TIMED.get(pending.activity_type.name, ("it", ""))
+        kind = error.type.name if error.type else ""
+        return "Timeout", *timeout_words(what, owner, kind)
     if not isinstance(error, ApplicationError):
         return "", str(error), ""
     place, remedy = [str(each) for each in [*error.details, "", ""][:2]]

@@ -20,6 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from typing_extensions import override
 
 from crewlog.client import beginnings, places
+from crewlog.client.approvals import with_approved
 from crewlog.client.artifacts import ArtifactView, artifacts_of
 from crewlog.client.authority import Authority
 from crewlog.client.by_hand import ByHand
@@ -253,6 +254,7 @@ class Run(ByHand, Authority, Talking):
         answer = await self._gateway.query(self.id, "interrupts")
         asked = [InterruptView.model_validate(item, extra="ignore") for item in answer]
         shown = await with_shown(self._client.store, asked)
+        shown = await with_approved(self._client.store, self.id, shown)
         return await with_used_up(self._client.store, shown)
 
     @override

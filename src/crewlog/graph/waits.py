@@ -205,14 +205,33 @@ def any_message(rest: Rest) -> str:
     return f"a message{until}"
 
 
+def held(state: CrewState) -> str:
+    """Why a run that was paused or is being stopped does not move; empty: it is neither.
+
+    Of a paused run, also how it is resumed, and the question that is open meanwhile.
+    """
+    by = f" by {state.resume_info.by}" if state.resume_info and state.resume_info.by else ""
+    if state.status == "stopping":
+        return f"stopping{by}: what runs is being cancelled"
+    if state.status != "paused":
+        return ""
+    asked = first_question(state)
+    return f"paused{by}: crewlog resume {state.run}{f'; {asked}' if asked else ''}"
+
+
+def first_question(state: CrewState) -> str:
+    """The first question that is open: `i1: Publish it?`; empty where none is."""
+    first = next(iter(state.interrupts.values()), None)
+    return f"{first.id}: {first.question}" if first is not None else ""
+
+
 def waiting_for(state: CrewState) -> str:
     """What a run waits for by its journal: people, a message, or a timer; empty: for none of them.
 
     What its calls wait for, such as a worker or a server, is not in the journal.
     """
-    if state.interrupts:
-        first = next(iter(state.interrupts.values()))
-        return f"{first.id}: {first.question}"
+    if asked := first_question(state):
+        return asked
     if state.resting and state.talk is not None:
         return next_message(state.talk)
     if state.rest is not None:

@@ -25,6 +25,7 @@ _KEYS = frozenset({"type", "sha256", "mime_type", "size", "name"})
 _KINDS = ("image", "audio", "video")
 _SHOWN = 12
 """Characters of a hash that people are shown."""
+_NAMED = re.compile(rf"\[[a-z]+/[^\[\]]+ sha256:[0-9a-f]{{{_SHOWN}}}…\]")
 
 
 def kind_of(mime_type: str) -> str:
@@ -64,6 +65,18 @@ def named(block: Mapping[str, Any]) -> str:
     name = f" {scrubbed_text(str(block['name']))}" if block.get("name") else ""
     size = _size(block["size"])
     return f"[{block['mime_type']}{name} {size} sha256:{str(block['sha256'])[:_SHOWN]}…]"
+
+
+def names_in(text: str) -> list[str]:
+    """The names of files in a text that was made of a message, as `named` writes them."""
+    return _NAMED.findall(text)
+
+
+def files_of(body: Json) -> str:
+    """The names of the files of a message's body, in a line; empty where it has none."""
+    content = cast("Mapping[str, Any]", body).get("content") if isinstance(body, Mapping) else None
+    blocks: list[Any] = content if isinstance(content, list) else []  # pyright: ignore[reportUnknownVariableType]
+    return " ".join(named(block) for block in blocks if is_file(block))
 
 
 def words_of(content: Json, between: str = "") -> str:

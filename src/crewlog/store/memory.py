@@ -161,6 +161,7 @@ class InMemoryStore:
         self._reserved: dict[str, dict[str, tuple[str, int]]] = {}
         """The calls of each quota, with the span and the time."""
         self._approvals: dict[str, dict[str, str]] = {}
+        self._approved_at: dict[str, dict[str, int]] = {}
         self._words: dict[str, dict[str, str]] = {}
         self._proofs: dict[tuple[str, str, str], SignedApproval] = {}
         self.memories: Memories = InMemoryMemories(self._claims)
@@ -298,13 +299,18 @@ class InMemoryStore:
         self, source: str, tool: str, digest: str, by: str, at: int, told: str
     ) -> None:
         """See `Store`."""
-        del by, at
+        del by
         self._approvals.setdefault(source, {})[tool] = digest
+        self._approved_at.setdefault(source, {})[tool] = at
         self._words.setdefault(source, {})[tool] = told
 
     async def tool_approvals(self, source: str) -> dict[str, str]:
         """See `Store`."""
         return dict(self._approvals.get(source, {}))
+
+    async def approved_at(self, source: str) -> dict[str, int]:
+        """See `Store`."""
+        return dict(self._approved_at.get(source, {}))
 
     async def approved_words(self, source: str) -> dict[str, str]:
         """See `Store`."""

@@ -276,6 +276,11 @@ class PostgresStore:
         rows = await self._fetch("tool_approvals", source)
         return {str(row["tool"]): str(row["digest"]) for row in rows}
 
+    async def approved_at(self, source: str) -> dict[str, int]:
+        """See `Store`."""
+        rows = await self._fetch("approved_at", source)
+        return {str(row["tool"]): int(row["at"]) for row in rows}
+
     async def approved_words(self, source: str) -> dict[str, str]:
         """See `Store`."""
         return {

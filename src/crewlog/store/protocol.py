@@ -373,6 +373,10 @@ class Store(Protocol):
         """The digests that are approved of a server's tools, by name."""
         ...
 
+    async def approved_at(self, source: str) -> dict[str, int]:
+        """When a server's tools were approved, by name, in milliseconds since the epoch."""
+        ...
+
     async def approved_words(self, source: str) -> dict[str, str]:
         """What a server's tools said of themselves when they were approved, by name."""
         ...

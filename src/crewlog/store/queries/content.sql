@@ -47,6 +47,9 @@ SET digest = EXCLUDED.digest, approver = EXCLUDED.approver, at = EXCLUDED.at, to
 -- name: tool_approvals
 SELECT tool, digest FROM crewlog.tool_approvals WHERE source = $1
 
+-- name: approved_at
+SELECT tool, at FROM crewlog.tool_approvals WHERE source = $1
+
 -- name: approved_words
 SELECT tool, told FROM crewlog.tool_approvals WHERE source = $1
 
