@@ -37,7 +37,9 @@ from crewlog.definition.reading import Form
 from crewlog.errors import ModelError, ModelRefused
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
+from crewlog.state.brief import brief_of
 from crewlog.state.calls import CallModel, ModelResult, SettledOperations
+from crewlog.state.drafts import draft_of
 from crewlog.state.endings import ending_of
 from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_to_json
@@ -56,6 +58,8 @@ class _Reply(NamedTuple):
     """What it was shown."""
     form: Form | None
     """What a final message must be."""
+    may_end: bool
+    """Whether the turn may end with the text of a message that is not final."""
 
 
 class ModelCalls:
@@ -114,7 +118,7 @@ class ModelCalls:
         except BaseException:
             await _ended(asking)
             raise
-        name, message, context, form = reply
+        name, message, context, form, may_end = reply
         self._quick.put(name, quick)
         ending = ending_of(message)
         told = kept(message, task.agent, task.step, task.call, model=name, ending=ending)
@@ -124,9 +128,14 @@ class ModelCalls:
         _check_depth(body, name)
         hash_ = hash_json(body)
         final = not told.tool_calls and not told.invalid_tool_calls
-        is_read = form is not None and final and ending == "complete"
-        read = await read_by(form, told) if form is not None and is_read else Reading()
+        # Also of a reply that is no good answer: it counts where its agent accepts such.
+        read = await read_by(form, told) if form is not None and final else Reading()
         bodies = {hash_: body, **read.bodies}
+        draft = None
+        if may_end and not final and brief_of(body):
+            text = draft_of(body)
+            draft = hash_json(text)
+            bodies[draft] = text
         if journaled is None:
             stored = journaled = await keep_all(self._store, task.run, task.batch, bodies)
         else:
@@ -141,6 +150,7 @@ class ModelCalls:
             ending="" if ending in ("complete", "broken") else ending,
             reply=read.reply,
             faults=read.faults,
+            draft=draft,
             window=context.window,
             settled=await self._settled(task),
             stored=stored,
@@ -197,7 +207,7 @@ class ModelCalls:
                 self._formats.leave_out(name)
         else:
             reply = await self._ask(model, shown, name, agent, task, pulse, config)
-        return _Reply(name, counted(reply, said), context, form)
+        return _Reply(name, counted(reply, said), context, form, agent.on_cap == "end")
 
     async def _ask(
         self,

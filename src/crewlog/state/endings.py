@@ -19,7 +19,7 @@ Ending = Literal["complete", "cut", "withheld", "empty", "unknown", "broken"]
 - `cut`: a limit of tokens, or of the service, ended it: text and calls may be half of it.
 - `withheld`: the model refused, or a filter of the service took it away.
 - `empty`: it has neither text nor calls nor files.
-- `unknown`: a word that is not in the table.
+- `unknown`: a word that is not in the table; or no word, of a reply in which nothing came.
 - `broken`: the service failed while it answered. It is repeated like a call that failed.
 """
 BadEnding = Literal["", "cut", "withheld", "empty", "unknown"]
@@ -72,9 +72,16 @@ FAULTS: Mapping[str, str] = {
     "cut": "it was cut off at the limit of output, and none of its calls was made",
     "withheld": "the model refused, or its service withheld the reply",
     "empty": "it was empty: it had neither text nor a tool call",
-    "unknown": "its service ended it for a reason that Crewlog does not know",
+    "unknown": "its service ended it without a reason that Crewlog knows",
 }
 """What is wrong with a reply, by its ending: for the agent that is asked again, and for people."""
+NO_READINGS: Mapping[str, str] = {
+    "cut": "its reply was cut off at the limit of output",
+    "withheld": "it refused, or its service withheld the reply",
+    "empty": "its reply was empty",
+    "unknown": "its service ended the reply without a reason that Crewlog knows",
+}
+"""Why a model's reply to a prompt is no reading, by its ending."""
 REMEDIES: Mapping[str, str] = {
     "cut": "Raise `max_tokens` in the agent's model_settings, or let its prompt ask for less",
     "withheld": "Change what the agent is asked, or choose another model",
@@ -102,7 +109,7 @@ def ending_of(message: BaseMessage) -> Ending:
     if ending == "complete" and _refuses(message):
         return "withheld"
     if ending == "complete" and is_empty(message):
-        return "empty"
+        return "empty" if reason else "unknown"  # nobody says that the model has nothing to say
     return ending
 
 

@@ -360,9 +360,10 @@ def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Chan
     if entry.agent is not None:
         turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1, began=position)
     changes: Changes = {"steps": state.steps + 1, "rest": None}
-    if state.bound and node_of(entry.step) == state.bound_at:
+    number = item_of(entry.step)
+    if state.bound and node_of(entry.step) == state.bound_at and not number:
         changes["bound"] = ""  # it is tried once more
-    if number := item_of(entry.step):
+    if number:
         started = FrontierEntry(
             step=entry.step, node=node_of(entry.step), status="running", since=position, turn=turn
         )
@@ -447,8 +448,8 @@ def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Ch
             "cut": turn.cut + 1 if entry.ending == "cut" else 0,
         }
     )
-    if entry.draft:
-        after = after.model_copy(update={"draft": entry.ref.body})
+    if entry.draft is not None:
+        after = after.model_copy(update={"draft": entry.draft})
     if not entry.calls and not entry.refused:
         changes["agent_outputs"] = _text(state, entry, entry.ref.body, position)
     return {**changes, **_entry(state, entry.step, turn=after)}
@@ -650,6 +651,7 @@ def _step_failed(state: CrewState, entry: j.StepFailed, position: int) -> Change
     return {
         **failed,
         **talking.failing(state, entry.error),
+        **talking.without(entry),
         **gone_on(state, entry, position, failed.get("frontier", state.frontier)),
     }
 
