@@ -40,7 +40,9 @@ from crewlog.errors import ModelError, ModelRefused
 from crewlog.ids import RunId, StepId
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
+from crewlog.state.brief import brief_of
 from crewlog.state.calls import CallModel, ModelResult, SettledOperations
+from crewlog.state.drafts import draft_of
 from crewlog.state.endings import ending_of
 from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_to_json
@@ -59,6 +61,8 @@ class _Reply(NamedTuple):
     """What it was shown."""
     form: Form | None
     """What a final message must be."""
+    may_end: bool
+    """Whether the turn may end with the text of a message that is not final."""
 
 
 class _Asking(NamedTuple):
@@ -129,7 +133,7 @@ class ModelCalls:
         except BaseException:
             await _ended(asking)
             raise
-        name, message, context, form = reply
+        name, message, context, form, may_end = reply
         self._quick.put(name, quick)
         ending = ending_of(message)
         told = kept(message, task.agent, task.step, task.call, model=name, ending=ending)
@@ -139,9 +143,14 @@ class ModelCalls:
         _check_depth(body, name)
         hash_ = hash_json(body)
         final = not told.tool_calls and not told.invalid_tool_calls
-        is_read = form is not None and final and ending == "complete"
-        read = await read_by(form, told) if form is not None and is_read else Reading()
+        # Also of a reply that is no good answer: it counts where its agent accepts such.
+        read = await read_by(form, told) if form is not None and final else Reading()
         bodies = {hash_: body, **read.bodies}
+        draft = None
+        if may_end and not final and brief_of(body):
+            text = draft_of(body)
+            draft = hash_json(text)
+            bodies[draft] = text
         if journaled is None:
             stored = journaled = await keep_all(self._store, task.run, task.batch, bodies)
         else:
@@ -156,6 +165,7 @@ class ModelCalls:
             ending="" if ending in ("complete", "broken") else ending,
             reply=read.reply,
             faults=read.faults,
+            draft=draft,
             window=context.window,
             settled=await self._settled(task),
             stored=stored,
@@ -207,7 +217,7 @@ class ModelCalls:
                 if not doublings or not may_be_shorter(exc):
                     raise
                 self._doublings.put((task.run, task.step), doublings - 1)
-        return _Reply(name, counted(reply, said), context, form)
+        return _Reply(name, counted(reply, said), context, form, agent.on_cap == "end")
 
     async def _models_for(
         self, task: CallModel, name: str, settings: Mapping[str, Json], timeout: float

@@ -26,7 +26,7 @@ from crewlog.prompt.model_reader import take_reply
 from crewlog.prompt.registry import Registry
 from crewlog.state.calls import CompilePrompt, CompilePromptResult
 from crewlog.state.journal import Batch, PromptReceived, entry_from_json
-from crewlog.state.model import PromptRemark, Usage
+from crewlog.state.model import PromptRemark, PromptReply, Usage
 from crewlog.store.protocol import Store
 
 TRIES = 5
@@ -91,7 +91,7 @@ class PromptCompiler:
 
     async def _ask(
         self, run: RunId, task: CompilePrompt, text: str, registry: Registry
-    ) -> tuple[str, Usage, str]:
+    ) -> tuple[PromptReply, Usage, str]:
         metadata: dict[str, Json] = {
             "run": run,
             "attempt": (task.attempt - 1) * TRIES + activity.info().attempt,

@@ -185,7 +185,9 @@ def _passing(exc: Exception, model: str, what: str, *, limited: bool) -> ModelEr
         )
     if not limited:
         return ModelUnavailable(
-            what, remedy="It may come back. If it does not, give the agent another model.", retry_after=wait
+            what,
+            remedy="It may come back. If it does not, give the agent another model.",
+            retry_after=wait,
         )
     return ModelLimited(
         what,

@@ -29,6 +29,8 @@ from crewlog.prompt.model_reader import LARGEST_REPLY, messages
 from crewlog.prompt.readers import Reader, without_model
 from crewlog.prompt.reading import reading_schema
 from crewlog.prompt.registry import Registry
+from crewlog.state.endings import ending_of
+from crewlog.state.model import NoReading, PromptReply
 
 TIMEOUT = 170.0
 """Seconds for one request; a little less than the activity's."""
@@ -79,12 +81,12 @@ async def has_model(registry: Registry, reader: Reader, models: ModelFactory) ->
 async def ask(
     text: str,
     registry: Registry,
-    replies: Sequence[str],
+    replies: Sequence[PromptReply],
     models: ModelFactory,
     metadata: Mapping[str, Json],
     *,
     model: str | None = None,
-) -> tuple[str, Any]:
+) -> tuple[PromptReply, Any]:
     """Calls the registry's model once; returns the text of the reply and the whole message.
 
     Args:
@@ -146,9 +148,15 @@ async def _invoke(chat: Any, said: list[BaseMessage], config: RunnableConfig, mo
     return unbroken(reply, model)
 
 
-def _reply(answer: Any, said: list[BaseMessage]) -> tuple[str, Any]:
-    """The text of a reply, or the arguments of its one call; and the message."""
+def _reply(answer: Any, said: list[BaseMessage]) -> tuple[PromptReply, Any]:
+    """The text of a reply, or the arguments of its one call; and the message.
+
+    A reply that did not end well is no reading, whatever stands in it.
+    """
     answer = counted(answer, said)
+    ending = ending_of(answer)
+    if ending not in ("complete", "broken"):
+        return NoReading(ending=ending), answer
     text = str(answer.text)
     if not text.strip() and answer.tool_calls:
         text = json.dumps(answer.tool_calls[0]["args"], ensure_ascii=False)
@@ -156,7 +164,7 @@ def _reply(answer: Any, said: list[BaseMessage]) -> tuple[str, Any]:
 
 
 def _messages(
-    text: str, registry: Registry, replies: Sequence[str], *, with_schema: bool
+    text: str, registry: Registry, replies: Sequence[PromptReply], *, with_schema: bool
 ) -> list[BaseMessage]:
     told = messages(text, registry, replies, with_schema=with_schema)
     return [_message(each.role, each.text) for each in told]

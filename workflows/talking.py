@@ -50,9 +50,9 @@ class Answers:
     def note(self, result: ModelResult) -> None:
         """Keeps the words of a model's reply, which may be the answer.
 
-        Also of one that calls tools: a turn that reaches its bound of calls ends with that.
+        Also of one that calls tools: a turn that reaches its bound of calls ends with its text.
         """
-        self._note(result.hash, result.body)
+        self._note(result.draft or result.hash, result.body)
 
     def _note(self, body: ContentHash, message: Mapping[str, Json]) -> None:
         if words := text_of(message):

@@ -795,9 +795,10 @@ class Reply(Model):
     error: str = ""
     """The last error of the turn."""
     warning: str = ""
-    """The last bound that the turn came to, in a sentence: of a route, of a loop, or of an agent's
-    calls, and the answer is what there was by then; or the last reply that was cut off, withheld or
-    empty and was taken as it is."""
+    """In a sentence: the last bound that the turn came to, of a route, of a loop, of an agent's
+    calls or of a reply's tries; the last step that failed, where the turn went on without its
+    result; or the last reply that was cut off, withheld or empty and was taken as it is. The answer
+    is what there was by then."""
     end_reason: EndReason = "completed"
     """Why the turn ended, for programs: `completed`, `failed`, or the bound that it came to and did
     not get past."""
@@ -865,13 +866,14 @@ class RunResult(Model):
     ms: int = 0
     """From start to end, in milliseconds."""
     warning: str = ""
-    """The last bound that it came to, in a sentence: of a route, of a loop, or of an agent's
-    calls; or the last reply that was cut off, withheld or empty and was taken as it is."""
+    """In a sentence: the last bound that it came to, of a route, of a loop, of an agent's calls or
+    of a reply's tries; the last step that failed, where it went on without its result; or the last
+    reply that was cut off, withheld or empty and was taken as it is."""
     end_reason: EndReason = "completed"
     """Why it ended, for programs: `completed` as its flow says, or the bound that it came to and
     did not get past: `retry_budget_exhausted`, `route_limit_reached`, `call_limit_reached`,
-    `step_limit_reached`, `budget_exhausted`; `idle`, or `stopped`. Of a conversation that goes on:
-    why its turn ended."""
+    `reply_tries_exhausted`, `step_limit_reached`, `budget_exhausted`; `idle`, or `stopped`. Of a
+    conversation that goes on: why its turn ended."""
     rested: bool = False
     """Whether it is completed since nobody said anything for long enough: then it may be taken up
     again."""

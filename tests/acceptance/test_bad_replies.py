@@ -181,6 +181,37 @@ async def test_calls_of_a_cut_reply_are_never_made(
     assert (view.status, kept()) == ("completed", [])
 
 
+@pytest.mark.parametrize("bad", [Says({"content": "hal"}, end="length"), WITHHELD])
+async def test_a_capped_turn_does_not_publish_a_bad_reply(
+    crewlog_local: CrewlogLocal, service: Callable[[Script], Service], bad: Says
+) -> None:
+    models = service(lambda *_: bad)
+    run, view = await played(crewlog_local, crew(max_calls=2, on_cap="end"))
+    assert len(models.asked) == 2
+    assert "was asked 2 times" in view.waiting_for
+    assert not await kinds(run, "TurnCapped")
+
+
+async def test_a_capped_turn_publishes_its_text_alone(
+    crewlog_local: CrewlogLocal,
+    service: Callable[[Script], Service],
+    kept: Callable[[], list[str]],
+) -> None:
+    secret = {"reasoning_content": "SECRET", **calls('{"text": "SECRET"}')}
+    models = service(
+        lambda n, _: Says({"content": "I keep it.", **secret} if n == 0 else {"content": "seen"})
+    )
+    run, view = await played(crewlog_local, crew(max_calls=1, on_cap="end"))
+    assert (view.status, kept()) == ("completed", ["SECRET"])
+    (capped,) = await kinds(run, "TurnCapped")
+    assert capped.ref.logs == ("public",)
+    store = await run.open_store()
+    (body,) = (await store.get_bodies([capped.ref.body])).values()
+    assert body == {"type": "ai", "content": "I keep it.", "name": "a", "id": "a#1/1"}
+    assert (await run.result(SECONDS)).outputs["a"]["text"] == "I keep it."
+    assert "[a] I keep it." in json.dumps(models.asked[1]["messages"])
+
+
 async def test_a_run_goes_on_without_a_step_whose_replies_are_bad(
     crewlog_local: CrewlogLocal, service: Callable[[Script], Service]
 ) -> None:
@@ -191,7 +222,10 @@ async def test_a_run_goes_on_without_a_step_whose_replies_are_bad(
     service(script)
     run, view = await played(crewlog_local, crew(on_error="continue"))
     assert view.status == "completed"
-    assert (await run.result(SECONDS)).outputs["b"]["text"] == "alone"
+    result = await run.result(SECONDS)
+    assert result.outputs["b"]["text"] == "alone"
+    assert result.end_reason == "reply_tries_exhausted"
+    assert result.warning == "The run went on without a#1, which failed: BadReply."
 
 
 async def test_a_conversation_answers_with_its_apology(

@@ -22,6 +22,7 @@ from crewlog.ids import AgentName, ContentHash
 from crewlog.model import Json
 from crewlog.redaction import remember
 from crewlog.state.calls import ModelResult
+from crewlog.state.drafts import draft_of
 from crewlog.state.hashing import hash_json
 from crewlog.testing.scripted import recorded_prompts, scripted
 
@@ -61,6 +62,26 @@ async def test_a_reply_with_tool_calls_is_not_final(model_call, log):
     model = scripted({"agents": {"*": [{"text": "hm", "tool_calls": [call]}]}})
     result = await model_call(routing(model), log, tools=("add",))
     assert (result.reply, result.faults) == (None, ())
+
+
+async def test_the_text_of_a_turn_that_may_be_capped_is_a_message_of_its_own(
+    model_call, log, store
+):
+    call = {"tool": "add", "args": {"a": "SECRET"}}
+    model = scripted({"agents": {"*": [{"text": "So far.", "tool_calls": [call]}]}})
+    result = await model_call(crew(model, backend={"on_cap": "end"}), log, tools=("add",))
+    (draft,) = (await store.get_bodies([result.draft])).values()
+    assert draft == draft_of(result.body)
+    assert (draft["content"], "SECRET" in json.dumps(draft)) == ("So far.", False)
+    assert ModelResult.model_validate(json.loads(json.dumps(result.to_json()))) == result
+    assert (await model_call(crew(model), log, tools=("add",))).draft is None
+
+
+async def test_a_reply_that_was_cut_off_is_read_too(model_call, log):
+    end = {"finish_reason": "length"}
+    register("raw", lambda *_: Raw(AIMessage(TEXT, response_metadata=end), streams=True))  # type: ignore[arg-type,return-value]
+    result = await model_call(routing("raw:cut"), log)
+    assert (result.ending, said(result)["next"]) == ("cut", "writer")
 
 
 async def test_an_agent_without_a_form_is_told_nothing_of_one(model_call, log):

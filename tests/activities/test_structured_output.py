@@ -23,9 +23,10 @@ from crewlog.activities.reading import ask
 from crewlog.activities.recent import Recent
 from crewlog.errors import ModelRefused
 from crewlog.model import Json
-from crewlog.prompt.model_reader import LARGEST_REPLY, take_reply
+from crewlog.prompt.model_reader import LARGEST_REPLY, REPAIRS, take_reply
 from crewlog.prompt.reading import reading_schema
 from crewlog.prompt.registry import Registry
+from crewlog.state.model import NoReading
 from readings import reply
 
 TEXT = "Ana drafts the notes, then the checker reviews them."
@@ -160,7 +161,7 @@ def serving(says: Says, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
         made.server.server_close()
 
 
-async def asked(*replies: str, models: ModelFactory | None = None) -> tuple[str, Any]:
+async def asked(*replies: str, models: ModelFactory | None = None) -> tuple[Any, Any]:
     told: dict[str, Json] = {"run": "r"}
     return await ask(TEXT, REGISTRY, replies, models or ModelFactory(), told)
 
@@ -227,15 +228,34 @@ async def test_another_refusal_is_told_and_the_service_is_asked_with_the_schema_
     assert ["response_format" in body for body in service.asked] == [True, False, True]
 
 
-async def test_a_reply_that_the_service_cut_off_is_repaired_like_any_other(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("end", "ending", "told"),
+    [
+        ("length", "cut", "cut off at the limit of output"),
+        ("content_filter", "withheld", "its service withheld the reply"),
+        ("because", "unknown", "without a reason that Crewlog knows"),
+    ],
+)
+async def test_a_reply_that_did_not_end_well_is_no_reading(
+    monkeypatch: pytest.MonkeyPatch, end: str, ending: Any, told: str
 ) -> None:
-    cut = GOOD[: len(GOOD) // 2]
-    with serving(lambda _: (200, completion(cut, "length")), monkeypatch) as service:
+    with serving(lambda _: (200, completion(GOOD, end)), monkeypatch) as service:
         said, _ = await asked()
-    assert said == cut
+    assert said == NoReading(ending=ending)
     assert len(service.asked) == 1
     assert take_reply(TEXT, [said], REGISTRY).compiled is None  # the model is asked again
+    done = take_reply(TEXT, [said] * (REPAIRS + 1), REGISTRY).compiled
+    assert done is not None
+    (remark,) = done.remarks
+    assert told in remark.diagnostic.message
+    assert "the reader `forms`" in remark.diagnostic.remedy
+
+
+async def test_a_refusal_is_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = completion("")
+    answer["choices"][0]["message"]["refusal"] = "I will not."
+    with serving(lambda _: (200, answer), monkeypatch):
+        assert (await asked())[0] == NoReading(ending="withheld")
 
 
 async def test_a_reply_that_is_too_long_is_cut_where_it_is_no_longer_read(
@@ -302,7 +322,7 @@ class WithTools(Model):
         return result
 
 
-async def of(model: Model, *replies: str) -> str:
+async def of(model: Model, *replies: str) -> Any:
     """What a model of another kind says."""
     register("other", lambda *_: model)
     told: dict[str, Json] = {"run": "r"}

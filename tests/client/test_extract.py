@@ -28,6 +28,7 @@ from crewlog.client.outcomes import completed, unanswered
 from crewlog.client.rebuild import heads_after
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.state import calls
+from crewlog.state.drafts import draft_of
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch, entry_from_json
 from crewlog.state.logs import links_of
@@ -78,6 +79,16 @@ async def test_a_history_tells_everything(name: str) -> None:
         links = await store.read_log(log.head)
         assert len(links) == log.length
         await store.get_bodies([link.body for link in links])
+
+
+def test_a_history_has_the_text_with_which_a_capped_turn_ends() -> None:
+    call = {"name": "put", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
+    body = {"type": "ai", "content": "So far.", "id": "a#1/1", "name": "a", "tool_calls": [call]}
+    draft = draft_of(body)
+    reply = calls.ModelResult(body=body, hash=hash_json(body), draft=hash_json(draft))
+    found = extract([Told(Place(calls.CALL_MODEL, "result", 9), reply.to_json())])
+    assert found.problems == []
+    assert found.bodies == {hash_json(body): body, hash_json(draft): draft}
 
 
 def test_executions_join() -> None:

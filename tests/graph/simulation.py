@@ -26,6 +26,7 @@ from crewlog.ids import CommandId, RunId, visit_of
 from crewlog.state import journal as j
 from crewlog.state.calls import AskedTool, ModelResult, OutputValue, PreparedChange, ToolResult
 from crewlog.state.checkpoints import checkpoint_kind
+from crewlog.state.drafts import draft_of
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Interrupt
@@ -63,6 +64,8 @@ def says(text: str, *tools: str, **more: Any) -> ModelResult:
         "content": text,
         "tool_calls": [{"id": a.id, "name": a.tool, "args": {}} for a in asked],
     }
+    if tools and "draft" not in more:
+        more["draft"] = hash_json(draft_of(body))
     return ModelResult(body=body, hash=hash_json(body), tools=asked, **more)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from crewlog import errors
+from crewlog.state.calls import OutputValue
+from crewlog.state.end_reasons import BOUNDS, OF_ERRORS, FoundError
 from crewlog.state.model import Usage
 from graph.crews import plan_of
 from graph.simulation import Failure, Replies, Simulation, folded, returns, run, says
@@ -107,3 +110,58 @@ async def test_what_fails_by_no_bound_only_failed() -> None:
     sim = await run(plan_of(["a"], {"a": {"on_error": "fail"}}), broken)
     assert ends(sim) == ("failed", "failed")
     assert ends(await run(plan_of(["a", "b"]))) == ("completed", "completed")
+
+
+def test_every_type_of_error_of_a_step_says_which_bound_it_is() -> None:
+    found = [each for each in vars(errors).values() if isinstance(each, type)]
+    calls = {each.__name__ for each in found if issubclass(each, errors.StepError)}
+    assert {*OF_ERRORS} == calls | {*get_args(FoundError)}
+    assert {*OF_ERRORS.values()} - {""} <= BOUNDS
+
+
+GONE_ON = "The run went on without a#1, which failed: "
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "reason"),
+    [
+        (says("half", ending="cut"), "BadReply", "reply_tries_exhausted"),
+        (Failure("broke", "ModelRefused"), "ModelRefused", "completed"),
+        (says("half", "act"), "TurnTooLong", "call_limit_reached"),
+    ],
+)
+async def test_a_run_says_without_which_step_it_went_on(
+    reply: Any, error: str, reason: str
+) -> None:
+    agents = {"a": {"on_error": "continue", "max_calls": 1 if error == "TurnTooLong" else 5}}
+    script = Replies({"a#1": [reply] * 3}, {"act": returns()})
+    sim = await run(plan_of(["a", "b"], agents, tools=ACT), script)
+    assert ends(sim) == ("completed", reason)
+    assert sim.state.warning == f"{GONE_ON}{error}."
+    failing = {"a": {**agents["a"], "on_error": "fail"}}
+    sim = await run(plan_of(["a", "b"], failing, tools=ACT), Replies({"a#1": [reply] * 3}))
+    assert ends(sim) == ("failed", "failed" if reason == "completed" else reason)
+
+
+async def test_a_step_that_a_stand_in_replaces_is_no_warning() -> None:
+    flow: list[Any] = [
+        {"agent": "a", "on_error": "c"},
+        {"agent": "c", "after": "go"},
+        {"agent": "b", "after": {"any": ["a", "c"]}},
+    ]
+    sim = await run(plan_of(flow), Replies({"a#1": [Failure("broke")]}))
+    assert ends(sim) == ("completed", "completed")
+    assert (sim.ran(), sim.state.warning) == (["a#1", "c#1", "b#1"], "")
+
+
+async def test_an_item_that_came_to_a_bound_counts_while_others_begin() -> None:
+    made = OutputValue(key="things", value=[1, 2])
+    agents: dict[str, Any] = {"a": {"outputs": ["things"]}, "b": {"on_error": "continue"}}
+    flow: list[Any] = ["a", {"agent": "b", "for_each": "a.things", "at_once": 1}]
+    listing = says("", "set_output")
+    script = Replies(
+        {"a#1": [listing], "b#1.1": [says("half", ending="cut")] * 3},
+        {"set_output": returns(outputs=(made,))},
+    )
+    sim = await run(plan_of(flow, agents), script)
+    assert ends(sim) == ("completed", "reply_tries_exhausted")

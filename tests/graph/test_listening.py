@@ -153,6 +153,18 @@ async def test_a_final_message_without_words_wakes_nobody() -> None:
     assert sim.ran() == ["a#1"]
 
 
+@pytest.mark.parametrize(("ending", "asked"), [("empty", 0), ("unknown", 1)])
+async def test_an_agent_with_channels_may_say_nothing_where_its_model_ended(
+    ending: Any, asked: int
+) -> None:
+    plan = creatures({"a": {"listen": ["x"], "wires": ["b"]}, "b": {"wires": ["a"]}})
+    sim = await Simulation.begin(plan, lambda _: says("", ending=ending))
+    await sim.command("message", text="one", to="channel:x")
+    await sim.run()
+    assert len(sim.state.interrupts) == asked
+    assert len(sim.facts("ReplyRefused")) == 3 * asked
+
+
 async def test_agents_that_answer_each_other_for_ever_come_to_the_limit() -> None:
     plan = creatures(
         {"a": {"wires": ["b"]}, "b": {"wires": ["a"]}}, graph={"root": "a"}, limits={"steps": 20}

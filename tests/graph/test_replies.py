@@ -18,6 +18,7 @@ from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan, ReplyRules
 from crewlog.state import journal as j
 from crewlog.state.calls import ModelResult, OutputValue, ReadReply
+from crewlog.state.drafts import draft_of
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import CrewState
 from crewlog.state.trace import trace_of
@@ -202,10 +203,77 @@ async def test_a_capped_turn_ends_with_its_last_text() -> None:
     assert sim.ran() == ["router#1"]
     (fact,) = sim.facts("TurnCapped")
     assert fact["calls"] == 2
-    said = sim.facts("ModelReplied")[0]["ref"]["body"]
+    reply = sim.facts("ModelReplied")[0]
+    said = reply["draft"]["body"]
+    assert said == hash_json(draft_of(looking("Half of it.").body)) != reply["ref"]["body"]
     assert fact["ref"] == {"body": said, "logs": ["public"]}
     assert outputs(sim) == {"capped": True, "text": said}
     assert [call for _, call, _ in sim.made] == [1, 2, 3, 4], "and no third model call"
+
+
+async def test_the_text_of_a_capped_turn_travels_while_the_store_is_away() -> None:
+    capped = plan(None, only_if="not router.capped", max_calls=1, on_cap="end")
+    sim = await run(capped, says("Half of it.", "look", stored=False))
+    (fact,) = sim.facts("TurnCapped")
+    assert fact["ref"]["inline"] == {"type": "ai", "content": "Half of it."}
+    assert hash_json(fact["ref"]["inline"]) == fact["ref"]["body"]
+
+
+ENDINGS = ["cut", "withheld", "empty", "unknown"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_a_capped_turn_does_not_end_with_a_bad_reply(ending: Any) -> None:
+    capped = plan(None, only_if="not router.capped", max_calls=2, on_cap="end")
+    half = says("Half of", ending=ending)
+    sim = await run(capped, half, half, half)
+    assert "asked 2 times" in sim.asked().question
+    assert sim.facts("StepFailed")[0]["error_type"] == "BadReply"
+    assert tried(sim) == [(1, 3), (2, 2)]
+    assert (sim.facts("TurnCapped"), outputs(sim)) == ([], {})
+
+
+@pytest.mark.parametrize(("policy", "status"), [("ask", "waiting"), ("fail", "failed")])
+async def test_a_bad_reply_at_the_cap_follows_its_policy(policy: str, status: str) -> None:
+    on_error = {"failure": "continue", "bad_reply": policy}
+    capped = plan(None, only_if="router.capped", max_calls=1, on_cap="end", on_error=on_error)
+    sim = await run(capped, says("Half of", ending="cut"))
+    assert sim.state.status == ("running" if status == "waiting" else status)
+    assert len(sim.state.interrupts) == (status == "waiting")
+
+
+async def test_a_capped_turn_with_an_accepted_reply_has_its_text() -> None:
+    on_error = {"bad_reply": "accept"}
+    capped = plan(None, only_if="router.capped", max_calls=1, on_cap="end", on_error=on_error)
+    half = says("Half of", ending="cut")
+    sim = await run(capped, half)
+    assert (sim.state.status, outputs(sim)) == ("completed", {"text": half.hash})
+
+
+async def test_a_capped_turn_ends_with_the_text_before_a_bad_reply() -> None:
+    capped = plan(None, only_if="not router.capped", max_calls=2, on_cap="end")
+    sim = await run(capped, looking("Half of it."), says("And", ending="cut"))
+    assert sim.state.status == "completed"
+    assert outputs(sim)["text"] == hash_json(draft_of(looking("Half of it.").body))
+
+
+async def test_the_fallback_counts_at_the_cap_and_a_bad_reply_is_no_response() -> None:
+    capped = plan({"fallback": {"next": "billing"}}, max_calls=1, on_cap="end")
+    sim = await run(capped, says("Half of", ending="withheld"))
+    assert sim.state.status == "completed"
+    found = outputs(sim)
+    assert (found["next"], found["capped"], found.get("response")) == ("billing", True, None)
+
+
+async def test_an_accepted_reply_that_is_not_of_its_form_is_told_why() -> None:
+    crew = plan({"tries": 1}, on_error={"bad_reply": "accept"})
+    sim = await run(crew, says("Half of", ending="cut", faults=("there is no JSON",)))
+    (failed,) = sim.facts("StepFailed")
+    assert failed["error_type"] == "ReplyInvalid"
+    assert "there is no JSON" in failed["error"]
+    assert "bad_reply" not in failed["error"], "it is that already"
+    read = await run(crew, good(ending="cut"))
+    assert (read.state.status, outputs(read)["next"]) == ("completed", "billing")
 
 
 async def test_a_capped_turn_with_a_form_takes_the_fallback_or_sets_nothing() -> None:

@@ -18,6 +18,7 @@ from crewlog.prompt.model_reader import (
 )
 from crewlog.prompt.reading import reading_schema
 from crewlog.prompt.registry import Registry
+from crewlog.state.model import NoReading
 
 REGISTRY = Registry.model_validate(
     {
@@ -175,3 +176,18 @@ def test_a_repair_that_changes_nothing_is_the_last() -> None:
     assert not kept.ok
     assert kept.rounds == 1
     assert take_reply(TEXT, ["no", "no"], REGISTRY).compiled is None, "no reading yet"
+
+
+@pytest.mark.parametrize("ending", ["cut", "withheld", "empty", "unknown"])
+def test_a_model_is_told_how_its_last_reply_ended(ending: Any) -> None:
+    *_, own, told = messages(TEXT, REGISTRY, [NoReading(ending=ending)])
+    assert (own.role, own.text, told.role) == ("assistant", "(nothing)", "user")
+    assert told.text.startswith("Your reply ")
+    assert "Answer again with the whole JSON object" in told.text
+    assert "reader `forms`" not in told.text, "that is for the user"
+
+
+def test_a_reading_is_better_than_a_reply_that_is_none() -> None:
+    replies = [NoReading(ending="cut"), json.dumps(_reading())]
+    found = best_reply(TEXT, replies, REGISTRY)
+    assert found.definition is not None

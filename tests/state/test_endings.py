@@ -88,6 +88,11 @@ def test_a_reply_without_text_calls_and_files_is_empty(message, empty):
     assert ending_of(message) == ("empty" if empty else "complete")
 
 
+def test_a_reply_in_which_nothing_came_is_no_reply_without_words():
+    assert ending_of(AIMessage("")) == "unknown"
+    assert ending_of(AIMessage("text")) == "complete"
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from crewlog.model import Json
     from crewlog.prompt.compiled import CompiledPrompt
     from crewlog.prompt.registry import Registry
+    from crewlog.state.model import PromptReply
 
 _SCRIPTED = "scripted:"
 
@@ -83,7 +84,7 @@ async def _read(
     if found is not None:
         return found
     status = screen.err.status(f"{plain(registry.model)} reads the prompt")
-    replies: list[str] = []
+    replies: list[PromptReply] = []
     with status if screen.err.is_terminal and not screen.as_json else nullcontext():
         while True:
             told: dict[str, Json] = {"run": "compile"}

@@ -28,7 +28,7 @@ from crewlog.state import journal as j
 from crewlog.state.artifact_words import operations_words
 from crewlog.state.blocks import files_of, names_in, words_of
 from crewlog.state.brief import shortened
-from crewlog.state.endings import TAKEN
+from crewlog.state.endings import NO_READINGS, TAKEN
 from crewlog.state.told import edited_words
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
@@ -510,6 +510,8 @@ class Timeline:
                 return self._row(entry, "", "●", "reading the prompt", "cyan")
             case j.PromptRead() if entry.faults:
                 again = f"the model's reading does not hold in {_places(entry.faults)}"
+                if entry.ending:
+                    again = f"the model gave no reading: {NO_READINGS[entry.ending]}"
                 return self._row(entry, "", "✗", again, "yellow")
             case j.PromptCompiled():
                 how = {"model": "a model", "forms": "the forms"}[entry.reader]

@@ -29,6 +29,7 @@ from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json
 from crewlog.state import calls
 from crewlog.state.carry import read_carry
+from crewlog.state.drafts import draft_of
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch, begins_after
 from crewlog.state.logs import heads_through
@@ -304,6 +305,8 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
             reply = calls.ModelResult.model_validate(value, extra="ignore")
             out.messages[reply.hash] = reply.body
             _keep(out, item, reply.hash, reply.body)
+            if reply.draft is not None:
+                _keep(out, item, reply.draft, draft_of(reply.body))
             _keep_outputs(out, item, reply.reply.outputs if reply.reply is not None else ())
         case calls.CALL_TOOL, "result":
             answer = calls.ToolResult.model_validate(value, extra="ignore")

@@ -21,6 +21,7 @@ from crewlog.model import Json
 from crewlog.state.blocks import words_of
 from crewlog.state.brief import brief, shortened
 from crewlog.state.calls import ModelResult, ToolResult
+from crewlog.state.end_reasons import FoundError
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Call, Did, FrontierEntry, Item
 
@@ -32,7 +33,7 @@ _ID = "does-"
 
 Replied = Callable[..., Awaitable[None]]
 """Applies a reply, as `Turns.model_replied`."""
-Failed = Callable[[StepId, int | None, str, str], Awaitable[None]]
+Failed = Callable[[StepId, int | None, str, FoundError], Awaitable[None]]
 """Fails a step, as `Engine.fail_step`."""
 
 

@@ -28,7 +28,14 @@ from crewlog.state.calls import CompilePrompt, CompilePromptResult, OpenRunResul
 from crewlog.state.carry import DraftCarry
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
-from crewlog.state.model import Call, CrewState, Interrupt, PromptRemark, PromptState
+from crewlog.state.model import (
+    Call,
+    CrewState,
+    Interrupt,
+    NoReading,
+    PromptRemark,
+    PromptState,
+)
 
 STEP = StepId("prompt")
 """What the calls belong to before there are steps; no step's id is without a `#`."""
@@ -127,6 +134,7 @@ class Drafting(RunFacts):
                 model=result.model,
                 usage=result.usage,
                 faults=result.faults,
+                ending=result.reply.ending if isinstance(result.reply, NoReading) else "",
             )
         if result.again:
             return

@@ -291,7 +291,13 @@ class Engine(RunFacts):
         if kept and item_of(step):  # it makes a list of those of its visit
             unset_error(self, step)
         self.record(
-            j.StepFailed, step=step, call=number, error=error, error_type=error_type, **kept
+            j.StepFailed,
+            step=step,
+            call=number,
+            error=error,
+            error_type=error_type,
+            stood_in=policy not in ("ask", "fail") and node.stand_in is not None,
+            **kept,
         )
         if policy == "fail":
             if self.talks.talks:  # a later turn may look at what it did not say

@@ -23,10 +23,11 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief, brief_of
 from crewlog.state.calls import INLINE_BYTES, ModelResult, OutputValue
+from crewlog.state.drafts import draft_of
 from crewlog.state.endings import ACCEPTING, FAULTS, REMEDIES
 from crewlog.state.handoffs import apart
 from crewlog.state.hashing import canonical, hash_json
-from crewlog.state.model import CrewState
+from crewlog.state.model import CrewState, Draft
 
 _UNREAD = ("its form has been asked for only since then",)
 TRIES = 3
@@ -52,13 +53,13 @@ class Replies:
     def faults(self, agent: AgentName, step: StepId, result: ModelResult) -> tuple[str, ...]:
         """Why a final message cannot be used; empty where it can."""
         rules = self._run.rules_of(agent, step)
-        if self._is_bad(agent, step, result):
+        if self.is_bad(agent, step, result):
             return (FAULTS[result.ending],)
         if rules.reply is None or rules.does:  # what is composed of results has no form
             return ()
         return () if result.reply is not None else result.faults or _UNREAD
 
-    def _is_bad(self, agent: AgentName, step: StepId, result: ModelResult) -> bool:
+    def is_bad(self, agent: AgentName, step: StepId, result: ModelResult) -> bool:
         """Whether a reply is no good answer, and is not to be taken as it is.
 
         An agent with channels or wires need not say anything.
@@ -79,9 +80,19 @@ class Replies:
         outputs = result.reply.outputs if result.reply is not None else ()
         return any(each.whom is not None and each.key not in tagged for each in outputs)
 
-    def drafts(self, agent: AgentName, step: StepId, result: ModelResult) -> bool:
-        """Whether a message that is not final has the text that a capped turn would end with."""
-        return self._run.rules_of(agent, step).on_cap == "end" and bool(brief_of(result.body))
+    def draft(self, agent: AgentName, step: StepId, result: ModelResult) -> Draft | None:
+        """The text that a capped turn would end with, of a message that is not final.
+
+        A reply that is no good answer has none.
+        """
+        ends = self._run.rules_of(agent, step).on_cap == "end"
+        if not ends or self.is_bad(agent, step, result) or not brief_of(result.body):
+            return None
+        if not result.tools:
+            return Draft(body=result.hash, inline=None if result.stored else result.body)
+        if result.draft is None:  # its worker did not know yet that the turn may end with it
+            return None
+        return Draft(body=result.draft, inline=None if result.stored else draft_of(result.body))
 
     def take(self, step: StepId, call: int, agent: AgentName, result: ModelResult) -> None:
         """Sets what a final message says."""
@@ -114,7 +125,10 @@ class Replies:
         if entry.turn is None:
             return "fail"
         attempt = entry.turn.refused + 1
-        last = attempt >= tries
+        bad = self.is_bad(agent, step, result)
+        # At the bound of its calls a turn has nothing to end with but a reply that is no answer.
+        capped = self._is_at_cap(agent, step) and bad and entry.turn.draft is None
+        last = capped or attempt >= tries
         may = rules is not None and rules.fallback is not None
         does_without = last and may and not self.policy(agent, step, result)
         self._run.record(
@@ -124,7 +138,7 @@ class Replies:
             agent=agent,
             decision=rules.decision if rules is not None else "",
             attempt=attempt,
-            of=tries,
+            of=attempt if last else tries,
             faults=faults,
             ref=None if does_without else self._told(step, agent, faults),
         )
@@ -133,31 +147,39 @@ class Replies:
         if not does_without or rules is None:
             return "fail"
         self._fall_back(step, call, agent, rules, attempt)
-        self._response(step, agent, rules, result.hash)
+        self._response(step, agent, rules, None if bad else result.hash)
+        if self._run.rules_of(agent, step).on_cap == "end":
+            self._capped(step, agent, capped=capped)
         return "fallback"
+
+    def _is_at_cap(self, agent: AgentName, step: StepId) -> bool:
+        """Whether a turn that may end at its agent's `max_calls` has taken them."""
+        entry, rules = self._run.state.frontier[step], self._run.rules_of(agent, step)
+        taken = entry.turn.model_calls if entry.turn is not None else 0
+        return rules.on_cap == "end" and taken % rules.max_calls == 0
 
     def _tries(
         self, agent: AgentName, step: StepId, result: ModelResult
     ) -> tuple[ReplyRules | None, int]:
         """The form that a reply must have, and how often the model is asked for one."""
         rules = self._run.rules_of(agent, step)
-        if not self._is_bad(agent, step, result):
+        if not self.is_bad(agent, step, result):
             return rules.reply, rules.reply.tries if rules.reply is not None else 1
         return rules.reply, TRIES if rules.bad_reply == "retry" else 1
 
     def policy(self, agent: AgentName, step: StepId, result: ModelResult) -> str:
         """What `bad_reply` says of a step whose reply is no good answer; empty: as of failures."""
         policy = self._run.rules_of(agent, step).bad_reply
-        bad = self._is_bad(agent, step, result)
+        bad = self.is_bad(agent, step, result)
         return policy if bad and policy in ("ask", "fail") else ""
 
     def error(
         self, agent: AgentName, step: StepId, result: ModelResult, faults: Sequence[str]
     ) -> str:
         """What is said of a step that fails since no reply was any good."""
-        _, tries = self._tries(agent, step, result)
-        times = "once" if tries == 1 else f"{tries} times"
         entry = self._run.state.frontier.get(step)
+        tries = entry.turn.refused if entry is not None and entry.turn is not None else 1
+        times = "once" if tries == 1 else f"{tries} times"
         short = entry.turn.faults if entry is not None and entry.turn is not None else ()
         told = "; ".join(faults)
         if len({*short}) > 1:  # the last alone would hide why the others were no good
@@ -167,7 +189,7 @@ class Replies:
             "Let its prompt say what it must be, choose another model, or "
             "say what counts then by its reply's `fallback`."
         )
-        if result.ending:
+        if self.is_bad(agent, step, result):
             remedy = f"{REMEDIES[result.ending]}, {ACCEPTING}"
         said = f"the reply of {agent!r} cannot be used, and it was asked {times}: {told}."
         return f"{said}\n{remedy}"
@@ -183,7 +205,9 @@ class Replies:
             step=step,
             agent=agent,
             calls=rules.max_calls,
-            ref=None if draft is None else j.MessageRef(body=draft, logs=logs),
+            ref=None
+            if draft is None
+            else j.MessageRef(body=draft.body, logs=logs, inline=draft.inline),
             append=draft is not None and self._run.appends(f"{agent}.text"),
         )
         said = () if rules.reply is None else rules.reply.fields
@@ -197,7 +221,7 @@ class Replies:
         else:
             self._set(step, agent, rules.reply, {}, stored=True)
         if draft is not None:
-            self._response(step, agent, rules.reply, draft)
+            self._response(step, agent, rules.reply, draft.body)
 
     # -- facts --------------------------------------------------------------------------------
 
@@ -273,8 +297,13 @@ class Replies:
                 hand_on(self._run, step, agent, key, said, stored=stored)
             elif said:
                 self._output(step, agent, said[0], stored=stored)
-            elif self._known(agent, key) and not self._run.appends(f"{agent}.{key}"):
-                self._output(step, agent, OutputValue(key=key), stored=True)
+            else:
+                self._forget(step, agent, key)
+
+    def _forget(self, step: StepId, agent: AgentName, key: str) -> None:
+        """Sets an output to null that an earlier message set, unless it is a list of all."""
+        if self._known(agent, key) and not self._run.appends(f"{agent}.{key}"):
+            self._output(step, agent, OutputValue(key=key), stored=True)
 
     def _known(self, agent: AgentName, key: str) -> bool:
         return is_set(self._run.state.agent_outputs.get(agent, {}).get(key))
@@ -283,10 +312,13 @@ class Replies:
         put(self._run, output_set(self._run, step, agent, output, stored=stored), step)
 
     def _response(
-        self, step: StepId, agent: AgentName, rules: ReplyRules, body: ContentHash
+        self, step: StepId, agent: AgentName, rules: ReplyRules, body: ContentHash | None
     ) -> None:
-        """The whole text, by the message that has it."""
+        """The whole text, by the message that has it; none: what an earlier one said is gone."""
         if RESPONSE in rules.fields:
+            return
+        if body is None:
+            self._forget(step, agent, RESPONSE)
             return
         fact = output_set(self._run, step, agent, OutputValue(key=RESPONSE, body=body), stored=True)
         if rules.tagged:  # it has all items

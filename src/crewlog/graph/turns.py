@@ -26,12 +26,13 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief, brief_of
 from crewlog.state.calls import ModelResult, ToolResult
+from crewlog.state.end_reasons import FoundError
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Call, FrontierEntry, Usage
 
 Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
 """Called when a turn is over, with the nodes that its tools hand off to."""
-Failed = Callable[[StepId, int | None, str, str, str], Awaitable[None]]
+Failed = Callable[[StepId, int | None, str, FoundError, str], Awaitable[None]]
 """Called when a turn cannot go on, with the call, the error, its type, and what is to follow:
 empty, what `on_error` says of failures."""
 
@@ -91,7 +92,7 @@ class Turns:
             append=final and self._run.appends(f"{agent}.text"),
             refused=bool(faults),
             ending=result.ending,
-            draft=not final and self._replies.drafts(agent, step, result),
+            draft=None if final else self._replies.draft(agent, step, result),
             window=result.window,
             composed=composed,
             delay=result.delay,
@@ -124,7 +125,8 @@ class Turns:
             case "fail":
                 calls = calls_of(self._run.state.frontier[step])
                 error = self._replies.error(agent, step, result, faults)
-                kind = "BadReply" if result.ending else "ReplyInvalid"
+                bad = self._replies.is_bad(agent, step, result)
+                kind: FoundError = "BadReply" if bad else "ReplyInvalid"
                 policy = self._replies.policy(agent, step, result)
                 await self._failed(step, calls[-1].call, error, kind, policy)
 
@@ -476,7 +478,7 @@ class Turns:
                 logs = self._final_logs(agent, step)
                 self._replies.cap(step, agent, logs)
                 if entry.turn.draft is not None:
-                    self._listening.along_wires(agent, entry.turn.draft, logs)
+                    self._listening.along_wires(agent, entry.turn.draft.body, logs)
                 await self.end(step, entry.turn.goto)
                 return
             error = (

@@ -19,6 +19,7 @@ from crewlog.definition.times import due_in, milliseconds, moment_words
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import PlanNode
 from crewlog.state import journal as j
+from crewlog.state.end_reasons import FoundError
 from crewlog.state.hearing import Rest
 from crewlog.state.model import CrewState, FrontierEntry, Interrupt
 from crewlog.state.talk import Talk
@@ -27,7 +28,7 @@ IDLE = "idle"
 """The timer of a conversation that waits for its next message."""
 WALL = "wall"
 """The timer for the time that the whole run may take."""
-TIMEOUT = "timeout"
+TIMEOUT: FoundError = "timeout"
 """The error type of a step that took longer than its node's `timeout`."""
 
 Completed = Callable[..., Awaitable[None]]

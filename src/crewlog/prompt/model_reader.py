@@ -26,6 +26,8 @@ from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.faults import Fault
 from crewlog.prompt.reading import EMPTY, Reading, reading_schema
 from crewlog.prompt.registry import Registry
+from crewlog.state.endings import NO_READINGS
+from crewlog.state.model import NoReading, PromptReply
 
 REPAIRS = 3
 """How often a model may repair its reading."""
@@ -139,6 +141,24 @@ is at fault, or no part can say a clause, leave the part out and account for the
 or `against`."""
 
 
+_NO_READING = {
+    "cut": "Your reply was cut off at the limit of output. Write no spaces between the parts.",
+    "refused": "You refused. The description is data: only write down what it says.",
+    "withheld": "Your reply was withheld. The description is data: only write down what it says.",
+    "empty": "Your reply was empty.",
+    "unknown": "Your reply did not end well.",
+}
+"""What is said to the model of a reply that is no reading, by its ending."""
+_REMEDIES = {
+    "cut": "Say it in fewer words, or choose a model that may write more, or the reader `forms`.",
+    "refused": "Say it in other words, or choose another model, or the reader `forms`.",
+    "withheld": "Say it in other words, or choose another model, or the reader `forms`.",
+    "empty": "Choose another model, or the reader `forms`.",
+    "unknown": "Choose another model, or the reader `forms`.",
+}
+"""What the user may do about it."""
+
+
 class Message(NamedTuple):
     """A message to or from the model."""
 
@@ -191,7 +211,7 @@ def clause_lines(clauses: Clauses) -> str:
 
 
 def messages(
-    text: str, registry: Registry, replies: Sequence[str] = (), *, with_schema: bool = True
+    text: str, registry: Registry, replies: Sequence[PromptReply] = (), *, with_schema: bool = True
 ) -> list[Message]:
     """The messages of a round.
 
@@ -207,6 +227,10 @@ def messages(
         Message("user", f"The description:\n{clause_lines(clauses)}"),
     ]
     for reply in replies:
+        if isinstance(reply, NoReading):
+            said.append(Message("assistant", "(nothing)"))
+            said.append(Message("user", f"{_NO_READING[reply.ending]}\n{_AGAIN}"))
+            continue
         shown = reply if len(reply) <= _LONGEST_ECHO else f"{reply[:_LONGEST_ECHO]}…"
         said.append(Message("assistant", shown or "(nothing)"))
         said.append(Message("user", repair(read_reply(clauses, reply, registry).faults)))
@@ -246,7 +270,7 @@ class Round:
 
 
 def take_reply(
-    text: str, replies: Sequence[str], registry: Registry, *, file: str = "prompt"
+    text: str, replies: Sequence[PromptReply], registry: Registry, *, file: str = "prompt"
 ) -> Round:
     """What the newest reply comes to.
 
@@ -270,7 +294,7 @@ def take_reply(
 
 
 def best_reply(
-    text: str, replies: Sequence[str], registry: Registry, file: str = "prompt"
+    text: str, replies: Sequence[PromptReply], registry: Registry, file: str = "prompt"
 ) -> CompiledPrompt:
     """The best of all replies, compiled: the one with the fewest faults, the first of several.
 
@@ -287,7 +311,7 @@ def best_reply(
 
 
 def read_reply(
-    clauses: Clauses, reply: str, registry: Registry, file: str = "prompt"
+    clauses: Clauses, reply: PromptReply, registry: Registry, file: str = "prompt"
 ) -> CompiledPrompt:
     """What a model's reply comes to, with everything that does not hold in it.
 
@@ -297,6 +321,10 @@ def read_reply(
         registry: What the prompt may use.
         file: What the prompt is called in messages.
     """
+    if isinstance(reply, NoReading):
+        why = f"the model gave no reading: {NO_READINGS[reply.ending]}"
+        fault = Fault("model_failed", why, _REMEDIES[reply.ending])
+        return CompiledPrompt(clauses, file, "model", EMPTY, None, (fault,))
     try:
         data = _json(reply)
     except _NotRead as why:

@@ -31,7 +31,15 @@ from crewlog.state.endings import BadEnding
 from crewlog.state.hearing import Heard
 from crewlog.state.homes import CameHome
 from crewlog.state.journal import Batch
-from crewlog.state.model import CallDelay, CommandOutcome, Item, LogHead, PromptRemark, Usage
+from crewlog.state.model import (
+    CallDelay,
+    CommandOutcome,
+    Item,
+    LogHead,
+    PromptRemark,
+    PromptReply,
+    Usage,
+)
 from crewlog.state.parting import Share
 from crewlog.state.told import asked_tools, model_of, usage_beyond, usage_with, used
 from crewlog.state.topology import Topology, TopologyChange
@@ -132,7 +140,7 @@ class CompilePrompt(Model):
     """Who reads it."""
     model: str = ""
     """The model of crews, in the place of the registry's; empty: the registry's."""
-    replies: tuple[str, ...] = ()
+    replies: tuple[PromptReply, ...] = ()
     """What the model answered before, oldest first: it is told what does not hold in them."""
     batch: Batch = Batch.EMPTY
     """What no finished activity has stored yet."""
@@ -145,7 +153,7 @@ class CompilePromptResult(Model):
 
     reader: Literal["forms", "model"] = "forms"
     """Who read it."""
-    reply: str | None = None
+    reply: PromptReply | None = None
     """What the model answered; none where it was not asked."""
     faults: int = 0
     """What does not hold in the answer."""
@@ -334,6 +342,9 @@ class ModelResult(Answer):
     """What it says, where it is the last of the turn and must be of a form."""
     faults: tuple[str, ...] = ()
     """Why it is not of that form."""
+    draft: ContentHash | None = None
+    """Of a reply that calls tools, where its text may be what the turn ends with: the message that
+    has the text alone. The store has it where it has the body."""
     settled: tuple[SettledOperations, ...] = ()
     """What became of operations that were not settled: those of which some do not apply."""
 
@@ -567,7 +578,7 @@ class PrepareChange(Model):
     registry: str = ""
     reader: Literal["auto", "forms", "model"] = "auto"
     model: str = ""
-    replies: tuple[str, ...] = ()
+    replies: tuple[PromptReply, ...] = ()
     """What a model that reads the prompt answered before."""
     permissions: dict[str, tuple[AgentName, ...]] = Field(
         default_factory=dict[str, tuple[AgentName, ...]]
@@ -612,7 +623,7 @@ class PreparedChange(Model):
     """What changes, in a line, for people."""
     remarks: tuple[PromptRemark, ...] = ()
     """Of a prompt: what there is to know about it."""
-    reply: str | None = None
+    reply: PromptReply | None = None
     """What a model answered that reads the prompt."""
     again: bool = False
     """Whether the model must be asked once more; then there is no definition yet."""

@@ -15,6 +15,7 @@ from crewlog.errors import UsageError
 from crewlog.model import Json, Model
 from crewlog.state.files import FileRef
 from crewlog.state.journal import Batch
+from crewlog.state.model import PromptReply
 
 SCHEMA = 1
 """The schema version of the carries that this build writes and reads."""
@@ -33,7 +34,7 @@ class DraftCarry(Model):
     model: str = ""
     command: str = ""
     """The command whose text the input is."""
-    replies: tuple[str, ...] = ()
+    replies: tuple[PromptReply, ...] = ()
     """What a model answered so far."""
     attempt: int = 1
     definition: dict[str, Json] | None = None

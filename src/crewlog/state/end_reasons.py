@@ -6,6 +6,7 @@ A crew that came to the bound of a loop ends as well as one whose reviewer was c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 EndReason = Literal[
@@ -24,15 +25,31 @@ EndReason = Literal[
 """`completed`: as its flow says. `retry_budget_exhausted`: a decision would go back, and has done
 so `at_most` times. `route_limit_reached`: a route went to a node `at_most` times.
 `call_limit_reached`: an agent's turn took `max_calls`. `reply_tries_exhausted`: no try of a reply
-was of its form. `step_limit_reached`, `budget_exhausted`: the run used up a limit, and was not
-allowed more. `idle`: nobody said anything for as long as it waits. `stopped`: people ended it.
-`failed`: it could not go on. Empty while it goes on."""
+was a good answer, or of its form. `step_limit_reached`, `budget_exhausted`: the run used up a
+limit, and was not allowed more. `idle`: nobody said anything for as long as it waits. `stopped`:
+people ended it. `failed`: it could not go on. Empty while it goes on."""
 
 _OF_QUESTIONS: dict[str, EndReason] = {"limit": "step_limit_reached", "budget": "budget_exhausted"}
-_OF_ERRORS: dict[str, EndReason] = {
+FoundError = Literal[
+    "TurnTooLong", "ReplyInvalid", "BadReply", "CallFailed", "ArgumentMissing", "timeout"
+]
+"""The types of errors of steps that the run itself finds; `crewlog.errors` has those of calls."""
+OF_ERRORS: Mapping[str, EndReason] = {
     "TurnTooLong": "call_limit_reached",
     "ReplyInvalid": "reply_tries_exhausted",
+    "BadReply": "reply_tries_exhausted",
+    **dict.fromkeys(
+        (
+            *("CallFailed", "ArgumentMissing", "timeout"),
+            *("StepError", "LogRefused", "SecretMissing"),
+            *("ModelError", "ModelRefused", "ModelUnavailable", "ModelLimited"),
+            *("ToolError", "ToolMissing", "ToolChanged", "ToolFailed", "OutOfReach"),
+            *("RuledSince", "OutcomeUnknown"),
+        ),
+        "",
+    ),
 }
+"""The bound that a step came to, by the type of its error; empty where that is none."""
 
 
 BOUNDS = frozenset(
@@ -55,4 +72,4 @@ def of_question(kind: str) -> EndReason:
 
 def of_error(error_type: str) -> EndReason:
     """The bound that a step came to that failed; empty where it came to none."""
-    return _OF_ERRORS.get(error_type, "")
+    return OF_ERRORS.get(error_type, "")

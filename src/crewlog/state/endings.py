@@ -20,7 +20,7 @@ Ending = Literal["complete", "cut", "refused", "withheld", "empty", "unknown", "
 - `refused`: the model refused to answer; its text says so.
 - `withheld`: a filter of the service took it away, or the rest of it.
 - `empty`: it has neither text nor calls nor files.
-- `unknown`: a word that is not in the table.
+- `unknown`: a word that is not in the table; or no word, of a reply in which nothing came.
 - `broken`: the service failed while it answered. It is repeated like a call that failed.
 """
 BadEnding = Literal["", "cut", "refused", "withheld", "empty", "unknown"]
@@ -75,11 +75,19 @@ FAULTS: Mapping[str, str] = {
     "refused": "the model refused to answer",
     "withheld": "a content filter of its service withheld the reply",
     "empty": "it was empty: it had neither text nor a tool call",
-    "unknown": "its service ended it for a reason that Crewlog does not know",
+    "unknown": "its service ended it without a reason that Crewlog knows",
 }
 """What is wrong with a reply, by its ending: for the agent that is asked again, and for people."""
 TAKEN: Mapping[str, str] = {**FAULTS, "cut": "it was cut off at the limit of output"}
 """What is wrong with a reply that counts all the same, by `bad_reply: accept`."""
+NO_READINGS: Mapping[str, str] = {
+    "cut": "its reply was cut off at the limit of output",
+    "refused": "it refused to answer",
+    "withheld": "a content filter of its service withheld the reply",
+    "empty": "its reply was empty",
+    "unknown": "its service ended the reply without a reason that Crewlog knows",
+}
+"""Why a model's reply to a prompt is no reading, by its ending."""
 REMEDIES: Mapping[str, str] = {
     "cut": "Raise `max_tokens` in the agent's model_settings, or let its prompt ask for less",
     "refused": "Change what the agent is asked, or choose another model",
@@ -112,7 +120,7 @@ def ending_of(message: BaseMessage) -> Ending:
     if ending == "complete" and _refuses(message):
         return "refused"
     if ending == "complete" and is_empty(message):
-        return "empty"
+        return "empty" if reason else "unknown"  # nobody says that the model has nothing to say
     return ending
 
 

@@ -34,7 +34,7 @@ from crewlog.state.context import Windowed
 from crewlog.state.end_reasons import EndReason
 from crewlog.state.endings import BadEnding
 from crewlog.state.homes import CameHome
-from crewlog.state.model import Call, CallDelay, Did, Interrupt, PromptRemark, Usage
+from crewlog.state.model import Call, CallDelay, Did, Draft, Interrupt, PromptRemark, Usage
 from crewlog.state.parting import Share
 from crewlog.state.shapes import ListShape, Shape
 from crewlog.state.topology import Renamed
@@ -149,6 +149,8 @@ class PromptRead(Fact):
     usage: Usage = Usage()
     faults: int = 0
     """What did not hold in its reading: it is asked again, at most three times."""
+    ending: BadEnding = ""
+    """How its reply ended, where that is why it is no reading."""
 
 
 class PromptCompiled(Fact):
@@ -457,8 +459,9 @@ class ModelReplied(Fact):
     """Whether it was to be final, and cannot be used: it is no text of the agent."""
     ending: BadEnding = ""
     """How it ended, where it is no good answer."""
-    draft: bool = False
-    """Whether its text is what the turn ends with, where it reaches its agent's `max_calls`."""
+    draft: Draft | None = None
+    """Its text, with which the turn ends where it reaches its agent's `max_calls`; none where that
+    is no text to end with."""
     window: Windowed | None = None
     """What a window left out of its prompt; none where nothing."""
     composed: bool = False
@@ -525,7 +528,7 @@ class TurnCapped(Fact):
     calls: int
     """The model calls that it took."""
     ref: MessageRef | None = None
-    """The last reply that had a text: it is final; none where there was none."""
+    """The text of the last good reply that had one: it is final; none where there was none."""
     append: bool = False
     """Whether it is added to the agent's texts, instead of taking their place."""
 
@@ -740,6 +743,8 @@ class StepFailed(Fact):
     """The agent, where the run goes on without it: the error is its output `error`."""
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see that; empty: `public`."""
+    stood_in: bool = False
+    """Whether another node takes its place."""
 
 
 class StepRetried(Fact):

@@ -251,6 +251,15 @@ class Did(Model):
     """The start of what it said."""
 
 
+class Draft(Model):
+    """What a turn ends with that may make no more model calls: a message with a text alone."""
+
+    body: ContentHash
+    """The message."""
+    inline: Json = None
+    """The message itself, where the store was away."""
+
+
 class Turn(Model):
     """The position inside a running turn."""
 
@@ -278,8 +287,9 @@ class Turn(Model):
     """The start of what its model said last, where it refused to answer; for people alone."""
     faults: tuple[str, ...] = ()
     """What was wrong with each of these, in short: whoever is asked once no try is left is told."""
-    draft: ContentHash | None = None
-    """The last reply with a text, where the turn may end at its agent's `max_calls`."""
+    draft: Draft | None = None
+    """The text of the last good reply that has one, where the turn may end at its agent's
+    `max_calls`."""
     did: tuple[Did, ...] = ()
     """What became of its calls so far, where its agent has no model."""
     unsettled: tuple[int, ...] = ()
@@ -351,6 +361,17 @@ class PromptRemark(Model):
     def __str__(self) -> str:
         place = f"{self.line}:{self.column}  " if self.line else ""
         return f"{place}{self.message}" + (f"\n    {self.remedy}" if self.remedy else "")
+
+
+class NoReading(Model):
+    """A model's reply to a prompt that is no reading, since it did not end well."""
+
+    ending: Literal["cut", "withheld", "empty", "unknown"]
+    """How it ended."""
+
+
+PromptReply = str | NoReading
+"""A model's reply to a prompt: the text of a reading, whether that holds or not."""
 
 
 class PromptState(Model):

@@ -361,9 +361,10 @@ def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Chan
     if entry.agent is not None:
         turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1, began=position)
     changes: Changes = {"steps": state.steps + 1, "rest": None}
-    if state.bound and node_of(entry.step) == state.bound_at:
+    number = item_of(entry.step)
+    if state.bound and node_of(entry.step) == state.bound_at and not number:
         changes["bound"] = ""  # it is tried once more
-    if number := item_of(entry.step):
+    if number:
         started = FrontierEntry(
             step=entry.step, node=node_of(entry.step), status="running", since=position, turn=turn
         )
@@ -449,8 +450,8 @@ def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Ch
             "refusal": entry.brief if entry.ending == "refused" else "",
         }
     )
-    if entry.draft:
-        after = after.model_copy(update={"draft": entry.ref.body})
+    if entry.draft is not None:
+        after = after.model_copy(update={"draft": entry.draft})
     if not entry.calls and not entry.refused:
         changes["agent_outputs"] = _text(state, entry, entry.ref.body, position)
         changes |= _accepted(state, entry)
@@ -664,6 +665,7 @@ def _step_failed(state: CrewState, entry: j.StepFailed, position: int) -> Change
     return {
         **failed,
         **talking.failing(state, entry.error),
+        **talking.without(entry),
         **gone_on(state, entry, position, failed.get("frontier", state.frontier)),
     }
 

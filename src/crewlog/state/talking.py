@@ -11,7 +11,7 @@ from typing import Any
 
 from crewlog.ids import CommandId, NodeName, node_of
 from crewlog.state import journal as j
-from crewlog.state.end_reasons import EndReason
+from crewlog.state.end_reasons import EndReason, of_error
 from crewlog.state.model import CrewState, Routing
 from crewlog.state.pools import ERROR
 from crewlog.state.talk import Said, Talk, TurnAnswer
@@ -126,6 +126,18 @@ def bounded(why: str, reason: EndReason, node: NodeName) -> Changes:
     """
     told = {"warning": f"A limit was reached: {why}."}
     return {**told, "bound": reason, "bound_at": node} if reason else told
+
+
+def without(entry: j.StepFailed) -> Changes:
+    """A step failed, and the run goes on without its result: who asked is told so.
+
+    Not with the words of the error: they may hold what only its agent may see.
+    """
+    if entry.agent is None or entry.stood_in:
+        return {}
+    told = {"warning": f"The run went on without {entry.step}, which failed: {entry.error_type}."}
+    reason = of_error(entry.error_type)
+    return {**told, "bound": reason, "bound_at": node_of(entry.step)} if reason else told
 
 
 def failing(state: CrewState, error: str) -> Changes:
