@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import new_class
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import openai
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -31,7 +31,14 @@ _ERRORS = ("error", "detail", "message", "msg")
 _FILTERED = "content_filter"
 
 
-class OpenAIDialect(BaseChatOpenAI):
+# No model of its own: its fields would come before those of the client, which has other aliases.
+if TYPE_CHECKING:
+    _Client = BaseChatOpenAI
+else:
+    _Client = object
+
+
+class OpenAIDialect(_Client):
     """What is kept of a service's answers, for each client that speaks OpenAI's dialect."""
 
     @override

@@ -12,6 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_openai.chat_models.base import BaseChatOpenAI
 from temporalio.exceptions import ApplicationError
 
+from crewlog.activities import models
 from crewlog.activities.models import build_provided, register
 from crewlog.state.brief import brief_of
 from scripted_service import Fails, Says, Script, Service, calls, openai_services
@@ -28,6 +29,7 @@ def service(monkeypatch) -> Iterator[Callable[[Script], Service]]:
 @pytest.fixture(params=["openai", "azure_openai", "deep"])
 def model(request, service, monkeypatch) -> str:
     """A model whose client speaks OpenAI's dialect: ours, another provider's, and one's own."""
+    monkeypatch.setattr(models, "_BUILDERS", {**models._BUILDERS})
     if request.param == "azure_openai":
         # Its address follows that of the service, which a test starts later.
         register("azure_openai", _azure)

@@ -255,7 +255,7 @@ async def test_a_refusal_is_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = completion("")
     answer["choices"][0]["message"]["refusal"] = "I will not."
     with serving(lambda _: (200, answer), monkeypatch):
-        assert (await asked())[0] == NoReading(ending="withheld")
+        assert (await asked())[0] == NoReading(ending="refused")
 
 
 async def test_a_reply_that_is_too_long_is_cut_where_it_is_no_longer_read(

@@ -366,7 +366,7 @@ class PromptRemark(Model):
 class NoReading(Model):
     """A model's reply to a prompt that is no reading, since it did not end well."""
 
-    ending: Literal["cut", "withheld", "empty", "unknown"]
+    ending: Literal["cut", "refused", "withheld", "empty", "unknown"]
     """How it ended."""
 
 
