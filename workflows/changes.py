@@ -374,7 +374,7 @@ def _ask(engine: Engine, incoming: Incoming, command: Change, prepared: Prepared
     if operation is None:
         raise InternalError("a merge was prepared for a change that is none")
     what = _told_edge(operation)
-    fields = asking(
+    request = asking(
         engine.state,
         RunId(operation.other or ""),
         command.id,
@@ -391,7 +391,7 @@ def _ask(engine: Engine, incoming: Incoming, command: Change, prepared: Prepared
         "detail": what,
         "graph_version": engine.state.graph_version,
         "definition": hash_json(prepared.definition),
-        "merge": fields["op"],
+        "merge": request.op,
         "digest": incoming.digest,
         "report": SwapReport(
             graph_version=engine.state.graph_version,
@@ -402,7 +402,7 @@ def _ask(engine: Engine, incoming: Incoming, command: Change, prepared: Prepared
     }
     if command.dry_run:
         return Changed(position=engine.state.position, plan=prepared.plan, **told)
-    engine.record(j.MergeAsked, **fields)
+    engine.record(request)
     return Changed(position=engine.state.position, **told)
 
 
@@ -430,5 +430,5 @@ def repeated(engine: Engine | Drafting, command: str, known: CommandOutcome) -> 
 def spent(engine: Engine | Drafting, incoming: Incoming) -> None:
     """Records what models cost that read the change's prompt, whatever becomes of it."""
     for number, each in enumerate(incoming.rounds, 1):
-        engine.record(j.PromptRead, agent=COMPILER, round=number, usage=each.usage)
+        engine.record(j.PromptRead(agent=COMPILER, round=number, usage=each.usage))
     incoming.rounds.clear()

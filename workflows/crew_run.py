@@ -26,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.talks import ended_unanswered
-    from crewlog.ids import RunId
+    from crewlog.ids import CommandId, RunId
     from crewlog.payloads import digest_of
     from crewlog.state.calls import OPEN_RUN, OpenRun, OpenRunResult, StartUse
     from crewlog.state.carry import DraftCarry, read_carry
@@ -174,7 +174,7 @@ class CrewRun:
                 input_text=_as_text(start.input),
                 by=start.by,
                 at=_started(),
-                command=start.command or None,
+                command=CommandId(start.command) if start.command else None,
                 given=start.given,
                 files=start.files,
             )
@@ -196,7 +196,7 @@ class CrewRun:
             by=start.by,
             reader=start.reader,
             model=start.model,
-            command=start.command,
+            command=CommandId(start.command) if start.command else None,
         )
         run = RunId(workflow.info().workflow_id)
         engine = Drafting.begin(run, text, draft, registry=start.registry, at=_started())

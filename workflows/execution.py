@@ -548,7 +548,7 @@ class Execution:
         decision = "withdrawn" if landed.result is None else "approved"
         for each in asked:
             if (each.step, each.call) == key:
-                engine.record(j.InterruptAnswered, interrupt=each.id, decision=decision)
+                engine.record(j.InterruptAnswered(interrupt=each.id, decision=decision))
 
     def _apply_draft(self, draft: Drafting, result: Result) -> None:
         if isinstance(result, CompilePromptResult):
@@ -946,7 +946,7 @@ class Execution:
     def _keep_graph(self, error: str) -> None:
         """Goes on with the graph that there is, since a change did not come about."""
         if (meant := self.engine.state.changing) is not None:
-            self.engine.record(j.SwapFailed, graph_version=meant.graph_version, error=error)
+            self.engine.record(j.SwapFailed(graph_version=meant.graph_version, error=error))
         self._unlimit()
         self.closing = False
 
@@ -1047,8 +1047,8 @@ class Execution:
         info = self.engine.state.resume_info
         because = " ".join(part for part in (info.by, info.reason) if part) if info else ""
         for step in list(self.engine.state.frontier):
-            self.engine.record(j.StepCancelled, step=step)
-        self.engine.record(j.RunStopped, because=because)
+            self.engine.record(j.StepCancelled(step=step))
+        self.engine.record(j.RunStopped(because=because))
 
     async def _close(self) -> Ended:
         """Stores the last of the journal, refuses what comes too late, and makes the result."""
@@ -1151,7 +1151,7 @@ class Execution:
             because = "its history was long enough"
         self._strangers.tell(self.engine)
         self.engine.record(
-            j.ContinuedAsNew, execution=self.engine.state.execution + 1, because=because
+            j.ContinuedAsNew(execution=self.engine.state.execution + 1, because=because)
         )
         batch = self.engine.ledger.whole()
         carried = self._swap and self.engine.ledger.unstored_bytes <= CARRIED_BYTES

@@ -376,13 +376,14 @@ async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
         by = _sender(incoming)
         who = {"by": by} if by else {}
         engine.record(
-            j.CommandRejected,
-            name=(incoming.sent or incoming.name)[:200],
-            reason=str(error)[:2000],
-            command=id_of(incoming) if _is_free(engine, incoming, refused=refused) else None,
-            error_type=type(error).__name__ if isinstance(error, _CONFLICTS) else "",
-            **who,
-            **_tried(incoming),
+            j.CommandRejected(
+                name=(incoming.sent or incoming.name)[:200],
+                reason=str(error)[:2000],
+                command=id_of(incoming) if _is_free(engine, incoming, refused=refused) else None,
+                error_type=type(error).__name__ if isinstance(error, _CONFLICTS) else "",
+                **who,
+                **_tried(incoming),
+            )
         )
     finally:
         incoming.done = True
@@ -492,20 +493,20 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
                 raise CommandRejected(
                     f"the run is {engine.state.status}; only a running one pauses"
                 )
-            engine.record(j.Paused, **who)
+            engine.record(j.Paused(**who))
         case "resume", _:
             if engine.state.status != "paused":
                 raise _not_paused(engine.state)
-            engine.record(j.Resumed, **who)
+            engine.record(j.Resumed(**who))
         case "stop", _:
-            engine.record(j.StopRequested, **who)
+            engine.record(j.StopRequested(**who))
         case "interrupt", InterruptCommand():
             if command.node != "*" and command.node not in engine.plan.nodes:
                 raise CommandRejected(
                     f"there is no node {command.node!r}",
                     remedy=f"Nodes: {', '.join(engine.plan.nodes)}.",
                 )
-            engine.record(j.BreakRequested, node=command.node, **who)
+            engine.record(j.BreakRequested(node=command.node, **who))
         case "message", MessageCommand():
             return await _hear(engine, command)
         case "rollback", Rollback():
@@ -651,7 +652,7 @@ async def _respond(engine: Engine, command: Respond, incoming: Incoming) -> str:
         await answer(engine, interrupt, decision, reason=reason, **who)
     except StopAsked:
         reason, end_reason = f"answered {decision!r}", interrupt.bound or "stopped"
-        engine.record(j.StopRequested, by=command.by, reason=reason, end_reason=end_reason)
+        engine.record(j.StopRequested(by=command.by, reason=reason, end_reason=end_reason))
     return decision
 
 
@@ -712,7 +713,7 @@ def _respond_to_draft(engine: Drafting, command: Respond, incoming: Incoming) ->
     try:
         engine.answer(interrupt, decision, by=command.by, command=command.id, reason=reason)
     except StopAsked:
-        engine.record(j.StopRequested, by=command.by, reason=f"answered {decision!r}")
+        engine.record(j.StopRequested(by=command.by, reason=f"answered {decision!r}"))
     return decision
 
 

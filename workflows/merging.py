@@ -237,11 +237,11 @@ class Merging:
         other = CrewState.from_json(seen.state) if seen.state is not None else None
         hints: list[MergeHint] = []
         while (move := _next(engine, other, seen, landed=landed)) and move.does == "record":
-            assert move.fact is not None  # noqa: S101 - what is recorded is a fact
-            engine.record(move.fact, **move.fields)
+            assert move.entry is not None  # noqa: S101 - `record` has an entry
+            engine.record(move.entry)
             if engine.state.closed:
                 return  # merged: nobody waits for its word
-            hint = MergeHint(op=str(move.fields["op"]), to=move.to)
+            hint = MergeHint(op=move.entry.op, to=move.to)
             hints += [hint] if hint not in hints else []  # one tells of all that is stored
         joining = engine.state.joining
         if joining is not None and joining.op == seen.op:
@@ -274,7 +274,7 @@ class Merging:
             return
         if may_unite(engine.state, joining.op):
             why = f"the crew of both could not be made: {error.cause or error}"
-            engine.record(j.MergeFailed, op=joining.op, other=joining.other, why=why[:2000])
+            engine.record(j.MergeFailed(op=joining.op, other=joining.other, why=why[:2000]))
             await self._store(engine, store, [MergeHint(op=joining.op, to=joining.other)])
 
     def _unite(self, engine: Engine, seen: LookedAt) -> None:
@@ -322,7 +322,7 @@ class Merging:
             told = "the run %s could not be taken in: both go on as they were"
             workflow.logger.error(told, joining.other, exc_info=error)
             why = str(error) if isinstance(error, CrewlogError) else repr(error)
-            engine.record(j.MergeFailed, op=joining.op, other=joining.other, why=why[:2000])
+            engine.record(j.MergeFailed(op=joining.op, other=joining.other, why=why[:2000]))
         await self._store(engine, store, [MergeHint(op=joining.op, to=joining.other)])
 
 

@@ -94,10 +94,11 @@ class Strangers:
             signed = _is_signed(engine)
             what = "carried no proof" if signed else "are no commands"
             engine.record(
-                j.CommandRejected,
-                name="signals",
-                reason=f"and {self.untold:,} more signals that {what}",
-                error_type=NotPermitted.__name__ if signed else "",
+                j.CommandRejected(
+                    name="signals",
+                    reason=f"and {self.untold:,} more signals that {what}",
+                    error_type=NotPermitted.__name__ if signed else "",
+                )
             )
             self.untold = 0
 

@@ -52,7 +52,7 @@ async def test_it_is_told_what_is_called_otherwise_however_long_ago_that_was(lat
     take_in(one.engine, await prepared(store, one), op=OP)
     at = one.state.position
     for number in range(later):
-        one.engine.record(j.MergeFailed, op=f"m{number}", other=RunId("three"), why="it is busy")
+        one.engine.record(j.MergeFailed(op=f"m{number}", other=RunId("three"), why="it is busy"))
     await keep(store, one)
     assert (OP in one.state.merges) == (later < KEPT)
     if later == KEPT:
@@ -96,12 +96,12 @@ async def test_of_a_merge_that_its_state_tells_one_entry_is_read() -> None:
     two = await stored(store, TWO, crew("b"))
     take_in(one.engine, await prepared(store, one), op=OP)
     at = one.state.position
-    one.engine.record(j.MergeFailed, op="n", other=RunId("three"), why="it is busy")
+    one.engine.record(j.MergeFailed(op="n", other=RunId("three"), why="it is busy"))
     await keep(store, one)
     assert await read_for(store, ONE, TWO, OP) == [(at - 1, 1)]
     assert await read_for(store, ONE, TWO, "n") == []
     # Of the one that joined, too: what it was called there, its journal does not say.
-    two.engine.record(j.MergedInto, op=OP, run=ONE, position=at)
+    two.engine.record(j.MergedInto(op=OP, run=ONE, position=at))
     await keep(store, two)
     assert await read_for(store, TWO, ONE, OP) == [(two.state.position - 1, 1)]
 
@@ -114,7 +114,7 @@ async def test_a_long_journal_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch
     take_in(one.engine, await prepared(store, one), op=OP)
     at = one.state.position
     for number in range(KEPT):
-        one.engine.record(j.MergeFailed, op=f"m{number}", other=RunId("three"), why="it is busy")
+        one.engine.record(j.MergeFailed(op=f"m{number}", other=RunId("three"), why="it is busy"))
     await keep(store, one)
     assert at > 2
     assert (await looked(store, recall=True)).merges[OP].position == at
@@ -134,7 +134,7 @@ async def test_of_a_run_that_stored_nothing_nothing_is_told(ending: Ending | Non
     assert found.gone == (ending is not None)
     # Of one that has ended by itself, the store knows all: the server is not asked.
     one = await stored(store, TWO, crew("a"))
-    one.engine.record(j.RunStopped)
+    one.engine.record(j.RunStopped())
     await keep(store, one)
     task = task.model_copy(update={"run": ONE, "other": TWO})
     assert not (await ActivityEnvironment().run(look_at_run, task, store, ended)).gone
@@ -152,7 +152,7 @@ class Shutting(InMemoryStore):
 
     async def shut(self, run: RunId, executions: Collection[str]) -> None:
         assert self.last is not None
-        self.last.engine.record(j.MergeFailed, op="n", other=RunId("three"), why="it is busy")
+        self.last.engine.record(j.MergeFailed(op="n", other=RunId("three"), why="it is busy"))
         await keep(self, self.last)
         await super().shut(run, executions)
         self.closed.append((run, (*executions,)))
@@ -185,14 +185,15 @@ async def test_who_looks_sees_nothing_of_what_the_other_run_does() -> None:
     await stored(store, ONE, crew("a"))
     two = await stored(store, TWO, crew("b"))
     two.engine.record(
-        j.MergeAsked,
-        op="theirs",
-        other=RunId("three"),
-        operation={"op": "connect", "name": "secret"},
-        what="secret",
-        creatures=1,
-        due=9,
-        by="eve",
+        j.MergeAsked(
+            op="theirs",
+            other=RunId("three"),
+            operation={"op": "connect", "name": "secret"},
+            what="secret",
+            creatures=1,
+            due=9,
+            by="eve",
+        )
     )
     await keep(store, two)
     assert two.state.joining is not None

@@ -270,8 +270,8 @@ async def test_who_has_just_begun_is_waited_for(late: RunId, sizes: str) -> None
 async def offered(store: InMemoryStore, to: RunId) -> None:
     """A run that waits for the word of another one, as the store has it."""
     two = await stored(store, TWO, crew("b"))
-    two.engine.record(j.MergeAccepted, op="m", other=to, stage="joins", due=9, theirs=1)
-    two.engine.record(j.MergeOffered, op="m", other=to)
+    two.engine.record(j.MergeAccepted(op="m", other=to, stage="joins", due=9, theirs=1))
+    two.engine.record(j.MergeOffered(op="m", other=to))
     await keep(store, two)
 
 
@@ -305,13 +305,13 @@ async def test_others_know_it_once_the_one_that_took_it_in_has_stored_it(outcome
     await stored(store, ONE, crew("a"))
     third = await stored(store, THREE, crew("c"))
     await offered(store, THREE)
-    third.engine.record(j.MergeAccepted, op="m", other=TWO, stage="survives", due=9, theirs=1)
+    third.engine.record(j.MergeAccepted(op="m", other=TWO, stage="survives", due=9, theirs=1))
     if outcome == "merged":
         fact = {"position": third.state.position + 9, "follows": third.state.position}
         named = {"crew": "t", "definition": third.state.definition, "graph_version": 2}
-        third.engine.record(j.GraphMerged, op="m", of=TWO, part={"run": TWO}, **fact, **named)
+        third.engine.record(j.GraphMerged(op="m", of=TWO, part={"run": TWO}, **fact, **named))
     elif outcome:
-        third.engine.record(j.MergeFailed, op="m", other=TWO, why="no")
+        third.engine.record(j.MergeFailed(op="m", other=TWO, why="no"))
     await keep(store, third)
     made = await decided(store, Server(), crew("a"))
     assert made.refused == ("the run 'two' is merged" if outcome == "merged" else "")

@@ -34,12 +34,13 @@ def begin(rng: random.Random) -> tuple[RunFacts, Oracle]:
     plan = lower_checked(definition)
     run = RunFacts(plan, Ledger(CrewState(run=RunId("r"))))
     run.record(
-        j.RunStarted,
-        run=RunId("r"),
-        crew=plan.crew,
-        definition=plan.definition,
-        flags=plan.flags,
-        permissions=plan.permissions,
+        j.RunStarted(
+            run=RunId("r"),
+            crew=plan.crew,
+            definition=plan.definition,
+            flags=plan.flags,
+            permissions=plan.permissions,
+        )
     )
     return run, Oracle(written)
 
@@ -51,7 +52,7 @@ def meanwhile(run: RunFacts, oracle: Oracle, rng: random.Random) -> None:
     if dice < 0.2:
         flag = rng.choice(("f", "g"))
         oracle.flags[flag] = not oracle.flags[flag]
-        run.record(j.FlagSet, flag=FlagName(flag), value=oracle.flags[flag], by="people")
+        run.record(j.FlagSet(flag=FlagName(flag), value=oracle.flags[flag], by="people"))
     elif dice < 0.4:
         named = None if rng.random() < 0.3 else rng.sample(AGENTS, rng.randint(0, 4))
         agents = None if named is None else [AgentName(name) for name in named]
@@ -87,6 +88,6 @@ def test_the_core_lets_nothing_pass_that_the_oracle_forbids() -> None:
             if decision.allowed:
                 keys = run.run_quotas(AgentName(agent), tool)
                 if keys:
-                    run.record(j.QuotaTaken, step="s#1", call=tried, quotas=keys)
+                    run.record(j.QuotaTaken(step="s#1", call=tried, quotas=keys))
                 oracle.count(agent, tool)
     assert min(outcomes.values()) > tried // 20, outcomes

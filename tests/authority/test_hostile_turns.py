@@ -97,7 +97,7 @@ def rule(oracle: Oracle, sim: Simulation, rng: random.Random) -> None:
         for flag, value in flags.items():
             if oracle.flags[flag] != value:
                 oracle.flags[flag] = value
-                sim.engine.record(j.FlagSet, flag=FlagName(flag), value=value, by="people")
+                sim.engine.record(j.FlagSet(flag=FlagName(flag), value=value, by="people"))
 
 
 async def test_no_turn_makes_a_call_that_the_oracle_forbids() -> None:

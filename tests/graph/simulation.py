@@ -494,8 +494,8 @@ class Simulation:
             self.flights.clear()
         if self.state.status == "stopping":
             for step in list(self.state.frontier):
-                self.engine.record(j.StepCancelled, step=step)
-            self.engine.record(j.RunStopped)
+                self.engine.record(j.StepCancelled(step=step))
+            self.engine.record(j.RunStopped())
         await self.engine.settle(self._keys())
         for key in [key for key in self.flights if self._is_cancelled(key[0])]:
             del self.flights[key]

@@ -100,7 +100,7 @@ async def test_a_refusal_is_repeated_to_who_repeats_and_a_conflict_to_others() -
 async def test_an_outcome_without_a_digest_is_anybodys() -> None:
     """Older workers kept none: such an id means what it meant to them."""
     sim = await running()
-    sim.engine.record(j.Paused, by="ana", command="old")
+    sim.engine.record(j.Paused(by="ana", command="old"))
     again = await sim.command("message", id="old", text="Hello")
     assert again.error is None
     assert again.result is not None

@@ -185,13 +185,13 @@ async def test_people_may_let_the_forms_read_where_the_model_cannot_be_asked() -
 
 def test_nothing_is_called_while_the_run_is_paused() -> None:
     draft = begun()
-    draft.record(j.Paused)
+    draft.record(j.Paused())
     assert not list(draft.orders(()))
     draft, asked = asking()
-    draft.record(j.Paused)
+    draft.record(j.Paused())
     answer(draft, asked, "approve")
     assert not draft.ready
-    draft.record(j.Resumed)
+    draft.record(j.Resumed())
     assert draft.ready
 
 

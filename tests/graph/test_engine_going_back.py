@@ -80,7 +80,7 @@ async def test_a_question_about_a_requirement_is_withdrawn_when_it_comes_true():
     await turn(engine, "b#1")
     await turn(engine, "c#1")
     assert [i.kind for i in engine.state.interrupts.values()] == ["requirement"]
-    engine.record(FlagSet, flag="ready", value=True, by="somebody")
+    engine.record(FlagSet(flag="ready", value=True, by="somebody"))
     await turn(engine, "a#1")
     assert InterruptId("i1") not in engine.state.interrupts
     assert engine.state.status == "completed"

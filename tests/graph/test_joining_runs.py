@@ -46,7 +46,7 @@ async def at_work(stage: str, plan: GraphPlan | None = None, script: Any = None)
 def enter(sim: Simulation, stage: str) -> None:
     accepted: dict[str, Any] = {"op": OP, "other": OTHER, "due": 9_000, "theirs": 3}
     if stage == "asked":
-        fields = joining.asking(
+        request = joining.asking(
             sim.state,
             OTHER,
             CommandId("x"),
@@ -56,12 +56,12 @@ def enter(sim: Simulation, stage: str) -> None:
             creatures=1,
             flow=True,
         )
-        sim.engine.record(j.MergeAsked, **fields)
+        sim.engine.record(request)
     else:
         joins = "survives" if stage == "survives" else "joins"
-        sim.engine.record(j.MergeAccepted, stage=joins, **accepted)
+        sim.engine.record(j.MergeAccepted(stage=joins, **accepted))
     if stage == "offered":
-        sim.engine.record(j.MergeOffered, op=OP, other=OTHER)
+        sim.engine.record(j.MergeOffered(op=OP, other=OTHER))
 
 
 @pytest.mark.parametrize("stage", ["asked", "survives"])
@@ -85,11 +85,11 @@ async def test_a_run_that_joins_lands_what_is_under_way_and_starts_nothing() -> 
     assert turn is not None
     assert [call.status for call in turn.calls] == ["ready"]
     position = sim.state.position
-    sim.engine.record(j.MergeOffered, op=OP, other=OTHER)
+    sim.engine.record(j.MergeOffered(op=OP, other=OTHER))
     await sim.settle()
     assert list(sim.engine.orders(())) == []
     assert sim.state.position == position + 1
-    sim.engine.record(j.MergeFailed, op=OP, other=OTHER, why="no")
+    sim.engine.record(j.MergeFailed(op=OP, other=OTHER, why="no"))
     await sim.run()
     assert sim.ran() == ["a#1", "c#1"]
     assert sim.state.status == "completed"
@@ -158,10 +158,10 @@ async def test_a_merge_fails_that_waits_too_long_for_the_turn_of_who_was_removed
     ends = sim.state.ending
     move = joining.next_move(sim.state, other, OP, 9_000, landed=False, ends=ends)
     assert move is not None
-    assert move.fact is j.MergeFailed
-    assert "b#1 of those who were removed from it did not end within 60 s" in move.fields["why"]
-    assert "crewlog show" in move.fields["why"]
-    sim.engine.record(move.fact, **move.fields)
+    assert isinstance(move.entry, j.MergeFailed)
+    assert "b#1 of those who were removed from it did not end within 60 s" in move.entry.why
+    assert "crewlog show" in move.entry.why
+    sim.engine.record(move.entry)
     await sim.run()
     assert sorted(sim.ran()) == ["a#1", "a#2", "b#1"]
 
@@ -191,7 +191,7 @@ async def test_the_graph_stays_as_it_is_while_two_runs_become_one(stage: str) ->
     assert sim.journal == journal
     mine = sim.state.joining
     assert mine is not None
-    sim.engine.record(j.MergeFailed, op=mine.op, other=OTHER, why="no")
+    sim.engine.record(j.MergeFailed(op=mine.op, other=OTHER, why="no"))
     report, _ = changing.consider(sim.engine, PreparedChange(plan=plan.to_json()))
     assert check(sim.engine, change) is sim.engine
     assert report.graph_version == 2

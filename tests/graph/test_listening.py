@@ -307,10 +307,10 @@ async def test_idle_time_does_not_end_a_run_that_another_one_is_to_join() -> Non
     sim = await Simulation.begin(creatures({"a": {"listen": ["x"]}}, graph={"idle": 1}), final)
     engine = sim.engine
     fields: dict[str, Any] = {"op": "m", "other": RunId("other"), "due": engine.at + 60_000}
-    engine.record(j.MergeAsked, **fields)
+    engine.record(j.MergeAsked(**fields))
     engine.listening.rest(idle_is_over=True)
     assert engine.state.status == "running"
-    engine.record(j.MergeFailed, op="m", other=RunId("other"), why="it is gone")
+    engine.record(j.MergeFailed(op="m", other=RunId("other"), why="it is gone"))
     engine.listening.rest(idle_is_over=True)
     assert engine.state.status == "completed"
 
@@ -377,7 +377,7 @@ async def test_who_is_away_hears_nothing_and_a_run_that_has_ended_neither() -> N
     sim.engine.listening.said(LogName("channel:none"), hash_json("three"), "ana")
     assert len(sim.facts("MessageHeard")) == 1, "that nobody hears is no fact"
     await sim.run()
-    sim.engine.record(j.RunCompleted)
+    sim.engine.record(j.RunCompleted())
     sim.engine.listening.said(LogName("channel:x"), hash_json("four"), "ana")
     assert len(sim.facts("MessageHeard")) == 1
 

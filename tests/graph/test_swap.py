@@ -336,7 +336,7 @@ async def test_a_call_that_is_not_made_yet_follows_the_new_permissions() -> None
 async def test_what_people_permitted_stays_where_the_plans_say_the_same() -> None:
     old = plan_of(["a", "c"], tools=TOOLS, permissions={"t": ["a"]})
     sim = await begun(old)
-    sim.engine.record(j.PermissionSet, tool="t", agents=("c",))
+    sim.engine.record(j.PermissionSet(tool="t", agents=("c",)))
     same = plan_of(["a", "c", "d"], tools=TOOLS, permissions={"t": ["a"]})
     assert permissions_after(old, same, sim.state) == {"t": ("c",)}
     other = plan_of(["a", "c", "d"], tools=TOOLS, permissions={"t": ["d"]})

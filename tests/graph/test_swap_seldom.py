@@ -90,7 +90,7 @@ async def test_who_ends_a_turn_may_call_what_it_could_until_then() -> None:
     leaving = [StepId("b#1")]
     assert permissions_after(old, new, sim.state, leaving) == {"t": ("a", "b")}
     assert permissions_after(old, new, sim.state) == {"t": ("a",)}
-    sim.engine.record(j.PermissionSet, tool="t", agents=("a",))
+    sim.engine.record(j.PermissionSet(tool="t", agents=("a",)))
     assert permissions_after(old, new, sim.state, leaving) == {"t": ("a",)}
 
 
@@ -99,7 +99,7 @@ async def test_what_people_permitted_to_who_is_long_gone_is_dropped() -> None:
     agents = {name: {"tools": ["t"]} for name in LINE}
     rules = {"tools": TOOLS, "permissions": {"t": ["a"]}}
     sim = await begun(plan_of(["a", "b", "c"], agents, **rules))
-    sim.engine.record(j.PermissionSet, tool="t", agents=(AgentName("b"), AgentName("c")))
+    sim.engine.record(j.PermissionSet(tool="t", agents=(AgentName("b"), AgentName("c"))))
     await sim.change(plan_of(["a", "c"], agents, **rules))
     assert sim.state.tool_permissions == {"t": ("b", "c")}
     await sim.change(plan_of(["a", "c", "d"], agents, **rules))

@@ -107,22 +107,23 @@ class World:
 
     # -- what runs do ------------------------------------------------------------------------
 
-    def record(self, run: Run, fact: Any, /, **fields: Any) -> None:
-        before = run.live
-        if run.offered and fact not in (j.MergeFailed, j.MergedInto, j.StopRequested):
-            raise Broken(f"{run.name} records {fact.__name__} though it has offered itself")
-        if fact is j.MergeOffered and self.now < run.lands:
+    def record(self, run: Run, entry: j.JournalEntry) -> None:
+        before, kind = run.live, type(entry).__name__
+        if run.offered and not isinstance(entry, j.MergeFailed | j.MergedInto | j.StopRequested):
+            raise Broken(f"{run.name} records {kind} though it has offered itself")
+        if isinstance(entry, j.MergeOffered) and self.now < run.lands:
             raise Broken(f"{run.name} offers itself while calls are under way")
-        run.put(reduce(before, fact(at=self.now, **fields), digest=NONE))
-        self.counts[fact.__name__] = self.counts.get(fact.__name__, 0) + 1
-        if fact is j.MergeAccepted and fields["stage"] == "joins" and run.lands < self.now:
+        run.put(reduce(before, entry.model_copy(update={"at": self.now}), digest=NONE))
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        joins = isinstance(entry, j.MergeAccepted) and entry.stage == "joins"
+        if joins and run.lands < self.now:
             run.lands = self.now
         self.check()
 
     def ask(self, run: Run, other: RunId) -> bool:
         self.asked += 1
         try:
-            fields = joining.asking(
+            request = joining.asking(
                 run.live,
                 other,
                 CommandId(f"c{self.asked}"),
@@ -134,9 +135,9 @@ class World:
             )
         except CrewlogError:
             return False
-        self.record(run, j.MergeAsked, **fields)
+        self.record(run, request)
         run.looked = self.now
-        self.tell(run, other, fields["op"])
+        self.tell(run, other, request.op)
         return True
 
     def tell(self, run: Run, to: RunId, op: str) -> None:
@@ -203,12 +204,12 @@ class World:
                 assert seen is not None
                 seen, recalled = joining.recall(seen, look.op, self.taken_at(look)), True
                 continue
-            assert move.fact is not None
-            if move.fact is j.MergedInto:
+            assert move.entry is not None
+            if isinstance(move.entry, j.MergedInto):
                 self.check_taken(run, look, move)
-            self.record(run, move.fact, **move.fields)
+            self.record(run, move.entry)
             run.looked = self.now
-            self.tell(run, move.to, str(move.fields["op"]))
+            self.tell(run, move.to, move.entry.op)
 
     def taken_at(self, look: Look) -> int | None:
         """Where the other run's journal has the union of a merge, as far as the look goes."""
@@ -252,7 +253,7 @@ class World:
             run.put(live.model_copy(update=after))
 
     def stop(self, run: Run) -> None:
-        self.record(run, j.StopRequested)
+        self.record(run, j.StopRequested())
 
     def end(self, run: Run, fact: Any) -> None:
         """A run ends by itself: it says first that nothing comes of a merge."""
@@ -260,9 +261,9 @@ class World:
         if run.offered or (mine is not None and mine.still and fact is j.RunCompleted):
             return
         if mine is not None:
-            self.record(run, j.MergeFailed, op=mine.op, other=mine.other, why="it ended first")
+            self.record(run, j.MergeFailed(op=mine.op, other=mine.other, why="it ended first"))
             self.tell(run, mine.other, mine.op)
-        self.record(run, fact)
+        self.record(run, fact())
 
     # -- what happens to runs ----------------------------------------------------------------
 
@@ -285,7 +286,7 @@ class World:
             run.gone = False
             mine = run.live.joining
             if mine is not None:
-                self.record(run, j.MergeFailed, op=mine.op, other=mine.other, why="ended")
+                self.record(run, j.MergeFailed(op=mine.op, other=mine.other, why="ended"))
             self.check()
 
     def replace(self, run: Run) -> None:

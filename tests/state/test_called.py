@@ -89,8 +89,8 @@ def test_a_run_keeps_what_the_other_one_calls_otherwise() -> None:
     there = CrewState(run=A, started=5, position=9, merges={op: word})
     move = next_move(own, recall(there, op, 9, RENAMED), op, 8, landed=True)
     assert move is not None
-    assert move.fact is j.MergedInto
-    ended = reduce(own, move.fact(at=8, **move.fields))
+    assert isinstance(move.entry, j.MergedInto)
+    ended = reduce(own, move.entry.model_copy(update={"at": 8}))
     assert (ended.merged_into, ended.renamed_there) == (A, RENAMED)
     assert CrewState.from_json(ended.to_json()).renamed_there == RENAMED
     assert (own.renamed_there, there.renamed_there) == ((), ())

@@ -42,17 +42,17 @@ def asks(run: str = "a", other: str = "b", *, at: int = NOW, **more: Any) -> Cre
     own = begun(run)
     fields: dict[str, Any] = {"what": "connect", "creatures": 1, "flow": False, **more}
     command = CommandId("x")
-    fields = joining.asking(own, RunId(other), command, at=at, operation={"op": "t"}, **fields)
-    return reduce(own, j.MergeAsked(at=at, **fields))
+    request = joining.asking(own, RunId(other), command, at=at, operation={"op": "t"}, **fields)
+    return reduce(own, request)
 
 
 def go(own: CrewState, other: CrewState | None, op: str = OP, at: int = NOW, **how: Any) -> Any:
     """The next move, and the state after it."""
     how = {"landed": True, "creatures": 1, **how}
     move = next_move(own, other, op, at, **how)
-    if move is None or move.fact is None:
+    if move is None or move.entry is None:
         return move, own
-    return move, reduce(own, move.fact(at=at, **move.fields))  # type: ignore[arg-type]
+    return move, reduce(own, move.entry.model_copy(update={"at": at}))
 
 
 def agreed(**asked: Any) -> tuple[CrewState, CrewState]:
@@ -76,25 +76,25 @@ def test_two_runs_become_one_by_five_facts() -> None:
     a = asks()
     assert (stage(a), a.commands["x"].ok) == ("asked", True)
     move, b = go(begun("b"), a)
-    assert (move.fact, move.to, stage(b)) == (j.MergeAccepted, A, "joins")
+    assert (type(move.entry), move.to, stage(b)) == (j.MergeAccepted, A, "joins")
     assert b.joining is not None
     assert b.joining.edge == {"op": "t"}
     waits, _ = go(b, a, landed=False)
     assert waits is None
     move, b = go(b, a)
-    assert (move.fact, stage(b)) == (j.MergeOffered, "offered")
+    assert (type(move.entry), stage(b)) == (j.MergeOffered, "offered")
     assert b.still
     assert not a.still
     assert go(b, a)[0] is None
     move, a = go(a, b)
-    assert (move.fact, stage(a)) == (j.MergeAccepted, "survives")
+    assert (type(move.entry), stage(a)) == (j.MergeAccepted, "survives")
     assert go(a, b)[0] == Move("unite", B)
     assert joining.may_unite(a, OP)
     word = MergeOutcome(outcome="merged", other=B, position=40)
     a = a.model_copy(update=joining.concluded(a, OP, word))
     assert not joining.may_unite(a, OP)
     move, b = go(b, a)
-    assert (move.fact, move.fields["position"]) == (j.MergedInto, 40)
+    assert (type(move.entry), move.entry.position) == (j.MergedInto, 40)
     assert (b.status, b.closed, b.merged_into, b.joining) == ("merged", True, A, None)
     assert next_move(b, a, OP, NOW, landed=True) is None
 
@@ -132,12 +132,12 @@ def test_a_run_that_refuses_says_why_and_was_never_in_it(
 ) -> None:
     a = asks(flow=True)
     move, b = go(own, a, **how)
-    assert move.fact is j.MergeFailed
+    assert isinstance(move.entry, j.MergeFailed)
     assert why in b.merges[OP].why
     assert (b.joining, b.merges[OP].round) == (None, 0)
     assert go(b, a)[0] is None  # once
     move, a = go(a, b)
-    assert move.fact is j.MergeFailed
+    assert isinstance(move.entry, j.MergeFailed)
     assert why in a.merges[OP].why
 
 
@@ -153,7 +153,7 @@ def test_a_run_that_is_busy_leaves_a_request_waiting(own: CrewState) -> None:
     a = asks()
     assert go(own, a)[0] is None
     move, a = go(a, own, at=NOW + ASK_LIMIT)
-    assert move.fact is j.MergeFailed
+    assert isinstance(move.entry, j.MergeFailed)
     assert "did not answer within 60 s" in a.merges[OP].why
 
 
@@ -163,9 +163,9 @@ def test_a_run_gives_its_own_request_up_for_an_earlier_one(crosses: bool) -> Non
     own = merge_id(B, CommandId("x"))
     assert go(a, b, own)[0] is None
     move, b = go(b, a)
-    assert (move.fact, move.fields["op"]) == (j.MergeFailed, own)
+    assert (type(move.entry), move.entry.op) == (j.MergeFailed, own)
     move, b = go(b, a)
-    assert (move.fact, stage(b)) == (j.MergeAccepted, "joins")
+    assert (type(move.entry), stage(b)) == (j.MergeAccepted, "joins")
 
 
 def test_a_hint_of_a_stranger_means_nothing() -> None:
@@ -211,7 +211,7 @@ def test_a_merge_fails_at_once_where_the_other_run_cannot_go_on(
     own, other = (b, a) if which == "joins" else (a, b)
     assert stage(own) == which
     move, after = go(own, other.model_copy(update=update), landed=False, **how)
-    assert move.fact is j.MergeFailed
+    assert isinstance(move.entry, j.MergeFailed)
     assert why in after.merges[OP].why
     assert after.joining is None
     assert not after.still
@@ -220,7 +220,7 @@ def test_a_merge_fails_at_once_where_the_other_run_cannot_go_on(
 def test_a_run_that_is_not_there_is_told_from_one_that_is_not_stored_yet() -> None:
     assert go(asks(), None)[0] is None
     move, a = go(asks(), None, gone=True)
-    assert move.fact is j.MergeFailed
+    assert isinstance(move.entry, j.MergeFailed)
     assert "there is no run 'b'" in a.merges[OP].why
 
 
@@ -237,7 +237,7 @@ def test_each_stage_but_the_offer_has_its_time(which: str, limit: int) -> None:
     }[which]
     assert go(own, other, at=NOW + limit - 1, landed=False)[0] is None
     move, after = go(own, other, at=NOW + limit, landed=False)
-    assert move.fact is j.MergeFailed
+    assert isinstance(move.entry, j.MergeFailed)
     assert f"within {limit // 1000} s" in after.merges[OP].why
 
 
@@ -250,7 +250,7 @@ def test_an_offered_run_waits_for_as_long_as_it_takes() -> None:
     assert over.fact is j.MergeFailed
     _, a = go(a, b, at=NOW + OFFER_LIMIT)
     move, b = go(b, a)
-    assert move.fact is j.MergeFailed
+    assert isinstance(move.entry, j.MergeFailed)
     assert "had not landed all" in b.merges[OP].why
 
 
@@ -263,15 +263,15 @@ def test_an_offered_run_believes_no_older_state_and_asks_the_journal() -> None:
     forgot = a.model_copy(update={"joining": None, "position": a.position + 9})
     assert go(b, forgot)[0] == Move("recall", A)
     move, _ = go(b, joining.recall(forgot, OP, 7), recalled=True)
-    assert (move.fact, move.fields["position"]) == (j.MergedInto, 7)
+    assert (type(move.entry), move.entry.position) == (j.MergedInto, 7)
     move, _ = go(b, joining.recall(forgot, OP, None), recalled=True)
-    assert move.fact is j.MergeFailed
+    assert isinstance(move.entry, j.MergeFailed)
     # What another round of the same merge came to says nothing of this one.
     other = MergeOutcome(outcome="failed", other=B, position=20, round=19)
     assert go(b, forgot.model_copy(update={"merges": {OP: other}}))[0] == Move("recall", A)
     another = forgot.model_copy(update={"started": 77, "position": 1})
     move, _ = go(b, another)
-    assert move.fact is j.MergeFailed
+    assert isinstance(move.entry, j.MergeFailed)
 
 
 @pytest.mark.parametrize("which", ["joins", "survives"])
@@ -283,7 +283,7 @@ def test_a_run_tells_an_older_state_from_another_run_of_that_id(which: str) -> N
     before = begun(other.run)
     assert go(own, before, landed=False)[0] is None
     move, after = go(own, before.model_copy(update={"started": 77}), landed=False)
-    assert move.fact is j.MergeFailed
+    assert isinstance(move.entry, j.MergeFailed)
     assert "is another run by now" in after.merges[OP].why
 
 
@@ -295,7 +295,7 @@ def test_a_run_takes_nobody_in_who_offered_itself_in_another_round() -> None:
         a2 = a.model_copy(update={"joining": a.joining.model_copy(update=mine)})
         b2 = b.model_copy(update={"joining": b.joining.model_copy(update=theirs)})
         move, _ = go(a2, b2)
-        assert move.fact is j.MergeFailed
+        assert isinstance(move.entry, j.MergeFailed)
     assert go(a, b.model_copy(update={"status": "stopping"}))[0].fact is j.MergeFailed
 
 

@@ -103,16 +103,17 @@ async def answer(
         StopAsked: where the answer ends the run.
     """
     engine.record(
-        j.InterruptAnswered,
-        interrupt=interrupt.id,
-        decision=decision,
-        by=by,
-        command=command,
-        reason=reason,
-        arguments=None if args is None else arguments_digest(args),
-        inline=args,
-        until=_holds_until(engine, interrupt, decision),
-        expired=expired,
+        j.InterruptAnswered(
+            interrupt=interrupt.id,
+            decision=decision,
+            by=by,
+            command=command,
+            reason=reason,
+            arguments=None if args is None else arguments_digest(args),
+            inline=args,
+            until=_holds_until(engine, interrupt, decision),
+            expired=expired,
+        )
     )
     if decision == "stop":
         raise StopAsked
@@ -170,7 +171,7 @@ async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) ->
     goes = decision if decision in {*asked.options} & {*engine.plan.nodes} else NEXT
     if goes == NEXT and asked.flag is None and decision == last and len(asked.options) > 1:
         # A "no" that nothing else takes must not read as a "yes".
-        engine.record(j.StepCompleted, step=step, because=because)
+        engine.record(j.StepCompleted(step=step, because=because))
         raise StopAsked
     await engine.finish(step, goes, because=because)
 
@@ -180,8 +181,10 @@ async def _words(engine: Engine, asked: Interrupt, said: str, by: str) -> None:
     step, to = asked.step, NodeName(asked.words_to)
     because = f"{by or 'people'} said {brief(said)!r}"
     node = engine.plan.nodes.get(to)
-    if step is None or node is None or node.agent is None:  # a change has taken it away
-        engine.record(j.StepCompleted, step=step, because=because)
+    if step is None:
+        raise StopAsked
+    if node is None or node.agent is None:  # a change has removed it
+        engine.record(j.StepCompleted(step=step, because=because))
         raise StopAsked
     log = private_log(node.agent)
     engine.say(said, by=by, to=log, message_id=f"{step}/{asked.id}")
@@ -193,7 +196,7 @@ async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str)
         if decision == "go on":
             await engine.start_unmet(NodeName(asked.detail))
         else:
-            engine.record(j.RunCompleted)
+            engine.record(j.RunCompleted())
         return
     if decision == "skip":
         because = f"skipped: {asked.detail} was not met"
@@ -203,14 +206,14 @@ async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str)
         return
     if (flag := set_by(asked, decision)) is not None:
         set_flag(engine, flag, True, by)
-    engine.record(j.ConditionMet, step=asked.step, waived=True)
+    engine.record(j.ConditionMet(step=asked.step, waived=True))
 
 
 def _retry(engine: Engine, asked: Interrupt, by: str) -> None:
     entry = engine.state.frontier.get(asked.step) if asked.step else None
     if entry is None or (asked.kind == "outcome_unknown" and entry.turn is None):
         return
-    engine.record(j.StepRetried, step=entry.step, call=asked.call, by=by)
+    engine.record(j.StepRetried(step=entry.step, call=asked.call, by=by))
 
 
 async def _failed(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:

@@ -181,16 +181,17 @@ def accept(
     if report.swap:
         engine.pending, engine.parts = plan, parts
         engine.record(
-            j.ChangeAccepted,
-            graph_version=report.graph_version,
-            definition=plan.definition,
-            what=what,
-            abandon=abandon,
-            nodes=tuple(node for part in parts for node in part.share.nodes),
-            basis=basis,
-            by=by,
-            reason=reason,
-            command=command,
+            j.ChangeAccepted(
+                graph_version=report.graph_version,
+                definition=plan.definition,
+                what=what,
+                abandon=abandon,
+                nodes=tuple(node for part in parts for node in part.share.nodes),
+                basis=basis,
+                by=by,
+                reason=reason,
+                command=command,
+            )
         )
         return
     if report.at_once:
@@ -201,18 +202,19 @@ def accept(
     old, leaving = engine.plan, _leaving(report)
     engine.use(with_left(old, plan, state.frontier, state.parked, ()))
     engine.record(
-        j.RulesChanged,
-        crew=plan.crew,
-        definition=plan.definition,
-        permissions=permissions_after(old, plan, state, leaving),
-        flags=new_flags(plan, state),
-        rules=plan.rules,
-        events=tuple(graph_events(old, plan)),
-        basis=basis,
-        what=what,
-        by=by,
-        reason=reason,
-        command=command,
+        j.RulesChanged(
+            crew=plan.crew,
+            definition=plan.definition,
+            permissions=permissions_after(old, plan, state, leaving),
+            flags=new_flags(plan, state),
+            rules=plan.rules,
+            events=tuple(graph_events(old, plan)),
+            basis=basis,
+            what=what,
+            by=by,
+            reason=reason,
+            command=command,
+        )
     )
 
 
@@ -342,13 +344,13 @@ def swap(engine: Engine) -> Swapped:
     except CommandRejected as error:  # for something that has come since it was accepted
         engine.pending = None
         told = f"{error.message}. {error.remedy}"
-        engine.record(j.SwapFailed, graph_version=changing.graph_version, error=told[:2000])
+        engine.record(j.SwapFailed(graph_version=changing.graph_version, error=told[:2000]))
         return Swapped(engine)
     # Whatever it is, it would fail the workflow's task for ever: the run goes on as it was.
     except Exception as error:  # noqa: BLE001
         error_text = f"{type(error).__name__}: {error}"
         engine.pending = None
-        engine.record(j.SwapFailed, graph_version=changing.graph_version, error=error_text[:2000])
+        engine.record(j.SwapFailed(graph_version=changing.graph_version, error=error_text[:2000]))
         return Swapped(engine, error)
     for fact in facts:
         engine.ledger.record(fact)

@@ -67,12 +67,13 @@ class Drafting(RunFacts):
         drafting = cls(Ledger(CrewState(run=run)), draft)
         drafting.at = at
         drafting.record(
-            j.PromptReceived,
-            run=run,
-            prompt=hash_json(text),
-            inline=text,
-            registry=registry,
-            by=draft.by,
+            j.PromptReceived(
+                run=run,
+                prompt=hash_json(text),
+                inline=text,
+                registry=registry,
+                by=draft.by,
+            )
         )
         return drafting
 
@@ -128,28 +129,30 @@ class Drafting(RunFacts):
             replies = (*self.draft.replies, result.reply)
             self._know(replies=replies, attempt=1)
             self.record(
-                j.PromptRead,
-                agent=COMPILER,
-                round=len(replies),
-                model=result.model,
-                usage=result.usage,
-                faults=result.faults,
-                ending=result.reply.ending if isinstance(result.reply, NoReading) else "",
+                j.PromptRead(
+                    agent=COMPILER,
+                    round=len(replies),
+                    model=result.model,
+                    usage=result.usage,
+                    faults=result.faults,
+                    ending=result.reply.ending if isinstance(result.reply, NoReading) else "",
+                )
             )
         if result.again:
             return
         if result.definition is None:
-            self.record(j.PromptRefused, reader=result.reader, remarks=result.remarks)
+            self.record(j.PromptRefused(reader=result.reader, remarks=result.remarks))
             self._refuse(result.remarks)
             return
         self._know(definition=result.definition)
         self.record(
-            j.PromptCompiled,
-            definition=hash_json(result.definition),
-            crew=CrewName(str(result.definition.get("crew", ""))),
-            reader=result.reader,
-            remarks=result.remarks,
-            requirements=result.requirements,
+            j.PromptCompiled(
+                definition=hash_json(result.definition),
+                crew=CrewName(str(result.definition.get("crew", ""))),
+                reader=result.reader,
+                remarks=result.remarks,
+                requirements=result.requirements,
+            )
         )
 
     def opened(self, result: OpenRunResult) -> None:
@@ -159,7 +162,7 @@ class Drafting(RunFacts):
     async def call_failed(self, step: StepId, number: int, error: str, error_type: str) -> None:
         """Applies a call that failed for good."""
         if error_type == "InvalidDefinition":  # of the registry that it names, or of the crew
-            self.record(j.RunFailed, error=f"the prompt makes no crew: {error}", error_type=INVALID)
+            self.record(j.RunFailed(error=f"the prompt makes no crew: {error}", error_type=INVALID))
             return
         # The forms may read what the model could not be asked for.
         other = ("forms",) if self.draft.reader == "auto" else ()
@@ -176,7 +179,7 @@ class Drafting(RunFacts):
     def _refuse(self, remarks: Sequence[PromptRemark]) -> None:
         told = "\n".join(str(remark) for remark in remarks)
         error = f"the prompt makes no crew:\n{told}"
-        self.record(j.RunFailed, error=error, error_type=INVALID)
+        self.record(j.RunFailed(error=error, error_type=INVALID))
 
     def _propose(self, opened: OpenRunResult) -> None:
         self.plan = GraphPlan.from_json(opened.plan)
@@ -184,18 +187,19 @@ class Drafting(RunFacts):
         count = len(self.prompt.remarks)
         notes = f", with {count} remark{'s' * (count != 1)}" if count else ""
         self.record(
-            j.InterruptRaised,
-            interrupt=Interrupt.model_validate(
-                {
-                    "id": f"i{self.state.asked + 1}",
-                    "kind": "approval",
-                    "question": f"Run the crew {self.plan.crew!r}{notes}?",
-                    "detail": "\n".join(
-                        [f"definition {self.plan.definition}", *map(str, self.prompt.remarks)]
-                    ),
-                    "hash": self.plan.definition,
-                }
-            ),
+            j.InterruptRaised(
+                interrupt=Interrupt.model_validate(
+                    {
+                        "id": f"i{self.state.asked + 1}",
+                        "kind": "approval",
+                        "question": f"Run the crew {self.plan.crew!r}{notes}?",
+                        "detail": "\n".join(
+                            [f"definition {self.plan.definition}", *map(str, self.prompt.remarks)]
+                        ),
+                        "hash": self.plan.definition,
+                    }
+                ),
+            )
         )
 
     # -- what people say ----------------------------------------------------------------------
@@ -211,7 +215,7 @@ class Drafting(RunFacts):
         """
         check_option(asked, decision)
         self.record(
-            j.InterruptAnswered, interrupt=asked.id, decision=decision, by=by, command=command
+            j.InterruptAnswered(interrupt=asked.id, decision=decision, by=by, command=command)
         )
         if decision == "stop":
             raise StopAsked
@@ -219,23 +223,25 @@ class Drafting(RunFacts):
             self._know(reader="forms", replies=())
         elif asked.kind != "approval":  # `retry`
             self._know(attempt=self.draft.attempt + 1)
+        elif asked.hash is None:
+            raise InternalError(f"the approval {asked.id!r} names no definition")
         elif decision == asked.options[0]:
-            self.record(j.DefinitionApproved, definition=asked.hash, by=by)
+            self.record(j.DefinitionApproved(definition=asked.hash, by=by))
         else:
-            self.record(j.DefinitionRejected, definition=asked.hash, by=by, reason=reason)
+            self.record(j.DefinitionRejected(definition=asked.hash, by=by, reason=reason))
             because = " ".join(filter(None, (by, "rejected the crew")))
-            self.record(j.RunStopped, because=f"{because}: {reason}" if reason else because)
+            self.record(j.RunStopped(because=f"{because}: {reason}" if reason else because))
 
     def edit(
         self, asked: Interrupt, opened: OpenRunResult, *, by: str, command: CommandId
     ) -> ContentHash:
         """Takes a definition that people changed, and asks about it anew."""
         self.record(
-            j.InterruptAnswered, interrupt=asked.id, decision="edit", by=by, command=command
+            j.InterruptAnswered(interrupt=asked.id, decision="edit", by=by, command=command)
         )
         definition = hash_json(opened.definition)
         crew = CrewName(str(opened.definition.get("crew", "")))
-        self.record(j.DefinitionEdited, definition=definition, crew=crew, by=by)
+        self.record(j.DefinitionEdited(definition=definition, crew=crew, by=by))
         self._propose(opened)
         return definition
 
@@ -264,7 +270,7 @@ class Drafting(RunFacts):
             input_text=self.draft.input,
             files=self.draft.files,
             by=self.draft.by,
-            command=self.draft.command or None,
+            command=self.draft.command,
             at=self.at,
             ledger=self.ledger,
         )

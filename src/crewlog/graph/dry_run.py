@@ -102,7 +102,7 @@ class _Drill:
         written = {flag for rules in self.plan.agents.values() for flag in rules.flags}
         for flag in self.flags:
             if flag not in written:
-                engine.record(j.FlagSet, flag=FlagName(flag), value=self.flags[flag])
+                engine.record(j.FlagSet(flag=FlagName(flag), value=self.flags[flag]))
         while True:
             await engine.settle(())
             order = next(engine.orders(()), None)
@@ -135,11 +135,11 @@ class _Drill:
             return
         for flag in rules.flags:
             if flag in self.flags:
-                self.engine.record(j.FlagSet, flag=flag, value=self.flags[flag], by=agent)
+                self.engine.record(j.FlagSet(flag=flag, value=self.flags[flag], by=agent))
         assumed, said = self.outputs.get(agent, {}), rules.reply.fields if rules.reply else ()
         for key in rules.outputs:
             if key in assumed and key not in said:
-                self.engine.record(j.OutputSet, agent=agent, key=key, value=assumed[key])
+                self.engine.record(j.OutputSet(agent=agent, key=key, value=assumed[key]))
         body = {"type": "ai", "content": "", "id": f"{order.step}/{order.call.call}"}
         fields = tuple(OutputValue(key=key, value=assumed[key]) for key in said if key in assumed)
         read = ReadReply(outputs=fields) if rules.reply else None

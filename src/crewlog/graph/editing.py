@@ -18,7 +18,7 @@ from crewlog.faults import called
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.kinds import kind_of, kinds_at
 from crewlog.graph.merging import whole_value
-from crewlog.ids import AgentName, LogName, private_log
+from crewlog.ids import AgentName, CommandId, LogName, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
@@ -39,7 +39,7 @@ def edit_state(
     *,
     by: str = "",
     reason: str = "",
-    command: str | None = None,
+    command: CommandId | None = None,
     logs: tuple[LogName, ...] = (),
 ) -> str:
     """Puts values into the state, and takes others away; what was done, for people.
@@ -65,7 +65,7 @@ def edit_state(
         )
     edits = [_edit(run, path, value, logs) for path, value in set_.items()]
     edits += [j.Edit(path=path, delete=True) for path in taken]
-    run.record(j.StateEdited, edits=tuple(edits), by=by, reason=reason, command=command)
+    run.record(j.StateEdited(edits=tuple(edits), by=by, reason=reason, command=command))
     said = [f"{path} = {brief(json.dumps(v, ensure_ascii=False), 60)}" for path, v in set_.items()]
     return ", ".join([*said, *(f"{path} is taken away" for path in taken)])
 

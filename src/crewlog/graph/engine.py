@@ -48,6 +48,7 @@ from crewlog.graph.waits import TIMEOUT, Waits
 from crewlog.ids import (
     PUBLIC,
     AgentName,
+    CommandId,
     ContentHash,
     NodeName,
     RunId,
@@ -117,7 +118,7 @@ class Engine(RunFacts):
         input_text: str,
         by: str,
         at: int,
-        command: str | None = None,
+        command: CommandId | None = None,
         ledger: Ledger | None = None,
         given: Given | None = None,
         files: tuple[FileRef, ...] = (),
@@ -133,15 +134,16 @@ class Engine(RunFacts):
         engine = cls(plan, ledger or Ledger(CrewState(run=run)))
         engine.at = at
         engine.record(
-            j.RunStarted,
-            run=run,
-            crew=plan.crew,
-            definition=plan.definition,
-            flags=plan.flags,
-            permissions=plan.permissions,
-            rules=plan.rules,
-            by=by,
-            began=engine.state.started,
+            j.RunStarted(
+                run=run,
+                crew=plan.crew,
+                definition=plan.definition,
+                flags=plan.flags,
+                permissions={**plan.permissions},
+                rules=plan.rules,
+                by=by,
+                began=engine.state.started,
+            )
         )
         said: ContentHash | None = None
         if input_text or files:
@@ -167,7 +169,7 @@ class Engine(RunFacts):
         targets = self._driver.apply(
             "__start__", {"routing": self.state.routing, "outcome": (NEXT,)}
         )
-        self.record(j.Routed, to=self._reached(targets))
+        self.record(j.Routed(to=self._reached(targets)))
 
     @override
     def fail(self, error: str, end_reason: EndReason = "") -> None:
@@ -291,13 +293,14 @@ class Engine(RunFacts):
         if kept and item_of(step):  # it makes a list of those of its visit
             unset_error(self, step)
         self.record(
-            j.StepFailed,
-            step=step,
-            call=number,
-            error=error,
-            error_type=error_type,
-            stood_in=policy not in ("ask", "fail") and node.stand_in is not None,
-            **kept,
+            j.StepFailed(
+                step=step,
+                call=number,
+                error=error,
+                error_type=error_type,
+                stood_in=policy not in ("ask", "fail") and node.stand_in is not None,
+                **kept,
+            )
         )
         if policy == "fail":
             if self.talks.talks:  # a later turn may look at what it did not say
@@ -376,19 +379,19 @@ class Engine(RunFacts):
         for item in [each for each in self.state.frontier if visit_of(each) == visit != each]:
             unset(self, item)
             self.withdraw(item)
-            self.record(j.StepCancelled, step=item)
+            self.record(j.StepCancelled(step=item))
 
     async def again(self, step: StepId) -> None:
         """Lets a decision whose visits are used up go where it goes, with its visits anew."""
         node = self.state.frontier[step].node
         rule = self.plan.nodes[node].decide
         if rule is not None:
-            self.record(j.StepCompleted, step=step, because="people let it go again")
+            self.record(j.StepCompleted(step=step, because="people let it go again"))
             await self._route(node, (rule.go,), because="again", loop=True, rearmed=True)
 
     async def start_unmet(self, node: NodeName) -> None:
         """Starts a join that cannot fill any more, as people decided."""
-        self.record(j.Routed, to=(j.Reached(node=node),), because="people let it go on")
+        self.record(j.Routed(to=(j.Reached(node=node),), because="people let it go on"))
 
     async def _move(self, entry: FrontierEntry) -> None:
         if entry.leaving or self._keeps(self.plan.nodes[entry.node]):
@@ -399,7 +402,7 @@ class Engine(RunFacts):
         elif node.wait is not None and entry.status in ("waiting", "running"):
             await self.waits.go_on(entry, node)
         elif entry.status == "waiting" and (node.when is None or self.holds(node.when)):
-            self.record(j.ConditionMet, step=entry.step)
+            self.record(j.ConditionMet(step=entry.step))
         elif entry.status == "waiting":
             await self.waits.bound(entry, node)
         elif entry.status == "asking" and entry.requirement and node.when is not None:
@@ -436,10 +439,11 @@ class Engine(RunFacts):
         elif node.wait is not None:
             self.waits.begin(entry, node)
         elif node.ask is not None:
-            self.record(j.StepStarted, step=step)
+            self.record(j.StepStarted(step=step))
             self._ask_people(step, node.ask)
         else:
-            self.record(j.StepStarted, step=step, agent=node.agent, **self.asks_none(node.agent))
+            composed = self.has_no_model(node.agent)
+            self.record(j.StepStarted(step=step, agent=node.agent, composed=composed))
 
     def _ask_people(self, step: StepId, asks: Ask) -> None:
         self.ask(
@@ -546,7 +550,7 @@ class Engine(RunFacts):
             self.ask("ask", question, step=step, options=options, bound=bound)
             return
         spent = used_up(self.plan, name, state.routing, because)
-        self.record(j.StepCompleted, step=step, because=because, used_up=spent)
+        self.record(j.StepCompleted(step=step, because=because, used_up=spent))
         if outcome == FAIL:
             self.fail(f"{name}: {because}", "retry_budget_exhausted" if spent else "")
             return
@@ -561,19 +565,20 @@ class Engine(RunFacts):
         bound: EndReason = "" if choice.used_up is None else "route_limit_reached"
         if choice.refused:
             self.record(
-                j.RouteRefused,
-                step=step,
-                by=route.by,
-                because=choice.because,
-                goes=choice.goes,
-                used_up=choice.used_up is not None,
-                tried=choice.used_up,
+                j.RouteRefused(
+                    step=step,
+                    by=route.by,
+                    because=choice.because,
+                    goes=choice.goes,
+                    used_up=choice.used_up is not None,
+                    tried=choice.used_up,
+                )
             )
         if choice.goes == ASK_HUMAN:
             options = routes.ways_to_ask(route)
             self.ask("ask", routes.question(name, choice), step=step, options=options, bound=bound)
             return
-        self.record(j.StepCompleted, step=step, because=choice.because)
+        self.record(j.StepCompleted(step=step, because=choice.because))
         if choice.goes == FAIL:
             self.fail(f"{name}: {choice.because}", bound)
             return
@@ -612,7 +617,7 @@ class Engine(RunFacts):
         elif self.listening.hears:
             self.listening.rest(self.waits.idle_is_over())
         else:
-            self.record(j.RunCompleted)
+            self.record(j.RunCompleted())
 
     async def _unmet(self, entry: FrontierEntry, *, late: bool = False) -> None:
         node = self.plan.nodes[entry.node]
@@ -652,19 +657,19 @@ class Engine(RunFacts):
             return
         if entry.redirect is not None and entry.redirect in self.plan.nodes:
             handoff = (entry.redirect,)
-        self.record(j.StepCompleted, step=step, because=because, skipped=skipped)
+        self.record(j.StepCompleted(step=step, because=because, skipped=skipped))
         if not entry.leaving and not self.plan.nodes[node].hears:
             taken = (outcome,) if not handoff else ()
             await self._route(node, taken, because=lost, handoff=handoff)
         elif handoff:
             targets = [Target(name) for name in handoff]
-            self.record(j.Routed, to=self._reached(targets), because=handed_off(step))
+            self.record(j.Routed(to=self._reached(targets), because=handed_off(step)))
 
     def withdraw(self, step: StepId, kind: str | None = None) -> None:
         """Closes the questions about a step, where nobody waits for their answers any more."""
         for asked in list(self.state.interrupts.values()):
             if asked.step == step and kind in (None, asked.kind):
-                self.record(j.InterruptAnswered, interrupt=asked.id, decision="withdrawn")
+                self.record(j.InterruptAnswered(interrupt=asked.id, decision="withdrawn"))
 
     async def _route(
         self,
@@ -690,17 +695,18 @@ class Engine(RunFacts):
         )
         targets = self._driver.apply(node, {"routing": routing, "outcome": outcome}, goto=handoff)
         self.record(
-            j.Routed,
-            source=node,
-            to=self._reached(targets),
-            arrived=arrived,
-            outcome=outcome or tuple(handoff),
-            because=because,
-            loop=loop,
-            reset=reset,
-            late=late,
-            rearmed=rearmed,
-            counted=self._counted(node, outcome),
+            j.Routed(
+                source=node,
+                to=self._reached(targets),
+                arrived=arrived,
+                outcome=outcome or tuple(handoff),
+                because=because,
+                loop=loop,
+                reset=reset,
+                late=late,
+                rearmed=rearmed,
+                counted=self._counted(node, outcome),
+            )
         )
 
     def _counted(self, node: NodeName, outcome: Sequence[str]) -> tuple[NodeName, ...]:

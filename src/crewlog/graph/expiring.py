@@ -45,17 +45,17 @@ async def _expire(engine: Engine, asked: Interrupt) -> None:
     except StopAsked:
         reason = f"{asked.id} was not answered in time"
         end_reason = asked.bound or "stopped"
-        engine.record(j.StopRequested, by=POLICY, reason=reason, end_reason=end_reason)
+        engine.record(j.StopRequested(by=POLICY, reason=reason, end_reason=end_reason))
 
 
 def _escalate(engine: Engine, asked: Interrupt, to: str) -> None:
     """Asks others the same, under an id of its own; whoever answers the old one is told so."""
     engine.record(
-        j.InterruptAnswered, interrupt=asked.id, decision=ESCALATED, by=POLICY, expired=True
+        j.InterruptAnswered(interrupt=asked.id, decision=ESCALATED, by=POLICY, expired=True)
     )
     number = InterruptId(f"i{engine.state.asked + 1}")
     again = {"id": number, "position": 0, "due": 0, "to": (to,), "escalated": True}
-    engine.record(j.InterruptRaised, interrupt=asked.model_copy(update=again))
+    engine.record(j.InterruptRaised(interrupt=asked.model_copy(update=again)))
 
 
 def check_answerable(run: RunFacts, asked: Interrupt, by: str) -> None:

@@ -29,6 +29,7 @@ from crewlog.ids import (
     CREW,
     PUBLIC,
     AgentName,
+    CommandId,
     ContentHash,
     CrewName,
     FlagName,
@@ -121,27 +122,34 @@ class RunFacts:
         asked = (each for each in state.interrupts.values() if each.step == step)
         return not any(each.kind == "step_failed" and each.call is None for each in asked)
 
-    def record(self, kind: type[Any], **fields: Any) -> Any:
-        """Records a fact at the engine's time.
+    def record(self, entry: j.JournalEntry) -> None:
+        """Records an entry at the engine's time.
 
-        A run that ends while it drains for a change, or is about to be one graph with another one,
-        says first that nothing came of that.
+        A run that ends while it drains for a change, or before a run merge has an offer, records
+        first that the swap or the run merge failed.
         """
-        if kind in _ENDS and self.state.changing is not None:
+        if isinstance(entry, _ENDS):
+            self._fail_unfinished()
+        update: dict[str, Any] = {"at": self.at}
+        if isinstance(entry, j.RunCompleted):
+            if "end_reason" not in entry.model_fields_set:
+                update["end_reason"] = self.state.bound or "completed"
+        elif isinstance(entry, j.RunStopped) and (info := self.state.resume_info) is not None:
+            update["end_reason"] = info.end_reason
+        if self.digest and getattr(entry, "command", None):
+            update["digest"] = self.digest
+        self.ledger.record(entry.model_copy(update=update))
+
+    def _fail_unfinished(self) -> None:
+        """Records that a swap, or a run merge without an offer, failed: the run ends first."""
+        if self.state.changing is not None:
             version = self.state.changing.graph_version
-            self.record(j.SwapFailed, graph_version=version, error="the run ended first")
+            self.record(j.SwapFailed(graph_version=version, error="the run ended first"))
         joining = self.state.joining
         # Of what it has offered, only the other run's word says what becomes.
-        if kind in _ENDS and joining is not None and joining.stage != "offered":
+        if joining is not None and joining.stage != "offered":
             why = f"{self.state.run!r} ended first"
-            self.record(j.MergeFailed, op=joining.op, other=joining.other, why=why)
-        if kind is j.RunCompleted:
-            fields.setdefault("end_reason", self.state.bound or "completed")
-        elif kind is j.RunStopped and (info := self.state.resume_info) is not None:
-            fields["end_reason"] = info.end_reason
-        if self.digest and fields.get("command"):
-            fields["digest"] = self.digest
-        return self.ledger.record(kind(at=self.at, **fields))
+            self.record(j.MergeFailed(op=joining.op, other=joining.other, why=why))
 
     def say(
         self,
@@ -150,7 +158,7 @@ class RunFacts:
         by: str,
         to: LogName | tuple[LogName, ...],
         message_id: str,
-        command: str | None = None,
+        command: CommandId | None = None,
         files: tuple[FileRef, ...] = (),
     ) -> ContentHash:
         """Adds a message of people to a log, or to several; its hash."""
@@ -158,7 +166,7 @@ class RunFacts:
         logs = to if isinstance(to, tuple) else (to,)
         ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
         asks = by != CREW and self.wants_request(logs)
-        self.record(j.MessageAdded, ref=ref, by=by, command=command, asks=asks)
+        self.record(j.MessageAdded(ref=ref, by=by, command=command, asks=asks))
         return ref.body
 
     def wants_request(self, logs: Collection[LogName]) -> bool:
@@ -184,21 +192,22 @@ class RunFacts:
         if bound := of_question(kind):
             more["bound"] = bound
         self.record(
-            j.InterruptRaised,
-            interrupt=Interrupt.model_validate(
-                {
-                    "id": InterruptId(f"i{self.state.asked + 1}"),
-                    "kind": kind,
-                    "question": question,
-                    "step": step,
-                    "call": call,
-                    "options": tuple(options),
-                    "detail": detail,
-                    "flag": flag,
-                    "words": words,
-                    **more,
-                }
-            ),
+            j.InterruptRaised(
+                interrupt=Interrupt.model_validate(
+                    {
+                        "id": InterruptId(f"i{self.state.asked + 1}"),
+                        "kind": kind,
+                        "question": question,
+                        "step": step,
+                        "call": call,
+                        "options": tuple(options),
+                        "detail": detail,
+                        "flag": flag,
+                        "words": words,
+                        **more,
+                    }
+                ),
+            )
         )
 
     def asked_of(self, kind: str) -> dict[str, Any]:
@@ -300,7 +309,7 @@ class RunFacts:
             error: Why, for people.
             end_reason: The bound that it may not pass, where that is why.
         """
-        self.record(j.RunFailed, error=error, end_reason=end_reason or "failed")
+        self.record(j.RunFailed(error=error, end_reason=end_reason or "failed"))
 
     def holds(self, condition: Condition) -> bool:
         """Whether a condition holds now."""
@@ -373,10 +382,10 @@ class RunFacts:
         """The rules of an agent, in a step: one whose node is gone keeps those that it had."""
         return self.plan.agents[agent] if step is None else self.plan.rules_at(step, agent)
 
-    def asks_none(self, agent: AgentName | None) -> dict[str, bool]:
-        """What a step's beginning says of an agent that asks no model."""
+    def has_no_model(self, agent: AgentName | None) -> bool:
+        """Whether an agent's definition lists its tool calls."""
         rules = self.plan.agents.get(agent) if agent is not None else None
-        return {"composed": True} if rules is not None and rules.does else {}
+        return rules is not None and bool(rules.does)
 
     def tools_of(self, agent: AgentName, step: StepId | None = None) -> tuple[ToolName, ...]:
         """The tools that an agent may call now, in a step."""

@@ -35,11 +35,11 @@ def give(run: RunFacts, given: Given, *, by: str) -> None:
                 remedy="A body has `type` (human, ai, tool) and `content`; docs/wire.md has more.",
             ) from error
         ref = j.MessageRef(body=hash_json(message.body), logs=(message.log,), inline=message.body)
-        run.record(j.MessageAdded, ref=ref, by=by)
+        run.record(j.MessageAdded(ref=ref, by=by))
     if given.request:
         body = message_body(given.request, by=by, message_id="request")
         ref = j.MessageRef(body=hash_json(body), logs=(NOBODYS,), inline=body)
-        run.record(j.MessageAdded, ref=ref, by=by, asks=True)
+        run.record(j.MessageAdded(ref=ref, by=by, asks=True))
     if not given.values:
         return
     try:

@@ -42,22 +42,23 @@ def hand_on(
     """
     if not run.appends(f"{agent}.{key}"):
         shared = run.shares_of(agent, step)
-        run.record(j.OutputSet, agent=agent, key=key, value=[], logs=shared)
+        run.record(j.OutputSet(agent=agent, key=key, value=[], logs=shared))
     for number, item in enumerate(items, 1):
         logs = _logs(run, step, agent, item)
         if logs is None:
             said = brief(listed(map(repr, item.whom)), SHOWN) if item.whom else "nobody"
-            run.record(j.HandoffMissed, step=step, agent=agent, key=key, item=number, whom=said)
+            run.record(j.HandoffMissed(step=step, agent=agent, key=key, item=number, whom=said))
         run.record(
-            j.OutputSet,
-            agent=agent,
-            key=key,
-            value=item.value,
-            body=item.body,
-            inline=None if stored or item.body is None else item.content,
-            append=True,
-            logs=(private_log(agent),) if logs is None else logs,
-            **(run.shaped(f"{agent}.{key}", [item.content]) if item.body is not None else {}),
+            j.OutputSet(
+                agent=agent,
+                key=key,
+                value=item.value,
+                body=item.body,
+                inline=None if stored or item.body is None else item.content,
+                append=True,
+                logs=(private_log(agent),) if logs is None else logs,
+                **(run.shaped(f"{agent}.{key}", [item.content]) if item.body is not None else {}),
+            )
         )
 
 

@@ -77,7 +77,7 @@ class Listening:
             waits = sum(e.node == node and e.turn is None for e in run.state.frontier.values())
             (to if waits < policy.queue else also).append(node)
         if to or also:
-            run.record(j.MessageHeard, log=log, body=body, by=by, to=tuple(to), also=tuple(also))
+            run.record(j.MessageHeard(log=log, body=body, by=by, to=tuple(to), also=tuple(also)))
 
     def message(
         self, id_: str, step: StepId, agent: AgentName, sent: SentMessage
@@ -144,12 +144,12 @@ class Listening:
             return
         over = idle_is_over and run.state.joining is None
         if any(run.holds(each) for each in policy.ends_on):
-            run.record(j.RunCompleted)
+            run.record(j.RunCompleted())
         elif over:
-            run.record(j.RunCompleted, end_reason="idle")
+            run.record(j.RunCompleted(end_reason="idle"))
         elif run.state.rest is None:
             due = 0 if policy.idle is None else due_in(policy.idle, run.at)
-            run.record(j.RunRested, due=due)
+            run.record(j.RunRested(due=due))
 
 
 def heard_by(state: CrewState, step: StepId) -> Heard | None:

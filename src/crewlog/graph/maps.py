@@ -76,19 +76,20 @@ class Maps:
         if order.faults:
             said = _unworkable(name, order)
             self._run.record(
-                j.ItemsRefused, step=step, agent=AgentName(agent), key=key, faults=order.faults
+                j.ItemsRefused(step=step, agent=AgentName(agent), key=key, faults=order.faults)
             )
             await self._refuse(entry, node, said, f"{name} cannot be worked on")
             return
         self._run.record(
-            j.StepMapped,
-            step=step,
-            agent=AgentName(agent),
-            key=key,
-            of=count,
-            agents=order.agents,
-            whose=order.whose,
-            after=order.after,
+            j.StepMapped(
+                step=step,
+                agent=AgentName(agent),
+                key=key,
+                of=count,
+                agents=order.agents,
+                whose=order.whose,
+                after=order.after,
+            )
         )
 
     async def _refuse(self, entry: FrontierEntry, node: PlanNode, said: str, because: str) -> None:
@@ -153,12 +154,12 @@ class Maps:
         mapped = self._mapped(visit_of(step))
         agent = mapped.agent(number) if mapped is not None else None
         if agent is None:
-            none = self._run.asks_none(node.agent)
-            self._run.record(j.StepStarted, step=step, agent=node.agent, **none)
+            composed = self._run.has_no_model(node.agent)
+            self._run.record(j.StepStarted(step=step, agent=node.agent, composed=composed))
             return
         why = self._cannot(agent, node)
         who = None if why else agent
-        self._run.record(j.StepStarted, step=step, agent=who, **self._run.asks_none(who))
+        self._run.record(j.StepStarted(step=step, agent=who, composed=self._run.has_no_model(who)))
         if why:
             await self._complete(step, because=why, skipped=True)
 
@@ -176,7 +177,7 @@ class Maps:
     ) -> None:
         """Completes an item's step; with the last of them, the visit."""
         self._run.record(
-            j.StepCompleted, step=step, because=because, skipped=skipped, goto=tuple(handoff)
+            j.StepCompleted(step=step, because=because, skipped=skipped, goto=tuple(handoff))
         )
         visit = visit_of(step)
         found = self._run.state.frontier.get(visit)

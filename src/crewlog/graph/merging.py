@@ -49,14 +49,15 @@ def put(run: RunFacts, fact: j.FlagSet | j.OutputSet, step: StepId | None = None
         )
         refused = brief(_text(fact.value) if body is None else "a large value", SHOWN)
         run.record(
-            j.MergeConflicted,
-            key=key,
-            how=fact.how,
-            step=step,
-            by=by,
-            kept=kept,
-            refused=refused,
-            because=why,
+            j.MergeConflicted(
+                key=key,
+                how=fact.how,
+                step=step,
+                by=by,
+                kept=kept,
+                refused=refused,
+                because=why,
+            )
         )
         return
     given = fact.value if body is not None else settled(fact.how, value, fact.value)

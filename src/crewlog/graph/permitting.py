@@ -10,7 +10,7 @@ from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import GROUP_TOOLS
 from crewlog.errors import CommandRejected
 from crewlog.graph.facts import RunFacts
-from crewlog.ids import AgentName
+from crewlog.ids import AgentName, CommandId
 from crewlog.state import journal as j
 from crewlog.state.rulings import ruling_words
 
@@ -22,7 +22,7 @@ def set_permission(
     *,
     by: str = "",
     reason: str = "",
-    command: str | None = None,
+    command: CommandId | None = None,
 ) -> str:
     """Says who may call a tool from the next call on; what was said, for people.
 
@@ -43,7 +43,7 @@ def set_permission(
     named = None if agents is None else tuple(dict.fromkeys(agents))
     for agent in named or ():
         _check_agent(run, agent)
-    run.record(j.PermissionSet, tool=tool, agents=named, by=by, reason=reason, command=command)
+    run.record(j.PermissionSet(tool=tool, agents=named, by=by, reason=reason, command=command))
     if named is None:
         return f"every agent that has {tool} may call it"
     return f"{listed(named) if named else 'nobody'} may call {tool}"
@@ -57,7 +57,7 @@ def set_ruling(
     *,
     by: str = "",
     reason: str = "",
-    command: str | None = None,
+    command: CommandId | None = None,
 ) -> str:
     """Rules of an agent's calls of a tool from the next call on; what was ruled, for people.
 
@@ -88,7 +88,7 @@ def set_ruling(
                 f"{agent!r} is not privileged: {tool!r} is of no use to it",
                 remedy="Change the crew: give the agent `privileged: true`.",
             )
-    run.record(j.RulingSet, tool=tool, agent=agent, do=do, by=by, reason=reason, command=command)
+    run.record(j.RulingSet(tool=tool, agent=agent, do=do, by=by, reason=reason, command=command))
     every = run.state.rulings.get(tool, {}).get(EVERYONE)
     if do is None and agent != EVERYONE and every is not None:
         still = ruling_words(tool, EVERYONE, every)

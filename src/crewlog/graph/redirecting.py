@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from crewlog.definition.findings import did_you_mean
 from crewlog.errors import CommandRejected
 from crewlog.graph.engine import Engine
-from crewlog.ids import NodeName, StepId, item_of, visit_of
+from crewlog.ids import CommandId, NodeName, StepId, item_of, visit_of
 from crewlog.state import journal as j
 from crewlog.state.model import FrontierEntry
 
@@ -28,7 +28,7 @@ async def redirect(
     cut: bool = False,
     by: str = "",
     reason: str = "",
-    command: str | None = None,
+    command: CommandId | None = None,
 ) -> str:
     """Sends the run to `node` in the place of what follows a step; what was done, for people.
 
@@ -54,7 +54,7 @@ async def redirect(
     entry = _chosen(engine, node, step)
     now = cut or not _works(entry)
     engine.record(
-        j.Redirected, step=entry.step, node=node, cut=cut, by=by, reason=reason, command=command
+        j.Redirected(step=entry.step, node=node, cut=cut, by=by, reason=reason, command=command)
     )
     if not now:
         return f"{entry.step} goes on to its end; then the run goes to {node}"

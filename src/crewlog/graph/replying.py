@@ -132,15 +132,16 @@ class Replies:
         may = rules is not None and rules.fallback is not None
         does_without = last and may and not self.policy(agent, step, result)
         self._run.record(
-            j.ReplyRefused,
-            step=step,
-            call=call,
-            agent=agent,
-            decision=rules.decision if rules is not None else "",
-            attempt=attempt,
-            of=attempt if last else tries,
-            faults=faults,
-            ref=None if does_without else self._told(step, agent, faults),
+            j.ReplyRefused(
+                step=step,
+                call=call,
+                agent=agent,
+                decision=rules.decision if rules is not None else "",
+                attempt=attempt,
+                of=attempt if last else tries,
+                faults=faults,
+                ref=None if does_without else self._told(step, agent, faults),
+            )
         )
         if not last:
             return "again"
@@ -201,14 +202,15 @@ class Replies:
         call = entry.turn.calls[-1].call if entry.turn is not None and entry.turn.calls else 1
         attempt = entry.turn.refused if entry.turn is not None else 0
         self._run.record(
-            j.TurnCapped,
-            step=step,
-            agent=agent,
-            calls=rules.max_calls,
-            ref=None
-            if draft is None
-            else j.MessageRef(body=draft.body, logs=logs, inline=draft.inline),
-            append=draft is not None and self._run.appends(f"{agent}.text"),
+            j.TurnCapped(
+                step=step,
+                agent=agent,
+                calls=rules.max_calls,
+                ref=None
+                if draft is None
+                else j.MessageRef(body=draft.body, logs=logs, inline=draft.inline),
+                append=draft is not None and self._run.appends(f"{agent}.text"),
+            )
         )
         said = () if rules.reply is None else rules.reply.fields
         text = () if draft is None or rules.reply is None else (RESPONSE,)
@@ -258,19 +260,20 @@ class Replies:
         agent: AgentName,
         rules: ReplyRules,
         found: Found,
-        how: str,
+        how: Literal["json", "lenient", "fallback"],
         attempt: int,
     ) -> None:
         self._run.record(
-            j.ReplyTaken,
-            step=step,
-            call=call,
-            agent=agent,
-            decision=rules.decision,
-            how=how,
-            attempt=attempt,
-            brief=_brief(found),
-            confidence=self._confidence(agent, step, found),
+            j.ReplyTaken(
+                step=step,
+                call=call,
+                agent=agent,
+                decision=rules.decision,
+                how=how,
+                attempt=attempt,
+                brief=_brief(found),
+                confidence=self._confidence(agent, step, found),
+            )
         )
 
     def _confidence(self, agent: AgentName, step: StepId, found: Found) -> float | None:

@@ -81,12 +81,12 @@ def roll_back(
         )
     check_alone(now)
     for asked in list(now.interrupts.values()):
-        engine.record(j.InterruptAnswered, interrupt=asked.id, decision="withdrawn", by=by)
+        engine.record(j.InterruptAnswered(interrupt=asked.id, decision="withdrawn", by=by))
     # What people said while the run lived of who may call a tool holds on: it was not the run's.
     kept = permissions_after(engine.plan, plan, now)
     then = then.model_copy(update={"tool_permissions": kept})
     back = rewound(engine.state, then, other_graph=not same_graph(engine.plan, plan))
-    engine.record(j.RolledBack, to=to, state=_to_keep(back.state), by=by, **who)
+    engine.record(j.RolledBack(to=to, state=_to_keep(back.state), by=by, **who))
     engine.use(_with_left(plan, back))
     engine.talks.put_back(now.talk)
     _ask_anew(engine, back.questions)
@@ -119,8 +119,16 @@ def fork(
     engine.at = at
     # The numbers of questions go on: what was answered there has its number in this journal, too.
     kept = _to_keep(made.state) | {"asked": then.asked, "turns": then.turns}
-    whence = {"source": then.run, "to": then.position, "checkpoint": checkpoint}
-    engine.record(j.Forked, run=run, state=kept, by=by, **whence)
+    engine.record(
+        j.Forked(
+            run=run,
+            state=kept,
+            by=by,
+            source=then.run,
+            to=then.position,
+            checkpoint=checkpoint,
+        )
+    )
     _ask_anew(engine, made.questions)
     return engine
 
@@ -148,7 +156,7 @@ def part(
         if name in ("asked", "turns", "usage", "allowed")
     }
     engine.record(
-        j.Forked, run=then.run, source=source, to=then.position, state=kept, split=split, by=by
+        j.Forked(run=then.run, source=source, to=then.position, state=kept, split=split, by=by)
     )
     return engine
 
@@ -184,19 +192,20 @@ def reopen(
         then = then.model_copy(update={"rest": None})
     if (meant := engine.state.changing) is not None:
         error = "the run was ended first, from outside"
-        engine.record(j.SwapFailed, graph_version=meant.graph_version, error=error)
+        engine.record(j.SwapFailed(graph_version=meant.graph_version, error=error))
     if (joining := engine.state.joining) is not None:
         why = f"{engine.state.run!r} was ended first, from outside"
-        engine.record(j.MergeFailed, op=joining.op, other=joining.other, why=why)
+        engine.record(j.MergeFailed(op=joining.op, other=joining.other, why=why))
     kept = _to_keep(reopened(then))
-    told = {"by": by, "reason": reason, "home": {**(home or {})}}
-    engine.record(j.Reopened, to=found.position, state=kept, **told)
+    engine.record(
+        j.Reopened(to=found.position, state=kept, by=by, reason=reason, home={**(home or {})})
+    )
     for step, call in list(forsaken(engine.state)):
-        engine.record(j.StepRetried, step=step, call=call, by=by)
+        engine.record(j.StepRetried(step=step, call=call, by=by))
     for asked in list(engine.state.interrupts.values()):
         if asked.due:  # it may be over since the run ended; people get their time anew
             due = engine.asked_of(asked.kind).get("due", 0)
-            engine.record(j.InterruptDue, interrupt=asked.id, due=due)
+            engine.record(j.InterruptDue(interrupt=asked.id, due=due))
     if found.decision is not None and found.decision in engine.state.frontier:
         _ask_about(engine, found.decision)
     return engine
@@ -241,7 +250,7 @@ def _ask_anew(engine: Engine, questions: tuple[Interrupt, ...]) -> None:
         number = InterruptId(f"i{engine.state.asked + 1}")
         anew = {"due": 0, "to": (), "escalated": False, **engine.asked_of(asked.kind)}
         again = asked.model_copy(update={"id": number, "position": 0, **anew})
-        engine.record(j.InterruptRaised, interrupt=again)
+        engine.record(j.InterruptRaised(interrupt=again))
 
 
 def _to_keep(state: CrewState) -> dict[str, Json]:

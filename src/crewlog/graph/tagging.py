@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from crewlog.errors import CommandRejected
 from crewlog.graph.facts import RunFacts
+from crewlog.ids import CommandId
 from crewlog.state import journal as j
 from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint
 
@@ -17,7 +18,7 @@ _POSITION = len('"":1000000,')
 
 
 def tag(
-    run: RunFacts, checkpoint: int, name: str, *, by: str = "", command: str | None = None
+    run: RunFacts, checkpoint: int, name: str, *, by: str = "", command: CommandId | None = None
 ) -> str:
     """Gives a checkpoint a name; one that another checkpoint has moves.
 
@@ -48,7 +49,7 @@ def tag(
             "the names of the run's checkpoints are too long together",
             remedy="Give a shorter one, or move one: give a name that there is.",
         )
-    run.record(j.CheckpointTagged, checkpoint=checkpoint, tag=name, by=by, command=command)
+    run.record(j.CheckpointTagged(checkpoint=checkpoint, tag=name, by=by, command=command))
     return f"{name} is {checkpoint}"
 
 

@@ -70,7 +70,7 @@ class Talks:
         self._check_room()
         body = message_body(text, by=by, message_id=command, files=files)
         ref = j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)
-        run.record(j.MessageQueued, ref=ref, by=by, command=command)
+        run.record(j.MessageQueued(ref=ref, by=by, command=command))
         return f"waits as number {len(run.state.queue)}"
 
     def _check_room(self) -> None:
@@ -93,7 +93,7 @@ class Talks:
         outputs = tuple(key for key in keys if "." in key)
         turn = run.state.turns + 1
         run.record(
-            j.TurnBegan, turn=turn, said=said, by=by, body=body, outputs=outputs, flags=first
+            j.TurnBegan(turn=turn, said=said, by=by, body=body, outputs=outputs, flags=first)
         )
         await self._enter()
 
@@ -102,7 +102,7 @@ class Talks:
         said: Said = self._run.state.queue[0]
         ref = j.MessageRef(body=said.body, logs=said.logs)
         asks = self._run.wants_request(said.logs)
-        self._run.record(j.MessageAdded, ref=ref, by=said.by, asks=asks)
+        self._run.record(j.MessageAdded(ref=ref, by=said.by, asks=asks))
         await self.begin(said.command, said.by, said.body)
 
     def put_back(self, undone: Talk | None) -> None:
@@ -121,11 +121,11 @@ class Talks:
         if goes_on or not self.talks:
             return
         ref = j.MessageRef(body=undone.body, logs=(PUBLIC,))
-        run.record(j.MessageQueued, ref=ref, by=undone.by, again=undone.message)
+        run.record(j.MessageQueued(ref=ref, by=undone.by, again=undone.message))
 
     def wait_for_first(self) -> None:
         """Waits for a message, where the run was started with none."""
-        self._run.record(j.TurnEnded, turn=0, due=self._due())
+        self._run.record(j.TurnEnded(turn=0, due=self._due()))
 
     # -- the end of a turn -------------------------------------------------------------------
 
@@ -133,13 +133,13 @@ class Talks:
         """Moves a conversation between two turns."""
         run, state = self._run, self._run.state
         if not self.talks:  # a change made an ordinary run of it
-            run.record(j.RunCompleted)
+            run.record(j.RunCompleted())
         elif state.queue:
             await self.begin_next()
         elif idle_is_over:
-            run.record(j.RunCompleted, turns=state.turns, end_reason="idle")
+            run.record(j.RunCompleted(turns=state.turns, end_reason="idle"))
         elif self._wants_timer():
-            run.record(j.IdleSet, due=self._due())
+            run.record(j.IdleSet(due=self._due()))
 
     def end(self, error: str = "", end_reason: EndReason = "") -> None:
         """Ends the turn with an answer; the conversation, where it says that it ends there."""
@@ -147,19 +147,27 @@ class Talks:
         talk = state.talk or Talk(turn=state.turns + 1)
         error = error or state.error
         found = self._answer(talk)
-        more: dict[str, object] = {}
-        if found is not None:
-            more = {"agent": found[0], "response": found[1]}
-        else:
+        agent, response = found or (None, None)
+        apology: j.MessageRef | None = None
+        if found is None:
             body = self._apology(talk)
             error = error or talk.warning
-            more = {"ref": j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)}
-        more |= {"error": error, "warning": state.warning, "due": self._due()}
-        reason = end_reason or state.bound or ("completed" if found is not None else "failed")
-        run.record(j.TurnEnded, turn=talk.turn, end_reason=reason, **more)
+            apology = j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)
+        run.record(
+            j.TurnEnded(
+                turn=talk.turn,
+                agent=agent,
+                response=response,
+                ref=apology,
+                error=error,
+                warning=state.warning,
+                due=self._due(),
+                end_reason=end_reason or state.bound or ("failed" if apology else "completed"),
+            )
+        )
         rules = run.plan.conversation
         if rules is not None and any(run.holds(each) for each in rules.ends_on):
-            run.record(j.RunCompleted, turns=run.state.turns, end_reason="completed")
+            run.record(j.RunCompleted(turns=run.state.turns, end_reason="completed"))
 
     def give_up(
         self, error: str, withdraw: Callable[..., None], end_reason: EndReason = "failed"
@@ -167,7 +175,7 @@ class Talks:
         """Ends the turn at once: what is under way is cancelled, and the run waits on."""
         for step in list(self._run.state.frontier):
             withdraw(step)
-            self._run.record(j.StepCancelled, step=step)
+            self._run.record(j.StepCancelled(step=step))
         self.end(error, end_reason)
 
     def _answer(self, talk: Talk) -> tuple[AgentName, ContentHash] | None:

@@ -66,7 +66,7 @@ class Turns:
             return
         self._run.ledger.learn(result)
         for settled in result.settled:
-            self._run.record(j.OperationsSettled, step=step, agent=agent, **settled.to_json())
+            self._run.record(j.OperationsSettled(step=step, agent=agent, **settled.to_json()))
         first = entry.turn.next_call
         follow = await self._graph.replied(range(first, first + len(result.tools)))
         calls = tuple(
@@ -80,22 +80,23 @@ class Turns:
         if final and self._replies.hands_on(agent, step, result):
             logs = (private_log(agent),)
         self._run.record(
-            j.ModelReplied,
-            step=step,
-            call=number,
-            agent=agent,
-            ref=_ref(result, logs),
-            model=result.model,
-            calls=calls,
-            usage=Usage() if composed else result.usage,
-            brief=brief_of(result.body),
-            append=final and self._run.appends(f"{agent}.text"),
-            refused=bool(faults),
-            ending=result.ending,
-            draft=None if final else self._replies.draft(agent, step, result),
-            window=result.window,
-            composed=composed,
-            delay=result.delay,
+            j.ModelReplied(
+                step=step,
+                call=number,
+                agent=agent,
+                ref=_ref(result, logs),
+                model=result.model,
+                calls=calls,
+                usage=Usage() if composed else result.usage,
+                brief=brief_of(result.body),
+                append=final and self._run.appends(f"{agent}.text"),
+                refused=bool(faults),
+                ending=result.ending,
+                draft=None if final else self._replies.draft(agent, step, result),
+                window=result.window,
+                composed=composed,
+                delay=result.delay,
+            )
         )
         if faults:
             await self._refuse(step, number, result, faults)
@@ -222,25 +223,26 @@ class Turns:
 
     def _deny(self, step: StepId, agent: AgentName, call: Call, reason: str, rule: str) -> None:
         self._run.record(
-            j.PermissionDenied,
-            step=step,
-            call=call.call,
-            agent=agent,
-            tool=call.tool or "",
-            reason=reason,
-            rule=rule,
+            j.PermissionDenied(
+                step=step,
+                call=call.call,
+                agent=agent,
+                tool=call.tool or "",
+                reason=reason,
+                rule=rule,
+            )
         )
 
     def _count(self, step: StepId, agent: AgentName, call: Call) -> None:
         """Counts a call in the run's quotas, from when it is asked for."""
         keys = self._run.run_quotas(agent, call.tool or "", step)
         if keys:
-            self._run.record(j.QuotaTaken, step=step, call=call.call, quotas=keys)
+            self._run.record(j.QuotaTaken(step=step, call=call.call, quotas=keys))
 
     def give_back(self, step: StepId, call: Call) -> None:
         """Takes a call that is not made out of the run's quotas."""
         if call.counted:
-            self._run.record(j.QuotaGiven, step=step, call=call.call, quotas=call.counted)
+            self._run.record(j.QuotaGiven(step=step, call=call.call, quotas=call.counted))
 
     async def _ask_for_approval(
         self, step: StepId, call: Call, result: ModelResult, decision: Decision
@@ -430,7 +432,7 @@ class Turns:
         calls = calls_of(self._run.state.frontier.get(step))
         if any(c.call < number and c.tool is not None for c in calls):
             held = tuple(j.entry_to_json(fact) for fact in facts)
-            self._run.record(j.CallHeld, step=step, call=number, entries=held)
+            self._run.record(j.CallHeld(step=step, call=number, entries=held))
             return
         await self._apply_tool(step, facts)
         while step in self._run.state.frontier:

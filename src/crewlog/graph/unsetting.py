@@ -86,4 +86,4 @@ def _to_null(run: RunFacts, step: StepId, agent: AgentName, key: str, since: int
     if found is None or not is_set(found) or found.position > since:
         return
     logs = (private_log(agent),) if key == ERROR else run.shares_of(agent, step)
-    run.record(j.OutputSet, agent=agent, key=key, logs=logs)
+    run.record(j.OutputSet(agent=agent, key=key, logs=logs))

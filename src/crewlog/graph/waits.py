@@ -133,7 +133,7 @@ class Waits:
         """Sets the timer of a step that is started and may take only so long, once."""
         if node.timeout is not None and entry.turn is not None and not entry.due:
             due = due_in(node.timeout, self._run.at)
-            self._run.record(j.TimerSet, step=entry.step, due=due)
+            self._run.record(j.TimerSet(step=entry.step, due=due))
 
     def overdue(self) -> list[FrontierEntry]:
         """The steps that are started and whose time is over, in the order of the frontier."""
@@ -142,7 +142,7 @@ class Waits:
 
     def begin(self, entry: FrontierEntry, node: PlanNode) -> None:
         """Starts a node that waits for a time."""
-        self._run.record(j.StepStarted, step=entry.step)
+        self._run.record(j.StepStarted(step=entry.step))
         self._set(entry, node)
 
     async def go_on(self, entry: FrontierEntry, node: PlanNode) -> None:
@@ -150,7 +150,7 @@ class Waits:
         if entry.status == "waiting":
             if not self._is_over(entry):
                 return
-            self._run.record(j.TimerFired, step=entry.step)
+            self._run.record(j.TimerFired(step=entry.step))
         elif not entry.due:
             self._set(entry, node)
             return
@@ -162,9 +162,9 @@ class Waits:
             return
         if not entry.due:
             due = due_in(node.within, self._run.at)
-            self._run.record(j.TimerSet, step=entry.step, due=due)
+            self._run.record(j.TimerSet(step=entry.step, due=due))
         elif self._is_over(entry):
-            self._run.record(j.TimerFired, step=entry.step)
+            self._run.record(j.TimerFired(step=entry.step))
             await self._unmet(entry, late=True)
 
     def _set(self, entry: FrontierEntry, node: PlanNode) -> None:
@@ -172,7 +172,7 @@ class Waits:
         if wait is None:
             return
         due = milliseconds(wait.until) if wait.until else due_in(wait.seconds, self._run.at)
-        self._run.record(j.TimerSet, step=entry.step, due=due)
+        self._run.record(j.TimerSet(step=entry.step, due=due))
 
 
 def due_at(entry: FrontierEntry) -> int:

@@ -12,6 +12,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from crewlog.errors import UsageError
+from crewlog.ids import CommandId
 from crewlog.model import Json, Model
 from crewlog.state.files import FileRef
 from crewlog.state.journal import Batch
@@ -32,7 +33,7 @@ class DraftCarry(Model):
     """Who started the run."""
     reader: Literal["auto", "forms", "model"] = "auto"
     model: str = ""
-    command: str = ""
+    command: CommandId | None = None
     """The command whose text the input is."""
     replies: tuple[PromptReply, ...] = ()
     """What a model answered so far."""

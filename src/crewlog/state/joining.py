@@ -35,7 +35,7 @@ still is not to end because another run takes them in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from crewlog.errors import ChangeConflict, CommandRejected
@@ -69,15 +69,13 @@ class Move(NamedTuple):
     """
 
     does: Literal["record", "unite", "recall"]
-    """`record`: a fact; `unite`: the union with the other run is to be made now, from the state
+    """`record`: an entry; `unite`: the union with the other run is to be made now, from the state
     that was looked at, and recorded while `may_unite` holds; `recall`: the other run's journal is
     to be searched for its `GraphMerged` of the merge, see the function of that name."""
     to: RunId
     """The other run."""
-    fact: type[j.MergeAccepted | j.MergeOffered | j.MergeFailed | j.MergedInto] | None = None
-    """The fact that is to be recorded."""
-    fields: Mapping[str, Any] = {}
-    """Its fields, but for the time."""
+    entry: j.MergeAccepted | j.MergeOffered | j.MergeFailed | j.MergedInto | None = None
+    """The entry that is to be recorded."""
 
 
 def asking(
@@ -92,8 +90,8 @@ def asking(
     flow: bool,
     by: str = "",
     reason: str = "",
-) -> dict[str, Any]:
-    """The fields of the `MergeAsked` by which a run asks another one to be one graph with it.
+) -> j.MergeAsked:
+    """The `MergeAsked` by which a run asks another one to be one graph with it.
 
     Args:
         own: The run.
@@ -112,18 +110,19 @@ def asking(
         ChangeConflict: another merge or a change is under way.
     """
     check_may_ask(own, other)
-    return {
-        "op": merge_id(own.run, command),
-        "other": other,
-        "operation": operation,
-        "what": what,
-        "creatures": creatures,
-        "flow": flow,
-        "due": at + ASK_LIMIT,
-        "by": by,
-        "reason": reason,
-        "command": command,
-    }
+    return j.MergeAsked(
+        at=at,
+        op=merge_id(own.run, command),
+        other=other,
+        operation=operation,
+        what=what,
+        creatures=creatures,
+        flow=flow,
+        due=at + ASK_LIMIT,
+        by=by,
+        reason=reason,
+        command=command,
+    )
 
 
 def check_may_ask(own: CrewState, other: RunId) -> None:
@@ -299,15 +298,15 @@ def _requested(own: CrewState, other: CrewState, op: str, at: int, body: _Body) 
     if why := _refused(own, other, theirs, body):
         return _fail(op, other.run, why)
     stays = _stays(own.run, body.creatures, other.run, theirs.creatures, (body.flow, theirs.flow))
-    fields = {
-        **_accepted(op, other, theirs, at, joins=not stays),
+    accepted = _accepted(op, other, theirs, at, joins=not stays)
+    asked = {
         "operation": theirs.edge,
         "creatures": theirs.creatures,
         "flow": theirs.flow,
         "asked": theirs.priority[0],
         "by": theirs.by,
     }
-    return Move("record", other.run, j.MergeAccepted, fields)
+    return Move("record", other.run, accepted.model_copy(update=asked))
 
 
 def _refused(own: CrewState, other: CrewState, theirs: Joining, body: _Body) -> str:
@@ -334,19 +333,20 @@ def _stays(own: RunId, mine: int, other: RunId, theirs: int, flows: tuple[bool, 
 
 def _accepted(
     op: str, other: CrewState, theirs: Joining, at: int, *, joins: bool
-) -> Mapping[str, Any]:
-    return {
-        "op": op,
-        "other": other.run,
-        "stage": "joins" if joins else "survives",
-        "due": at + (DRAIN_LIMIT if joins else OFFER_LIMIT),
-        "theirs": theirs.position,
-        "began": other.started,
-    }
+) -> j.MergeAccepted:
+    return j.MergeAccepted(
+        at=at,
+        op=op,
+        other=other.run,
+        stage="joins" if joins else "survives",
+        due=at + (DRAIN_LIMIT if joins else OFFER_LIMIT),
+        theirs=theirs.position,
+        began=other.started,
+    )
 
 
 def _fail(op: str, other: RunId, why: str) -> Move:
-    return Move("record", other, j.MergeFailed, {"op": op, "other": other, "why": why})
+    return Move("record", other, j.MergeFailed(op=op, other=other, why=why))
 
 
 def _same_round(mine: Joining, theirs: Joining) -> bool:
@@ -422,11 +422,9 @@ def _proceed(
     """The next stage of a merge in which both runs are."""
     if mine.stage == "asked":
         joins = theirs.stage == "survives"
-        fields = _accepted(mine.op, other, theirs, at, joins=joins)
-        return Move("record", other.run, j.MergeAccepted, fields)
+        return Move("record", other.run, _accepted(mine.op, other, theirs, at, joins=joins))
     if mine.stage == "joins" and landed:
-        fields = {"op": mine.op, "other": other.run}
-        return Move("record", other.run, j.MergeOffered, fields)
+        return Move("record", other.run, j.MergeOffered(op=mine.op, other=other.run))
     if mine.stage == "survives" and theirs.stage == "offered":
         return Move("unite", other.run)
     return None
@@ -444,13 +442,10 @@ def _offered(mine: Joining, other: CrewState | None, *, gone: bool, recalled: bo
         return None
     word = other.merges.get(mine.op)
     if word is not None and word.outcome == "merged":  # it says so once, whatever it says later
-        fields = {
-            "op": mine.op,
-            "run": other.run,
-            "position": word.position,
-            "renamed": word.renamed,
-        }
-        return Move("record", other.run, j.MergedInto, fields)
+        merged = j.MergedInto(
+            op=mine.op, run=other.run, position=word.position, renamed=word.renamed
+        )
+        return Move("record", other.run, merged)
     if word is not None and word.round == mine.theirs:
         return _fail(mine.op, mine.other, word.why or f"{mine.other!r} gave it up")
     if other.joining is not None and _same_round(mine, other.joining):
