@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 
-from crewlog.activities.arguments import fault_in
-from crewlog.activities.rulings import DeniedError
+from crewlog.activities.arguments import argument_error
+from crewlog.activities.rulings import CallDenied
 from crewlog.activities.tools import Tool
-from crewlog.authority.bindings import Binding, arguments_digest, check_binding
-from crewlog.errors import RuledSince
+from crewlog.authority.bindings import Binding, arguments_hash, check_binding
+from crewlog.errors import PermissionsChanged
 from crewlog.ids import ContentHash, InterruptId
 from crewlog.model import Json
 from crewlog.state.brief import brief
@@ -25,16 +25,14 @@ EDITED = "A person changed the arguments of this call to {args}. What it answere
 _LONGEST = 2_000
 
 
-class NotApproved(DeniedError):
+class InvalidApproval(CallDenied):
     """The yes that a call was scheduled with does not hold for it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, "approvals")
 
 
-async def approved_arguments(
-    store: Store, task: CallTool, asked: Mapping[str, Any]
-) -> dict[str, Any]:
+async def load_arguments(store: Store, task: CallTool, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that a call runs with: its message's, or those that people put there.
 
     Args:
@@ -43,8 +41,8 @@ async def approved_arguments(
         asked: The arguments of its message.
 
     Raises:
-        NotApproved: the yes is of another call, or of other arguments.
-        RuledSince: it has expired since the call was scheduled.
+        InvalidApproval: the yes is of another call, or of other arguments.
+        PermissionsChanged: it has expired since the call was scheduled.
     """
     check_approval(task)
     said = task.approval if task.approved else None
@@ -53,8 +51,8 @@ async def approved_arguments(
         return args
     if said.edited:
         args = await _edited(store, task, said.arguments)
-    if arguments_digest(args) != said.arguments:
-        raise NotApproved(_refusal(task, "its arguments are not those that were approved"))
+    if arguments_hash(args) != said.arguments:
+        raise InvalidApproval(_refusal(task, "its arguments are not those that were approved"))
     return args
 
 
@@ -65,14 +63,14 @@ def check_approval(task: CallTool) -> None:
         task: The call. One that nobody was asked about needs none.
 
     Raises:
-        NotApproved: it is of another call.
-        RuledSince: it has expired since the call was scheduled; people are asked again.
+        InvalidApproval: it is of another call.
+        PermissionsChanged: it has expired since the call was scheduled; people are asked again.
     """
     if not task.approved:
         return
     said = task.approval
     if said is None:
-        raise NotApproved(_refusal(task, "it does not say what was approved"))
+        raise InvalidApproval(_refusal(task, "it does not say what was approved"))
     binding = Binding(
         run=task.run,
         interrupt=InterruptId(task.approved),
@@ -90,12 +88,12 @@ def check_approval(task: CallTool) -> None:
     if decision.allowed:
         return
     if check_binding(said.seal, binding, at=0).allowed:
-        raise RuledSince(
+        raise PermissionsChanged(
             decision.reason,
             remedy="The run asks people again by itself.",
             place=f"step {task.step}, call {task.call}",
         )
-    raise NotApproved(_refusal(task, decision.reason))
+    raise InvalidApproval(_refusal(task, decision.reason))
 
 
 async def _edited(store: Store, task: CallTool, digest: ContentHash) -> dict[str, Any]:
@@ -110,12 +108,12 @@ def _refusal(task: CallTool, reason: str) -> str:
     return f"Refused: {reason}. People may be asked about {task.tool!r} once more: call it again."
 
 
-def fault_in_edit(tool: Tool, args: Mapping[str, Any]) -> str:
+def edit_error(tool: Tool, args: Mapping[str, Any]) -> str:
     """What is wrong with the arguments that people put in the place of a call's; empty: nothing."""
-    return (fault_in(tool, args) or "").removesuffix(" Call it again.")
+    return (argument_error(tool, args) or "").removesuffix(" Call it again.")
 
 
-def with_edit(message: BaseMessage, args: Mapping[str, Json]) -> BaseMessage:
+def with_edit_notice(message: BaseMessage, args: Mapping[str, Json]) -> BaseMessage:
     """A call's answer that says with which arguments it was made."""
     told = EDITED.format(args=brief(json.dumps(args, ensure_ascii=False), _LONGEST))
     content: Any = message.content

@@ -31,23 +31,23 @@ MOST_BYTES = 1_000_000
 _MOST_FAULTS = 8
 
 
-def fault_in(tool: Tool, args: Mapping[str, Any]) -> str | None:
+def argument_error(tool: Tool, args: Mapping[str, Any]) -> str | None:
     """What is wrong with the arguments of a call, as the model is told it; none where they hold.
 
     Args:
         tool: The tool, as the worker's registry has it.
         args: What the model says, or a person.
     """
-    return misfit(tool, args) or check_fault(tool, args)
+    return schema_error(tool, args) or check_error(tool, args)
 
 
-def misfit(tool: Tool, args: Mapping[str, Any]) -> str | None:
+def schema_error(tool: Tool, args: Mapping[str, Any]) -> str | None:
     """How the arguments of a call do not fit the tool itself; none where they do."""
     faults = list(_size(args)) or [*_schema(tool, args), *_unknown(tool, args)]
     return refusal(tool.tool.name, faults) if faults else None
 
 
-def check_fault(tool: Tool, args: Mapping[str, Any]) -> str | None:
+def check_error(tool: Tool, args: Mapping[str, Any]) -> str | None:
     """What the definition's checks refuse of arguments that fit the tool; none: nothing."""
     faults = list(_checks(tool.definition, args))
     return refusal(tool.tool.name, faults) if faults else None
@@ -75,7 +75,7 @@ def guarded(tool: Tool, kind: str, args: Mapping[str, Any]) -> Iterator[tuple[st
                     yield name, value
 
 
-def arguments_of(tool: Tool, beside: str = "") -> list[str]:
+def argument_names(tool: Tool, beside: str = "") -> list[str]:
     """The arguments that a tool's schema names.
 
     Args:

@@ -15,17 +15,17 @@ from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from crewlog.activities.recent import Recent
-from crewlog.activities.views import Hydrator, LogAt
-from crewlog.authority.artifacts import check_artifact
-from crewlog.content import canonical, check_depth, hash_json, scrubbed, scrubbed_text
+from crewlog.activities.recent import LruCache
+from crewlog.activities.views import ChainHead, Hydrator
+from crewlog.authority.artifacts import authorize_artifact
+from crewlog.content import canonical, check_depth, hash_json, utf8_json, utf8_text
 from crewlog.definition.artifact_checks import schema_kept
 from crewlog.definition.audiences import Audiences
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ToolFailed
 from crewlog.ids import ContentHash, LogName, RunId, artifact_log
 from crewlog.model import Json
-from crewlog.redaction import redacted, redacted_json
+from crewlog.redaction import redacted_json, redacted_text
 from crewlog.state.artifacts import (
     LARGEST_CALL,
     MOST,
@@ -38,8 +38,8 @@ from crewlog.state.artifacts import (
     first,
     told,
 )
-from crewlog.state.calls import ArtifactChange, CallTool, CloseRun, SettledOperations, View
-from crewlog.state.hashing import log_root
+from crewlog.state.calls import ArtifactChange, CallTool, EndRun, RefusedOperations, View
+from crewlog.state.hashing import empty_log_head
 from crewlog.state.journal import Batch
 from crewlog.state.logs import message_of
 from crewlog.store.protocol import Store
@@ -61,7 +61,7 @@ _AT_ONCE = 500
 class _Folded(NamedTuple):
     """A content, and the place in its log."""
 
-    at: LogAt
+    at: ChainHead
     content: Content
 
 
@@ -77,7 +77,7 @@ class Artifacts:
         self._store = store
         self._hydrator = hydrator
         self._known: OrderedDict[tuple[RunId, LogName], list[_Folded]] = OrderedDict()
-        self._made: Recent[ContentHash, Json] = Recent(BODIES_KEPT)
+        self._made: LruCache[ContentHash, Json] = LruCache(BODIES_KEPT)
 
     async def read(
         self,
@@ -98,11 +98,11 @@ class Artifacts:
             barred: Logs that the agent may not read, for the reason of a refusal.
 
         Raises:
-            LogRefused: a head is that of another log than the view says, or of another run's.
+            LogAccessDenied: a head is that of another log than the view says, or of another run's.
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
-        chains: dict[LogName, LogAt] = {}
+        chains: dict[LogName, ChainHead] = {}
         if view.heads:
             chains = await self._hydrator.chains(run, view, batch, barred=barred)
         found: dict[str, Content] = {}
@@ -119,7 +119,7 @@ class Artifacts:
         self._made.put(hash_, body)
 
     async def _content(
-        self, run: RunId, log: LogName, at: LogAt, initial: Json, batch: Batch
+        self, run: RunId, log: LogName, at: ChainHead, initial: Json, batch: Batch
     ) -> Content:
         known = self._known.get((run, log), [])
         # A chain is shared by all heads of a log that never forked: its beginning never changes.
@@ -177,7 +177,7 @@ def operations_of(tool: str, given: Any) -> list[dict[str, Json]]:
     """A tool's operations as they are kept.
 
     Raises:
-        NoOperations: they are none.
+        InvalidOperations: they are none.
     """
     if not isinstance(given, list | tuple):
         raise _no_operations(tool, f"they are a {type(given).__name__}, and no list")
@@ -205,7 +205,7 @@ def _operation(tool: str, number: int, given: Any) -> dict[str, Json]:
         raise _no_operations(tool, f"number {number} is {op!r}, none of {', '.join(OPERATIONS)}")
     if not isinstance(path, str) or not isinstance(artifact, str):
         raise _no_operations(tool, f"number {number} has a path or an artifact that is no text")
-    made: dict[str, Json] = {"op": op, "path": scrubbed_text(redacted(path))}
+    made: dict[str, Json] = {"op": op, "path": utf8_text(redacted_text(path))}
     if artifact:
         made["artifact"] = artifact
     if op == "remove":
@@ -214,7 +214,7 @@ def _operation(tool: str, number: int, given: Any) -> dict[str, Json]:
         raise _no_operations(tool, f"number {number} has no value")
     try:
         # There and back: a tuple becomes the list, and a number the key, that it will be anyhow.
-        plain = json.loads(json.dumps(scrubbed(said["value"]), allow_nan=False))
+        plain = json.loads(json.dumps(utf8_json(said["value"]), allow_nan=False))
         check_depth(plain)
         made["value"] = redacted_json(plain)
     except (TypeError, ValueError, RecursionError) as exc:
@@ -222,18 +222,18 @@ def _operation(tool: str, number: int, given: Any) -> dict[str, Json]:
     return made
 
 
-class NoOperations(ToolFailed):
+class InvalidOperations(ToolFailed):
     """What a tool returned is no operations. It did run: the model is told, nothing is retried."""
 
 
-def _no_operations(tool: str, why: str) -> NoOperations:
-    return NoOperations(
+def _no_operations(tool: str, why: str) -> InvalidOperations:
+    return InvalidOperations(
         f"the tool {tool!r} ran, but its operations cannot be taken: {why}",
         remedy="An operation is {artifact, op, path, value}; see crewlog.operations.",
     )
 
 
-def changes_of(
+def operations_by_artifact(
     task: CallTool,
     crew: CrewDefinition,
     operations: Iterable[Mapping[str, Json]],
@@ -248,7 +248,7 @@ def changes_of(
         seen: The artifacts that the agent sees, as of the call's view.
 
     Raises:
-        NoOperations: one does not say which artifact, and the crew does not have just one.
+        InvalidOperations: one does not say which artifact, and the crew does not have just one.
     """
     only = next(iter(crew.artifacts)) if len(crew.artifacts) == 1 else ""
     by_artifact: dict[str, list[dict[str, Json]]] = {}
@@ -289,7 +289,7 @@ def _change(
     missed = tried.of(id_)
     return change.model_copy(
         update={
-            "base": head or log_root(task.run, log),
+            "base": head or empty_log_head(task.run, log),
             "refused": tried.missed - content.missed,
             "why": told(missed),
         }
@@ -300,7 +300,7 @@ def denied(crew: CrewDefinition, agent: str, changes: Iterable[ArtifactChange]) 
     """Why an agent may not change some of the artifacts; the run asks it again, and audits it."""
     audiences, every = Audiences(crew), crew.every_artifact
     decisions = (
-        check_artifact(
+        authorize_artifact(
             "change",
             agent,
             each.artifact,
@@ -313,7 +313,7 @@ def denied(crew: CrewDefinition, agent: str, changes: Iterable[ArtifactChange]) 
 
 
 async def built(
-    artifacts: Artifacts, crew: CrewDefinition, closing: CloseRun, batch: Batch
+    artifacts: Artifacts, crew: CrewDefinition, closing: EndRun, batch: Batch
 ) -> dict[str, dict[str, Json]]:
     """What a run has built when it ends, as `crewlog.wire.ArtifactResult` spells it.
 
@@ -352,7 +352,9 @@ def _result(crew: CrewDefinition, name: str, content: Content) -> ArtifactResult
 # -- what models are told --------------------------------------------------------------------
 
 
-def with_left_out(messages: list[BaseMessage], seen: Mapping[str, Content]) -> list[BaseMessage]:
+def with_refused_operations(
+    messages: list[BaseMessage], seen: Mapping[str, Content]
+) -> list[BaseMessage]:
     """An agent's messages, in which its tools' answers tell which operations were left out.
 
     It is told from the fold, each time anew: when a tool answers, nobody knows yet what other calls
@@ -388,10 +390,10 @@ def _block(text: str) -> dict[str, str]:
 
 def settled(
     step: str, calls: Iterable[int], seen: Mapping[str, Content]
-) -> tuple[SettledOperations, ...]:
+) -> tuple[RefusedOperations, ...]:
     """What became of operations that others came before: of calls of a step, what was left out."""
     return tuple(
-        SettledOperations(call=call, artifact=name, refused=len(missed), why=told(missed))
+        RefusedOperations(call=call, artifact=name, refused=len(missed), why=told(missed))
         for call in calls
         for name, content in seen.items()
         if (missed := content.of(f"{step}/{call}"))

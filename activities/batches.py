@@ -6,16 +6,16 @@ from typing import TypeVar
 
 from temporalio import activity
 
-from crewlog.activities.recent import Recent
+from crewlog.activities.recent import LruCache
 from crewlog.ids import AgentName, ContentHash, RunId, node_of
 from crewlog.model import Json
-from crewlog.state.calls import StepCall
+from crewlog.state.calls import CallInput
 from crewlog.state.journal import Batch
 from crewlog.state.packing import needed, unpack, unpack_view
 from crewlog.state.told import told
 from crewlog.store.protocol import Store
 
-T = TypeVar("T", bound=StepCall)
+T = TypeVar("T", bound=CallInput)
 
 
 class Batches:
@@ -28,7 +28,7 @@ class Batches:
 
     def __init__(self, store: Store, most: int = 10_000) -> None:
         self._store = store
-        self._told: Recent[ContentHash, dict[str, Json]] = Recent(most)
+        self._told: LruCache[ContentHash, dict[str, Json]] = LruCache(most)
 
     def remember(self, hash_: ContentHash, body: dict[str, Json]) -> None:
         """Keeps what a body tells that this worker just made."""

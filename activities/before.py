@@ -48,7 +48,7 @@ class Before:
             quick: Whether the model answers at once, as far as is known.
 
         Raises:
-            RuledSince: something was; the run makes the call's view anew.
+            PermissionsChanged: something was; the run makes the call's view anew.
             StoreUnavailable: the store is away; no model is asked.
         """
         async with self._one:
@@ -56,11 +56,11 @@ class Before:
                 pass
             elif self.stored or quick:
                 at = time.monotonic()
-                self._ruled = await self._store.last_ruling(self._task.run)
+                self._ruled = await self._store.last_permission_position(self._task.run)
                 self._looked = at
             else:
                 await self._append()
-        rulings.check_rulings(self._task, self._ruled)
+        rulings.check_permissions_unchanged(self._task, self._ruled)
 
     async def _append(self) -> None:
         if self.stored:

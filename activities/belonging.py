@@ -17,7 +17,7 @@ from crewlog.state.calls import LOAD_STATE
 from crewlog.wire import WORKFLOW_TYPE
 
 
-class OwnRuns(Interceptor):
+class OwnRunInterceptor(Interceptor):
     """Refuses activities that no run of ours asks for, or one for another."""
 
     def intercept_activity(

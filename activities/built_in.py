@@ -17,8 +17,8 @@ from pydantic import BaseModel, Field, WithJsonSchema, create_model
 
 from crewlog.activities.group_tools import group_tool
 from crewlog.activities.memory_tools import MemoryTools
-from crewlog.activities.recent import Recent
-from crewlog.activities.scratch_tools import scratch_tool
+from crewlog.activities.recent import LruCache
+from crewlog.activities.scratch_tools import note_tool
 from crewlog.activities.tool_graph import SENDS
 from crewlog.activities.tools import Tool, make_tool
 from crewlog.definition.artifacts import SCRATCH_TOOLS, Scratch
@@ -44,7 +44,7 @@ _ANY_JSON: dict[str, Any] = {
 _FLAG_VALUE: dict[str, Any] = {"anyOf": [{"type": t} for t in ("boolean", "number", "string")]}
 
 
-class BuiltIn:
+class BuiltInTools:
     """Makes an agent's own copies of the built-in tools, and keeps them.
 
     Args:
@@ -53,7 +53,7 @@ class BuiltIn:
 
     def __init__(self, memory: MemoryTools | None = None) -> None:
         self._memory = memory
-        self._tools: Recent[tuple[ToolName, tuple[str, ...]], Tool] = Recent(1024)
+        self._tools: LruCache[tuple[ToolName, tuple[str, ...]], Tool] = LruCache(1024)
 
     def tool(self, name: ToolName, crew: CrewDefinition, who: AgentName) -> Tool | None:
         """The built-in tool of that name; none where the agent declares nothing it could set.
@@ -97,7 +97,7 @@ class BuiltIn:
         bounds = bounds or Scratch()
         key = (name, (who, str(bounds.most), str(bounds.longest), *seen))
         found = self._tools.get(key)
-        return found or self._tools.put(key, make_tool(scratch_tool(name, who, bounds, seen)))
+        return found or self._tools.put(key, make_tool(note_tool(name, who, bounds, seen)))
 
 
 def _set_flag(flags: Sequence[str]) -> StructuredTool:

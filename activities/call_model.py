@@ -13,37 +13,37 @@ from temporalio import activity
 
 from crewlog.activities.artifacts import Artifacts, settled
 from crewlog.activities.before import Before
-from crewlog.activities.built_in import BuiltIn
-from crewlog.activities.contexts import Context, Contexts
+from crewlog.activities.built_in import BuiltInTools
+from crewlog.activities.contexts import CallTranscripts, Context
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
 from crewlog.activities.files import Files
-from crewlog.activities.heartbeat import Pulse
+from crewlog.activities.heartbeat import Heartbeat
 from crewlog.activities.inputs import Inputs
-from crewlog.activities.keep import keep, keep_all
-from crewlog.activities.model_errors import is_unexplained, may_be_shorter, model_error
+from crewlog.activities.keep import keep, store_batch_and_bodies
+from crewlog.activities.model_errors import is_request_rejected, may_be_shorter, model_error
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import counted, usage_of
-from crewlog.activities.read_reply import Formats, Reading, read_by
-from crewlog.activities.recent import Recent
-from crewlog.activities.render import prompt, with_heard, with_item, without_old_reasoning
-from crewlog.activities.replies import kept, message_of, unbroken
+from crewlog.activities.read_reply import Reading, ResponseFormats, parse_output
+from crewlog.activities.recent import LruCache
+from crewlog.activities.render import prompt, with_item, with_waking_message, without_old_reasoning
+from crewlog.activities.replies import check_complete, kept, message_of
 from crewlog.activities.sight import Sight
-from crewlog.activities.streaming import CannotStream, Writing, prompt_of, streamed
+from crewlog.activities.streaming import StreamingUnsupported, Writing, prompt_value, stream_message
 from crewlog.activities.summaries import Summaries
-from crewlog.activities.tools import ToolRegistry
+from crewlog.activities.tools import ToolLoader
 from crewlog.activities.views import Hydrator
 from crewlog.content import check_depth
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.reading import Form
-from crewlog.errors import ModelError, ModelRefused
+from crewlog.errors import ModelError, ModelRequestRejected
 from crewlog.ids import RunId, StepId
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
-from crewlog.state.brief import brief_of
-from crewlog.state.calls import CallModel, ModelResult, SettledOperations
+from crewlog.state.brief import message_excerpt
+from crewlog.state.calls import CallModel, CallModelResult, RefusedOperations
 from crewlog.state.drafts import draft_of
-from crewlog.state.endings import ending_of
+from crewlog.state.endings import finish_reason
 from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
@@ -52,7 +52,7 @@ QUICK_SECONDS = 0.05
 """How long what led to a call may wait to be stored together with the reply."""
 
 
-class _Reply(NamedTuple):
+class _ModelMessage(NamedTuple):
     """What a model said, with all that is needed once it is paid for."""
 
     model: str
@@ -71,7 +71,7 @@ class _Asking(NamedTuple):
     name: str
     agent: AgentDefinition
     task: CallModel
-    pulse: Pulse
+    pulse: Heartbeat
     config: RunnableConfig
 
 
@@ -95,8 +95,8 @@ class ModelCalls:
         definitions: Definitions,
         hydrator: Hydrator,
         models: ModelFactory,
-        registry: ToolRegistry,
-        built_in: BuiltIn,
+        registry: ToolLoader,
+        built_in: BuiltInTools,
         artifacts: Artifacts | None = None,
         files: Files | None = None,
     ) -> None:
@@ -108,18 +108,18 @@ class ModelCalls:
         self._registry = registry
         self._built_in = built_in
         self._sight = Sight(store, definitions, hydrator, artifacts)
-        self._context = Contexts(
+        self._context = CallTranscripts(
             self._sight, Inputs(store, definitions, self._sight), Summaries(store, models)
         )
-        self._silent: Recent[str, bool] = Recent(256)
+        self._silent: LruCache[str, bool] = LruCache(256)
         """Models that gave no reply in pieces."""
-        self._doublings: Recent[tuple[RunId, StepId], int] = Recent(256)
+        self._doublings: LruCache[tuple[RunId, StepId], int] = LruCache(256)
         """How often the limit of output is doubled at most in steps whose service refused more."""
-        self._formats = Formats()
-        self._quick: Recent[str, bool] = Recent(256)
+        self._formats = ResponseFormats()
+        self._quick: LruCache[str, bool] = LruCache(256)
         """Whether models gave their last reply at once."""
 
-    async def run(self, task: CallModel, effect: Effect, pulse: Pulse) -> ModelResult:
+    async def run(self, task: CallModel, effect: Effect, pulse: Heartbeat) -> CallModelResult:
         """Makes the call, tells what the model writes, and stores its reply."""
         before = Before(self._store, task)
         asking = asyncio.ensure_future(self._reply(task, before, effect, pulse))
@@ -135,7 +135,7 @@ class ModelCalls:
             raise
         name, message, context, form, may_end = reply
         self._quick.put(name, quick)
-        ending = ending_of(message)
+        ending = finish_reason(message)
         told = kept(message, task.agent, task.step, task.call, model=name, ending=ending)
         if type(told.content) is list:
             told = await self._files.keep(told)
@@ -144,21 +144,23 @@ class ModelCalls:
         hash_ = hash_json(body)
         final = not told.tool_calls and not told.invalid_tool_calls
         # Also of a reply that is no good answer: it counts where its agent accepts such.
-        read = await read_by(form, told) if form is not None and final else Reading()
+        read = await parse_output(form, told) if form is not None and final else Reading()
         bodies = {hash_: body, **read.bodies}
         draft = None
-        if may_end and not final and brief_of(body):
+        if may_end and not final and message_excerpt(body):
             text = draft_of(body)
             draft = hash_json(text)
             bodies[draft] = text
         if journaled is None:
-            stored = journaled = await keep_all(self._store, task.run, task.batch, bodies)
+            stored = journaled = await store_batch_and_bodies(
+                self._store, task.run, task.batch, bodies
+            )
         else:
             stored = await keep(self._store, bodies)
         self._hydrator.remember(task.run, hash_, body)
         # The reply still has the details that prices depend on.
         usage = await usage_of(message, name) + context.usage
-        return ModelResult(
+        return CallModelResult(
             body=body,
             hash=hash_,
             usage=usage,
@@ -172,13 +174,15 @@ class ModelCalls:
             journaled=journaled,
         )
 
-    async def _settled(self, task: CallModel) -> tuple[SettledOperations, ...]:
+    async def _settled(self, task: CallModel) -> tuple[RefusedOperations, ...]:
         """What became of operations of the turn that others came before."""
         if not task.unsettled:
             return ()
         return settled(task.step, task.unsettled, await self._sight.artifacts(task))
 
-    async def _reply(self, task: CallModel, before: Before, effect: Effect, pulse: Pulse) -> _Reply:
+    async def _reply(
+        self, task: CallModel, before: Before, effect: Effect, pulse: Heartbeat
+    ) -> _ModelMessage:
         """Asks the model."""
         crew = await self._definitions.get(task.definition)
         agent = agent_of(crew, task.agent)
@@ -195,7 +199,7 @@ class ModelCalls:
         transcript = without_old_reasoning(transcript, task.step, task.view.was)
         if task.heard is not None:
             message = await self._hydrator.message(task.run, task.heard.body)
-            transcript = with_heard(transcript, message, task.heard, task.step)
+            transcript = with_waking_message(transcript, message, task.heard, task.step)
         form = await self._definitions.form(task.definition, task.agent)
         told = form.told if form is not None else ""
         graph = await self._definitions.awareness(task.definition, task.agent)
@@ -213,11 +217,11 @@ class ModelCalls:
             try:
                 reply = await self._ask_in_form(model, shown, form, asking)
                 break
-            except ModelRefused as exc:
+            except ModelRequestRejected as exc:
                 if not doublings or not may_be_shorter(exc):
                     raise
                 self._doublings.put((task.run, task.step), doublings - 1)
-        return _Reply(name, counted(reply, said), context, form, agent.on_cap == "end")
+        return _ModelMessage(name, counted(reply, said), context, form, agent.on_cap == "end")
 
     async def _models_for(
         self, task: CallModel, name: str, settings: Mapping[str, Json], timeout: float
@@ -230,7 +234,7 @@ class ModelCalls:
         most = self._doublings.get((task.run, task.step))
         found: list[tuple[int, BaseChatModel]] = []
         for doublings in range(task.cut if most is None else min(task.cut, most), 0, -1):
-            larger = await self._models.with_longer_replies(name, settings, timeout, doublings)
+            larger = await self._models.get_with_larger_limit(name, settings, timeout, doublings)
             if larger is None:
                 break
             found.append((doublings, larger))
@@ -246,11 +250,11 @@ class ModelCalls:
             return await self._ask(model, said, asking)
         try:
             return await self._ask(model.bind(**asked), said, asking)
-        except ModelRefused as exc:
-            if not is_unexplained(exc):
+        except ModelRequestRejected as exc:
+            if not is_request_rejected(exc):
                 raise
         reply = await self._ask(model, said, asking)
-        formats.leave_out(name)
+        formats.disable(name)
         return reply
 
     async def _ask(
@@ -267,13 +271,15 @@ class ModelCalls:
                 try:
                     # A client's own limit is for each piece; this one is for the reply.
                     async with asyncio.timeout(_request_timeout(agent.timeout)):
-                        return unbroken(await streamed(model, said, config, writing.add), name)
-                except CannotStream as exc:
+                        return check_complete(
+                            await stream_message(model, said, config, writing.add), name
+                        )
+                except StreamingUnsupported as exc:
                     silent = exc.ever
-            reply = message_of(await model.ainvoke(prompt_of(model, said), config))
+            reply = message_of(await model.ainvoke(prompt_value(model, said), config))
             if silent:  # it was the stream that was refused, and not the request
                 self._silent.put(name, True)
-            return unbroken(reply, name)
+            return check_complete(reply, name)
         except (asyncio.CancelledError, ModelError):
             raise
         except Exception as exc:
@@ -324,7 +330,7 @@ def _config(
 def _model_name(crew: CrewDefinition, agent: AgentDefinition, task: CallModel) -> str:
     name = agent.model or crew.model
     if name is None:
-        raise ModelRefused(
+        raise ModelRequestRejected(
             f"the agent {task.agent!r} has no model",
             remedy="Give the agent or the crew a `model`, e.g. openai:gpt-5-mini.",
         )
@@ -335,7 +341,7 @@ def _check_depth(body: Json, model: str) -> None:
     try:
         check_depth(body)
     except ValueError as exc:
-        raise ModelRefused(
+        raise ModelRequestRejected(
             f"the model {model!r} answered with arguments of a tool that no run can keep: {exc}",
             remedy="Ask it again, or let the tool take a text.",
         ) from exc

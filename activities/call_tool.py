@@ -22,58 +22,58 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 from temporalio import activity
 
 from crewlog.activities.approved import (
-    approved_arguments,
     check_approval,
-    fault_in_edit,
-    with_edit,
+    edit_error,
+    load_arguments,
+    with_edit_notice,
 )
 from crewlog.activities.arguments import (
-    arguments_of,
-    check_fault,
+    argument_names,
+    check_error,
     faults_of,
-    misfit,
     refusal,
+    schema_error,
     unchecked,
 )
 from crewlog.activities.artifacts import (
     Artifacts,
-    NoOperations,
-    changes_of,
+    InvalidOperations,
     denied,
+    operations_by_artifact,
     operations_of,
     with_text,
 )
-from crewlog.activities.built_in import SET_FLAG, SET_OUTPUT, BuiltIn
+from crewlog.activities.built_in import SET_FLAG, SET_OUTPUT, BuiltInTools
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.doing import with_outputs
 from crewlog.activities.errors import Effect
-from crewlog.activities.event_loops import GRACE, LOOK, LoopBlocked
+from crewlog.activities.event_loops import GRACE, LOOK, EventLoopBlocked
 from crewlog.activities.files import Files
-from crewlog.activities.heartbeat import Pulse
+from crewlog.activities.heartbeat import Heartbeat
 from crewlog.activities.inputs import Inputs, Values, declared, tool_inputs
 from crewlog.activities.keep import keep
-from crewlog.activities.reaching import reach_fault
+from crewlog.activities.reaching import allowlist_error
 from crewlog.activities.rulings import (
-    DeniedError,
-    check_rulings,
+    CallDenied,
+    check_permissions_unchanged,
+    count_call,
     give_back,
-    look_again,
-    may_have_begun,
+    may_have_started,
+    recheck_permissions,
     release,
-    reserve,
 )
 from crewlog.activities.sight import Sight
-from crewlog.activities.start_notes import begin_once, never_begun
-from crewlog.activities.tool_arguments import fault_in_text
+from crewlog.activities.start_notes import never_begun, write_start_record
+from crewlog.activities.tool_arguments import json_error
 from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
-from crewlog.activities.tool_results import NotJson, OwnError
-from crewlog.activities.tools import BUILT_IN, Tool, ToolRegistry
+from crewlog.activities.tool_results import NotJson, ToolValidationError
+from crewlog.activities.tools import BUILT_IN, Tool, ToolLoader
 from crewlog.activities.views import Hydrator
 from crewlog.activities.workspaces import Workspaces
 from crewlog.activities.writing import append
-from crewlog.authority.rules import must_ask
-from crewlog.causes import causes_of, in_words, told_causes
-from crewlog.content import scrubbed, scrubbed_text
+from crewlog.authority.rules import is_always_asked
+from crewlog.causes import flat_errors, in_words, joined_error_text
+from crewlog.content import utf8_json, utf8_text
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
 from crewlog.definition.reaching import mcp_tool
@@ -81,24 +81,24 @@ from crewlog.errors import (
     CrewlogError,
     InternalError,
     OutcomeUnknown,
-    RuledSince,
+    PermissionsChanged,
     ToolFailed,
     ToolMissing,
 )
-from crewlog.ids import ContentHash, call_key
+from crewlog.ids import ContentHash, idempotency_key
 from crewlog.model import Json
-from crewlog.redaction import redacted, redacted_json
+from crewlog.redaction import redacted_json, redacted_text
 from crewlog.secrets import resolve
 from crewlog.state.artifacts import Content
 from crewlog.state.brief import brief
 from crewlog.state.calls import (
     INLINE_BYTES,
     CallTool,
+    CallToolResult,
     CheckArguments,
     OutputValue,
     SentMessage,
-    ToolResult,
-    owner_of,
+    attempt_owner,
 )
 from crewlog.state.hashing import canonical, hash_json
 from crewlog.state.messages import message_to_json
@@ -113,7 +113,7 @@ _PASSING_NAMES = frozenset(
 )
 
 
-class _Passing(ToolFailed):
+class _TransientToolFailed(ToolFailed):
     """A tool raised for a reason that may pass, and may be repeated."""
 
     retryable = True
@@ -162,8 +162,8 @@ class ToolCalls:
         store: Store,
         definitions: Definitions,
         hydrator: Hydrator,
-        registry: ToolRegistry,
-        built_in: BuiltIn,
+        registry: ToolLoader,
+        built_in: BuiltInTools,
         workspace: Path,
         artifacts: Artifacts | None = None,
         files: Files | None = None,
@@ -180,7 +180,7 @@ class ToolCalls:
         self._sight = Sight(store, definitions, hydrator, artifacts)
         self._inputs = Inputs(store, definitions, self._sight)
 
-    async def run(self, task: CallTool, pulse: Pulse, effect: Effect) -> ToolResult:
+    async def run(self, task: CallTool, pulse: Heartbeat, effect: Effect) -> CallToolResult:
         """Makes the call and stores its answer."""
         # A local activity runs before its workflow task is in the history, which may be done again
         # with other facts: it stores what is named by its hash, and no journal.
@@ -188,42 +188,42 @@ class ToolCalls:
         looked = time.monotonic()
         if local:
             self._hydrator.learn(task.run, task.batch)
-            ruled = await self._store.last_ruling(task.run)
+            ruled = await self._store.last_permission_position(task.run)
         else:
             ruled = await append(self._store, task.run, task.batch)
         crew = await self._definitions.get(task.definition)
         try:
-            check_rulings(task, ruled)
-        except RuledSince:
+            check_permissions_unchanged(task, ruled)
+        except PermissionsChanged:
             await self._unbegun(task, crew)
             raise
         message = await self._hydrator.message(task.run, task.message)
         begun = time.monotonic()
-        refusal: DeniedError | None = None
+        refusal: CallDenied | None = None
         counted: dict[str, str] = {}
         unmade = False
         try:
             context = await self._prepare(task, message, crew)
-            counted = await reserve(self._store, task)
+            counted = await count_call(self._store, task)
             call, state = await self._begin(context, pulse, looked)
-        except RuledSince:
+        except PermissionsChanged:
             await self._unbegun(task, crew)
             await give_back(self._store, task, counted)
             raise
-        except (DeniedError, _ModelMistakeError) as fault:
+        except (CallDenied, _ModelMistakeError) as fault:
             await self._unbegun(task, crew)
             counted = await give_back(self._store, task, counted)
-            outcome, unmade = _refused(task, str(fault)), not may_have_begun(task)
-            refusal = fault if isinstance(fault, DeniedError) else None
+            outcome, unmade = _refused(task, str(fault)), not may_have_started(task)
+            refusal = fault if isinstance(fault, CallDenied) else None
         else:
             try:
                 outcome = await self._execute(context, call, state, effect)
             except ToolInvocationError as exc:
                 await release(self._store, task)
                 outcome, counted = _refused(task, _bad_arguments(exc)), {}
-                unmade = not may_have_begun(task)
+                unmade = not may_have_started(task)
             if task.approval is not None and task.approval.edited:
-                told = with_edit(outcome.message, context.args)
+                told = with_edit_notice(outcome.message, context.args)
                 outcome = replace(outcome, message=cast("ToolMessage", told))
         if (agent := agent_of(crew, task.agent)).does:
             outcome = with_outputs(outcome, agent)
@@ -234,7 +234,7 @@ class ToolCalls:
         if unmade:
             result = result.model_copy(update={"unmade": True})
         if refusal is not None:
-            reason = brief(scrubbed_text(redacted(str(refusal))), _LONGEST_REASON)
+            reason = brief(utf8_text(redacted_text(str(refusal))), _LONGEST_REASON)
             said = {"denied": reason, "rule": refusal.rule}
             result = result.model_copy(update=said)
         return result.model_copy(update={"journaled": False}) if local else result
@@ -248,7 +248,7 @@ class ToolCalls:
             if bad["id"] == task.id:
                 text = bad["args"] or ""
                 raise _ModelMistakeError(
-                    f"The arguments of {bad['name']!r} cannot be used: {fault_in_text(text)}: "
+                    f"The arguments of {bad['name']!r} cannot be used: {json_error(text)}: "
                     f"{brief(text, 200)!r}. Call it again with valid arguments."
                 )
         call = next((c for c in message.tool_calls if c["id"] == task.id), None)
@@ -262,18 +262,18 @@ class ToolCalls:
             raise _ModelMistakeError(f"There is no tool {call['name']!r}. {near}")
         # The permission was given for a tool by name, to the agent that spoke: neither is believed.
         if not task.permitted or call["name"] != task.tool or message.name != task.agent:
-            raise DeniedError(f"You may not use the tool {call['name']!r}.", "tools")
-        if must_ask(crew, task.agent, task.tool) and not (task.approved or task.ruled):
-            raise DeniedError(f"Nobody has approved this call of {call['name']!r}.", "approvals")
+            raise CallDenied(f"You may not use the tool {call['name']!r}.", "tools")
+        if is_always_asked(crew, task.agent, task.tool) and not (task.approved or task.ruled):
+            raise CallDenied(f"Nobody has approved this call of {call['name']!r}.", "approvals")
         definition = crew.tools.get(task.tool, BUILT_IN)
         tool = await self._tool(task, crew, definition)
-        args = await approved_arguments(self._store, task, call["args"])
-        if fault := misfit(tool, args):
+        args = await load_arguments(self._store, task, call["args"])
+        if fault := schema_error(tool, args):
             raise _ModelMistakeError(fault)
         # What the definition says of arguments is no mistake of a spelling: it is on record.
         workspace = workspace_of(self._workspace, task.run)
-        if fault := check_fault(tool, args) or await reach_fault(tool, args, workspace):
-            raise DeniedError(fault, "checks")
+        if fault := check_error(tool, args) or await allowlist_error(tool, args, workspace):
+            raise CallDenied(fault, "checks")
         return _Context(task, definition, tool, args, crew)
 
     async def _unbegun(self, task: CallTool, crew: CrewDefinition) -> None:
@@ -290,25 +290,25 @@ class ToolCalls:
         definition = crew.tools.get(task.tool)
         if definition is not None:
             tool = await self._registry.ready(task.tool, definition, crew.mcp, policy=crew.policy)
-            return fault_in_edit(tool, task.args)
+            return edit_error(tool, task.args)
         own = task.agent in crew.agents and self._built_in.tool(task.tool, crew, task.agent)
         if not own:
             return f"the crew has no tool {task.tool!r} any more, or nothing that it may be used on"
-        return fault_in_edit(own, task.args)
+        return edit_error(own, task.args)
 
     async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
         if definition is not BUILT_IN:
             ready = self._registry.ready(
                 task.tool, definition, crew.mcp, for_call=True, policy=crew.policy
             )
-            return checked_arguments(await ready)
+            return check_argument_names(await ready)
         found = self._built_in.tool(task.tool, crew, task.agent)
         if found is None:
             raise _ModelMistakeError(f"There is nothing for you to use {task.tool!r} on.")
         return found
 
     async def _begin(
-        self, context: _Context, pulse: Pulse, looked: float
+        self, context: _Context, pulse: Heartbeat, looked: float
     ) -> tuple[ToolCall, ToolState]:
         """Makes everything ready, and then checks for the last time that the call may be made."""
         task = context.task
@@ -325,10 +325,10 @@ class ToolCalls:
         check_approval(task)
         if context.definition.repeat == "never":
             info = activity.info()
-            owner = owner_of(info.workflow_run_id or "", info.activity_id, info.attempt)
-            await begin_once(self._store, task, owner)
+            owner = attempt_owner(info.workflow_run_id or "", info.activity_id, info.attempt)
+            await write_start_record(self._store, task, owner)
         else:
-            await look_again(self._store, task, looked)
+            await recheck_permissions(self._store, task, looked)
         return call, state
 
     async def _execute(
@@ -346,27 +346,27 @@ class ToolCalls:
             raise
         except (
             NotJson,
-            NoOperations,
+            InvalidOperations,
         ) as exc:  # it did run: neither a retry nor a failed step mends that
             return _refused(task, _told(exc))
         except Exception as exc:
-            if isinstance(exc, LoopBlocked):
+            if isinstance(exc, EventLoopBlocked):
                 call.stop.set()  # it may go on, and look
-            unknown = (each for each in causes_of(exc) if isinstance(each, OutcomeUnknown))
-            if context.definition.repeat == "never" and isinstance(exc, LoopBlocked):
+            unknown = (each for each in flat_errors(exc) if isinstance(each, OutcomeUnknown))
+            if context.definition.repeat == "never" and isinstance(exc, EventLoopBlocked):
                 raise OutcomeUnknown(exc.message, remedy=exc.remedy) from exc
             if context.definition.repeat == "never" and (first := next(unknown, None)):
                 # People are asked: a model that is told of a failure calls it again.
                 raise first from exc
             return self._raised(context, exc)
 
-    def _call(self, context: _Context, pulse: Pulse, workspace: Path) -> ToolCall:
+    def _call(self, context: _Context, pulse: Heartbeat, workspace: Path) -> ToolCall:
         task = context.task
         return ToolCall(
             run=task.run,
             step=task.step,
             call=task.call,
-            key=call_key(task.run, task.step, task.call),
+            key=idempotency_key(task.run, task.step, task.call),
             id=task.id,
             agent=task.agent,
             tool=task.tool,
@@ -392,14 +392,14 @@ class ToolCalls:
         )
         if not again and definition.on_error == "model":
             return _refused(context.task, _told(exc))
-        kind = _Passing if again else ToolFailed
+        kind = _TransientToolFailed if again else ToolFailed
         raise kind(
             f"the tool {context.task.tool!r} raised {_told(exc)}",
             remedy="See the worker's log for where it was raised.",
             place=f"step {context.task.step}, call {context.task.call}",
         ) from exc
 
-    async def _result(self, task: CallTool, outcome: Outcome, ms: int) -> ToolResult:
+    async def _result(self, task: CallTool, outcome: Outcome, ms: int) -> CallToolResult:
         message = outcome.message.model_copy(
             update={
                 "tool_call_id": task.id,
@@ -414,7 +414,7 @@ class ToolCalls:
         bodies: dict[ContentHash, Json] = {hash_: body}
         outputs: list[OutputValue] = []
         for name, given in outcome.outputs.items():
-            key, value = scrubbed_text(redacted(name)), redacted_json(scrubbed(given))
+            key, value = utf8_text(redacted_text(name)), redacted_json(utf8_json(given))
             if len(canonical(value)) <= INLINE_BYTES:
                 outputs.append(OutputValue(key=key, value=value))
                 continue
@@ -424,37 +424,37 @@ class ToolCalls:
         bodies |= {change.body: change.content for change in outcome.changes}
         stored = await keep(self._store, bodies)
         self._hydrator.remember(task.run, hash_, body)
-        return ToolResult(
+        return CallToolResult(
             body=body,
             hash=hash_,
             ok=message.status == "success",
             ms=ms,
             flags={
-                scrubbed_text(redacted(k)): redacted_json(scrubbed(v))
+                utf8_text(redacted_text(k)): redacted_json(utf8_json(v))
                 for k, v in outcome.flags.items()
             },
             outputs=tuple(outputs),
             operations=outcome.changes,
             sends=tuple(
-                SentMessage(channel=each["channel"], text=scrubbed_text(redacted(each["text"])))
+                SentMessage(channel=each["channel"], text=utf8_text(redacted_text(each["text"])))
                 for each in outcome.sends
             ),
             regroups=tuple(
-                cast("dict[str, Json]", redacted_json(scrubbed(each))) for each in outcome.regroups
+                cast("dict[str, Json]", redacted_json(utf8_json(each))) for each in outcome.regroups
             ),
             goto=tuple(outcome.goto),
             stored=stored,
         )
 
 
-def checked_arguments(tool: Tool) -> Tool:
+def check_argument_names(tool: Tool) -> Tool:
     """The tool, whose checks all hold something: a slip of the pen must not open it.
 
     Raises:
         ToolMissing: it has no argument of a name that its definition checks.
     """
     if tool.definition.checks and (name := unchecked(tool)):
-        known = arguments_of(tool, name)
+        known = argument_names(tool, name)
         raise ToolMissing(
             f"the tool {tool.tool.name!r} has no argument {name!r}, which its definition checks",
             remedy=did_you_mean(name, known, f"It has: {', '.join(known) or 'none'}."),
@@ -509,7 +509,7 @@ def _changing(context: _Context, outcome: Outcome) -> Outcome:
         message = message.model_copy(update={"artifact": rest or None})
     if not given:
         return outcome
-    changes = changes_of(task, crew, given, context.seen)
+    changes = operations_by_artifact(task, crew, given, context.seen)
     if reasons := denied(crew, task.agent, changes):
         message = with_text(message, "Refused: " + "; ".join(reasons) + ".")
     return replace(outcome, message=message, changes=changes)
@@ -526,8 +526,8 @@ def _bad_arguments(exc: ToolInvocationError) -> str:
 def _told(exc: Exception) -> str:
     """An error as the model is told it: what it is, and no traceback."""
     # Before it is cut: half a secret is no less one.
-    text = scrubbed_text(
-        redacted(told_causes(exc, _cause_told))
+    text = utf8_text(
+        redacted_text(joined_error_text(exc, _cause_told))
     )  # a file's name may be in it, and a failure must be told
     return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
 
@@ -535,13 +535,13 @@ def _told(exc: Exception) -> str:
 def _cause_told(exc: BaseException) -> str:
     if isinstance(exc, CrewlogError):
         return f"{exc.message}. {exc.remedy}" if exc.remedy else exc.message
-    return in_words(exc.cause if isinstance(exc, OwnError) else exc)
+    return in_words(exc.cause if isinstance(exc, ToolValidationError) else exc)
 
 
 def _may_pass(exc: BaseException) -> bool:
     """Whether another try may end well: of several errors, after each of them."""
     if isinstance(exc, BaseExceptionGroup):
-        return all(map(_may_pass, causes_of(exc)))
+        return all(map(_may_pass, flat_errors(exc)))
     if isinstance(exc, CrewlogError):
         return exc.retryable
     if isinstance(exc, ConnectionError | TimeoutError):

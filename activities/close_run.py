@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crewlog.activities.writing import append
 from crewlog.model import Json
-from crewlog.state.calls import CloseRun, CloseRunResult
+from crewlog.state.calls import EndRun, EndRunResult
 from crewlog.state.journal import Batch
 from crewlog.state.messages import is_message, message_from_json
 from crewlog.store.protocol import Snapshot, Store
@@ -14,15 +14,15 @@ LONGEST_OUTPUT = 64 * 1024
 
 
 async def close_run(
-    input: CloseRun, batch: Batch, store: Store, built: dict[str, dict[str, Json]]
-) -> CloseRunResult:
+    input: EndRun, batch: Batch, store: Store, built: dict[str, dict[str, Json]]
+) -> EndRunResult:
     """Stores the input's batch, given whole, and the state; returns the outputs that it names."""
     if batch.entries:
         await append(store, input.run, batch)
         await store.put_snapshot(input.run, Snapshot(position=batch.last, state=input.state))
     bodies = await store.get_bodies(input.outputs) if input.outputs else {}
     outputs = {hash_: _shown(body) for hash_, body in bodies.items()}
-    return CloseRunResult(outputs=outputs, artifacts=built)
+    return EndRunResult(outputs=outputs, artifacts=built)
 
 
 def _shown(body: Json) -> Json:

@@ -15,7 +15,7 @@ from temporalio import activity
 from crewlog.activities.errors import Effect
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import usage_of
-from crewlog.activities.reading import ask, read_without
+from crewlog.activities.reading import ask, compile_without_model
 from crewlog.activities.registries import registry_of
 from crewlog.activities.writing import append
 from crewlog.errors import StoreUnavailable
@@ -26,7 +26,7 @@ from crewlog.prompt.model_reader import take_reply
 from crewlog.prompt.registry import Registry
 from crewlog.state.calls import CompilePrompt, CompilePromptResult
 from crewlog.state.journal import Batch, PromptReceived, entry_from_json
-from crewlog.state.model import PromptRemark, PromptReply, Usage
+from crewlog.state.model import PromptDiagnostic, PromptReply, Usage
 from crewlog.store.protocol import Store
 
 TRIES = 5
@@ -62,7 +62,7 @@ class PromptCompiler:
             text = str((await self._store.get_bodies([task.prompt]))[task.prompt])
         registry = await registry_of(self._store, task.registry, task.model)
         if not task.replies:
-            found = await read_without(text, registry, task.reader, self._models)
+            found = await compile_without_model(text, registry, task.reader, self._models)
             if found is not None:
                 return _result(found, journaled=journaled)
         effect.started = True
@@ -118,16 +118,16 @@ def _result(found: CompiledPrompt, **more: Any) -> CompilePromptResult:
     return CompilePromptResult(
         reader=found.reader,
         definition=definition,
-        remarks=tuple(map(remark_of, found.remarks)),
+        remarks=tuple(map(prompt_diagnostic, found.remarks)),
         requirements=found.requirements,
         **more,
     )
 
 
-def remark_of(remark: Remark) -> PromptRemark:
+def prompt_diagnostic(remark: Remark) -> PromptDiagnostic:
     """A remark as a run keeps it."""
     told = remark.diagnostic
-    return PromptRemark(
+    return PromptDiagnostic(
         code=remark.code,
         severity=remark.severity,
         message=told.message,

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 
 from langchain_core.messages import BaseMessage
 
-from crewlog.activities.inputs import Inputs, block_of
-from crewlog.activities.render import before_turn
+from crewlog.activities.inputs import Inputs, input_message
+from crewlog.activities.render import with_message_before_turn
 from crewlog.activities.sight import Sight
 from crewlog.activities.summaries import Summaries, Summary, extract, summed_up
-from crewlog.activities.windows import Covered
+from crewlog.activities.windows import SummarizedPrefix
 from crewlog.definition.context import Window
 from crewlog.definition.context_checks import summary_settings, window_of
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.prices import SCRIPTED
 from crewlog.model import Json
 from crewlog.state.calls import CallModel
-from crewlog.state.context import Windowed
+from crewlog.state.context import WindowResult
 from crewlog.state.model import Usage
 
 _NOTHING = Usage()
@@ -30,7 +30,7 @@ class Context:
     """What a model is shown, and what that took."""
 
     transcript: list[BaseMessage]
-    window: Windowed | None = None
+    window: WindowResult | None = None
     """What a window left out; none where nothing."""
     usage: Usage = _NOTHING
     """Of the summaries that the call had made."""
@@ -38,7 +38,7 @@ class Context:
     """What was said before each of the agent's replies that were left out; see `Cut`."""
 
 
-class Contexts:
+class CallTranscripts:
     """Puts together what models are shown.
 
     Args:
@@ -64,14 +64,14 @@ class Contexts:
             model: Its model.
 
         Raises:
-            LogRefused: the view has a log that the agent may not read.
+            LogAccessDenied: the view has a log that the agent may not read.
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
         found = await self.windowed(task, crew, agent, model)
-        if (given := block_of(await self._inputs.values(task, agent), crew)) is None:
+        if (given := input_message(await self._inputs.values(task, agent), crew)) is None:
             return found
-        shown = before_turn(found.transcript, given, task.step, task.view.was)
+        shown = with_message_before_turn(found.transcript, given, task.step, task.view.was)
         return replace(found, transcript=shown)
 
     async def windowed(
@@ -96,7 +96,7 @@ class Contexts:
         stands = [summed_up(texts, cut.gap, cut.untold)] if texts or cut.gap else []
         shown = [*stands, *cut.shown]
         used = sum((each.usage for each in found), _NOTHING)
-        told = Windowed(
+        told = WindowResult(
             left_out=cut.left_out,
             summed_up=cut.summed_up,
             made=used.calls,
@@ -107,7 +107,7 @@ class Contexts:
     async def _texts(
         self,
         task: CallModel,
-        covered: tuple[Covered, ...],
+        covered: tuple[SummarizedPrefix, ...],
         window: Window,
         settings: Callable[[str], dict[str, Json]],
     ) -> list[Summary]:

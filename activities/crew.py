@@ -15,7 +15,7 @@ from temporalio import activity
 
 from crewlog.activities.artifacts import Artifacts, built
 from crewlog.activities.batches import Batches
-from crewlog.activities.built_in import BuiltIn
+from crewlog.activities.built_in import BuiltInTools
 from crewlog.activities.call_model import ModelCalls
 from crewlog.activities.call_tool import ToolCalls
 from crewlog.activities.clock import Clock
@@ -23,26 +23,26 @@ from crewlog.activities.close_run import close_run
 from crewlog.activities.compile_prompt import PromptCompiler
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.errors import REFUSED, as_failures, to_application_error
-from crewlog.activities.executions import Executions, Look, looks_nowhere
+from crewlog.activities.executions import Executions, Look, find_no_start
 from crewlog.activities.files import Files
-from crewlog.activities.heartbeat import heartbeats
-from crewlog.activities.hints import Hinted, give, hints_nobody
+from crewlog.activities.heartbeat import send_heartbeats
+from crewlog.activities.hints import Hinted, give, send_no_notification
 from crewlog.activities.load_state import load_state
-from crewlog.activities.look_at_run import Ended, look_at_run, never_ended
+from crewlog.activities.look_at_run import Ended, find_no_end, look_at_run
 from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.models import ModelFactory
-from crewlog.activities.once import use_once
+from crewlog.activities.once import record_use
 from crewlog.activities.open_run import Probe, open_run
 from crewlog.activities.prepare_change import ChangePreparer
 from crewlog.activities.prepare_merge import (
     Begun,
     MergePreparer,
     QueueOf,
+    find_no_task_queue,
     never_begun,
-    tells_no_queue,
 )
-from crewlog.activities.replacing import check_replacing
-from crewlog.activities.tools import ToolRegistry
+from crewlog.activities.replacing import check_replacement
+from crewlog.activities.tools import ToolLoader
 from crewlog.activities.views import Hydrator
 from crewlog.activities.writing import append
 from crewlog.errors import NotPermitted
@@ -66,31 +66,31 @@ from crewlog.state.calls import (
     TELL_TIME,
     USE_ONCE,
     CallModel,
+    CallModelResult,
     CallTool,
+    CallToolResult,
     CheckArguments,
-    CheckedArguments,
-    CloseRun,
-    CloseRunResult,
+    CheckArgumentsResult,
     CompilePrompt,
     CompilePromptResult,
+    DeleteReplacedRun,
+    EndRun,
+    EndRunResult,
     FindCommand,
-    Flush,
-    Flushed,
-    ForgetRun,
-    FoundCommand,
-    LoadedState,
-    LoadState,
-    LookAtRun,
-    LookedAt,
-    ModelResult,
-    OpenRun,
-    OpenRunResult,
+    FindCommandResult,
     PrepareChange,
-    PreparedChange,
-    PreparedMerge,
+    PrepareChangeResult,
     PrepareMerge,
-    ToolResult,
-    UseOnce,
+    PrepareMergeResult,
+    PrepareRun,
+    PrepareRunResult,
+    ReadOtherRun,
+    ReadOtherRunResult,
+    RecordUse,
+    RestoreState,
+    RestoreStateResult,
+    StoreBatch,
+    StoreBatchResult,
 )
 from crewlog.state.journal import Batch
 from crewlog.store.commands import find_command
@@ -146,13 +146,13 @@ class CrewActivities:
         *,
         workspace: Path,
         models: ModelFactory | None = None,
-        tools: ToolRegistry | None = None,
+        tools: ToolLoader | None = None,
         search_attributes: Probe = _no_search_attributes,
-        look: Look = looks_nowhere,
-        ended: Ended = never_ended,
+        look: Look = find_no_start,
+        ended: Ended = find_no_end,
         begun: Begun = never_begun,
-        queue_of: QueueOf = tells_no_queue,
-        hint: Hinted = hints_nobody,
+        queue_of: QueueOf = find_no_task_queue,
+        hint: Hinted = send_no_notification,
         max_entries: int = 100_000,
         files: FileStore | None = None,
     ) -> None:
@@ -162,9 +162,9 @@ class CrewActivities:
         self._executions = Executions(store, look)
         self._ended, self._hint = ended, hint
         self._batches = Batches(store)
-        registry = self._registry = tools or ToolRegistry(mcp=lambda: _mcp_tools(store))
+        registry = self._registry = tools or ToolLoader(mcp=lambda: _mcp_tools(store))
         self._memory = MemoryTools(store)
-        built_in = BuiltIn(self._memory)
+        built_in = BuiltInTools(self._memory)
         hydrator = self._hydrator = Hydrator(store, max_entries)
         self._built = Artifacts(store, hydrator)
         models = models or ModelFactory()
@@ -189,9 +189,9 @@ class CrewActivities:
             self.open_run,
             self.load_state,
             self.find_command,
-            self.forget_run,
+            self.delete_replaced_run,
             self.tell_time,
-            self.use_once,
+            self.record_use,
             self.compile_prompt,
             self.prepare_change,
             self.look_at_run,
@@ -204,12 +204,12 @@ class CrewActivities:
         ]
 
     @activity.defn(name=OPEN_RUN)
-    async def open_run(self, task: OpenRun) -> OpenRunResult:
+    async def open_run(self, task: PrepareRun) -> PrepareRunResult:
         """Resolves and checks what a run was started with."""
         with as_failures():
             if task.use is not None:
                 _check_own()
-            async with heartbeats():
+            async with send_heartbeats():
                 return await open_run(
                     task,
                     self._store,
@@ -219,13 +219,13 @@ class CrewActivities:
                 )
 
     @activity.defn(name=LOAD_STATE)
-    async def load_state(self, task: LoadState) -> LoadedState:
+    async def load_state(self, task: RestoreState) -> RestoreStateResult:
         """Loads the state of a run at a checkpoint, with its plan."""
         run = RunId(activity.info().workflow_id or "")
         with as_failures():
             if task.use is not None or task.reopen or task.split_after is not None:
                 _check_own()
-            async with heartbeats():
+            async with send_heartbeats():
                 batch = await self._batches.whole(task.batch)
                 if task.use is None:
                     await self._executions.check(run, task.against, batch)
@@ -241,24 +241,26 @@ class CrewActivities:
                 )
 
     @activity.defn(name=FIND_COMMAND)
-    async def find_command(self, task: FindCommand) -> FoundCommand:
+    async def find_command(self, task: FindCommand) -> FindCommandResult:
         """Looks in the stored journal for the outcome of a command."""
         with as_failures(final=False):
-            return FoundCommand(outcome=await find_command(self._store, task.run, task.command))
+            return FindCommandResult(
+                outcome=await find_command(self._store, task.run, task.command)
+            )
 
     @activity.defn(name=CHECK_ARGUMENTS)
-    async def check_arguments(self, task: CheckArguments) -> CheckedArguments:
+    async def check_arguments(self, task: CheckArguments) -> CheckArgumentsResult:
         """Checks arguments that people put in the place of a call's."""
         with as_failures():
-            async with heartbeats():
-                return CheckedArguments(fault=await self._tools.check_arguments(task))
+            async with send_heartbeats():
+                return CheckArgumentsResult(fault=await self._tools.check_arguments(task))
 
     @activity.defn(name=FORGET_RUN)
-    async def forget_run(self, task: ForgetRun) -> None:
+    async def delete_replaced_run(self, task: DeleteReplacedRun) -> None:
         """Removes the rows and the claims of an ended run whose id another one has now."""
         with as_failures():
             _check_own()
-            await check_replacing(task, self._store, self._executions)
+            await check_replacement(task, self._store, self._executions)
             await self._store.shut(task.run, task.executions)
             # Whoever replaces a run has waited for the forks of it that were starting.
             await self._store.delete([task.run], Clock().now(), forked=True)
@@ -269,18 +271,18 @@ class CrewActivities:
         return Clock().now()
 
     @activity.defn(name=USE_ONCE)
-    async def use_once(self, task: UseOnce) -> bool:
+    async def record_use(self, task: RecordUse) -> bool:
         """Notes for good what a run uses; false where another one has used it."""
         with as_failures():
             _check_own()
-            return await use_once(task, self._store)
+            return await record_use(task, self._store)
 
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
         """Reads a run's prompt, with the forms or by asking a model once."""
         clock = Clock()
         with as_failures() as effect:
-            async with heartbeats():
+            async with send_heartbeats():
                 batch = await self._batches.whole(task.batch)
                 run = RunId(activity.info().workflow_id or "")
                 await self._executions.check(run, batch=batch)
@@ -288,38 +290,38 @@ class CrewActivities:
                 return result.model_copy(update={"at": clock.now()})
 
     @activity.defn(name=PREPARE_CHANGE)
-    async def prepare_change(self, task: PrepareChange) -> PreparedChange:
+    async def prepare_change(self, task: PrepareChange) -> PrepareChangeResult:
         """Makes what a change leads to, or asks a model once that reads its prompt."""
         with as_failures(refuses=REFUSED) as effect:
             if task.after is not None:
                 _check_own()
-            async with heartbeats():
+            async with send_heartbeats():
                 if not (task.prompt or activity.info().is_local):
-                    await self._executions.check_queue(task.run, task.base)
+                    await self._executions.check_task_queue(task.run, task.base)
                 return await self._preparer.run(task, effect)
 
     @activity.defn(name=LOOK_AT_RUN)
-    async def look_at_run(self, task: LookAtRun) -> LookedAt:
+    async def look_at_run(self, task: ReadOtherRun) -> ReadOtherRunResult:
         """Loads the last state of another run, for one that is to be one graph with it."""
         with as_failures():
-            async with heartbeats():
+            async with send_heartbeats():
                 await self._executions.check(task.run, task.definition)
                 return await look_at_run(task, self._store, self._ended)
 
     @activity.defn(name=PREPARE_MERGE)
-    async def prepare_merge(self, task: PrepareMerge) -> PreparedMerge:
+    async def prepare_merge(self, task: PrepareMerge) -> PrepareMergeResult:
         """Makes what two runs lead to that become one."""
         with as_failures():
-            async with heartbeats():
+            async with send_heartbeats():
                 # No query is answered while a local activity waits.
                 return await replace(self._merger, waits=not activity.info().is_local).run(task)
 
     @activity.defn(name=CALL_MODEL)
-    async def call_model(self, task: CallModel) -> ModelResult:
+    async def call_model(self, task: CallModel) -> CallModelResult:
         """Calls an agent's model on its view."""
         clock = Clock()
         with as_failures() as effect:
-            async with heartbeats() as pulse:
+            async with send_heartbeats() as pulse:
                 filled = await self._batches.filled(task)
                 await self._executions.check(filled.run, filled.definition, filled.batch)
                 result = await self._models.run(filled, effect, pulse)
@@ -327,11 +329,11 @@ class CrewActivities:
                 return result.model_copy(update={"at": clock.now(), "delay": clock.delay})
 
     @activity.defn(name=CALL_TOOL)
-    async def call_tool(self, task: CallTool) -> ToolResult:
+    async def call_tool(self, task: CallTool) -> CallToolResult:
         """Executes one tool call of a reply."""
         clock = Clock()
         with as_failures() as effect:
-            async with heartbeats() as pulse:
+            async with send_heartbeats() as pulse:
                 filled = await self._batches.filled(task)
                 await self._executions.check(filled.run, filled.definition, filled.batch)
                 result = await self._tools.run(filled, pulse, effect)
@@ -339,14 +341,14 @@ class CrewActivities:
                 return result.model_copy(update={"at": clock.now(), "delay": clock.delay})
 
     @activity.defn(name=FLUSH)
-    async def flush(self, task: Flush) -> Flushed | None:
+    async def flush(self, task: StoreBatch) -> StoreBatchResult | None:
         """Stores what no activity has stored, and a snapshot where one is given; then it hints."""
         with as_failures(final=False):
-            async with heartbeats():
+            async with send_heartbeats():
                 await self._flush(task)
                 return await give(task.run, task.hints, self._hint) if task.hints else None
 
-    async def _flush(self, task: Flush) -> None:
+    async def _flush(self, task: StoreBatch) -> None:
         batch = await self._batches.whole(task.batch)
         await self._executions.check(task.run, task.definition, batch)
         if batch.entries:
@@ -359,15 +361,15 @@ class CrewActivities:
             await self._prune(task.run, task.state, position)
 
     @activity.defn(name=CLOSE_RUN)
-    async def close_run(self, input: CloseRun) -> CloseRunResult:
+    async def close_run(self, input: EndRun) -> EndRunResult:
         """Stores the last of a run and fetches what its result shows."""
         with as_failures(final=False):
-            async with heartbeats():
+            async with send_heartbeats():
                 batch = await self._batches.whole(input.batch)
                 definition = str(input.state.get("definition", ""))
                 await self._executions.check(input.run, definition, batch)
                 if input.outputs:
-                    await self._executions.check_queue(input.run)
+                    await self._executions.check_task_queue(input.run)
                 made = await self._artifacts(input, batch)
                 result = await close_run(input, batch, self._store, made)
                 if batch.entries:
@@ -376,7 +378,7 @@ class CrewActivities:
                 await give(input.run, input.hints, self._hint)
                 return result
 
-    async def _artifacts(self, input: CloseRun, batch: Batch) -> dict[str, dict[str, Json]]:
+    async def _artifacts(self, input: EndRun, batch: Batch) -> dict[str, dict[str, Json]]:
         """What a run has built, as its result shows it."""
         definition = str(input.state.get("definition", ""))
         if not definition:  # a prompt of which no crew was made

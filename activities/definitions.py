@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from crewlog.activities.recent import Recent
+from crewlog.activities.recent import LruCache
 from crewlog.definition.audiences import PRIVATE, Audiences
 from crewlog.definition.expand import expand
 from crewlog.definition.model import AgentDefinition, AgentPhase, CrewDefinition
@@ -13,7 +13,7 @@ from crewlog.definition.phases import phases
 from crewlog.definition.reading import Form
 from crewlog.definition.reply_checks import form_findings
 from crewlog.errors import InternalError, InvalidDefinition
-from crewlog.graph.awareness import Awareness
+from crewlog.graph.awareness import AwarenessBlocks
 from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log, node_of
 from crewlog.model import Json
 from crewlog.store.protocol import Store
@@ -35,14 +35,14 @@ class Definitions:
 
     def __init__(self, store: Store, most: int = 256) -> None:
         self._store = store
-        self._written_out: Recent[ContentHash, CrewDefinition] = Recent(most)
-        self._tasks: Recent[ContentHash, Mapping[str, str]] = Recent(most)
-        self._sees: Recent[tuple[ContentHash, AgentName], Sees] = Recent(most)
-        self._graphs: Recent[ContentHash, Awareness] = Recent(most)
-        self._forms: Recent[tuple[ContentHash, AgentName], Form] = Recent(most)
-        self.checked: Recent[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = Recent(most)
+        self._written_out: LruCache[ContentHash, CrewDefinition] = LruCache(most)
+        self._tasks: LruCache[ContentHash, Mapping[str, str]] = LruCache(most)
+        self._sees: LruCache[tuple[ContentHash, AgentName], Sees] = LruCache(most)
+        self._graphs: LruCache[ContentHash, AwarenessBlocks] = LruCache(most)
+        self._forms: LruCache[tuple[ContentHash, AgentName], Form] = LruCache(most)
+        self.checked: LruCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = LruCache(most)
         """Definitions that runs were started with, as they came, checked and lowered."""
-        self.ran: Recent[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = Recent(most)
+        self.ran: LruCache[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = LruCache(most)
         """The same of runs that there were, which may have what no new one may."""
 
     async def get(self, hash_: ContentHash) -> CrewDefinition:
@@ -78,7 +78,7 @@ class Definitions:
         """What an agent is told of its graph, by the definition of that hash; empty: no graph."""
         found = self._graphs.get(hash_)
         if found is None:
-            found = self._graphs.put(hash_, Awareness(await self.get(hash_)))
+            found = self._graphs.put(hash_, AwarenessBlocks(await self.get(hash_)))
         return found.block(agent)
 
     async def form(self, hash_: ContentHash, agent: AgentName) -> Form | None:

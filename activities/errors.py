@@ -23,20 +23,20 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from crewlog import errors
 from crewlog.activities.clock import Clock
-from crewlog.causes import causes_of, in_words
+from crewlog.causes import flat_errors, in_words
 from crewlog.definition.delays import retry_delay
 from crewlog.errors import (
     ChangeConflict,
     CrewlogError,
     InternalError,
     InvalidDefinition,
-    ModelLimited,
+    ModelRateLimited,
     ModelUnavailable,
     ServiceError,
     UsageError,
 )
-from crewlog.redaction import redacted
-from crewlog.store.missing import RowsMissing
+from crewlog.redaction import redacted_text
+from crewlog.store.missing import MissingRows
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
 REFUSED = "a change was refused"
@@ -62,15 +62,15 @@ def to_application_error(
     """
     kind = next(c for c in type(exc).__mro__ if c.__module__ == errors.__name__)
     wait = _wait(exc) if isinstance(exc, ModelUnavailable) else None
-    started = started and not isinstance(exc, ModelLimited)  # it was turned away
+    started = started and not isinstance(exc, ModelRateLimited)  # it was turned away
     message, place, remedy = exc.message, exc.place, exc.remedy
     if isinstance(exc, InvalidDefinition):
         # All diagnostics, with their places: nobody should mend a definition fault by fault.
         message, place, remedy = str(exc), "", ""
     return ApplicationError(
-        redacted(message),
-        redacted(place),
-        redacted(remedy),
+        redacted_text(message),
+        redacted_text(place),
+        redacted_text(remedy),
         started,
         at,
         *_again(exc, started=started),
@@ -132,7 +132,7 @@ def as_failures(*, final: bool = True, refuses: str = "") -> Generator[Effect, N
         yield effect
     except ApplicationError:
         raise
-    except RowsMissing as exc:
+    except MissingRows as exc:
         told = exc.of(activity.info().workflow_id or "") if activity.in_activity() else exc
         raise to_application_error(
             told, started=effect.started, final=final, at=_now(clock)
@@ -147,12 +147,12 @@ def as_failures(*, final: bool = True, refuses: str = "") -> Generator[Effect, N
         answer = bool(refuses) and isinstance(exc, InvalidDefinition | UsageError | ChangeConflict)
         if answer:
             run = activity.info().workflow_id if activity.in_activity() else ""
-            log.info(refuses, run=run, why=redacted(str(exc)).partition("\n")[0])
+            log.info(refuses, run=run, why=redacted_text(str(exc)).partition("\n")[0])
         raise to_application_error(
             exc, started=effect.started, final=final, at=_now(clock), answer=answer
         ) from exc
     except Exception as exc:
-        causes = causes_of(exc)
+        causes = flat_errors(exc)
         ours = [each for each in causes if isinstance(each, CrewlogError)]
         if len(ours) == len(causes):  # tasks side by side met them: the worst one decides
             worst = next((each for each in ours if not each.retryable), ours[0])

@@ -53,7 +53,7 @@ _ELSEWHERE = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), __fil
 """Where the code is that tools call, and that calls them."""
 
 
-class LoopBlocked(ToolFailed):
+class EventLoopBlocked(ToolFailed):
     """A tool does not let its event loop go on; nobody knows what becomes of its call."""
 
     retryable = True
@@ -80,7 +80,7 @@ class EventLoops:
             work: Makes the coroutine.
 
         Raises:
-            LoopBlocked: the loop was silent for longer than the call may be.
+            EventLoopBlocked: the loop was silent for longer than the call may be.
         """
         limit = _heartbeat()
         thread, call = self._begun(tool, work)
@@ -94,7 +94,7 @@ class EventLoops:
                     thread.calls.discard(call)
                     thread, call = self._begun(tool, work)
                 elif limit is not None and silent >= limit:
-                    raise LoopBlocked(thread.blocked(silent), remedy=_REMEDY)
+                    raise EventLoopBlocked(thread.blocked(silent), remedy=_REMEDY)
             return call.waited.result()
         except asyncio.CancelledError:
             if call.waited.done():  # it cancelled itself
@@ -149,7 +149,7 @@ class EventLoops:
         if not free:
             threads = {*self._threads.values(), *self._left}
             names = ", ".join(sorted({each.running() for each in threads}))
-            raise LoopBlocked(
+            raise EventLoopBlocked(
                 f"each of the {self._most} threads of this worker for async tools is blocked, or "
                 f"has a call that does not end: {names}",
                 remedy="Mend those tools, and start the worker anew.",

@@ -20,12 +20,12 @@ from collections.abc import Awaitable, Callable, Collection
 from temporalio import activity
 
 from crewlog.activities.errors import to_application_error
-from crewlog.activities.recent import Recent
+from crewlog.activities.recent import LruCache
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import NotPermitted, StoreIncomplete
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Model
-from crewlog.state.calls import StartUse
+from crewlog.state.calls import SignedStart
 from crewlog.state.journal import Batch
 from crewlog.store.protocol import Store
 from crewlog.wire import WORKFLOW_TYPE
@@ -56,7 +56,7 @@ Look = Callable[[RunId, str], Awaitable[Origin | None]]
 """Asks the server how an execution of a run began; none where it has no such execution."""
 
 
-async def looks_nowhere(run: RunId, execution: str) -> Origin | None:
+async def find_no_start(run: RunId, execution: str) -> Origin | None:
     """Knows of no execution: where there is no server, none is believed that must be looked at."""
     del run, execution
     return None
@@ -73,9 +73,9 @@ class Executions:
     def __init__(self, store: Store, look: Look) -> None:
         self._store = store
         self._look = look
-        self._seen: Recent[tuple[RunId, str], bool] = Recent(_KEPT)
+        self._seen: LruCache[tuple[RunId, str], bool] = LruCache(_KEPT)
         """Executions that may go on, and whether the store knows them."""
-        self._signed: Recent[ContentHash, bool] = Recent(_KEPT)
+        self._signed: LruCache[ContentHash, bool] = LruCache(_KEPT)
 
     async def check(
         self, run: RunId, definition: ContentHash | str = "", batch: Batch = Batch.EMPTY
@@ -103,7 +103,7 @@ class Executions:
             await self._store.admit(run, [execution])
         self._seen.put((run, execution), wanted)
 
-    async def check_free(self, run: RunId, use: StartUse) -> None:
+    async def check_unused_id(self, run: RunId, use: SignedStart) -> None:
         """Checks that a run that begins takes no signed one's place.
 
         Raises:
@@ -113,7 +113,9 @@ class Executions:
         if known and use.execution not in known:
             raise taken(run)
 
-    async def check_named(self, run: RunId, use: StartUse, executions: Collection[str]) -> None:
+    async def check_replaced_executions(
+        self, run: RunId, use: SignedStart, executions: Collection[str]
+    ) -> None:
         """Checks that what replaces a signed run, or takes it up, names it as it is by now.
 
         Raises:
@@ -133,7 +135,7 @@ class Executions:
             remedy="Look at the run as it is by now; then start it again.",
         )
 
-    async def check_queue(self, run: RunId, definition: ContentHash | str = "") -> None:
+    async def check_task_queue(self, run: RunId, definition: ContentHash | str = "") -> None:
         """Checks that the activity is asked for on the task queue that its own workflow is on.
 
         Whoever polls that is trusted; a workflow on somebody's own queue may name what it never
@@ -153,7 +155,9 @@ class Executions:
         if found is not None and found.queue != info.task_queue:
             raise to_application_error(_stranger(run))
 
-    async def begin(self, run: RunId, use: StartUse, *, signed: bool, alone: bool = False) -> None:
+    async def begin(
+        self, run: RunId, use: SignedStart, *, signed: bool, alone: bool = False
+    ) -> None:
         """Notes that an execution is a run's, whose start was let in.
 
         Args:

@@ -60,7 +60,7 @@ class Files:
             return _text(f"[a file of the type {mime_type} is left out: it is no base64]")
         if self._store is None:
             return _text(f"[a file of the type {mime_type} is left out: this worker keeps none]")
-        if why := self._store.too_large(len(content), name):
+        if why := self._store.size_error(len(content), name):
             return _text(f"[left out: {why}]")
         return (await self._store.put(content, mime_type, name)).block
 

@@ -7,10 +7,10 @@ import time
 from typing import NamedTuple
 
 from crewlog.activities.look_at_run import Ended
-from crewlog.errors import NeverHandedOver, NotHandedOver
+from crewlog.errors import SplitNeverRecorded, SplitNotRecorded
 from crewlog.ids import RunId
 from crewlog.state import journal as j
-from crewlog.state.journal import PartedGraph, TopologyChanged, entry_from_json
+from crewlog.state.journal import ComponentChanged, SplitRun, entry_from_json
 from crewlog.store.protocol import Store
 
 PATIENCE = 2.0
@@ -20,27 +20,27 @@ QUIET = 0.025
 _INSTEAD = (
     j.SwapFailed,
     j.ChangeAccepted,
-    j.Reopened,
+    j.RunReopened,
     j.RunCompleted,
     j.RunStopped,
     j.RunFailed,
-    j.MergedInto,
+    j.RunEndedByMerge,
 )
 """What a run records where it is not parted after all: none of it comes between the beginning of
 its parts and their names."""
 
 
-class HandedOver(NamedTuple):
+class SplitRecord(NamedTuple):
     """Where a journal names a part."""
 
     position: int
-    entry: TopologyChanged
-    part: PartedGraph
+    entry: ComponentChanged
+    part: SplitRun
 
 
-async def handed_over(
+async def wait_for_split(
     store: Store, ended: Ended, source: RunId, run: RunId, after: int
-) -> HandedOver:
+) -> SplitRecord:
     """Waits until a run's journal says that another run is a part of it, or certainly never will.
 
     While that is open, it must be waited for, however long: the run may be about to store it, and
@@ -56,8 +56,8 @@ async def handed_over(
         after: The position above which the journal says it.
 
     Raises:
-        NotHandedOver: it does not say so yet.
-        NeverHandedOver: it never will.
+        SplitNotRecorded: it does not say so yet.
+        SplitNeverRecorded: it never will.
     """
     until = time.monotonic() + PATIENCE
     while True:
@@ -69,7 +69,7 @@ async def handed_over(
         await asyncio.sleep(QUIET)
     ending = await ended(source)
     if ending is None:
-        raise NotHandedOver(
+        raise SplitNotRecorded(
             f"the journal of the run {source!r} does not say after {after} that {run!r} is a part "
             "of it"
         )
@@ -82,15 +82,15 @@ async def handed_over(
 
 async def _named(
     store: Store, source: RunId, run: RunId, after: int
-) -> tuple[HandedOver | None, int]:
+) -> tuple[SplitRecord | None, int]:
     """Where a part is named, as far as the journal goes; and how far that is."""
     while rows := await store.read_journal(source, after):
         for row in rows:
             entry = entry_from_json(row.entry)
-            if isinstance(entry, TopologyChanged):
+            if isinstance(entry, ComponentChanged):
                 for part in entry.parts:
                     if part.graph == run:
-                        return HandedOver(row.position, entry, part), row.position
+                        return SplitRecord(row.position, entry, part), row.position
             if isinstance(entry, _INSTEAD):
                 what = f"it has {entry.kind} at {row.position} instead"
                 raise _never(source, run, what)
@@ -98,8 +98,8 @@ async def _named(
     return None, after
 
 
-def _never(source: RunId, run: RunId, why: str) -> NeverHandedOver:
-    return NeverHandedOver(
+def _never(source: RunId, run: RunId, why: str) -> SplitNeverRecorded:
+    return SplitNeverRecorded(
         f"the journal of the run {source!r} does not say that {run!r} is a part of it, and never "
         f"will: {why}",
         remedy=f"Its creatures are in {source!r}: `crewlog graphs` shows them.",

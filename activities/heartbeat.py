@@ -13,10 +13,10 @@ from typing import Any
 
 from temporalio import activity
 
-from crewlog.redaction import redacted_all
+from crewlog.redaction import redacted_values
 
 
-class Pulse:
+class Heartbeat:
     """Sends heartbeats; what a tool said last goes with each of them."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Pulse:
 
     def _send(self, details: tuple[Any, ...]) -> None:
         if self._open and not activity.info().is_local:
-            self._details = redacted_all(details) or self._details
+            self._details = redacted_values(details) or self._details
             activity.heartbeat(*self._details)
 
     def keep(self, interval: float) -> None:
@@ -57,9 +57,9 @@ class Pulse:
 
 
 @asynccontextmanager
-async def heartbeats() -> AsyncGenerator[Pulse, None]:
+async def send_heartbeats() -> AsyncGenerator[Heartbeat, None]:
     """Keeps the activity's heart beating at a third of its heartbeat timeout, if it has one."""
-    pulse = Pulse()
+    pulse = Heartbeat()
     timeout = activity.info().heartbeat_timeout
     if timeout and not activity.info().is_local:
         pulse.keep(max(timeout.total_seconds() / 3, 0.05))

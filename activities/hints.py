@@ -12,21 +12,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 from crewlog.ids import RunId
-from crewlog.state.calls import Flushed, MergeHint
+from crewlog.state.calls import MergeNotification, StoreBatchResult
 
 Came = Literal["given", "gone", "untold"]
 """What became of a hint: the run has it; it has ended, or never was; nobody knows."""
-Hinted = Callable[[RunId, MergeHint], Awaitable[Came]]
+Hinted = Callable[[RunId, MergeNotification], Awaitable[Came]]
 """Gives a hint of a run, and tells what became of it. It does not raise, and takes seconds."""
 
 
-async def hints_nobody(run: RunId, hint: MergeHint) -> Came:
+async def send_no_notification(run: RunId, hint: MergeNotification) -> Came:
     """Leaves all hints to the workflow: where there is no server."""
     del run, hint
     return "untold"
 
 
-async def give(run: RunId, hints: Sequence[MergeHint], hint: Hinted) -> Flushed:
+async def give(run: RunId, hints: Sequence[MergeNotification], hint: Hinted) -> StoreBatchResult:
     """Gives a run's hints; what they are about is stored.
 
     Args:
@@ -35,7 +35,7 @@ async def give(run: RunId, hints: Sequence[MergeHint], hint: Hinted) -> Flushed:
         hint: Gives one.
     """
     came = await asyncio.gather(*(hint(run, each) for each in hints))
-    return Flushed(
+    return StoreBatchResult(
         gone=tuple(each.to for each, how in zip(hints, came, strict=True) if how == "gone"),
         untold=tuple(each for each, how in zip(hints, came, strict=True) if how == "untold"),
     )

@@ -14,10 +14,10 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.recent import Recent
+from crewlog.activities.recent import LruCache
 from crewlog.activities.render import shortened
 from crewlog.activities.sight import Sight
-from crewlog.authority.audiences import may_be_given
+from crewlog.authority.audiences import may_read_input
 from crewlog.definition.context import WHOLE, Input
 from crewlog.definition.context_checks import TEXT
 from crewlog.definition.decisions import reply_fields
@@ -26,7 +26,7 @@ from crewlog.definition.replies import RESPONSE
 from crewlog.ids import AgentName, ContentHash, LogName
 from crewlog.model import Json
 from crewlog.state.blocks import is_file, words_of
-from crewlog.state.calls import StepCall
+from crewlog.state.calls import CallInput
 from crewlog.state.context import Given
 from crewlog.state.journal import Batch
 from crewlog.state.logs import said_in
@@ -72,13 +72,13 @@ class Inputs:
         self._store = store
         self._definitions = definitions
         self._sight = sight
-        self._bodies: Recent[ContentHash, Json] = Recent(BODIES_KEPT)
+        self._bodies: LruCache[ContentHash, Json] = LruCache(BODIES_KEPT)
 
-    async def values(self, task: StepCall, agent: AgentDefinition) -> Values:
+    async def values(self, task: CallInput, agent: AgentDefinition) -> Values:
         """The values of a call's inputs that are set, in the order in which they are declared.
 
         Raises:
-            LogRefused: its view has an artifact that the agent may not see.
+            LogAccessDenied: its view has an artifact that the agent may not see.
             StoreUnavailable: where one cannot be read now.
             StoreIncomplete: where one is not in the store.
         """
@@ -87,7 +87,7 @@ class Inputs:
         sees = await self._definitions.sees(task.definition, task.agent)
 
         def may(logs: Collection[LogName]) -> bool:
-            return may_be_given(task.agent, logs, reads=sees.reads, step=task.step).allowed
+            return may_read_input(task.agent, logs, reads=sees.reads, step=task.step).allowed
 
         given = {each.source: _seen(each, task.agent, may) for each in task.inputs}
         artifacts: Mapping[str, Any] = {}
@@ -195,7 +195,7 @@ def _where(wanted: Input, value: Value) -> tuple[Value, bool]:
 # -- how they are shown --------------------------------------------------------------------------
 
 
-def block_of(values: Values, crew: CrewDefinition) -> BaseMessage | None:
+def input_message(values: Values, crew: CrewDefinition) -> BaseMessage | None:
     """The inputs as an agent is shown them; none where it has none."""
     if not values:
         return None

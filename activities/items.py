@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from crewlog.activities.recent import Recent
+from crewlog.activities.recent import LruCache
 from crewlog.errors import InternalError
 from crewlog.ids import ContentHash
 from crewlog.model import Json
@@ -26,7 +26,7 @@ class Items:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lists: Recent[ContentHash, Json] = Recent(LISTS_KEPT)
+        self._lists: LruCache[ContentHash, Json] = LruCache(LISTS_KEPT)
 
     async def shown(self, task: CallModel) -> str | None:
         """What the agent is shown of the step's item; none where the step is for none.

@@ -24,7 +24,7 @@ async def keep(store: Store, bodies: Mapping[ContentHash, Json]) -> bool:
     return await _kept(lambda: store.put_bodies(bodies))
 
 
-async def keep_all(
+async def store_batch_and_bodies(
     store: Store, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json]
 ) -> bool:
     """Stores bodies and a batch in one round trip; false where the store is away."""

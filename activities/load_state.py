@@ -8,43 +8,48 @@ from collections.abc import Collection
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.executions import Executions
-from crewlog.activities.handing_over import handed_over
-from crewlog.activities.look_at_run import Ended, over_by
-from crewlog.activities.once import use_start
-from crewlog.activities.open_run import Probe, lowered_again
-from crewlog.activities.writing import append, execution_at_work
+from crewlog.activities.handing_over import wait_for_split
+from crewlog.activities.look_at_run import Ended, ended_executions
+from crewlog.activities.once import record_start
+from crewlog.activities.open_run import Probe, lower_stored_definition
+from crewlog.activities.writing import append, current_execution_id
 from crewlog.authority.guards import names_in
-from crewlog.authority.widening import freed, regained, widening
+from crewlog.authority.widening import freed, regained_permissions, widening
 from crewlog.content import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
 from crewlog.errors import (
     CrewlogError,
-    NeverHandedOver,
-    NotHandedOver,
     NotPermitted,
+    SplitNeverRecorded,
+    SplitNotRecorded,
     UsageError,
 )
-from crewlog.graph.deciding import again, answered, lifted, retold
-from crewlog.graph.plan import GraphPlan, LeftStep
-from crewlog.graph.swap import left_step
+from crewlog.graph.deciding import (
+    again,
+    answered,
+    restored_guard_conditions,
+    restored_permission_conditions,
+)
+from crewlog.graph.plan import DetachedStep, GraphPlan
+from crewlog.graph.swap import detached_step
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, visit_of
 from crewlog.model import Json
-from crewlog.state.calls import LoadedState, LoadState, StartUse
-from crewlog.state.homes import CameHome, Taker
+from crewlog.state.calls import RestoreState, RestoreStateResult, SignedStart
+from crewlog.state.homes import ClaimedAgent, ClaimOwner
 from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState, LogHead
 from crewlog.state.parting import parted
 from crewlog.state.reduce import reduce
-from crewlog.store.checkpoints import last_state, settled_at, taken_up
-from crewlog.store.claiming import check_ours, goes_on
-from crewlog.store.homes import creatures_at_end, logs_left
+from crewlog.store.checkpoints import checkpoint_state_position, load_last_state, taken_up
+from crewlog.store.claiming import claim_agents, goes_on
+from crewlog.store.homes import claimable_agents, remote_agent_logs
 from crewlog.store.loading import load_state as state_at
 from crewlog.store.protocol import Store
 
 
 async def load_state(
-    task: LoadState,
+    task: RestoreState,
     run: RunId,
     batch: Batch,
     store: Store,
@@ -52,7 +57,7 @@ async def load_state(
     search_attributes: Probe,
     executions: Executions,
     ended: Ended,
-) -> LoadedState:
+) -> RestoreStateResult:
     """Stores the batch of the run that asks, and loads the state, with the plan that it had.
 
     Raises:
@@ -67,28 +72,28 @@ async def load_state(
     if task.run == run:
         return await _load(task, run, store, definitions, search_attributes, executions, ended)
     if task.split_after is None:  # a client that knows of deletions has noted it before
-        await store.expect_fork(task.run, run, Clock().now())
-    load = _load if task.split_after is None else _load_part
+        await store.add_pending_fork(task.run, run, Clock().now())
+    load = _load if task.split_after is None else _load_split_run
     try:
         loaded = await load(task, run, store, definitions, search_attributes, executions, ended)
     except CrewlogError as error:
         if not error.retryable:  # it does not begin: the other run is not kept for it
-            await store.void_fork(task.run, run)
+            await store.remove_pending_fork(task.run, run)
         raise
     if not loaded.begins:
-        await store.void_fork(task.run, run)
+        await store.remove_pending_fork(task.run, run)
     return loaded
 
 
 async def _load(
-    task: LoadState,
+    task: RestoreState,
     run: RunId,
     store: Store,
     definitions: Definitions,
     search_attributes: Probe,
     executions: Executions,
     ended: Ended,
-) -> LoadedState:
+) -> RestoreStateResult:
     last: dict[str, Json] = {}
     decision = ""
     left: dict[LogName, LogHead] = {}
@@ -98,25 +103,27 @@ async def _load(
         end = await _at_rest(store, task.run, task.executions if let_in else ())
         found, then = await taken_up(store, task.run, end)
         # Before anything is told: a run that its creatures had left may be taking them home.
-        taker = Taker(task.run, end.position, execution_at_work())
-        theirs = await creatures_at_end(store, then, end)
-        await check_ours(store, theirs, over_by(ended), taker)
+        taker = ClaimOwner(task.run, end.position, current_execution_id())
+        theirs = await claimable_agents(store, then, end)
+        await claim_agents(store, theirs, ended_executions(ended), taker)
         last, decision = end.to_json(), found.decision or ""
-        left = await logs_left(store, task.run, then) if task.recipe else {}
+        left = await remote_agent_logs(store, task.run, then) if task.recipe else {}
     else:
-        then = await state_at(store, task.run, await settled_at(store, task.run, task.position))
+        then = await state_at(
+            store, task.run, await checkpoint_state_position(store, task.run, task.position)
+        )
     if not then.definition:
         raise UsageError(
             f"the run {task.run!r} has no crew at position {then.position}",
             remedy="Start it anew, with its prompt.",
         )
     given = await store.get_definition(then.definition)
-    definition, plan = await lowered_again(given, store, definitions)
-    plan, older = await _with_left(plan, then, store, definitions)
+    definition, plan = await lower_stored_definition(given, store, definitions)
+    plan, older = await _with_detached_steps(plan, then, store, definitions)
     # Where nothing is known of its last one, the policy of then decides, and not nobody.
     force = await _in_force(task, store) or CrewDefinition.from_json(definition)
     begins = await _begin(task, force.policy, run, store, executions)
-    return LoadedState(
+    return RestoreStateResult(
         begins=begins,
         position=then.position,
         state=then.to_json(),
@@ -140,42 +147,42 @@ async def _load(
     )
 
 
-async def _load_part(
-    task: LoadState,
+async def _load_split_run(
+    task: RestoreState,
     run: RunId,
     store: Store,
     definitions: Definitions,
     search_attributes: Probe,
     executions: Executions,
     ended: Ended,
-) -> LoadedState:
+) -> RestoreStateResult:
     """The state and the plan of a run that begins as a part of another one.
 
     That the other one's journal names it is all that lets it in: nobody else writes there.
 
     Raises:
-        NotHandedOver: the journal does not say so yet.
-        NeverHandedOver: it never will.
+        SplitNotRecorded: the journal does not say so yet.
+        SplitNeverRecorded: it never will.
     """
     above = task.split_after or 0
-    position, entry, part = await handed_over(store, ended, task.run, run, above)
+    position, entry, part = await wait_for_split(store, ended, task.run, run, above)
     await _check_ours(store, run, part.share.creatures, ended)
-    await store.expect_fork(task.run, run, Clock().now())
+    await store.add_pending_fork(task.run, run, Clock().now())
     before = await state_at(store, task.run, position - 1)
     after = reduce(before, entry.model_copy(update={"parts": ()}))
-    definition, plan = await lowered_again(
+    definition, plan = await lower_stored_definition(
         await store.get_definition(part.definition), store, definitions
     )
     policy = CrewDefinition.from_json(definition).policy
     if task.use is not None and policy is not None and policy.signed:
-        await executions.check_free(run, task.use)
+        await executions.check_unused_id(run, task.use)
         await _begin_once(task, run, position, task.use, store)
         await executions.begin(run, task.use, signed=True)
     then = parted(after, run, part.share).model_copy(
         update={"definition": part.definition, "rules": GraphPlan.from_json(plan).rules}
     )
-    plan, older = await _with_left(plan, then, store, definitions)
-    return LoadedState(
+    plan, older = await _with_detached_steps(plan, then, store, definitions)
+    return RestoreStateResult(
         position=then.position,
         state=then.to_json(),
         definition=definition,
@@ -188,7 +195,9 @@ async def _load_part(
     )
 
 
-async def _begin_once(task: LoadState, run: RunId, at: int, use: StartUse, store: Store) -> None:
+async def _begin_once(
+    task: RestoreState, run: RunId, at: int, use: SignedStart, store: Store
+) -> None:
     """Notes for good that a part begins: nobody signs for one, and the journal names it for ever.
 
     Raises:
@@ -208,35 +217,39 @@ async def _check_ours(
     """Claims the creatures of a part that begins, which the other run may be taking home.
 
     Raises:
-        NotHandedOver: it is about to.
-        NeverHandedOver: it did.
+        SplitNotRecorded: it is about to.
+        SplitNeverRecorded: it did.
     """
-    taker = Taker(run, 0, execution_at_work())
+    taker = ClaimOwner(run, 0, current_execution_id())
     for name in creatures if await store.get_run(run) is None else ():
-        word = await goes_on(store, CameHome(run=run, name=name), over_by(ended), taker)
+        word = await goes_on(
+            store, ClaimedAgent(run=run, name=name), ended_executions(ended), taker
+        )
         if word.say == "about to":
-            raise NotHandedOver(f"the run {word.run!r} is about to take {name} home")
+            raise SplitNotRecorded(f"the run {word.run!r} is about to take {name} home")
         if word.say == "went on":
-            raise NeverHandedOver(
+            raise SplitNeverRecorded(
                 f"the run {word.run!r} took {name} home before {run!r} had begun",
                 remedy=f"Its creatures are in {word.run!r}: `crewlog graphs` shows them.",
             )
 
 
-async def _check_last(task: LoadState, use: StartUse, store: Store, executions: Executions) -> bool:
+async def _check_last(
+    task: RestoreState, use: SignedStart, store: Store, executions: Executions
+) -> bool:
     """Checks that a run is taken up from its last end.
 
     Returns:
         Whether its policy lets it; why not says the workflow, and nothing is shut for it.
     """
     force = await _in_force(task, store)
-    let_in = await use_start(use, force.policy if force else None, task.run, store)
-    await executions.check_named(task.run, use, task.executions)
+    let_in = await record_start(use, force.policy if force else None, task.run, store)
+    await executions.check_replaced_executions(task.run, use, task.executions)
     return let_in
 
 
 async def _begin(
-    task: LoadState, policy: Policy | None, run: RunId, store: Store, executions: Executions
+    task: RestoreState, policy: Policy | None, run: RunId, store: Store, executions: Executions
 ) -> bool:
     """Uses the start of a run that goes on from what is loaded, and notes whose the run is.
 
@@ -245,16 +258,16 @@ async def _begin(
     """
     if task.use is None:
         return True
-    let_in = await use_start(task.use, policy, run, store)
+    let_in = await record_start(task.use, policy, run, store)
     if not task.reopen:
-        await executions.check_free(run, task.use)
+        await executions.check_unused_id(run, task.use)
     if let_in:
         signed = policy is not None and policy.signed
         await executions.begin(run, task.use, signed=signed, alone=task.reopen)
     return let_in
 
 
-async def _in_force(task: LoadState, store: Store) -> CrewDefinition | None:
+async def _in_force(task: RestoreState, store: Store) -> CrewDefinition | None:
     """The definition whose policy and authority hold for what is loaded: the run's last one."""
     now = task.against
     if not now and (row := await store.get_run(task.run)) is not None:
@@ -263,7 +276,7 @@ async def _in_force(task: LoadState, store: Store) -> CrewDefinition | None:
 
 
 async def _widens(
-    task: LoadState,
+    task: RestoreState,
     store: Store,
     force: CrewDefinition,
     definition: CrewDefinition,
@@ -276,20 +289,20 @@ async def _widens(
     ways = widening(force, definition)
     if task.against:  # whoever goes back knows itself what people said while it lived
         return ways
-    now = await last_state(store, task.run)
+    now = await load_last_state(store, task.run)
     read = names_in(rule.if_ for rule in force.rules if rule.if_ is not None)
     return (
         *ways,
-        *lifted(read, now, then),
+        *restored_permission_conditions(read, now, then),
         *answered(plan, now, then),
         *(() if task.reopen else again(plan, None, then)),  # its steps keep their names and claims
-        *retold(plan, now, then),
-        *regained(now.tool_permissions, then.tool_permissions, definition.agents),
+        *restored_guard_conditions(plan, now, then),
+        *regained_permissions(now.tool_permissions, then.tool_permissions, definition.agents),
         *freed(now.rulings, then.rulings),
     )
 
 
-async def _with_left(
+async def _with_detached_steps(
     plan: dict[str, Json], then: CrewState, store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], tuple[dict[str, Json], ...]]:
     """A plan, as JSON, that knows the visits whose nodes are gone; and the definitions of these."""
@@ -301,16 +314,16 @@ async def _with_left(
 
 async def _left(
     then: CrewState, store: Store, definitions: Definitions
-) -> tuple[dict[StepId, LeftStep], tuple[dict[str, Json], ...]]:
+) -> tuple[dict[StepId, DetachedStep], tuple[dict[str, Json], ...]]:
     """What the visits need whose nodes a change took away, and the definitions that had them."""
-    found: dict[StepId, LeftStep] = {}
+    found: dict[StepId, DetachedStep] = {}
     older: dict[ContentHash, dict[str, Json]] = {}
     for step, entry in sorted((then.frontier | then.parked).items()):
         visit = visit_of(step)
         if entry.definition and visit not in found:
             older[entry.definition] = given = await store.get_definition(entry.definition)
-            _, plan = await lowered_again(given, store, definitions)
-            if (left := left_step(GraphPlan.from_json(plan), entry.node)) is not None:
+            _, plan = await lower_stored_definition(given, store, definitions)
+            if (left := detached_step(GraphPlan.from_json(plan), entry.node)) is not None:
                 found[visit] = left
     return found, tuple(older.values())
 
@@ -329,7 +342,7 @@ async def _at_rest(store: Store, run: RunId, executions: Collection[str]) -> Cre
 
 
 async def _quiet(store: Store, run: RunId) -> CrewState:
-    end = await last_state(store, run)
+    end = await load_last_state(store, run)
     while not end.closed:
         await asyncio.sleep(QUIET)
         now = await state_at(store, run)

@@ -9,11 +9,11 @@ from crewlog.activities.clock import Clock
 from crewlog.errors import UsageError
 from crewlog.ids import RunId
 from crewlog.state import journal as j
-from crewlog.state.calls import LookAtRun, LookedAt
-from crewlog.state.joining import glimpse, recall
+from crewlog.state.calls import ReadOtherRun, ReadOtherRunResult
+from crewlog.state.joining import recall, state_for_merge
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState
-from crewlog.store.checkpoints import last_state
+from crewlog.store.checkpoints import load_last_state
 from crewlog.store.claiming import Over
 from crewlog.store.protocol import Store
 
@@ -34,13 +34,13 @@ PAGE = 1000
 """Entries of a journal that are read at once."""
 
 
-async def never_ended(run: RunId) -> Ending | None:
+async def find_no_end(run: RunId) -> Ending | None:
     """Takes every run for one that goes on: where there is no server."""
     del run
     return None
 
 
-def over_by(ended: Ended) -> Over:
+def ended_executions(ended: Ended) -> Over:
     """What the server says of a run's last executions, for those who look where creatures live."""
 
     async def over(run: RunId) -> tuple[str, ...] | None:
@@ -50,7 +50,7 @@ def over_by(ended: Ended) -> Over:
     return over
 
 
-async def look_at_run(task: LookAtRun, store: Store, ended: Ended) -> LookedAt:
+async def look_at_run(task: ReadOtherRun, store: Store, ended: Ended) -> ReadOtherRunResult:
     """The last stored state of another run.
 
     One that was ended from outside has no say in it: what it still stores is refused from here on.
@@ -70,10 +70,10 @@ async def look_at_run(task: LookAtRun, store: Store, ended: Ended) -> LookedAt:
             state = await _last(store, task.other)
             gone = state is None or not state.closed
     if state is not None:
-        state = await _with_word(store, state, task)
-    return LookedAt(
+        state = await _with_merge_outcome(store, state, task)
+    return ReadOtherRunResult(
         op=task.op,
-        state=glimpse(state, task.op).to_json() if state is not None else None,
+        state=state_for_merge(state, task.op).to_json() if state is not None else None,
         gone=gone,
         recalled=task.recall,
         at=clock.now(),
@@ -82,12 +82,12 @@ async def look_at_run(task: LookAtRun, store: Store, ended: Ended) -> LookedAt:
 
 async def _last(store: Store, run: RunId) -> CrewState | None:
     try:
-        return await last_state(store, run)
+        return await load_last_state(store, run)
     except UsageError:
         return None  # nothing of it is stored yet, or there is no such run
 
 
-async def _with_word(store: Store, state: CrewState, task: LookAtRun) -> CrewState:
+async def _with_merge_outcome(store: Store, state: CrewState, task: ReadOtherRun) -> CrewState:
     """A run's state that tells of the merge as its journal does, where it took the other one in.
 
     What it calls otherwise since is in the journal only. Where that is, the state tells; where it
@@ -101,7 +101,7 @@ async def _with_word(store: Store, state: CrewState, task: LookAtRun) -> CrewSta
     while rows := await store.read_journal(task.other, after, limit):
         for row in rows:
             entry = entry_from_json(row.entry)
-            if isinstance(entry, j.GraphMerged) and entry.op == task.op:
+            if isinstance(entry, j.RunMerged) and entry.op == task.op:
                 return recall(state, task.op, row.position, entry.renamed)
         if at:
             break

@@ -29,15 +29,15 @@ from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer, mcp_tool
 from crewlog.errors import (
     OutcomeUnknown,
-    ToolChanged,
     ToolError,
     ToolFailed,
     ToolMissing,
+    ToolNotApproved,
     ToolUnusable,
 )
 from crewlog.ids import ToolName
 from crewlog.model import Json
-from crewlog.servers.described import LONGEST_TEXT, Described, cleaned, shortened
+from crewlog.servers.described import LONGEST_TEXT, Described, cleaned_text, shortened
 from crewlog.servers.sessions import Session, Sessions, called
 from crewlog.store.protocol import Store
 
@@ -53,7 +53,7 @@ _GOES_ON = (
 )
 
 
-class ServerGone(ToolFailed):
+class McpServerLost(ToolFailed):
     """A server went away while it ran a tool that may be called again."""
 
     retryable = True
@@ -90,7 +90,7 @@ class OfferedTool:
 
         async def bounded(request: MCPToolCallRequest, handler: Any) -> types.CallToolResult:
             del handler  # it would open a session for this call alone
-            async with session.in_use() as opened:
+            async with session.use() as opened:
                 try:
                     asked = called(opened, found.name, request.args)
                     return _bounded(await session.answered(asked))
@@ -143,7 +143,7 @@ class McpTools:
         Raises:
             ToolMissing: where the server is away.
             ToolUnusable: where the server does not offer the tool, or not in a usable form.
-            ToolChanged: where nobody has approved what it says of itself.
+            ToolNotApproved: where nobody has approved what it says of itself.
         """
         server_name, remote = mcp_tool(definition.run) or ("", "")
         server = servers.get(server_name)
@@ -186,25 +186,27 @@ class McpTools:
         known = self._known.get(key)
         if known is None or fresh or time.monotonic() - known.at > FRESH_SECONDS:
             tools = await session.tools()
-            approved = await self._store.tool_approvals(server.source)
+            approved = await self._store.list_approved_tools(server.source)
             known = self._known[key] = _Known(time.monotonic(), tools, approved)
         elif any(known.approved.get(name) != each.digest for name, each in known.tools.items()):
             # A run may wait for just that: it need not wait for the server to be asked again.
-            known.approved = await self._store.tool_approvals(server.source)
+            known.approved = await self._store.list_approved_tools(server.source)
         if proofs:
-            known.proofs = await self._store.tool_proofs(server.source)
+            known.proofs = await self._store.list_signed_approvals(server.source)
         return known
 
 
 def _gone(server: str, tool: str, repeat: str, why: str) -> ToolError:
     """What a call comes to whose server went away before it answered."""
     say = (
-        f"the MCP server {server!r} went away while it ran {cleaned(tool)!r}: "
-        f"{shortened(cleaned(why), 500)}"
+        f"the MCP server {server!r} went away while it ran {cleaned_text(tool)!r}: "
+        f"{shortened(cleaned_text(why), 500)}"
     )
     place = f"MCP server {server!r}"
     if repeat != "never":
-        return ServerGone(say, remedy="Mend the server; the next call starts it anew.", place=place)
+        return McpServerLost(
+            say, remedy="Mend the server; the next call starts it anew.", place=place
+        )
     return OutcomeUnknown(
         say,
         remedy="Find out whether it happened, then answer the run's question. The next call "
@@ -222,12 +224,12 @@ def _check_proven(
 ) -> None:
     if approver(policy, proofs, found.name, found.digest, at=int(time.time() * 1000)):
         return
-    raise ToolChanged(
+    raise ToolNotApproved(
         f"nobody who has the right 'grant' by the crew's policy has signed an approval of the tool "
         f"{name!r} of the MCP server {server!r} as it is",
         remedy=f"Somebody who has it looks at it with `crewlog mcp show FILE {server} "
-        f"{cleaned(found.name)}`, then approves it with their key: `crewlog mcp approve FILE "
-        f"{server} {cleaned(found.name)}`. {_GOES_ON}",
+        f"{cleaned_text(found.name)}`, then approves it with their key: `crewlog mcp approve FILE "
+        f"{server} {cleaned_text(found.name)}`. {_GOES_ON}",
         place=f"tool {name!r}",
     )
 
@@ -241,19 +243,19 @@ def _check_approved(name: ToolName, server: str, found: Described, approved: str
         if approved
         else f"nobody has approved the tool {name!r} of the MCP server {server!r}"
     )
-    raise ToolChanged(
+    raise ToolNotApproved(
         say,
-        remedy=f"Look at it with `crewlog mcp show FILE {server} {cleaned(found.name)}`, then "
-        f"`crewlog mcp approve FILE {server} {cleaned(found.name)}`. {_GOES_ON}",
+        remedy=f"Look at it with `crewlog mcp show FILE {server} {cleaned_text(found.name)}`, then "
+        f"`crewlog mcp approve FILE {server} {cleaned_text(found.name)}`. {_GOES_ON}",
         place=f"tool {name!r}",
     )
 
 
 def _refusal(error: types.ErrorData) -> str:
     """What a server says where it refuses a call, with what only its data says."""
-    said = cleaned(error.message)
+    said = cleaned_text(error.message)
     if error.data is not None:
-        said += "\n" + cleaned(json.dumps(error.data, ensure_ascii=False))
+        said += "\n" + cleaned_text(json.dumps(error.data, ensure_ascii=False))
     return shortened(said, LONGEST_TEXT)
 
 
@@ -298,7 +300,7 @@ def _structured(content: dict[str, Any] | None, left: int) -> tuple[dict[str, Js
     except (ValueError, TypeError, RecursionError) as exc:
         return None, f"(its structured content is left out: {exc})"
     if len(text) > LONGEST_TEXT:
-        return None, cleaned(shortened(text, left))
+        return None, cleaned_text(shortened(text, left))
     data = _cleaned(content)
     return data, shortened(json.dumps(data, ensure_ascii=False), left)
 
@@ -326,9 +328,9 @@ def _read(text: str) -> Json:
 
 def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
-        return cleaned(value)
+        return cleaned_text(value)
     if isinstance(value, dict):
-        return {cleaned(str(k)): _cleaned(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return {cleaned_text(str(k)): _cleaned(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, list):
         return [_cleaned(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
     return value
@@ -340,25 +342,27 @@ def _is_text(part: types.ContentBlock) -> TypeGuard[types.TextContent]:
 
 def _part(part: types.ContentBlock, left: int) -> types.ContentBlock:
     if isinstance(part, types.TextContent):
-        return _text(shortened(cleaned(part.text), left))
+        return _text(shortened(cleaned_text(part.text), left))
     if isinstance(part, types.ImageContent) and len(part.data) <= LARGEST_PART:
-        return types.ImageContent(type="image", data=part.data, mimeType=cleaned(part.mimeType))
+        return types.ImageContent(
+            type="image", data=part.data, mimeType=cleaned_text(part.mimeType)
+        )
     if isinstance(part, types.AudioContent) and len(part.data) <= LARGEST_PART:
         return _file(part.data, part.mimeType)  # LangChain's adapter takes no audio
     if isinstance(part, types.EmbeddedResource):
         inner = part.resource
         if isinstance(inner, types.TextResourceContents):
-            return _text(shortened(cleaned(inner.text), left))
+            return _text(shortened(cleaned_text(inner.text), left))
         if len(inner.blob) <= LARGEST_PART:
             return _file(inner.blob, inner.mimeType or "application/octet-stream")
     if isinstance(part, types.ResourceLink):
-        return _text(shortened(cleaned(str(part.uri)), min(left, 2_000)))
+        return _text(shortened(cleaned_text(str(part.uri)), min(left, 2_000)))
     return _text(f"(a part of the kind {part.type!r} is left out)")
 
 
 def _file(data: str, mime_type: str) -> types.EmbeddedResource:
     blob = types.BlobResourceContents.model_validate(
-        {"uri": "file:///part", "blob": data, "mimeType": cleaned(mime_type)}
+        {"uri": "file:///part", "blob": data, "mimeType": cleaned_text(mime_type)}
     )
     return types.EmbeddedResource(type="resource", resource=blob)
 

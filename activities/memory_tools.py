@@ -16,11 +16,11 @@ from typing import Any, Literal, Optional
 from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, Field, create_model
 
-from crewlog.activities.recent import Recent
+from crewlog.activities.recent import LruCache
 from crewlog.activities.tools import Tool, make_tool
-from crewlog.authority.memory_scopes import Way, memory_decision, memory_scopes, own_scope
+from crewlog.authority.memory_scopes import Way, agent_scope, authorize_memory, memory_scopes
 from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition, MemoryPolicy
-from crewlog.embedding import Embedding
+from crewlog.embedding import Embedders
 from crewlog.errors import ToolFailed
 from crewlog.ids import AgentName, CrewName, ToolName
 from crewlog.model import Json
@@ -28,14 +28,14 @@ from crewlog.remembering import keep, recall
 from crewlog.store.memories import (
     LONGEST_KEY,
     MOST_AT_ONCE,
-    Artifact,
     Author,
-    Forgotten,
-    FoundMemories,
     Memory,
-    memories_of,
-    query_of,
-    since_of,
+    MemoryFilter,
+    MemorySearchResult,
+    NewMemory,
+    clean_query,
+    expiry_cutoff,
+    new_memories,
 )
 from crewlog.store.protocol import Store
 from crewlog.tool_call import ToolCall, current_call
@@ -67,13 +67,13 @@ class MemoryTools:
     def __init__(
         self,
         store: Store,
-        embedding: Embedding | None = None,
+        embedding: Embedders | None = None,
         now: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         self._store = store
-        self._embedding = embedding or Embedding()
+        self._embedding = embedding or Embedders()
         self._now = now
-        self._tools: Recent[tuple[str, int, str], tuple[CrewDefinition, Tool]] = Recent(1024)
+        self._tools: LruCache[tuple[str, int, str], tuple[CrewDefinition, Tool]] = LruCache(1024)
         """By tool, crew and agent; a crew goes by its identity, which it keeps while it is here."""
 
     def tool(self, name: ToolName, crew: CrewDefinition, agent: AgentName) -> Tool | None:
@@ -102,7 +102,7 @@ class MemoryTools:
         """
         if crew.memory is None:
             return False
-        name, scope, now = CrewName(crew.crew), own_scope(agent), self._now()
+        name, scope, now = CrewName(crew.crew), agent_scope(agent), self._now()
         return bool(await self._store.memories.newest(name, scope, now=now, limit=1))
 
     async def sweep(self, crew: CrewDefinition) -> None:
@@ -110,9 +110,9 @@ class MemoryTools:
         if crew.memory is None:
             return
         now, name = self._now(), CrewName(crew.crew)
-        await self._store.memories.forget(Forgotten(crew=name, expired=now))
-        if since := since_of(crew.memory, now):
-            await self._store.memories.forget(Forgotten(crew=name, before=since + 1))
+        await self._store.memories.forget(MemoryFilter(crew=name, expired=now))
+        if since := expiry_cutoff(crew.memory, now):
+            await self._store.memories.forget(MemoryFilter(crew=name, before=since + 1))
 
     def _reads(
         self, crew: CrewDefinition, agent: AgentName, scopes: Sequence[str]
@@ -121,7 +121,7 @@ class MemoryTools:
             wanted = [scope] if scope else list(scopes)
             for each in wanted:
                 _refuse(crew, current_call(), agent, each, "read")
-            found = await self._search(crew, wanted, query_of(query), limit)
+            found = await self._search(crew, wanted, clean_query(query), limit)
             return shown(found, wanted)
 
         fields: dict[str, Any] = {
@@ -145,7 +145,7 @@ class MemoryTools:
         async def memory_write(artifacts: list[Note], scope: str = scopes[0]) -> str:
             call = current_call()
             _refuse(crew, call, agent, scope, "write")
-            given = [Artifact.model_validate(note.model_dump()) for note in artifacts]
+            given = [NewMemory.model_validate(note.model_dump()) for note in artifacts]
             keys = await self._write(crew, call, scope, given)
             return f"Kept in {scope}: {', '.join(json.dumps(key) for key in keys)}."
 
@@ -169,7 +169,7 @@ class MemoryTools:
 
     async def _search(
         self, crew: CrewDefinition, scopes: Sequence[str], query: str, limit: int
-    ) -> FoundMemories:
+    ) -> MemorySearchResult:
         return await recall(
             self._store.memories,
             self._embedding,
@@ -182,11 +182,11 @@ class MemoryTools:
         )
 
     async def _write(
-        self, crew: CrewDefinition, call: ToolCall, scope: str, given: Sequence[Artifact]
+        self, crew: CrewDefinition, call: ToolCall, scope: str, given: Sequence[NewMemory]
     ) -> list[str]:
         policy, now = _policy(crew), self._now()
         author = Author(agent=call.agent, run=call.run, step=call.step)
-        memories = memories_of(
+        memories = new_memories(
             CrewName(crew.crew), scope, given, author, policy, now=now, name=call.key
         )
         # A claim of the call, which no try of it has: those are counted from 1.
@@ -195,7 +195,7 @@ class MemoryTools:
         return [each.key for each in memories]
 
 
-def shown(found: FoundMemories, scopes: Sequence[str]) -> str:
+def shown(found: MemorySearchResult, scopes: Sequence[str]) -> str:
     """Memories as a model is shown them: whose they are, and what they say, as quotations."""
     where = ", ".join(scopes)
     if not found.memories:
@@ -239,7 +239,7 @@ def _refuse(crew: CrewDefinition, call: ToolCall, agent: AgentName, scope: str, 
     Raises:
         ToolFailed: it does not.
     """
-    decision = memory_decision(crew, agent, scope, way)
+    decision = authorize_memory(crew, agent, scope, way)
     if call.agent != agent or not decision.allowed:
         raise ToolFailed(
             f"you may not {way} the memory {scope!r}: {decision.reason}",

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from crewlog.definition.providers import PROVIDERS
 from crewlog.definition.times import duration_words
-from crewlog.errors import ModelError, ModelLimited, ModelRefused, ModelUnavailable
+from crewlog.errors import ModelError, ModelRateLimited, ModelRequestRejected, ModelUnavailable
 
 _REQUEST = "The request does not suit this model: check the agent's model_settings and its tools."
 _TOO_LONG = (
@@ -115,19 +115,21 @@ def model_error(exc: Exception, model: str) -> ModelError:
         )
     said = _message(exc)
     if "ContextOverflow" in kinds or _OVERFLOWS.search(said):
-        return ModelRefused(
+        return ModelRequestRejected(
             f"the conversation is too long for the model {model!r}: {said}", remedy=_TOO_LONG
         )
     if isinstance(exc, TypeError) and "unexpected keyword" in str(exc):
-        return ModelRefused(
+        return ModelRequestRejected(
             f"the model {model!r} cannot be called so: {exc}",
             remedy="Check the agent's model_settings.",
         )
     quotes = "ValidationError" in kinds  # what a client could not read may be the model's words
     if _QUOTA.search(said) and not quotes:
-        return ModelRefused(f"the model {model!r} answered: {said}", remedy=_REMEDIES[402])
+        return ModelRequestRejected(f"the model {model!r} answered: {said}", remedy=_REMEDIES[402])
     if _KEY.search(said) and not quotes:
-        return ModelRefused(f"the model {model!r} answered: {said}", remedy=_key_remedy(model))
+        return ModelRequestRejected(
+            f"the model {model!r} answered: {said}", remedy=_key_remedy(model)
+        )
     what = said if _words(exc) or isinstance(exc, ErrorBody) else f"{type(exc).__name__}: {said}"
     return ModelUnavailable(
         f"the model {model!r} answered with what is no reply: {what}",
@@ -135,7 +137,7 @@ def model_error(exc: Exception, model: str) -> ModelError:
     )
 
 
-def is_unexplained(exc: BaseException) -> bool:
+def is_request_rejected(exc: BaseException) -> bool:
     """Whether a service refused a request as such: what it lacks may be left out of another one."""
     error = exc.__cause__ if isinstance(exc, ModelError) and exc.__cause__ is not None else exc
     if not isinstance(error, Exception) or _status(error) not in (400, 404, 405, 415, 422, 501):
@@ -144,14 +146,14 @@ def is_unexplained(exc: BaseException) -> bool:
     return code not in ("model_not_found", *_NO_QUOTA) and not _OVERFLOWS.search(_message(error))
 
 
-def may_be_shorter(exc: ModelRefused) -> bool:
+def may_be_shorter(exc: ModelRequestRejected) -> bool:
     """Whether a service may take the same request with a smaller limit of its reply.
 
     It says that the limit is too large, or that the prompt and the reply do not fit the context.
     """
     error = exc.__cause__
     overflows = isinstance(error, Exception) and _overflows(error, _status(error) or 0)
-    return overflows or is_unexplained(exc)
+    return overflows or is_request_rejected(exc)
 
 
 def _by_status(exc: Exception, model: str, status: int) -> ModelError:
@@ -159,17 +161,17 @@ def _by_status(exc: Exception, model: str, status: int) -> ModelError:
     what = f"the model {model!r} answered {status}: {said}"
     words = {_field(exc, "code"), _field(exc, "type"), getattr(exc, "code", None)}
     if status in _LIMITED and words & {*_NO_QUOTA}:
-        return ModelRefused(what, remedy=_REMEDIES[402])
+        return ModelRequestRejected(what, remedy=_REMEDIES[402])
     if status in (*_LIMITED, *_PASSING) or status >= 500:
         return _passing(exc, model, what, limited=status in _LIMITED)
     if _overflows(exc, status):
-        return ModelRefused(what, remedy=_TOO_LONG)
+        return ModelRequestRejected(what, remedy=_TOO_LONG)
     if status == 401 or (status in (400, 403) and _KEY.search(said)):
-        return ModelRefused(what, remedy=_key_remedy(model))
+        return ModelRequestRejected(what, remedy=_key_remedy(model))
     if status == 404:
         remedy = f"Choose a model that the service offers, and check {_address(model)}."
-        return ModelRefused(what, remedy=remedy)
-    return ModelRefused(what, remedy=_REMEDIES.get(status, "Read the service's message."))
+        return ModelRequestRejected(what, remedy=remedy)
+    return ModelRequestRejected(what, remedy=_REMEDIES.get(status, "Read the service's message."))
 
 
 def _passing(exc: Exception, model: str, what: str, *, limited: bool) -> ModelError:
@@ -177,7 +179,7 @@ def _passing(exc: Exception, model: str, what: str, *, limited: bool) -> ModelEr
     wait = _retry_after(exc)
     if wait is not None and wait > LONGEST_WAIT:
         until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() + wait))
-        return ModelRefused(
+        return ModelRequestRejected(
             f"{what}. It takes no call for {duration_words(60 * round(wait / 60))}, until {until}",
             remedy="Try again then, raise the account's limit, or give the agent another model."
             if limited
@@ -189,7 +191,7 @@ def _passing(exc: Exception, model: str, what: str, *, limited: bool) -> ModelEr
             remedy="It may come back. If it does not, give the agent another model.",
             retry_after=wait,
         )
-    return ModelLimited(
+    return ModelRateLimited(
         what,
         place=f"the limit of {model}",
         remedy="A smaller `parallel` in the crew's limits makes fewer calls at once.",

@@ -16,10 +16,16 @@ from langchain_core.language_models import BaseChatModel
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.recent import Made
 from crewlog.definition.providers import PROVIDERS, Provider, key_in
-from crewlog.errors import CrewlogError, ModelRefused
+from crewlog.errors import CrewlogError, ModelRequestRejected
 from crewlog.ids import ContentHash
 from crewlog.model import Json
-from crewlog.providers import Lack, not_installed, own_providers, unknown_provider, without_key
+from crewlog.providers import (
+    Lack,
+    installed_providers,
+    missing_key_problem,
+    missing_package_problem,
+    unknown_provider_problem,
+)
 from crewlog.redaction import remember
 from crewlog.secrets import resolved
 from crewlog.state.hashing import hash_json
@@ -48,7 +54,7 @@ def register(prefix: str, builder: Builder | str) -> None:
 
 def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
     """A model of OpenAI, or of any service that speaks its language at `OPENAI_BASE_URL`."""
-    if lack := without_key(f"openai:{name}", settings):
+    if lack := missing_key_problem(f"openai:{name}", settings):
         raise _refused(lack)
     key = key_in(PROVIDERS["openai"], settings) or os.environ.get("OPENAI_API_KEY")
     remember(str(key))  # a service may repeat it, e.g. where it refuses it
@@ -70,17 +76,17 @@ def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> Bas
     return OpenAIChat(**given)
 
 
-def build_provided(
+def make_provider_model(
     prefix: str, name: str, settings: Mapping[str, Json], timeout: float
 ) -> BaseChatModel:
     """A model of one of LangChain's providers.
 
     Raises:
-        ModelRefused: its package is not installed, or it has no key.
+        ModelRequestRejected: its package is not installed, or it has no key.
     """
     provider = PROVIDERS[prefix]
     model = f"{prefix}:{name}"
-    if lack := not_installed(model) or without_key(model, settings):
+    if lack := missing_package_problem(model) or missing_key_problem(model, settings):
         raise _refused(lack)
     for variable in provider.keys:
         if value := os.environ.get(variable):
@@ -131,8 +137,8 @@ def _for_ollama(given: dict[str, Any], timeout: float) -> dict[str, Any]:
     return {**given, "client_kwargs": http}
 
 
-def _refused(lack: Lack) -> ModelRefused:
-    return ModelRefused(lack.message, remedy=lack.remedy)
+def _refused(lack: Lack) -> ModelRequestRejected:
+    return ModelRequestRejected(lack.message, remedy=lack.remedy)
 
 
 def with_larger_limit(
@@ -191,7 +197,7 @@ class ModelFactory:
             timeout: Seconds for one request.
 
         Raises:
-            ModelRefused: where there is no such model, or it cannot be made.
+            ModelRequestRejected: where there is no such model, or it cannot be made.
             SecretMissing: where this worker lacks a secret that the settings name.
         """
         # With the values: a secret that was changed makes another model.
@@ -199,7 +205,7 @@ class ModelFactory:
         key = (model, hash_json(given), timeout)
         return await self._models.ready(key, lambda: self._build(model, given, timeout))
 
-    async def with_longer_replies(
+    async def get_with_larger_limit(
         self, model: str, settings: Mapping[str, Json], timeout: float, doublings: int
     ) -> BaseChatModel | None:
         """The chat model with a larger limit of output; none where the settings have no limit.
@@ -225,23 +231,25 @@ class ModelFactory:
             if colon and name and (builder := _builder(prefix)) is not None:
                 return _in_dialect(builder(name, settings, timeout))
             if colon and name and prefix in PROVIDERS:
-                return _in_dialect(build_provided(prefix, name, settings, timeout))
+                return _in_dialect(make_provider_model(prefix, name, settings, timeout))
         except CrewlogError:
             raise
         except Exception as exc:
             error = model_error(exc, model)
-            raise ModelRefused(
+            raise ModelRequestRejected(
                 f"the model {model!r} cannot be made: {type(exc).__name__}: {exc}",
-                remedy=error.remedy if isinstance(error, ModelRefused) else "Check model_settings.",
+                remedy=error.remedy
+                if isinstance(error, ModelRequestRejected)
+                else "Check model_settings.",
             ) from exc
-        raise _refused(unknown_provider(model, prefix, _BUILDERS))
+        raise _refused(unknown_provider_problem(model, prefix, _BUILDERS))
 
 
 def _builder(prefix: str) -> Builder | None:
     """What makes models of a prefix: registered in this process, or brought by a package."""
     builder = _BUILDERS.get(prefix)
-    if builder is None and prefix in own_providers():
-        found: Builder = own_providers()[prefix].load()
+    if builder is None and prefix in installed_providers():
+        found: Builder = installed_providers()[prefix].load()
         return found
     return _imported(builder) if isinstance(builder, str) else builder
 

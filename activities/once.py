@@ -12,17 +12,17 @@ from crewlog.authority.proof import START
 from crewlog.definition.policy import Policy
 from crewlog.errors import NotPermitted
 from crewlog.ids import RunId
-from crewlog.state.calls import StartUse, UseOnce
+from crewlog.state.calls import RecordUse, SignedStart
 from crewlog.store.protocol import Store
 from crewlog.wire import StartRun
 
 
-async def use_once(task: UseOnce, store: Store) -> bool:
+async def record_use(task: RecordUse, store: Store) -> bool:
     """Notes for good what a run uses; false where another one has used it."""
     return await store.claim(f"once:{task.used}", task.owner) == task.owner
 
 
-async def use_start(use: StartUse, policy: Policy | None, run: RunId, store: Store) -> bool:
+async def record_start(use: SignedStart, policy: Policy | None, run: RunId, store: Store) -> bool:
     """Notes for good which execution a start is used by.
 
     The note is nobody's rows: it is there still when the run was deleted or replaced.

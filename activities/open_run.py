@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.executions import Executions, taken
-from crewlog.activities.once import use_start
+from crewlog.activities.once import record_start
 from crewlog.activities.registries import registry_of
 from crewlog.content import hash_json
 from crewlog.definition.counting import as_counted
@@ -15,12 +15,12 @@ from crewlog.definition.findings import did_you_mean
 from crewlog.definition.load import load_data, load_stored, read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import Diagnostic, InvalidDefinition
-from crewlog.graph.lower import lower_checked
+from crewlog.graph.lower import lower_validated
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
 from crewlog.prompt.offered import offered_form
-from crewlog.state.calls import OpenRun, OpenRunResult, StartUse
+from crewlog.state.calls import PrepareRun, PrepareRunResult, SignedStart
 from crewlog.store.protocol import Store
 
 Probe = Callable[[], Awaitable[bool]]
@@ -28,12 +28,12 @@ Probe = Callable[[], Awaitable[bool]]
 
 
 async def open_run(
-    task: OpenRun,
+    task: PrepareRun,
     store: Store,
     definitions: Definitions,
     search_attributes: Probe,
     executions: Executions,
-) -> OpenRunResult:
+) -> PrepareRunResult:
     """Resolves the crew, checks and lowers it, and stores its definition.
 
     Raises:
@@ -41,7 +41,7 @@ async def open_run(
         NotPermitted: the crew is signed, and the start was used before; or the store has a signed
             run of this id.
     """
-    given = await crew_data(task.crew, store)
+    given = await load_crew_data(task.crew, store)
     if task.edited:
         registry = await registry_of(store, task.registry, task.model)
         read_data(given, offered_form(registry))
@@ -52,16 +52,16 @@ async def open_run(
     as_counted(where_they_are(crew, None), None)
     if task.use is not None:
         policy = GraphPlan.from_json(plan).policy
-        let_in = await use_start(task.use, policy, task.run, store)
-        await executions.check_free(task.run, task.use)
+        let_in = await record_start(task.use, policy, task.run, store)
+        await executions.check_unused_id(task.run, task.use)
         if let_in and policy is not None and policy.signed:
             await _begin(task.run, task.use, store, executions)
-    return OpenRunResult(
+    return PrepareRunResult(
         definition=definition, plan=plan, search_attributes=await search_attributes()
     )
 
 
-async def _begin(run: RunId, use: StartUse, store: Store, executions: Executions) -> None:
+async def _begin(run: RunId, use: SignedStart, store: Store, executions: Executions) -> None:
     """Notes whose a signed run is, where there was none of its id."""
     known = await store.executions(run)
     if use.execution not in known and await store.get_run(run) is not None:
@@ -81,11 +81,11 @@ async def lowered(
     checked = definitions.checked.get(name)
     if checked is None:
         made = load_data(given)
-        checked = definitions.checked.put(name, (made, lower_checked(made).to_json()))
+        checked = definitions.checked.put(name, (made, lower_validated(made).to_json()))
     return await _stored(checked, store, definitions)
 
 
-async def lowered_again(
+async def lower_stored_definition(
     given: dict[str, Json], store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
     """As `lowered`, of a definition that ran: what is asked of new ones only is not asked of it."""
@@ -93,20 +93,20 @@ async def lowered_again(
     known = definitions.checked.get(name) or definitions.ran.get(name)
     if known is None:
         made = load_stored(given)
-        known = definitions.ran.put(name, (made, lower_checked(made).to_json()))
+        known = definitions.ran.put(name, (made, lower_validated(made).to_json()))
     return await _stored(known, store, definitions)
 
 
-async def lowered_crew(
+async def lower_crew(
     crew: CrewDefinition, store: Store, definitions: Definitions
 ) -> tuple[dict[str, Json], dict[str, Json]]:
-    """As `lowered_again`, of a crew that was checked: nothing is asked again."""
+    """As `lower_stored_definition`, of a crew that was checked: nothing is asked again."""
     data = crew.to_json()
     address = await store.put_definition(data)
     known = definitions.checked.get(address) or definitions.ran.get(address)
     if known is None:
         read = CrewDefinition.from_json(data)  # as every worker will
-        known = definitions.ran.put(address, (read, lower_checked(read, address).to_json()))
+        known = definitions.ran.put(address, (read, lower_validated(read, address).to_json()))
     definitions.put(address, known[0])
     return data, known[1]
 
@@ -120,7 +120,7 @@ async def _stored(
     return data, plan
 
 
-async def crew_data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:
+async def load_crew_data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:
     """A crew as data: the newest of a registered name, else what is given.
 
     Raises:

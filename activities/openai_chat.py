@@ -22,7 +22,7 @@ from langchain_openai.chat_models.base import BaseChatOpenAI
 from typing_extensions import override
 
 from crewlog.activities.model_errors import ErrorBody
-from crewlog.activities.tool_arguments import read_calls
+from crewlog.activities.tool_arguments import parse_tool_calls
 from crewlog.state.endings import REASONING_KEYS
 
 _KEPT = (*REASONING_KEYS, "refusal")
@@ -66,7 +66,7 @@ class OpenAIDialect(_Client):
             reply = cast("AIMessage", generation.message)
             _keep(reply, message)
             asked = message.get("tool_calls") or ()
-            reply.tool_calls, reply.invalid_tool_calls = read_calls(map(_call, asked))
+            reply.tool_calls, reply.invalid_tool_calls = parse_tool_calls(map(_call, asked))
             if end == _FILTERED:
                 generation.generation_info = {
                     **(generation.generation_info or {}),

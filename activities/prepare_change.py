@@ -16,16 +16,16 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 from temporalio import activity
 
-from crewlog.activities.compile_prompt import TRIES, remark_of
+from crewlog.activities.compile_prompt import TRIES, prompt_diagnostic
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.errors import REFUSED, Effect
-from crewlog.activities.look_at_run import Ended, never_ended, over_by
+from crewlog.activities.look_at_run import Ended, ended_executions, find_no_end
 from crewlog.activities.models import ModelFactory
-from crewlog.activities.open_run import crew_data, lowered, lowered_crew
+from crewlog.activities.open_run import load_crew_data, lower_crew, lowered
 from crewlog.activities.prices import usage_of
-from crewlog.activities.reading import ask, read_without
+from crewlog.activities.reading import ask, compile_without_model
 from crewlog.activities.registries import registry_of
-from crewlog.activities.writing import execution_at_work
+from crewlog.activities.writing import current_execution_id
 from crewlog.authority.widening import widening
 from crewlog.definition.counting import as_counted
 from crewlog.definition.creature_checks import new_warnings
@@ -39,7 +39,7 @@ from crewlog.definition.validate import standing
 from crewlog.errors import ChangeConflict, Diagnostic, InvalidDefinition, UsageError
 from crewlog.faults import fault_of
 from crewlog.graph import parting
-from crewlog.graph.lower import topology_in
+from crewlog.graph.lower import expanded_component
 from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt
@@ -49,11 +49,11 @@ from crewlog.prompt.model_reader import take_reply
 from crewlog.prompt.offered import offered_form
 from crewlog.prompt.registry import Registry, registry_of_crew
 from crewlog.prompt.renaming import keep_names
-from crewlog.redaction import redacted
-from crewlog.state.calls import PrepareChange, PreparedChange, PreparedPart
-from crewlog.state.homes import Taker
+from crewlog.redaction import redacted_text
+from crewlog.state.calls import PrepareChange, PrepareChangeResult, PreparedSplitRun
+from crewlog.state.homes import ClaimOwner
 from crewlog.state.topology import parts_of
-from crewlog.store.homes import Homes, homes_of
+from crewlog.store.homes import RemoteAgents, find_remote_agents
 from crewlog.store.protocol import Store
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
@@ -67,9 +67,9 @@ class ChangePreparer:
     store: Store
     definitions: Definitions
     models: ModelFactory
-    ended: Ended = never_ended
+    ended: Ended = find_no_end
 
-    async def run(self, task: PrepareChange, effect: Effect) -> PreparedChange:
+    async def run(self, task: PrepareChange, effect: Effect) -> PrepareChangeResult:
         """Prepares a change.
 
         Args:
@@ -90,16 +90,16 @@ class ChangePreparer:
             return await self._recipe(task, base)
         if task.definition is None:
             raise UsageError("the change names neither a prompt, nor a definition, nor operations")
-        data = await crew_data(task.definition, self.store)
+        data = await load_crew_data(task.definition, self.store)
         made = _said_of(load_data(data), base)
         return await self._made(made, base, task, compared=task.base)
 
-    async def _recipe(self, task: PrepareChange, base: CrewDefinition) -> PreparedChange:
+    async def _recipe(self, task: PrepareChange, base: CrewDefinition) -> PrepareChangeResult:
         """Goes back to the recipe; creatures that left for a live run stay there."""
         force = await self._in_force(task, base)
         crew = base
         if task.definition is not None:
-            data = await crew_data(task.definition, self.store)
+            data = await load_crew_data(task.definition, self.store)
             definition, _ = await lowered(data, self.store, self.definitions)
             crew = CrewDefinition.from_json(definition)
             _said_of(crew, force)
@@ -117,14 +117,16 @@ class ChangePreparer:
             what += f"; {name} stays in {homes[name]}"
         return back.model_copy(update={"what": what})
 
-    async def _homes(self, task: PrepareChange, away: Mapping[str, str]) -> Homes:
+    async def _homes(self, task: PrepareChange, away: Mapping[str, str]) -> RemoteAgents:
         """Finds the creatures that left the run, and claims those that come home."""
         if not task.against:
-            return Homes({}, {})
+            return RemoteAgents({}, {})
         taker = None
         if task.after is not None:
-            taker = Taker(task.run, task.after, execution_at_work())
-        found = await homes_of(self.store, task.run, away, over_by(self.ended), taker)
+            taker = ClaimOwner(task.run, task.after, current_execution_id())
+        found = await find_remote_agents(
+            self.store, task.run, away, ended_executions(self.ended), taker
+        )
         return found if taker is not None else found._replace(back={})
 
     async def _in_force(self, task: PrepareChange, base: CrewDefinition) -> CrewDefinition:
@@ -141,13 +143,13 @@ class ChangePreparer:
         of: str = "",
         compared: str = "",
         **more: Any,
-    ) -> PreparedChange:
+    ) -> PrepareChangeResult:
         """Makes the change to a crew that was checked."""
         kept, parts = await self._parted(after, task)
-        definition, plan = await lowered_crew(kept, self.store, self.definitions)
+        definition, plan = await lower_crew(kept, self.store, self.definitions)
         gone = [CrewDefinition.from_json(part.definition) for part in parts]
         signed = base.policy is not None and base.policy.signed
-        return PreparedChange(
+        return PrepareChangeResult(
             definition=definition,
             plan=plan,
             base=ContentHash(of),
@@ -164,18 +166,18 @@ class ChangePreparer:
 
     async def _parted(
         self, crew: CrewDefinition, task: PrepareChange
-    ) -> tuple[CrewDefinition, tuple[PreparedPart, ...]]:
+    ) -> tuple[CrewDefinition, tuple[PreparedSplitRun, ...]]:
         """Splits a crew into the part of the run and other parts; checks and stores those."""
         if not task.command or not crew.lives:
             return crew, ()
-        graphs = parts_of(task.run, topology_in(crew), task.command)
+        graphs = parts_of(task.run, expanded_component(crew), task.command)
         if len(graphs) == 1:
             return crew, ()
         crews = parting.definitions(crew, graphs, task.run)
         shares = {
-            id_: parting.share_of(crew, each) for id_, each in graphs.items() if id_ != task.run
+            id_: parting.split_run_of(crew, each) for id_, each in graphs.items() if id_ != task.run
         }
-        parts: list[PreparedPart] = []
+        parts: list[PreparedSplitRun] = []
         for id_, graph in graphs.items():
             if faults := [each for each in standing(crews[id_]) if each.severity == "error"]:
                 raise InvalidDefinition([each.diagnostic() for each in faults])
@@ -183,17 +185,17 @@ class ChangePreparer:
                 continue
             made, share = crews[id_].to_json(), shares[id_]
             await self.store.put_definition(made)
-            parts.append(PreparedPart(graph=id_, definition=made, topology=graph, share=share))
+            parts.append(PreparedSplitRun(graph=id_, definition=made, topology=graph, share=share))
         return crews[task.run], tuple(parts)
 
     # -- prompts -----------------------------------------------------------------------------
 
     async def _of_prompt(
         self, task: PrepareChange, base: CrewDefinition, effect: Effect
-    ) -> PreparedChange:
+    ) -> PrepareChangeResult:
         registry = await self._registry(task, base)
         if not task.replies:
-            found = await read_without(task.prompt, registry, task.reader, self.models)
+            found = await compile_without_model(task.prompt, registry, task.reader, self.models)
             if found is not None:
                 return await self._compiled(task, found, base, registry)
         effect.started = True
@@ -201,14 +203,14 @@ class ChangePreparer:
         replies = [*task.replies, told["reply"]]
         asked = await asyncio.to_thread(take_reply, task.prompt, replies, registry)
         if asked.compiled is None:
-            return PreparedChange(again=True, **told)
+            return PrepareChangeResult(again=True, **told)
         try:
             return await self._compiled(task, asked.compiled, base, registry, **told)
         except (InvalidDefinition, ChangeConflict) as error:
             # A failure would lose the reply and its usage: the faults are a result.
-            faults = redacted(str(error))
+            faults = redacted_text(str(error))
             log.info(REFUSED, run=task.run, why=faults.partition("\n")[0])
-            return PreparedChange(refused=faults, **told)
+            return PrepareChangeResult(refused=faults, **told)
 
     async def _registry(self, task: PrepareChange, base: CrewDefinition) -> Registry:
         """The registry of the prompt; without one, a registry of what the run's crew has."""
@@ -233,7 +235,7 @@ class ChangePreparer:
         base: CrewDefinition,
         registry: Registry,
         **told: Any,
-    ) -> PreparedChange:
+    ) -> PrepareChangeResult:
         """Makes the change of a compiled prompt, which keeps the names of the crew."""
         if found.definition is None or not found.ok:
             raise InvalidDefinition([each.diagnostic for each in found.remarks if each.error])
@@ -247,7 +249,7 @@ class ChangePreparer:
         named = kept(base, named, registry, own=not task.registry, permissions=task.permissions)
         data = named.to_json()
         read_data(data, offered_form(registry, besides=added))
-        remarks = tuple(map(remark_of, found.remarks))
+        remarks = tuple(map(prompt_diagnostic, found.remarks))
         made = _said_of(load_data(data), base)
         if task.basis:
             told["basis"] = said.to_json()

@@ -19,16 +19,16 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.prices import SCRIPTED
 from crewlog.definition.reaching import mcp_tool
 from crewlog.definition.renaming import NewNames
-from crewlog.errors import InvalidDefinition, StoreUnavailable, TopologyRefused, UsageError
-from crewlog.graph.lower import topology_in
-from crewlog.graph.uniting import united
+from crewlog.errors import ComponentConflict, InvalidDefinition, StoreUnavailable, UsageError
+from crewlog.graph.lower import expanded_component
+from crewlog.graph.uniting import merged_definition
 from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, artifact_log
-from crewlog.state.calls import PreparedMerge, PrepareMerge
+from crewlog.state.calls import PrepareMerge, PrepareMergeResult
 from crewlog.state.model import CrewState
-from crewlog.state.parting import parted_from
-from crewlog.state.topology import survivor
-from crewlog.state.uniting import artifact_heads, both_changed, called, gone_from, part_of
-from crewlog.store.checkpoints import last_state
+from crewlog.state.parting import split_source_run_id
+from crewlog.state.topology import surviving_run_id
+from crewlog.state.uniting import artifact_conflict, artifact_heads, called, part_of, removed_agents
+from crewlog.store.checkpoints import load_last_state
 from crewlog.store.loading import load_state
 from crewlog.store.protocol import Store
 
@@ -52,7 +52,7 @@ async def never_begun(run: RunId) -> bool:
     return False
 
 
-async def tells_no_queue(run: RunId) -> str:
+async def find_no_task_queue(run: RunId) -> str:
     """Knows of no task queue: where there is no server."""
     del run
     return ""
@@ -67,9 +67,9 @@ class MergePreparer:
     begun: Begun = never_begun
     waits: bool = True
     """Whether a run that has just begun is waited for; else that is left to another activity."""
-    queue_of: QueueOf = tells_no_queue
+    queue_of: QueueOf = find_no_task_queue
 
-    async def run(self, task: PrepareMerge) -> PreparedMerge:
+    async def run(self, task: PrepareMerge) -> PrepareMergeResult:
         """What a merge leads to, or why there can be none.
 
         That the other run is at rest, and has offered itself, its caller has seen: it has no other
@@ -84,12 +84,12 @@ class MergePreparer:
         """
         if task.decide:
             try:
-                return await self._would(task)
-            except TopologyRefused as error:
+                return await self._preview(task)
+            except ComponentConflict as error:
                 return _refused(task, error.message, error.remedy)
         state = await load_state(self.store, task.other, task.position)
         base, joins = await self._crews(task.base, state.definition)
-        return await self._united(task, base, joins, state)
+        return await self._merge(task, base, joins, state)
 
     async def _crews(
         self, one: ContentHash, other: ContentHash
@@ -97,7 +97,7 @@ class MergePreparer:
         base = CrewDefinition.from_json(await self.store.get_definition(one))
         return base, CrewDefinition.from_json(await self.store.get_definition(other))
 
-    async def _would(self, task: PrepareMerge) -> PreparedMerge:
+    async def _preview(self, task: PrepareMerge) -> PrepareMergeResult:
         """What would come of a merge that is only asked for, as the other run is by now."""
         state = await self._stored(task.other)
         into = await self._part_of(task, state)
@@ -119,19 +119,19 @@ class MergePreparer:
             )
         base, joins = await self._crews(task.base, state.definition)
         crews = {task.run: base, task.other: joins}
-        alive = {run: topology_in(crew) for run, crew in crews.items() if crew.lives}
+        alive = {run: expanded_component(crew) for run, crew in crews.items() if crew.lives}
         if missing := sorted({*crews} - {*alive}):
             return _refused(
                 task,
                 f"the run {missing[0]!r} has no graph of creatures",
                 "Let an agent of it listen or send first: `crewlog graph channel` makes one.",
             )
-        if survivor(alive) == task.run:
+        if surviving_run_id(alive) == task.run:
             asked = task
             if artifact_heads(state):
                 own = await self._stored(task.run)
                 asked = task.model_copy(update={"artifacts": artifact_heads(own)})
-            made = await self._united(asked, base, joins, state)
+            made = await self._merge(asked, base, joins, state)
             return await self._warned(made, task.run, base, joins)
         turned = task.model_copy(
             update={
@@ -139,10 +139,10 @@ class MergePreparer:
                 "other": task.run,
                 "base": state.definition,
                 "artifacts": artifact_heads(state),
-                "gone": gone_from(state, joins.agents),
+                "gone": removed_agents(state, joins.agents),
             }
         )
-        made = await self._united(turned, joins, base, await self._stored(task.run))
+        made = await self._merge(turned, joins, base, await self._stored(task.run))
         return await self._warned(made, task.other, joins, base)
 
     async def _part_of(self, task: PrepareMerge, other: CrewState) -> RunId | None:
@@ -161,8 +161,8 @@ class MergePreparer:
         return joining.other if word is not None and word.outcome == "merged" else None
 
     async def _warned(
-        self, made: PreparedMerge, stays: RunId, one: CrewDefinition, two: CrewDefinition
-    ) -> PreparedMerge:
+        self, made: PrepareMergeResult, stays: RunId, one: CrewDefinition, two: CrewDefinition
+    ) -> PrepareMergeResult:
         """What would come of a merge, with what the workers must have whose task queue stays."""
         needs = () if made.refused else tuple(_of_workers(two, beside=one))
         if not needs:
@@ -191,7 +191,7 @@ class MergePreparer:
         """The last stored state of a run; waited for where the run has just begun.
 
         Raises:
-            TopologyRefused: nothing of it is stored.
+            ComponentConflict: nothing of it is stored.
             StoreUnavailable: the same, where it is not waited for.
         """
         loop = asyncio.get_running_loop()
@@ -202,7 +202,7 @@ class MergePreparer:
             if not await self.begun(run):
                 break
             if loop.time() >= until:
-                raise TopologyRefused(
+                raise ComponentConflict(
                     f"the run {run!r} has begun, but nothing of it is stored yet",
                     remedy=f"Ask again once `crewlog graphs` lists it. `crewlog show {run}` tells "
                     "whether a worker takes its tasks: without one it goes no further.",
@@ -211,7 +211,7 @@ class MergePreparer:
             pause = min(pause * 2, LONGEST_PAUSE)
         state = state or await self._last(run)  # it may have ended since
         if state is None:
-            raise TopologyRefused(
+            raise ComponentConflict(
                 f"there is no run {run!r} that has begun",
                 remedy="`crewlog graphs` lists those that there are.",
             )
@@ -219,16 +219,16 @@ class MergePreparer:
 
     async def _last(self, run: RunId) -> CrewState | None:
         try:
-            return await last_state(self.store, run)
+            return await load_last_state(self.store, run)
         except UsageError:
             return None
 
-    async def _united(
+    async def _merge(
         self, task: PrepareMerge, base: CrewDefinition, joins: CrewDefinition, state: CrewState
-    ) -> PreparedMerge:
+    ) -> PrepareMergeResult:
         """The crew of both, with what is taken over of the state of the one that joins."""
         try:
-            both = united(
+            both = merged_definition(
                 base,
                 joins,
                 stays=task.run,
@@ -241,7 +241,7 @@ class MergePreparer:
             data = both.definition.to_json()
             behind = await self._behind(task, state, called(both.renamed))
             definition, plan = await lowered(data, self.store, self.definitions)
-        except TopologyRefused as error:
+        except ComponentConflict as error:
             return _refused(task, error.message, error.remedy)
         except InvalidDefinition as error:
             return _refused(
@@ -251,13 +251,13 @@ class MergePreparer:
             )
         signed = base.policy is not None and base.policy.signed
         after = CrewDefinition.from_json(definition)
-        return PreparedMerge(
+        return PrepareMergeResult(
             definition=definition,
             plan=plan,
             base=task.base,
             joins=task.other,
             position=state.position,
-            together=await self._divided(task.run, base, state, joins),
+            together=await self._is_reunion(task.run, base, state, joins),
             state=part_of(state),
             change=both.change,
             comes=both.comes,
@@ -269,7 +269,7 @@ class MergePreparer:
             widens=widening(base, after) if signed else None,
         )
 
-    async def _divided(
+    async def _is_reunion(
         self, run: RunId, base: CrewDefinition, state: CrewState, joins: CrewDefinition
     ) -> bool:
         """Whether two runs have parts of what one run had: it is put together again then."""
@@ -281,7 +281,7 @@ class MergePreparer:
 
     async def _first(self, run: RunId, state: CrewState | None) -> RunId:
         """The run that one comes of by splits alone: itself, where it began otherwise."""
-        while state is not None and (before := parted_from(state)):
+        while state is not None and (before := split_source_run_id(state)):
             run, state = before, await self._last(before)
         return run
 
@@ -291,7 +291,7 @@ class MergePreparer:
         """Of the artifacts that both have: the head that is in the other one's log.
 
         Raises:
-            TopologyRefused: neither is.
+            ComponentConflict: neither is.
         """
         found: dict[LogName, ContentHash] = {}
         lost: list[str] = []
@@ -307,7 +307,7 @@ class MergePreparer:
             else:
                 lost.append(name)
         if lost:
-            raise both_changed(task.run, task.other, lost)
+            raise artifact_conflict(task.run, task.other, lost)
         return found
 
     async def _leads(self, older: ContentHash, newer: ContentHash) -> bool:
@@ -341,5 +341,5 @@ def _bounds(crew: CrewDefinition) -> tuple[Any, ...]:
     return crew.limits.tokens, crew.limits.cost, quotas
 
 
-def _refused(task: PrepareMerge, why: str, remedy: str) -> PreparedMerge:
-    return PreparedMerge(base=task.base, joins=task.other, refused=why, remedy=remedy)
+def _refused(task: PrepareMerge, why: str, remedy: str) -> PrepareMergeResult:
+    return PrepareMergeResult(base=task.base, joins=task.other, refused=why, remedy=remedy)

@@ -8,19 +8,19 @@ from typing import Any
 
 from crewlog.activities.arguments import guarded, refusal
 from crewlog.activities.tools import Tool
-from crewlog.errors import OutOfReach
+from crewlog.errors import NotInAllowlist
 from crewlog.guarded.files import resolve_within
-from crewlog.guarded.http import reach_of
+from crewlog.guarded.http import url_error
 
 
-async def reach_fault(tool: Tool, args: Mapping[str, Any], workspace: Path) -> str | None:
+async def allowlist_error(tool: Tool, args: Mapping[str, Any], workspace: Path) -> str | None:
     """Where an argument leads that it may not, as the model is told it; none where it may.
 
-    `fault_in` has judged how they are written; here links are followed and names looked up.
+    `argument_error` has judged how they are written; here links are followed and names looked up.
 
     Args:
         tool: The tool.
-        args: The call's arguments, which `fault_in` found nothing wrong with.
+        args: The call's arguments, which `argument_error` found nothing wrong with.
         workspace: The run's folder.
     """
     definition = tool.definition
@@ -28,9 +28,9 @@ async def reach_fault(tool: Tool, args: Mapping[str, Any], workspace: Path) -> s
     for name, path in guarded(tool, "path", args):
         try:
             resolve_within(workspace, path, definition.paths)
-        except OutOfReach as exc:
+        except NotInAllowlist as exc:
             faults.append(f"{name}: {exc.message}")
     for name, url in guarded(tool, "url", args):
-        if fault := await reach_of(url, definition.hosts):
+        if fault := await url_error(url, definition.hosts):
             faults.append(f"{name}: {fault}")
     return refusal(tool.tool.name, faults) if faults else None

@@ -15,14 +15,14 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage
 from temporalio import activity
 
-from crewlog.activities.recent import Recent
-from crewlog.content import scrubbed
+from crewlog.activities.recent import LruCache
+from crewlog.content import utf8_json
 from crewlog.definition.model import AgentDefinition
 from crewlog.definition.reading import Form
 from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
-from crewlog.state.calls import INLINE_BYTES, OutputValue, ReadReply
+from crewlog.state.calls import INLINE_BYTES, OutputValue, StructuredOutput
 from crewlog.state.handoffs import apart
 from crewlog.state.hashing import canonical, hash_json
 
@@ -37,13 +37,13 @@ _STRICT = frozenset({"type", "enum", "const", "items", "properties", "descriptio
 class Reading:
     """What a final message says, with the bodies of what is large in it."""
 
-    reply: ReadReply | None = None
+    reply: StructuredOutput | None = None
     faults: tuple[str, ...] = ()
     """Why it is not of its form."""
     bodies: Mapping[ContentHash, Json] = field(default_factory=dict[ContentHash, Json])
 
 
-async def read_by(form: Form, message: BaseMessage) -> Reading:
+async def parse_output(form: Form, message: BaseMessage) -> Reading:
     """What a final message says, by the form that it must have."""
     text = str(message.text)
     if len(text) > LONG:
@@ -55,11 +55,11 @@ def _read(form: Form, text: str) -> Reading:
     read = form.read(text)
     if read.faults:
         # They may repeat what the model said.
-        return Reading(faults=tuple(redacted_json(scrubbed(list(read.faults)))))
+        return Reading(faults=tuple(redacted_json(utf8_json(list(read.faults)))))
     outputs: list[OutputValue] = []
     bodies: dict[ContentHash, Json] = {}
     for key, given in form.fields(read.value).items():
-        value = redacted_json(scrubbed(given))
+        value = redacted_json(utf8_json(given))
         if tag := form.reply.tagged.get(key):
             outputs += apart(key, value, tag)
         elif len(canonical(value)) <= INLINE_BYTES:
@@ -67,14 +67,14 @@ def _read(form: Form, text: str) -> Reading:
         else:
             outputs.append(OutputValue(key=key, body=hash_json(value), content=value))
     bodies |= {each.body: each.content for each in outputs if each.body is not None}
-    return Reading(ReadReply(how=read.how, outputs=tuple(outputs)), bodies=bodies)
+    return Reading(StructuredOutput(how=read.how, outputs=tuple(outputs)), bodies=bodies)
 
 
-class Formats:
+class ResponseFormats:
     """Which models are held to a form by their services."""
 
     def __init__(self) -> None:
-        self._without: Recent[str, bool] = Recent(256)
+        self._without: LruCache[str, bool] = LruCache(256)
         """Models whose services do not know it."""
 
     def of(
@@ -106,7 +106,7 @@ class Formats:
         # Past the client's own reading of replies, which fails where they are cut off.
         return {"extra_body": {**cast("dict[str, Json]", extra or {}), **asked}}
 
-    def leave_out(self, model: str) -> None:
+    def disable(self, model: str) -> None:
         """Asks a model without a form from now on: its service answers only without."""
         self._without.put(model, True)
 

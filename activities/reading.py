@@ -15,13 +15,13 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
-from crewlog.activities.model_errors import is_unexplained, model_error
+from crewlog.activities.model_errors import is_request_rejected, model_error
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import counted
-from crewlog.activities.recent import Recent
-from crewlog.activities.replies import unbroken
-from crewlog.content import scrubbed_text
-from crewlog.errors import InvalidDefinition, ModelError, ModelRefused
+from crewlog.activities.recent import LruCache
+from crewlog.activities.replies import check_complete
+from crewlog.content import utf8_text
+from crewlog.errors import InvalidDefinition, ModelError, ModelRequestRejected
 from crewlog.graph.drafting import COMPILER, STEP
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt
@@ -29,18 +29,18 @@ from crewlog.prompt.model_reader import LARGEST_REPLY, messages
 from crewlog.prompt.readers import Reader, without_model
 from crewlog.prompt.reading import reading_schema
 from crewlog.prompt.registry import Registry
-from crewlog.state.endings import ending_of
+from crewlog.state.endings import finish_reason
 from crewlog.state.model import NoReading, PromptReply
 
 TIMEOUT = 170.0
 """Seconds for one request; a little less than the activity's."""
 
 
-_PLAIN: Recent[str, bool] = Recent(256)
+_PLAIN: LruCache[str, bool] = LruCache(256)
 """Models whose service refused structured output: later calls do not use it."""
 
 
-async def read_without(
+async def compile_without_model(
     text: str, registry: Registry, reader: Reader, models: ModelFactory, file: str = "prompt"
 ) -> CompiledPrompt | None:
     """Compiles a prompt without a model; returns none where a model reads the prompt.
@@ -72,7 +72,7 @@ async def has_model(registry: Registry, reader: Reader, models: ModelFactory) ->
         return True
     try:
         chat: Any = await models.ready(registry.model, {}, TIMEOUT)
-    except (ModelRefused, InvalidDefinition):  # of a script that cannot be read
+    except (ModelRequestRejected, InvalidDefinition):  # of a script that cannot be read
         return False
     speaks: Any = getattr(chat, "speaks_for", None)
     return speaks is None or bool(speaks(COMPILER))
@@ -111,8 +111,8 @@ async def ask(
         said = _messages(text, registry, replies, with_schema=False)
         try:
             return _reply(await _invoke(structured, said, config, model), said)
-        except ModelRefused as error:
-            if not is_unexplained(error):
+        except ModelRequestRejected as error:
+            if not is_request_rejected(error):
                 raise
             refused = True
     said = _messages(text, registry, replies, with_schema=True)
@@ -145,7 +145,7 @@ async def _invoke(chat: Any, said: list[BaseMessage], config: RunnableConfig, mo
         raise model_error(exc, model) from exc
     # LangChain types none of them.
     reply: Any = answer["raw"] if isinstance(answer, dict) else answer  # pyright: ignore[reportUnknownVariableType]
-    return unbroken(reply, model)
+    return check_complete(reply, model)
 
 
 def _reply(answer: Any, said: list[BaseMessage]) -> tuple[PromptReply, Any]:
@@ -154,13 +154,13 @@ def _reply(answer: Any, said: list[BaseMessage]) -> tuple[PromptReply, Any]:
     A reply that did not end well is no reading, whatever stands in it.
     """
     answer = counted(answer, said)
-    ending = ending_of(answer)
+    ending = finish_reason(answer)
     if ending not in ("complete", "broken"):
         return NoReading(ending=ending), answer
     text = str(answer.text)
     if not text.strip() and answer.tool_calls:
         text = json.dumps(answer.tool_calls[0]["args"], ensure_ascii=False)
-    return scrubbed_text(text)[: LARGEST_REPLY + 1], answer  # no reader reads more
+    return utf8_text(text)[: LARGEST_REPLY + 1], answer  # no reader reads more
 
 
 def _messages(

@@ -17,7 +17,7 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-class Recent(Generic[K, T]):
+class LruCache(Generic[K, T]):
     """The values that were used last, by key; never more than `most`."""
 
     def __init__(self, most: int) -> None:
@@ -42,7 +42,7 @@ class Recent(Generic[K, T]):
         return value
 
 
-class Made(Recent[K, T]):
+class Made(LruCache[K, T]):
     """Values that are made in a thread where they are not kept."""
 
     def __init__(self, most: int) -> None:

@@ -26,9 +26,9 @@ async def registry_of(store: Store, name: str, model: str) -> Registry:
 
 
 async def _registered(store: Store, name: str) -> Registry:
-    row = await store.get_registered("registry", name)
+    row = await store.get_catalog_entry("registry", name)
     if row is None:
-        known = [each.name for each in await store.list_registered("registry")]
+        known = [each.name for each in await store.list_catalog_entries("registry")]
         how = did_you_mean(name, known, "Register it: `crewlog crews add FILE`.")
         fault = Diagnostic(f"no registry is registered as {name!r}", path=("registry",), remedy=how)
         raise InvalidDefinition([fault])

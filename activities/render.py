@@ -24,7 +24,16 @@ from langchain_core.messages import (
 )
 
 from crewlog.definition.model import AgentDefinition
-from crewlog.ids import CREW, PUBLIC, AgentName, ContentHash, StepId, item_of, item_step, visit_of
+from crewlog.ids import (
+    CREW,
+    PUBLIC,
+    AgentName,
+    ContentHash,
+    StepId,
+    child_step_id,
+    item_number,
+    visit_of,
+)
 from crewlog.state.blocks import is_file
 from crewlog.state.brief import brief
 from crewlog.state.endings import CALL_BLOCKS, is_empty, without_reasoning
@@ -50,7 +59,7 @@ Said = tuple[str, str]
 """Who said something, `tool` or `people`, and what."""
 
 
-class Spots:
+class GroupPositions:
     """Where the groups of a transcript stand in the journal, and what they are."""
 
     def __init__(self) -> None:
@@ -106,10 +115,10 @@ class Transcript:
         self._was = was
         self._after = after
         self._agent = agent
-        self._step = step if step is not None and item_of(step) else None
+        self._step = step if step is not None and item_number(step) else None
         self._quotes: Quotes = {} if quotes is None else quotes
         self._groups: list[list[BaseMessage]] = []
-        self.spots = Spots()
+        self.spots = GroupPositions()
         """Where its groups stand, for windows."""
         self._asked: dict[str, int] = {}
         """The group of every call of the agent's own, by the call's id."""
@@ -139,7 +148,7 @@ class Transcript:
             if ids:
                 self._asked.update(dict.fromkeys(ids, len(self._groups)))
                 self._open[len(self._groups)] = ids
-            self._groups.append([] if is_empty(message) else [as_sent(message)])
+            self._groups.append([] if is_empty(message) else [sendable_message(message)])
             self.spots.group(spot)
         elif isinstance(message, ToolMessage) and message.tool_call_id in self._asked:
             self._answer(message)
@@ -161,7 +170,7 @@ class Transcript:
             return None
         said_in = self._step_now(said_in)
         other = said_in != self._step and visit_of(said_in) == visit_of(self._step)
-        return item_of(said_in) if other else None
+        return item_number(said_in) if other else None
 
     def _step_now(self, said_in: StepId) -> StepId:
         return said_in if self._step is None else _as_now(said_in, self._step, self._was)
@@ -213,19 +222,19 @@ def step_of(message: BaseMessage) -> StepId | None:
 
 def _as_now(said_in: StepId, step: StepId, was: Sequence[StepId]) -> StepId:
     """An item's step by the name that its visit has now, where it had another one before."""
-    if not item_of(said_in) or visit_of(said_in) not in was:
+    if not item_number(said_in) or visit_of(said_in) not in was:
         return said_in
-    return item_step(visit_of(step), item_of(said_in))
+    return child_step_id(visit_of(step), item_number(said_in))
 
 
 def with_item(
     transcript: Sequence[BaseMessage], item: str, step: StepId, was: Sequence[StepId] = ()
 ) -> list[BaseMessage]:
     """The transcript with the step's item, right before what the agent has said about it."""
-    return before_turn(transcript, shortened(HumanMessage(item)), step, was)
+    return with_message_before_turn(transcript, shortened(HumanMessage(item)), step, was)
 
 
-def before_turn(
+def with_message_before_turn(
     transcript: Sequence[BaseMessage],
     message: BaseMessage,
     step: StepId,
@@ -241,7 +250,7 @@ def before_turn(
     return [*transcript[:at], message, *transcript[at:]]
 
 
-def with_heard(
+def with_waking_message(
     transcript: Sequence[BaseMessage], message: BaseMessage, heard: Heard, step: StepId
 ) -> list[BaseMessage]:
     """The transcript with which message a step is for: others may have come since it was said.
@@ -256,10 +265,10 @@ def with_heard(
     told = f"This turn is for what {heard.by or 'people'} said{where}: {brief(message.text, 300)}"
     if heard.more:
         told += f"\nAnd for {heard.more} more that came since."
-    return before_turn(transcript, HumanMessage(told, name=CREW), step)
+    return with_message_before_turn(transcript, HumanMessage(told, name=CREW), step)
 
 
-def as_sent(message: AIMessage) -> AIMessage:
+def sendable_message(message: AIMessage) -> AIMessage:
     """An agent's own message as its model is shown it again.
 
     A call whose arguments could not be read goes without them: services refuse what is no JSON, and
@@ -292,11 +301,11 @@ def _readable(block: Any, args: Mapping[str | None, dict[str, Any]]) -> Any:
         return (
             found if _is_object(found["arguments"]) else {**found, "arguments": json.dumps(of_call)}
         )
-    cleaned = {k: v for k, v in found.items() if k != "partial_json"}
+    cleaned_text = {k: v for k, v in found.items() if k != "partial_json"}
     key = "args" if "args" in found else "input"
     if found["type"] == "invalid_tool_call":
-        cleaned["type"] = "tool_call"
-    return {**cleaned, key: of_call}
+        cleaned_text["type"] = "tool_call"
+    return {**cleaned_text, key: of_call}
 
 
 def _is_object(text: Any) -> bool:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from temporalio import activity
 
 from crewlog.activities.executions import Executions
-from crewlog.activities.once import use_start
+from crewlog.activities.once import record_start
 from crewlog.authority.principals import standing
 from crewlog.authority.proof import START
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import NotPermitted
-from crewlog.state.calls import ForgetRun
+from crewlog.state.calls import DeleteReplacedRun
 from crewlog.store.protocol import Store
 from crewlog.wire import StartRun
 
 
-async def check_replacing(task: ForgetRun, store: Store, executions: Executions) -> None:
+async def check_replacement(task: DeleteReplacedRun, store: Store, executions: Executions) -> None:
     """Checks that who starts the new run may operate the one whose rows are removed.
 
     Raises:
@@ -33,6 +33,6 @@ async def check_replacing(task: ForgetRun, store: Store, executions: Executions)
         if not found.allowed:
             raise NotPermitted(found.reason, remedy=found.remedy)
         if task.use is not None:
-            await use_start(task.use, policy, task.run, store)
+            await record_start(task.use, policy, task.run, store)
     if task.use is not None:
-        await executions.check_named(task.run, task.use, task.executions)
+        await executions.check_replaced_executions(task.run, task.use, task.executions)

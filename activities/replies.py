@@ -17,15 +17,15 @@ from langchain_core.messages import (
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
 from pydantic import BaseModel
 
-from crewlog.content import hash_json, scrubbed, scrubbed_text
+from crewlog.content import hash_json, utf8_json, utf8_text
 from crewlog.errors import ModelUnavailable
 from crewlog.ids import AgentName, StepId
 from crewlog.state.endings import (
     CALL_BLOCKS,
     REASONING_KEYS,
     Ending,
-    ending_of,
-    reason_of,
+    finish_reason,
+    provider_finish_reason,
     without_blocks,
     without_reasoning,
 )
@@ -70,16 +70,16 @@ def message_of(reply: Any) -> BaseMessage:
             raise TypeError(f"a model gave {type(reply).__name__}, which is no message")
 
 
-def unbroken(reply: BaseMessage, model: str) -> BaseMessage:
+def check_complete(reply: BaseMessage, model: str) -> BaseMessage:
     """A reply whose service did not fail while it answered.
 
     Raises:
         ModelUnavailable: it did; the call is repeated.
     """
-    if ending_of(reply) == "broken":
+    if finish_reason(reply) == "broken":
         raise ModelUnavailable(
             f"the service of the model {model!r} failed while it answered: "
-            f"it ended its reply with {reason_of(reply)!r}",
+            f"it ended its reply with {provider_finish_reason(reply)!r}",
             remedy="It may pass. If it does not, give the agent another model.",
         )
     return reply
@@ -128,7 +128,7 @@ def kept(
 
     calls = [
         ToolCall(
-            name=scrubbed_text(c["name"] or NAMELESS),
+            name=utf8_text(c["name"] or NAMELESS),
             args=_scrubbed_args(c["args"]),
             id=fresh(c["id"]),
         )
@@ -137,8 +137,8 @@ def kept(
     invalid = [
         InvalidToolCall(
             type="invalid_tool_call",
-            name=scrubbed_text(i["name"] or NAMELESS),
-            args=scrubbed_text(i["args"] or ""),
+            name=utf8_text(i["name"] or NAMELESS),
+            args=utf8_text(i["args"] or ""),
             id=fresh(i["id"]),
             error=None,
         )
@@ -177,11 +177,11 @@ def _without_calls(reply: AIMessage) -> AIMessage:
 def _thoughts(reply: AIMessage, renamed: Mapping[str, list[str]]) -> dict[str, Any]:
     """What the service may want back of the fields beside a message's content."""
     extra = reply.additional_kwargs
-    found = {key: scrubbed(extra[key]) for key in REASONING_KEYS if extra.get(key)}
+    found = {key: utf8_json(extra[key]) for key in REASONING_KEYS if extra.get(key)}
     if isinstance(by_call := extra.get(_BY_CALL), dict):
         given = cast("dict[str, Any]", by_call)
         found[_BY_CALL] = {
-            new: scrubbed(given[old])
+            new: utf8_json(given[old])
             for old, new_ids in renamed.items()
             if old in given
             for new in new_ids
@@ -192,9 +192,9 @@ def _thoughts(reply: AIMessage, renamed: Mapping[str, list[str]]) -> dict[str, A
 def _metadata(reply: AIMessage, model: str, ending: Ending) -> dict[str, Any]:
     """The model that answered, and why it stopped where that is worth a word."""
     name = reply.response_metadata.get("model_name") or reply.response_metadata.get("model")
-    found = {"model_name": scrubbed(name) or model}
-    if ending != "complete" and (reason := reason_of(reply)):
-        found["finish_reason"] = scrubbed_text(reason)
+    found = {"model_name": utf8_json(name) or model}
+    if ending != "complete" and (reason := provider_finish_reason(reply)):
+        found["finish_reason"] = utf8_text(reason)
     return found
 
 
@@ -229,4 +229,4 @@ def _renamed(block: Any, left: Mapping[str, list[str]]) -> Any:
 
 
 def _scrubbed_args(args: dict[str, Any]) -> dict[str, Any]:
-    return {scrubbed_text(key): scrubbed(value) for key, value in args.items()}
+    return {utf8_text(key): utf8_json(value) for key, value in args.items()}

@@ -1,22 +1,31 @@
 """Whose log a head is of: where its chain begins says the run and the log's name, and nothing else.
 
-A run's own logs begin at `log_root(run, log)`. A fork goes on with the logs of its ancestors: those
-begin where the ancestor's did. So a head may be shown as one of a log, if it begins where that log
-does, in the run or in one of those; a head that begins anywhere else is another log's, whichever it
-is. A log that was joined begins at several places, of each of which that must hold. The ancestors
-are asked for where a root is not the run's own, and then remembered.
+A run's own logs begin at `empty_log_head(run, log)`. A fork goes on with the logs of its
+ancestors: those begin where the ancestor's did. So a head may be shown as one of a log, if it
+begins where that log does, in the run or in one of those; a head that begins anywhere else is
+another log's, whichever it is. A log that was joined begins at several places, of each of which
+that must hold. The ancestors are asked for where a root is not the run's own, and then remembered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from crewlog.ids import ContentHash, LogName, RunId, StepId, item_log, item_of, item_step, node_of
-from crewlog.state.hashing import log_root
+from crewlog.ids import (
+    ContentHash,
+    LogName,
+    RunId,
+    StepId,
+    child_step_id,
+    child_step_log,
+    item_number,
+    node_of,
+)
+from crewlog.state.hashing import empty_log_head
 from crewlog.store.protocol import Store
 
 
-class Roots:
+class LogRoots:
     """Where the logs of a run begin.
 
     Args:
@@ -38,10 +47,10 @@ class Roots:
         """Where a log begins that has its first message from this run."""
         root = self._own.get(log)
         if root is None:
-            root = self._own[log] = log_root(self._run, log)
+            root = self._own[log] = empty_log_head(self._run, log)
         return root
 
-    async def prove(
+    async def has_root(
         self,
         log: LogName,
         root: ContentHash,
@@ -83,14 +92,14 @@ class Roots:
 
     def _begins(self, root: ContentHash, names: Collection[LogName]) -> bool:
         runs = (self._run, *self._ancestors)
-        return any(root == log_root(run, name) for run in runs for name in names)
+        return any(root == empty_log_head(run, name) for run in runs for name in names)
 
 
 def _kind(log: LogName) -> str:
     return log.partition(":")[0]
 
 
-def older_names(log: LogName, step: StepId | None, was: Sequence[StepId]) -> Iterator[LogName]:
+def former_names(log: LogName, step: StepId | None, was: Sequence[StepId]) -> Iterator[LogName]:
     """What the log of an item's step was called before its run went back; the node is the same.
 
     Args:
@@ -98,7 +107,7 @@ def older_names(log: LogName, step: StepId | None, was: Sequence[StepId]) -> Ite
         step: The step of an item that wants to read it; none where the step is for no item.
         was: The names that its visit had before: its own log has the root of the oldest one.
     """
-    if step is not None and log == item_log(step):
+    if step is not None and log == child_step_log(step):
         for visit in was:
             if node_of(visit) == node_of(step):
-                yield item_log(item_step(visit, item_of(step)))
+                yield child_step_log(child_step_id(visit, item_number(step)))

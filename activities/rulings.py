@@ -31,17 +31,23 @@ from temporalio import activity
 
 from crewlog.activities.clock import Clock
 from crewlog.definition.quotas import quota_of, window_ends
-from crewlog.errors import RuledSince, ToolFailed
-from crewlog.ids import call_key
-from crewlog.state.calls import CallQuota, CallTool, StepCall, counted_key, quota_name
+from crewlog.errors import PermissionsChanged, ToolFailed
+from crewlog.ids import idempotency_key
+from crewlog.state.calls import (
+    CallInput,
+    CallQuota,
+    CallTool,
+    quota_idempotency_key,
+    quota_store_name,
+)
 from crewlog.store.protocol import Store
-from crewlog.store.quotas import reservation, zone_of
+from crewlog.store.quotas import quota_period, time_zone
 
 FRESH = 0.005
 """Seconds for which a look at what people ruled is good, from when the store was asked."""
 
 
-class DeniedError(Exception):
+class CallDenied(Exception):
     """A check refuses the call: the model is told why, and so is the journal."""
 
     def __init__(self, reason: str, rule: str = "") -> None:
@@ -50,7 +56,7 @@ class DeniedError(Exception):
         """What decided: `approvals`, `rules[1]`."""
 
 
-def check_rulings(task: StepCall, ruled: int) -> None:
+def check_permissions_unchanged(task: CallInput, ruled: int) -> None:
     """Checks that nothing was ruled since a call was scheduled.
 
     Args:
@@ -58,16 +64,16 @@ def check_rulings(task: StepCall, ruled: int) -> None:
         ruled: The last position at which its run's stored journal says who may do what.
 
     Raises:
-        RuledSince: something was; the workflow looks at the call again.
+        PermissionsChanged: something was; the workflow looks at the call again.
     """
     if ruled > task.knows:
-        raise ruled_since(task)
+        raise permissions_changed_error(task)
 
 
-def ruled_since(task: StepCall) -> RuledSince:
+def permissions_changed_error(task: CallInput) -> PermissionsChanged:
     """That something was ruled since a call was scheduled."""
     what = repr(task.tool) if isinstance(task, CallTool) else f"the model of {task.agent!r}"
-    return RuledSince(
+    return PermissionsChanged(
         f"who may call or read what was ruled after {what} was scheduled",
         remedy="The run looks at the call again by itself.",
         place=f"step {task.step}, call {task.call}",
@@ -86,7 +92,7 @@ def scheduled() -> float:
     return time.monotonic() - (now - info.scheduled_time).total_seconds()
 
 
-async def look_again(store: Store, task: CallTool, looked: float) -> None:
+async def recheck_permissions(store: Store, task: CallTool, looked: float) -> None:
     """Looks at what was ruled once more, right before a call begins, where the last look is old.
 
     Args:
@@ -95,36 +101,36 @@ async def look_again(store: Store, task: CallTool, looked: float) -> None:
         looked: When the store was asked the last time, by the monotonic clock.
 
     Raises:
-        RuledSince: something was ruled meanwhile.
+        PermissionsChanged: something was ruled meanwhile.
         StoreUnavailable: the store is away; nothing may begin.
     """
     if time.monotonic() - looked > FRESH:
-        check_rulings(task, await store.last_ruling(task.run))
+        check_permissions_unchanged(task, await store.last_permission_position(task.run))
 
 
-async def reserve(store: Store, task: CallTool) -> dict[str, str]:
+async def count_call(store: Store, task: CallTool) -> dict[str, str]:
     """Counts a call in its quotas over runs.
 
     Returns:
         The quotas by their names in the store, each with the hour or day that counts the call.
 
     Raises:
-        DeniedError: one of them is used up; the call is counted in none.
+        CallDenied: one of them is used up; the call is counted in none.
         StoreUnavailable: the store is away; nothing may begin.
     """
     if not task.quotas:
         return {}
     at = Clock().now()
     wanted = {_name(quota): quota for quota in task.quotas}
-    new = [reservation(quota, at, _zone(quota)) for quota in task.quotas]
-    full = await store.reserve(_key(task), new, at)
+    new = [quota_period(quota, at, _zone(quota)) for quota in task.quotas]
+    full = await store.count_call(_key(task), new, at)
     if full is not None:
         quota = wanted[full]
         ends = window_ends(
             "day" if quota_of(quota.quota).per == "day" else "hour", at, _zone(quota)
         )
         say = f"Refused: {quota.rule}: at most {quota.quota}, and the next begins at {ends}."
-        raise DeniedError(say, quota.rule.partition(" ")[0])
+        raise CallDenied(say, quota.rule.partition(" ")[0])
     return {each.quota: each.span for each in new}
 
 
@@ -134,7 +140,7 @@ async def release(store: Store, task: CallTool) -> None:
         await store.release(_key(task), [_name(quota) for quota in task.quotas])
 
 
-def may_have_begun(task: CallTool) -> bool:
+def may_have_started(task: CallTool) -> bool:
     """Whether an earlier try of a call may have made it."""
     return task.attempt > 1 or activity.info().attempt > 1
 
@@ -152,22 +158,22 @@ async def give_back(store: Store, task: CallTool, counted: dict[str, str]) -> di
     Returns:
         What counts the call still, as `reserve` says it.
     """
-    if not counted or may_have_begun(task):
+    if not counted or may_have_started(task):
         return counted
     await release(store, task)
     return {}
 
 
 def _key(task: CallTool) -> str:
-    return counted_key(call_key(task.run, task.step, task.call), task.started)
+    return quota_idempotency_key(idempotency_key(task.run, task.step, task.call), task.started)
 
 
 def _name(quota: CallQuota) -> str:
-    return quota_name(quota.crew, quota.key)
+    return quota_store_name(quota.crew, quota.key)
 
 
 def _zone(quota: CallQuota) -> tzinfo:
-    zone = zone_of(quota.zone)
+    zone = time_zone(quota.zone)
     if zone is None:
         raise ToolFailed(
             f"this worker does not know the time zone {quota.zone!r}, whose days a quota counts",

@@ -20,7 +20,7 @@ from crewlog.operations import add, artifact_update, remove
 from crewlog.tool_call import current_call
 
 
-def scratch_tool(
+def note_tool(
     name: ToolName, agent: AgentName, bounds: Scratch, seen: Sequence[str]
 ) -> StructuredTool:
     """An agent's own copy of one of the two tools.

@@ -11,19 +11,19 @@ from dataclasses import replace
 
 from langchain_core.messages import BaseMessage
 
-from crewlog.activities.artifacts import Artifacts, with_left_out
+from crewlog.activities.artifacts import Artifacts, with_refused_operations
 from crewlog.activities.definitions import Definitions, Sees
 from crewlog.activities.items import Items
 from crewlog.activities.views import Hydrator
 from crewlog.activities.windows import Cut
-from crewlog.authority.artifacts import check_artifact
-from crewlog.authority.audiences import may_be_given, may_read
+from crewlog.authority.artifacts import authorize_artifact
+from crewlog.authority.audiences import may_read, may_read_input
 from crewlog.authority.permissions import Decision
 from crewlog.definition.context import Window
-from crewlog.errors import LogRefused
+from crewlog.errors import LogAccessDenied
 from crewlog.ids import ARTIFACT, LogName, is_artifact
 from crewlog.state.artifacts import Content
-from crewlog.state.calls import CallModel, StepCall, View
+from crewlog.state.calls import CallInput, CallModel, View
 from crewlog.store.protocol import Store
 
 _REMEDY = "Let it read the log ('reads', 'groups' or 'logs'), and retry the step."
@@ -51,7 +51,7 @@ class Sight:
         self._items = Items(store)
         self._artifacts = artifacts or Artifacts(store, hydrator)
 
-    async def transcript(self, task: StepCall, *, complete: bool = True) -> list[BaseMessage]:
+    async def transcript(self, task: CallInput, *, complete: bool = True) -> list[BaseMessage]:
         """The messages that a call's agent sees.
 
         Args:
@@ -59,7 +59,7 @@ class Sight:
             complete: Whether calls without a result are given one.
 
         Raises:
-            LogRefused: the view has a log that the agent may not read.
+            LogAccessDenied: the view has a log that the agent may not read.
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
@@ -73,13 +73,13 @@ class Sight:
             complete=complete,
             barred=sees.barred,
         )
-        return with_left_out(found, await self.artifacts(task))
+        return with_refused_operations(found, await self.artifacts(task))
 
-    async def artifacts(self, task: StepCall) -> dict[str, Content]:
+    async def artifacts(self, task: CallInput) -> dict[str, Content]:
         """The artifacts that a call's agent sees, by name, as the call's view has them.
 
         Raises:
-            LogRefused: the view has one that the agent may not see.
+            LogAccessDenied: the view has one that the agent may not see.
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
@@ -89,14 +89,14 @@ class Sight:
             name = log.removeprefix(ARTIFACT)
             allowed = (task.agent,) if name in sees.artifacts else ()
             known = name in sees.artifacts or log in sees.barred
-            _check(task, check_artifact("see", task.agent, name, allowed, known=known), log)
+            _check(task, authorize_artifact("see", task.agent, name, allowed, known=known), log)
         if not sees.artifacts:
             return {}
         return await self._artifacts.read(
             task.run, view, task.batch, sees.artifacts, barred=sees.barred
         )
 
-    async def windowed(self, task: StepCall, window: Window, *, script: bool) -> Cut:
+    async def windowed(self, task: CallInput, window: Window, *, script: bool) -> Cut:
         """What a window shows of the messages that a call's agent sees; see `transcript`.
 
         Args:
@@ -106,9 +106,11 @@ class Sight:
         """
         view, sees = await self._checked(task)
         found = await self._hydrator.windowed(task, view, window, sees.barred, script=script)
-        return replace(found, shown=with_left_out(found.shown, await self.artifacts(task)))
+        return replace(
+            found, shown=with_refused_operations(found.shown, await self.artifacts(task))
+        )
 
-    async def _checked(self, task: StepCall) -> tuple[View, Sees]:
+    async def _checked(self, task: CallInput) -> tuple[View, Sees]:
         """The logs of messages of a call's view, all of which its agent may read."""
         sees = await self._definitions.sees(task.definition, task.agent)
         view = task.view.without(is_artifact)
@@ -120,7 +122,7 @@ class Sight:
         """What the agent is shown of the step's item; none where the step is for none.
 
         Raises:
-            LogRefused: the agent may not see it.
+            LogAccessDenied: the agent may not see it.
             StoreUnavailable: where the list cannot be read now.
             StoreIncomplete: where it is not in the store.
         """
@@ -128,17 +130,17 @@ class Sight:
         if item is None:
             return None
         sees = await self._definitions.sees(task.definition, task.agent)
-        decision = may_be_given(task.agent, item.logs, reads=sees.reads, step=task.step)
+        decision = may_read_input(task.agent, item.logs, reads=sees.reads, step=task.step)
         if item.withheld and decision.allowed:  # its crew has taken the log from it since
             decision = Decision(allowed=False, reason=f"{task.agent!r} may not see it any more")
         _check(task, decision, None)
         return await self._items.shown(task)
 
 
-def _check(task: StepCall, decision: Decision, log: LogName | None) -> None:
+def _check(task: CallInput, decision: Decision, log: LogName | None) -> None:
     if decision.allowed:
         return
     what = f"the view of {task.step}" if log is not None else f"the item of {task.step}"
-    raise LogRefused(
+    raise LogAccessDenied(
         f"{what} is refused: {decision.reason}", remedy=_REMEDY, place=f"step {task.step}"
     )

@@ -13,13 +13,13 @@ could be answered; a claim before the look would say of a refused call that it m
 
 from __future__ import annotations
 
-from crewlog.activities.rulings import ruled_since
+from crewlog.activities.rulings import permissions_changed_error
 from crewlog.errors import OutcomeUnknown
-from crewlog.state.calls import CallTool, claim_key
+from crewlog.state.calls import CallTool, start_record_key
 from crewlog.store.protocol import Store
 
 
-async def begin_once(store: Store, task: CallTool, owner: str) -> None:
+async def write_start_record(store: Store, task: CallTool, owner: str) -> None:
     """Claims a call for one try of it.
 
     Args:
@@ -29,12 +29,12 @@ async def begin_once(store: Store, task: CallTool, owner: str) -> None:
 
     Raises:
         OutcomeUnknown: where another try has begun.
-        RuledSince: where people have ruled since the call was scheduled; nothing is claimed.
-        StoreUnavailable: where the store is away; nothing has begun.
+        PermissionsChanged: where people have ruled since the call was scheduled; nothing is
+        claimed. StoreUnavailable: where the store is away; nothing has begun.
     """
-    found = await store.claim(claim_key(task.run, task), owner, knows=(task.run, task.knows))
+    found = await store.claim(start_record_key(task.run, task), owner, knows=(task.run, task.knows))
     if not found:
-        raise ruled_since(task)
+        raise permissions_changed_error(task)
     if found != owner:
         raise _unknown(task)
 
@@ -46,7 +46,7 @@ async def never_begun(store: Store, task: CallTool) -> None:
         OutcomeUnknown: where one has.
         StoreUnavailable: where the store is away; then that is not known.
     """
-    if await store.claimed(claim_key(task.run, task)) is not None:
+    if await store.claimed(start_record_key(task.run, task)) is not None:
         raise _unknown(task)
 
 

@@ -31,17 +31,17 @@ from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.runnables import RunnableBinding, RunnableConfig
 from temporalio import activity
 
-from crewlog.activities.heartbeat import Pulse
-from crewlog.activities.model_errors import is_unexplained
+from crewlog.activities.heartbeat import Heartbeat
+from crewlog.activities.model_errors import is_request_rejected
 from crewlog.activities.models import packages_of
 from crewlog.activities.replies import message_of
-from crewlog.activities.tool_arguments import joined, read_calls
-from crewlog.content import scrubbed_text
+from crewlog.activities.tool_arguments import joined, parse_tool_calls
+from crewlog.content import utf8_text
 from crewlog.definition.providers import PROVIDERS
 from crewlog.errors import ModelUnavailable
-from crewlog.redaction import Growing
+from crewlog.redaction import RedactedStream
 from crewlog.state.calls import CallModel, Written
-from crewlog.state.endings import ending_of, reason_of
+from crewlog.state.endings import finish_reason, provider_finish_reason
 
 TAIL = 2_000
 """Characters of the text that a heartbeat carries: its end."""
@@ -53,7 +53,7 @@ _NOTHING = "No generation chunks were returned"
 """How LangChain says that there was not a single piece."""
 
 
-class CannotStream(Exception):
+class StreamingUnsupported(Exception):
     """The model must be asked for its reply in one piece.
 
     Args:
@@ -68,11 +68,11 @@ class CannotStream(Exception):
 class Writing:
     """Tells in heartbeats what a model has written so far."""
 
-    def __init__(self, pulse: Pulse, task: CallModel) -> None:
+    def __init__(self, pulse: Heartbeat, task: CallModel) -> None:
         self._pulse = pulse
         self._task = task
         self._attempt = activity.info().attempt
-        self._growing = Growing()
+        self._growing = RedactedStream()
         self._length = 0
         self._tail = ""
         self._timer: asyncio.TimerHandle | None = None
@@ -94,7 +94,7 @@ class Writing:
             agent=self._task.agent,
             attempt=self._attempt,
             offset=self._length - len(self._tail),
-            text=scrubbed_text(self._tail),
+            text=utf8_text(self._tail),
         )
         self._pulse.beat(written.to_json())
 
@@ -104,7 +104,7 @@ class Writing:
             self._timer.cancel()
 
 
-async def streamed(
+async def stream_message(
     model: Any, said: list[BaseMessage], config: RunnableConfig, tell: Callable[[str], None]
 ) -> BaseMessage:
     """A model's reply, of which every piece of text is told as it comes.
@@ -116,24 +116,24 @@ async def streamed(
         tell: Takes each piece of text.
 
     Raises:
-        CannotStream: it must be asked without streaming.
+        StreamingUnsupported: it must be asked without streaming.
         ModelUnavailable: the reply broke off.
     """
     pieces: list[BaseMessage] = []
     try:
-        async for given in model.astream(prompt_of(model, said), config):
+        async for given in model.astream(prompt_value(model, said), config):
             piece = message_of(given)
             pieces.append(piece)
             if text := piece.text:
                 tell(text)
     except Exception as exc:
-        if not pieces and (is_unexplained(exc) or _NOTHING in str(exc)):
-            raise CannotStream(ever=_NOTHING not in str(exc)) from exc
+        if not pieces and (is_request_rejected(exc) or _NOTHING in str(exc)):
+            raise StreamingUnsupported(ever=_NOTHING not in str(exc)) from exc
         raise
     return whole(pieces, packages_of(_unbound(model)))
 
 
-def prompt_of(model: Any, messages: Sequence[BaseMessage]) -> PromptValue | list[BaseMessage]:
+def prompt_value(model: Any, messages: Sequence[BaseMessage]) -> PromptValue | list[BaseMessage]:
     """Messages as a model is given them.
 
     LangChain converts a list message by message, at each call the whole transcript again. A chat
@@ -164,17 +164,17 @@ def whole(pieces: Sequence[BaseMessage], packages: frozenset[str] = frozenset())
         packages: Those that its class is from.
 
     Raises:
-        CannotStream: its tool calls were lost on the way.
+        StreamingUnsupported: its tool calls were lost on the way.
         ModelUnavailable: it broke off.
     """
     message = _added(pieces, packages)
     # A client of a service tells its end. What does not, and names no provider, is no such client:
     # a model in this process, whose stream cannot end unseen.
     named = "model_provider" in message.response_metadata
-    if (named or packages & _CLIENTS) and not reason_of(message):
+    if (named or packages & _CLIENTS) and not provider_finish_reason(message):
         raise _broken_off()
     if isinstance(message, AIMessage):
-        _check_calls(message)
+        _recheck_calls(message)
     return message
 
 
@@ -189,7 +189,7 @@ def _added(pieces: Sequence[BaseMessage], packages: frozenset[str]) -> BaseMessa
     message = cast("AIMessage", message_chunk_to_message(added))
     message.response_metadata = metadata
     pieces_of_calls = chain.from_iterable(chunk.tool_call_chunks for chunk in chunks)
-    message.tool_calls, message.invalid_tool_calls = read_calls(joined(pieces_of_calls))
+    message.tool_calls, message.invalid_tool_calls = parse_tool_calls(joined(pieces_of_calls))
     if metadata.get("model_provider") == "openai" or "langchain_openai" in packages:
         told = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
         message.usage_metadata = told[-1] if told else None
@@ -204,15 +204,15 @@ def _other(pieces: Sequence[BaseMessage]) -> BaseMessage:
     return message_chunk_to_message(total) if isinstance(total, BaseMessageChunk) else total
 
 
-def _check_calls(message: AIMessage) -> None:
+def _recheck_calls(message: AIMessage) -> None:
     """Checks that no tool call of a reply was lost between its pieces.
 
     Raises:
-        CannotStream: one was.
+        StreamingUnsupported: one was.
     """
     calls = [*message.tool_calls, *message.invalid_tool_calls]
     # Some clients drop the pieces of calls that their services do not number.
     dropped = message.response_metadata.get("finish_reason") == "tool_calls" and not calls
-    nameless = ending_of(message) == "complete" and not all(call["name"] for call in calls)
+    nameless = finish_reason(message) == "complete" and not all(call["name"] for call in calls)
     if dropped or nameless:
-        raise CannotStream(ever=True)
+        raise StreamingUnsupported(ever=True)

@@ -24,17 +24,17 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from crewlog.activities.clock import Clock
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import counted, usage_of
-from crewlog.activities.recent import Recent
-from crewlog.activities.windows import CHUNK, Covered
-from crewlog.content import hash_json, scrubbed_text
+from crewlog.activities.recent import LruCache
+from crewlog.activities.windows import CHUNK, SummarizedPrefix
+from crewlog.content import hash_json, utf8_text
 from crewlog.definition.context import SUMMING
-from crewlog.errors import CrewlogError, ModelRefused
-from crewlog.ids import ContentHash, RunId, call_key
+from crewlog.errors import CrewlogError, ModelRequestRejected
+from crewlog.ids import ContentHash, RunId, idempotency_key
 from crewlog.model import Json
-from crewlog.redaction import redacted
+from crewlog.redaction import redacted_text
 from crewlog.state.brief import brief
 from crewlog.state.calls import CallModel
-from crewlog.state.endings import FAULTS, ending_of
+from crewlog.state.endings import FAULTS, finish_reason
 from crewlog.state.model import Usage
 from crewlog.store.protocol import Store
 
@@ -77,7 +77,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _StoredSummary:
     """A summary as it is kept."""
 
     text: str
@@ -86,7 +86,7 @@ class _Kept:
     """The call that made it."""
 
     @classmethod
-    def of(cls, body: Mapping[str, Json]) -> _Kept:
+    def of(cls, body: Mapping[str, Json]) -> _StoredSummary:
         return cls(str(body["summary"]), Usage.from_json(body["usage"]), str(body["by"]))
 
     def body(self, head: ContentHash, model: str) -> dict[str, Json]:
@@ -108,13 +108,13 @@ class Summaries:
     def __init__(self, store: Store, models: ModelFactory | None) -> None:
         self._store = store
         self._models = models
-        self._known: Recent[_Key, _Kept] = Recent(1024)
-        self._failed: Recent[_Key, str] = Recent(1024)
+        self._known: LruCache[_Key, _StoredSummary] = LruCache(1024)
+        self._failed: LruCache[_Key, str] = LruCache(1024)
         """Why none was made: the next one is that of the next chunk."""
-        self._locks: Recent[_Key, asyncio.Lock] = Recent(1024)
+        self._locks: LruCache[_Key, asyncio.Lock] = LruCache(1024)
 
     async def of(
-        self, task: CallModel, covered: Covered, model: str, settings: Mapping[str, Json]
+        self, task: CallModel, covered: SummarizedPrefix, model: str, settings: Mapping[str, Json]
     ) -> Summary:
         """The summary of the beginning of a log by a model; its `extract` where there is none.
 
@@ -142,36 +142,36 @@ class Summaries:
             return Summary(extract(covered), fault=fault)
         except Exception as error:  # noqa: BLE001 - a call does not fail by what it can do without
             told = error.message if isinstance(error, CrewlogError) else str(error)
-            fault = brief(redacted(f"{model}: {told or type(error).__name__}"), 200)
+            fault = brief(redacted_text(f"{model}: {told or type(error).__name__}"), 200)
             self._failed.put(key, fault)
             return Summary(extract(covered), fault=fault)
         mine = kept.by == _caller(task)
         return Summary(kept.text, kept.usage if mine else Usage())
 
-    async def _find(self, run: RunId, key: _Key) -> _Kept | None:
+    async def _find(self, run: RunId, key: _Key) -> _StoredSummary | None:
         if (known := self._known.get(key)) is not None:
             return known
         hash_ = await self._store.claimed(_claim(run, key))
         if hash_ is None:
             return None
         bodies = await self._store.get_bodies([ContentHash(hash_)])
-        return self._known.put(key, _Kept.of(bodies[ContentHash(hash_)]))
+        return self._known.put(key, _StoredSummary.of(bodies[ContentHash(hash_)]))
 
     async def _make(
         self,
         task: CallModel,
-        covered: Covered,
+        covered: SummarizedPrefix,
         model: str,
         settings: Mapping[str, Json],
         until: float,
-    ) -> _Kept:
+    ) -> _StoredSummary:
         """One that this worker makes, or waits for, until a time of the event loop.
 
         Raises:
             TimeoutError: another worker has not made it by then.
         """
         if self._models is None:
-            raise ModelRefused("nobody here makes summaries")
+            raise ModelRequestRejected("nobody here makes summaries")
         key = (covered.head, model)
         caller, clock, time = _caller(task), Clock(), asyncio.get_running_loop().time
         for number in range(1, TRIES + 1):
@@ -193,12 +193,14 @@ class Summaries:
                     await self._store.claim(_claim(task.run, key, number, over=True), caller)
                 if isinstance(error, TimeoutError):
                     late = f"it has not answered within {SUMMING:.0f} s"
-                    raise ModelRefused(late) from error
+                    raise ModelRequestRejected(late) from error
                 raise
             return await self._keep(task.run, key, made)
-        raise ModelRefused(f"no worker had it summed up in {TRIES} tries")
+        raise ModelRequestRejected(f"no worker had it summed up in {TRIES} tries")
 
-    async def _waited(self, run: RunId, key: _Key, number: int, left: float) -> _Kept | None:
+    async def _waited(
+        self, run: RunId, key: _Key, number: int, left: float
+    ) -> _StoredSummary | None:
         """What another worker makes; none once it has given up, or has had the time that it has."""
         time, pause = asyncio.get_running_loop().time, _POLL
         until = time() + left
@@ -209,7 +211,7 @@ class Summaries:
             pause = min(pause * 1.5, _LONGEST_POLL)
         return found
 
-    async def _keep(self, run: RunId, key: _Key, made: _Kept) -> _Kept:
+    async def _keep(self, run: RunId, key: _Key, made: _StoredSummary) -> _StoredSummary:
         self._known.put(key, made)  # it is paid for, whatever becomes of the store
         body = made.body(*key)
         hash_ = hash_json(body)
@@ -217,13 +219,13 @@ class Summaries:
         first = ContentHash(await self._store.claim(_claim(run, key), hash_))
         if first != hash_:
             bodies = await self._store.get_bodies([first])
-            theirs = _Kept.of(bodies[first])
+            theirs = _StoredSummary.of(bodies[first])
             self._known.put(key, theirs)
         return made
 
     async def _made(
-        self, task: CallModel, covered: Covered, model: str, settings: Mapping[str, Json]
-    ) -> _Kept:
+        self, task: CallModel, covered: SummarizedPrefix, model: str, settings: Mapping[str, Json]
+    ) -> _StoredSummary:
         so_far, since = await self._before(task.run, covered, model)
         said = covered.said(since, covered.length)
         asked = [SystemMessage(_SYSTEM), HumanMessage(_question(so_far, said))]
@@ -232,15 +234,17 @@ class Summaries:
         metadata = {"agent": SPEAKER, "run": task.run, "step": task.step, "call": task.call}
         reply: Any = await chat.ainvoke(asked, {"metadata": metadata})
         message = reply if isinstance(reply, AIMessage) else AIMessage(str(reply.content))
-        text = scrubbed_text(redacted(message.text.strip()))[:LONGEST]
+        text = utf8_text(redacted_text(message.text.strip()))[:LONGEST]
         if not text:
-            raise ModelRefused("it answered with nothing")
-        if (ending := ending_of(message)) != "complete":
-            raise ModelRefused(f"its reply is no summary: {FAULTS.get(ending, 'it broke off')}")
+            raise ModelRequestRejected("it answered with nothing")
+        if (ending := finish_reason(message)) != "complete":
+            raise ModelRequestRejected(
+                f"its reply is no summary: {FAULTS.get(ending, 'it mark_closed off')}"
+            )
         usage = await usage_of(counted(message, asked), model)
-        return _Kept(text, usage, _caller(task))
+        return _StoredSummary(text, usage, _caller(task))
 
-    async def _before(self, run: RunId, covered: Covered, model: str) -> tuple[str, int]:
+    async def _before(self, run: RunId, covered: SummarizedPrefix, model: str) -> tuple[str, int]:
         """The summary that is gone on from, and how many messages it covers."""
         least = max(0, covered.length - MOST_SAID)
         for length in range(covered.length - CHUNK, max(0, least - 1), -CHUNK):
@@ -249,11 +253,11 @@ class Summaries:
                 return found.text, length
         if not least:
             return "", 0
-        return extract(Covered(covered.log, covered.chain, least, covered.messages)), least
+        return extract(SummarizedPrefix(covered.log, covered.chain, least, covered.messages)), least
 
 
 def _caller(task: CallModel) -> str:
-    return call_key(task.run, task.step, task.call)
+    return idempotency_key(task.run, task.step, task.call)
 
 
 def _claim(run: RunId, key: _Key, number: int = 0, *, over: bool = False) -> str:
@@ -276,17 +280,17 @@ def _left(began: str, now: int) -> float:
 # -- texts --------------------------------------------------------------------------------------
 
 
-def extract(covered: Covered) -> str:
+def extract(covered: SummarizedPrefix) -> str:
     """How the messages of a beginning of a log begin: the first, and the newest."""
     newest = max(1, covered.length - LINES + 1)
-    lines = [line_of(each) for each in covered.said(0, 1)]
+    lines = [excerpt_line(each) for each in covered.said(0, 1)]
     if newest > 1:
         lines.append(f"… {newest - 1} more")
-    lines += [line_of(each) for each in covered.said(newest, covered.length)]
+    lines += [excerpt_line(each) for each in covered.said(newest, covered.length)]
     return "\n".join(lines)
 
 
-def line_of(message: BaseMessage, longest: int = LINE) -> str:
+def excerpt_line(message: BaseMessage, longest: int = LINE) -> str:
     """How a message begins, with who says it, in a line."""
     return f"- [{_speaker(message)}] {brief(_words(message), longest)}"
 
@@ -306,7 +310,7 @@ def _words(message: BaseMessage) -> str:
 
 
 def _question(so_far: str, said: Sequence[BaseMessage]) -> str:
-    lines = "\n".join(line_of(each, LONGEST_SAID) for each in said)
+    lines = "\n".join(excerpt_line(each, LONGEST_SAID) for each in said)
     return f"Minutes so far:\n{so_far or 'none'}\n\nSaid since:\n{lines}"
 
 
@@ -323,7 +327,7 @@ def summed_up(
     parts = [f"[{log}]\n{text}" for log, text in texts]
     if gap:
         more = [f"… {untold} more before these, of which nothing is told here"] if untold else []
-        parts.append("\n".join([*more, *map(line_of, gap)]))
+        parts.append("\n".join([*more, *map(excerpt_line, gap)]))
     return HumanMessage("\n\n".join([INTRODUCTION, *parts]))
 
 

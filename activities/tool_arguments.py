@@ -51,7 +51,7 @@ def _continues(piece: Piece, call: Piece) -> bool:
     return piece.get("index") is not None
 
 
-def read_calls(calls: Iterable[Piece]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
+def parse_tool_calls(calls: Iterable[Piece]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
     """The calls whose arguments are JSON objects, and the others.
 
     No text stands for no arguments, but not beside a call that cannot be read: that one may have
@@ -82,7 +82,7 @@ def _arguments(text: str) -> dict[str, Any] | None:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
-def fault_in_text(text: str) -> str:
+def json_error(text: str) -> str:
     """What is wrong with arguments of a call that was not made, for the model that wrote them."""
     if not text.strip():
         return "they are missing, and another call cannot be read; write {} for no arguments"

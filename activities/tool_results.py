@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from crewlog.activities.artifacts import operations_of
 from crewlog.activities.files import as_text, data_of, without_base64
-from crewlog.causes import causes_of
+from crewlog.causes import flat_errors
 from crewlog.content import canonical, check_depth
 from crewlog.errors import ToolFailed
 from crewlog.model import Json
@@ -29,7 +29,7 @@ class NotJson(ToolFailed):
     """A tool returned what cannot be kept. It did run: the model is told, nothing is retried."""
 
 
-class OwnError(Exception):
+class ToolValidationError(Exception):
     """A validation error of the tool's own doing, which is not about the model's arguments."""
 
     def __init__(self, cause: ValidationError) -> None:
@@ -79,10 +79,10 @@ def checked(
 def _harmless(exc: BaseException) -> Exception:
     if isinstance(exc, ValidationError):
         # ToolNode would take it for one of the model's arguments.
-        return OwnError(exc)
+        return ToolValidationError(exc)
     if isinstance(exc, BaseExceptionGroup):
         group: BaseExceptionGroup[BaseException] = exc
-        return ExceptionGroup(group.message, [_harmless(each) for each in causes_of(group)])
+        return ExceptionGroup(group.message, [_harmless(each) for each in flat_errors(group)])
     if isinstance(exc, Exception):
         return exc
     if isinstance(exc, SystemExit):

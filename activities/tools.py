@@ -19,7 +19,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from temporalio import activity
 
 from crewlog.activities.event_loops import EventLoops
-from crewlog.activities.recent import Made, Recent
+from crewlog.activities.recent import LruCache, Made
 from crewlog.activities.tool_results import checked
 from crewlog.causes import in_words
 from crewlog.definition.findings import did_you_mean
@@ -60,7 +60,7 @@ class Tool:
         return function.get("parameters") or {}
 
 
-class ToolRegistry:
+class ToolLoader:
     """Resolves tools and keeps them. What is missing is looked for again at the next call.
 
     Args:
@@ -72,7 +72,7 @@ class ToolRegistry:
     def __init__(self, most: int = 1024, mcp: Callable[[], McpTools] | None = None) -> None:
         self._speak = mcp
         self._mcp: McpTools | None = None
-        self._made: Recent[tuple[ToolName, str, str], Tool] = Recent(most)
+        self._made: LruCache[tuple[ToolName, str, str], Tool] = LruCache(most)
         self._tools: Made[tuple[ToolName, str], Tool] = Made(most)
         self._loops = EventLoops()
 
@@ -99,7 +99,7 @@ class ToolRegistry:
         Raises:
             ToolMissing: where this worker has no such module or name, or it is no tool, or its
                 server is away.
-            ToolChanged: where nobody has approved what a server's tool says of itself.
+            ToolNotApproved: where nobody has approved what a server's tool says of itself.
             ToolUnusable: where its server does not offer it, or not in a usable form.
         """
         if mcp_tool(definition.run) is not None:

@@ -24,20 +24,20 @@ from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 
-from crewlog.activities.recent import Recent
+from crewlog.activities.recent import LruCache
 from crewlog.activities.render import Quotes, Transcript, shortened
-from crewlog.activities.roots import Roots, older_names
+from crewlog.activities.roots import LogRoots, former_names
 from crewlog.activities.windows import Cut, Log, cut
 from crewlog.definition.context import Window
-from crewlog.errors import LogRefused
-from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, is_artifact, item_of
+from crewlog.errors import LogAccessDenied
+from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, is_artifact, item_number
 from crewlog.model import Json
-from crewlog.state.calls import StepCall, View
+from crewlog.state.calls import CallInput, View
 from crewlog.state.hashing import chain as chained
 from crewlog.state.journal import Batch
-from crewlog.state.logs import Link, heads_before, links_of, parents_of, said_in, source_of
+from crewlog.state.logs import Link, batch_links, fork_source, heads_before, said_in, source_run_ids
 from crewlog.state.messages import message_from_json
-from crewlog.store.missing import rows_missing
+from crewlog.store.missing import missing_rows_error
 from crewlog.store.protocol import LogLink, Store
 
 CHARACTERS = 1024
@@ -62,7 +62,7 @@ class Chain(list[tuple[int, ContentHash]]):
         return other
 
 
-class LogAt(NamedTuple):
+class ChainHead(NamedTuple):
     """A head: the first `length` links of a chain, which may grow behind it and is never cut."""
 
     chain: Chain
@@ -70,7 +70,7 @@ class LogAt(NamedTuple):
     roots: tuple[ContentHash, ...]
     """Where the log begins: no other log begins there. Several, where logs were joined."""
 
-    def joined(self, other: LogAt) -> LogAt:
+    def joined(self, other: ChainHead) -> ChainHead:
         """What both heads have."""
         links = sorted({*self.chain[: self.length], *other.chain[: other.length]})
         both = Chain(links)
@@ -80,18 +80,18 @@ class LogAt(NamedTuple):
         for position, body in links[len(both.heads) :]:
             head = chained(head, position, body)
             both.heads.append(head)
-        return LogAt(both, len(both), tuple(dict.fromkeys((*self.roots, *other.roots))))
+        return ChainHead(both, len(both), tuple(dict.fromkeys((*self.roots, *other.roots))))
 
 
-class _Merged(Transcript):
+class _ViewTranscript(Transcript):
     """An agent's transcript, and how far it has taken the logs of its view."""
 
     def __init__(self, agent: AgentName, quotes: Quotes, step: StepId | None, view: View) -> None:
         super().__init__(agent, quotes, step, view.was, view.after)
-        self.taken: dict[LogName, LogAt] = {}
+        self.taken: dict[LogName, ChainHead] = {}
         self.position = 0
 
-    def fresh(self, view: Mapping[LogName, LogAt]) -> list[tuple[int, ContentHash]] | None:
+    def fresh(self, view: Mapping[LogName, ChainHead]) -> list[tuple[int, ContentHash]] | None:
         """What is new in a view, by position; none where the view is not a continuation."""
         new: set[tuple[int, ContentHash]] = set()
         for log, at in view.items():
@@ -111,14 +111,14 @@ class _Run:
 
     def __init__(self, run: RunId) -> None:
         self.run = run
-        self.heads: dict[ContentHash, LogAt] = {}
-        self.roots = Roots(run)
+        self.heads: dict[ContentHash, ChainHead] = {}
+        self.roots = LogRoots(run)
         self.tips: dict[LogName, ContentHash] = {}
         """The head that was wanted last, by log."""
         self.messages: dict[ContentHash, BaseMessage] = {}
         self.quotes: Quotes = {}
-        self.transcripts: dict[AgentName, _Merged] = {}
-        self.of_items: Recent[StepId, _Merged] = Recent(ITEMS_KEPT)
+        self.transcripts: dict[AgentName, _ViewTranscript] = {}
+        self.of_items: LruCache[StepId, _ViewTranscript] = LruCache(ITEMS_KEPT)
         """Those of items' steps, which have one each."""
         self.joined = 0
         """How many links the joined logs had when they were joined."""
@@ -138,7 +138,7 @@ class _Run:
 
     def begins(self, root: ContentHash) -> None:
         """Remembers where a log begins that is not this run's own, or had another name."""
-        self.heads.setdefault(root, LogAt(Chain(), 0, (root,)))
+        self.heads.setdefault(root, ChainHead(Chain(), 0, (root,)))
 
     def learn(self, link: Link | LogLink) -> None:
         """Remembers a link, if what is before it is known."""
@@ -155,7 +155,7 @@ class _Run:
             chain = chain.until(length)
         chain.append((link.position, link.body))
         chain.heads.append(link.head)
-        self.heads[link.head] = LogAt(chain, length + 1, roots)
+        self.heads[link.head] = ChainHead(chain, length + 1, roots)
 
     def parse(self, bodies: Mapping[ContentHash, Json]) -> None:
         for hash_, body in bodies.items():
@@ -163,7 +163,7 @@ class _Run:
                 message = self.messages[hash_] = shortened(message_from_json(body))
                 self.text += _characters(message) // CHARACTERS
 
-    def take(self, merged: _Merged, position: int, body: ContentHash) -> None:
+    def take(self, merged: _ViewTranscript, position: int, body: ContentHash) -> None:
         """Adds the next message to a transcript, which may have it quoted: a copy of the text."""
         quotes = len(self.quotes)
         merged.add(self.messages[body], body, position)
@@ -174,10 +174,10 @@ class _Run:
     def transcript(
         self,
         agent: AgentName,
-        logs: Mapping[LogName, LogAt],
+        logs: Mapping[LogName, ChainHead],
         step: StepId | None,
         view: View,
-    ) -> tuple[_Merged, list[tuple[int, ContentHash]]]:
+    ) -> tuple[_ViewTranscript, list[tuple[int, ContentHash]]]:
         """The transcript that the view continues, a new one if need be, and what is new.
 
         Args:
@@ -189,7 +189,7 @@ class _Run:
         merged = self.transcripts.get(agent) if step is None else self.of_items.get(step)
         fresh = None if merged is None else merged.fresh(logs)
         if merged is None or fresh is None:
-            merged = _Merged(agent, self.quotes, step, view)
+            merged = _ViewTranscript(agent, self.quotes, step, view)
             fresh = merged.fresh(logs) or []
         return merged, fresh
 
@@ -234,7 +234,7 @@ class Hydrator:
             barred: Logs that the agent may not read, for the reason of a refusal.
 
         Raises:
-            LogRefused: a head is that of another log than the view says, or of another run's.
+            LogAccessDenied: a head is that of another log than the view says, or of another run's.
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
@@ -243,7 +243,7 @@ class Hydrator:
 
     async def windowed(
         self,
-        task: StepCall,
+        task: CallInput,
         view: View,
         window: Window,
         barred: Collection[LogName],
@@ -269,12 +269,12 @@ class Hydrator:
         bodies: Mapping[ContentHash, Json] | None,
         step: StepId | None,
         barred: Collection[LogName],
-    ) -> tuple[_Run, _Merged]:
+    ) -> tuple[_Run, _ViewTranscript]:
         """The transcript of a view, and what it is made of.
 
         Until its caller awaits something it is that of the view.
         """
-        step = step if step is not None and item_of(step) else None
+        step = step if step is not None and item_number(step) else None
         known = self._remembered(run)
         self._learn(known, batch)
         known.parse(bodies or {})
@@ -294,7 +294,7 @@ class Hydrator:
 
     async def chains(
         self, run: RunId, view: View, batch: Batch, *, barred: Collection[LogName] = ()
-    ) -> dict[LogName, LogAt]:
+    ) -> dict[LogName, ChainHead]:
         """The logs of a view as they are chained, of which no body is read: those of artifacts.
 
         Args:
@@ -304,7 +304,7 @@ class Hydrator:
             barred: Logs that the agent may not read, for the reason of a refusal.
 
         Raises:
-            LogRefused: a head is that of another log than the view says, or of another run's.
+            LogAccessDenied: a head is that of another log than the view says, or of another run's.
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
@@ -321,13 +321,13 @@ class Hydrator:
         batch: Batch,
         step: StepId | None,
         barred: Collection[LogName],
-    ) -> dict[LogName, LogAt]:
+    ) -> dict[LogName, ChainHead]:
         """The logs of a view, each of which is the one that it is said to be."""
         logs = await self._logs(known, view, batch)
         for log, at in logs.items():
-            was = (*older_names(log, step, view.was), *view.formerly.get(log, ()))
+            was = (*former_names(log, step, view.was), *view.formerly.get(log, ()))
             for root in at.roots:
-                if not await known.roots.prove(log, root, self._store, was):
+                if not await known.roots.has_root(log, root, self._store, was):
                     raise _refused(known.roots.log_at(root, barred), log)
         return logs
 
@@ -365,15 +365,15 @@ class Hydrator:
     def _learn(self, known: _Run, batch: Batch) -> None:
         if not batch.entries:
             return
-        if (source := source_of(batch)) is not None:
+        if (source := fork_source(batch)) is not None:
             known.roots.source = source
-        known.roots.parents |= parents_of(batch)
-        for link in links_of(known.run, batch):
+        known.roots.parents |= source_run_ids(batch)
+        for link in batch_links(known.run, batch):
             known.root(link.log)
             known.learn(link)
         known.parse(dict(_inline(batch)))
 
-    async def _logs(self, known: _Run, view: View, batch: Batch) -> dict[LogName, LogAt]:
+    async def _logs(self, known: _Run, view: View, batch: Batch) -> dict[LogName, ChainHead]:
         # The batch is being stored at the same time: only what was before it can be relied on.
         unknown = [
             (log, before)
@@ -402,7 +402,7 @@ class Hydrator:
                 known.begins(link.previous)
             known.learn(link)
         if head not in known.heads:
-            raise rows_missing(known.run, f"the log {log!r} has a gap")
+            raise missing_rows_error(known.run, f"the log {log!r} has a gap")
 
     async def _read_bodies(self, known: _Run, hashes: Iterable[ContentHash]) -> None:
         missing = {h for h in hashes if h not in known.messages}
@@ -420,9 +420,9 @@ class Hydrator:
             self._size -= oldest.counted
 
 
-def _refused(other: LogName | None, log: LogName) -> LogRefused:
+def _refused(other: LogName | None, log: LogName) -> LogAccessDenied:
     whose = repr(other) if other else "no log of that name, here or where the run was forked from"
-    return LogRefused(f"the head of {log!r} in the view is one of {whose}")
+    return LogAccessDenied(f"the head of {log!r} in the view is one of {whose}")
 
 
 def _characters(message: BaseMessage) -> int:

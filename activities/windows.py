@@ -48,7 +48,7 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Covered:
+class SummarizedPrefix:
     """The beginning of a log, for which a summary is to stand."""
 
     log: LogName
@@ -79,7 +79,7 @@ class Cut:
     earlier: tuple[Said, ...] = ()
     """What was said right before each reply of the agent's own among these, where it was asked,
     with who said it: `tool` or `people`."""
-    covered: tuple[Covered, ...] = ()
+    covered: tuple[SummarizedPrefix, ...] = ()
     """The beginnings of logs for which summaries stand, the public one first."""
     gap: tuple[BaseMessage, ...] = ()
     """Messages that are left out though no summary is to stand for them: their beginnings do."""
@@ -230,18 +230,18 @@ def _coverage(
     logs: Mapping[LogName, Log],
     messages: Mapping[ContentHash, BaseMessage],
     start: int,
-) -> tuple[tuple[Covered, ...], list[int]]:
+) -> tuple[tuple[SummarizedPrefix, ...], list[int]]:
     """The beginnings that summaries stand for, and the groups before `start` that none covers."""
     spots = transcript.spots
     after: Spot = (spots.first[-1][0] + 1, ContentHash(""))
     end = spots.first[start] if start < len(transcript) else after
     end = min(end, *spots.hidden[:1]) if spots.hidden else end
-    covered: list[Covered] = []
+    covered: list[SummarizedPrefix] = []
     for log in sorted(logs, key=lambda name: (name != "public", name)):
         found = logs[log]
         before = bisect_left(found.chain, end, 0, found.length)
         if length := before - before % CHUNK:
-            covered.append(Covered(log, found.chain, length, messages))
+            covered.append(SummarizedPrefix(log, found.chain, length, messages))
     ends = {each.log: each.length for each in covered}
     # A group's results may come late, after the first message that is shown.
     open_spots = {
@@ -255,6 +255,6 @@ def _coverage(
     return tuple(covered), sorted(i for i in uncovered if i < start)
 
 
-def _has(covered: Covered, spot: Spot) -> bool:
+def _has(covered: SummarizedPrefix, spot: Spot) -> bool:
     at = bisect_left(covered.chain, spot, 0, covered.length)
     return at < covered.length and covered.chain[at] == spot

@@ -27,9 +27,9 @@ async def append(
         HistoryConflict: the run has another history.
         StoreUnavailable: the store is away.
     """
-    return await store.append(run, batch, bodies, execution=execution_at_work())
+    return await store.append(run, batch, bodies, execution=current_execution_id())
 
 
-def execution_at_work() -> str:
+def current_execution_id() -> str:
     """Temporal's run id of the execution that the activity works for; empty where there is none."""
     return (activity.info().workflow_run_id or "") if activity.in_activity() else ""

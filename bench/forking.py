@@ -23,7 +23,7 @@ from bench.site import Site
 from crewlog.client import Run
 from crewlog.store import PostgresStore
 from crewlog.store.loading import load_state
-from crewlog.workers.worker import relieve_collector
+from crewlog.workers.worker import tune_garbage_collector
 
 MESSAGES = 1000
 LOADS = 100
@@ -138,7 +138,7 @@ async def slowest_load(site: Site, source: Run, places: Sequence[int], seed: int
     The garbage collector has a worker's settings: with the defaults, its passes are measured.
     """
     slowest, thresholds = 0.0, gc.get_threshold()
-    relieve_collector()
+    tune_garbage_collector()
     try:
         for position in Random(seed).sample(list(places), min(LOADS, len(places))):  # noqa: S311
             began = time.perf_counter()

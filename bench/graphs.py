@@ -28,8 +28,8 @@ from bench.site import Site
 from crewlog.client import Run
 from crewlog.definition.operations import Connect, Disconnect
 from crewlog.ids import AgentName, LogName, RunId
-from crewlog.state.given import Given, GivenMessage
-from crewlog.state.topology import part_id
+from crewlog.state.given import Given, InitialMessage
+from crewlog.state.topology import split_run_id
 
 AGAIN = 4
 """Splits, or merges, of a round."""
@@ -81,7 +81,7 @@ def texts(count: int, size: int) -> Given:
     """Messages that a channel has when a run begins."""
     return Given(
         messages=tuple(
-            GivenMessage(
+            InitialMessage(
                 body={"type": "human", "content": f"{number} ".ljust(size, "x")},
                 log=LogName("channel:talk"),
             )
@@ -145,7 +145,7 @@ async def _settled(site: Site, run: Run, position: int) -> bool:
 async def split(site: Site, given: Given | None = None) -> float:
     """How long a split takes, in milliseconds; the part has what was said."""
     run = await begun(site, bridged(), given)
-    part = part_id(RunId(run.id), "cut", AgentName("bob"))
+    part = split_run_id(RunId(run.id), "cut", AgentName("bob"))
     began = time.perf_counter()
     await run.change(
         operations=[Disconnect(sender=AgentName("ann"), listener=AgentName("bob"))],

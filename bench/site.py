@@ -32,7 +32,7 @@ from crewlog.client.connection import LazyStore
 from crewlog.definition.load import load_data
 from crewlog.dev.ephemeral import ephemeral, own_environ
 from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, Keyring
-from crewlog.encryption.rows import RowSeal
+from crewlog.encryption.rows import RowCipher
 from crewlog.ids import CrewName
 from crewlog.payloads import data_converter
 from crewlog.store import PostgresStore, Store
@@ -298,7 +298,7 @@ async def make_site(environ: Mapping[str, str], root: Path, keys: Keyring | None
         namespace=namespace,
         data_converter=data_converter(root / "payloads", keys=keys),
     )
-    seal = RowSeal(keys, namespace)
+    seal = RowCipher(keys, namespace)
     store = await PostgresStore.connect(environ["DATABASE_URL"], seal=seal)
     return Site(temporal, store, environ, root)
 

@@ -38,11 +38,11 @@ from crewlog.definition.operations import (
     Wire,
     apply_operations,
 )
-from crewlog.graph.lower import topology_in
-from crewlog.graph.uniting import united
+from crewlog.graph.lower import expanded_component
+from crewlog.graph.uniting import merged_definition
 from crewlog.ids import ContentHash, RunId
 from crewlog.state.calls import PrepareChange
-from crewlog.state.topology import Topology, change_of, parts_of
+from crewlog.state.topology import Component, change_of_components, parts_of
 from crewlog.store.memory import InMemoryStore
 
 CREATURES, CHANNELS = 200, 400
@@ -94,7 +94,7 @@ class Case(NamedTuple):
     """An operation on a crew that lives, or on two."""
 
     crew: CrewDefinition
-    graph: Topology
+    graph: Component
     """Its graph, which a run has at hand."""
     operation: Operation
     other: CrewDefinition | None = None
@@ -104,9 +104,9 @@ class Case(NamedTuple):
         """The graphs that come of it, and the event."""
         if self.other is not None:  # with the graphs of both, the crew of both, and the event
             edge = {"op": self.operation.op, **self.operation.to_json()}
-            return united(self.crew, self.other, stays=_G, joins=_H, edge=edge, asks=_G)
-        after = topology_in(edited(self.crew, self.operation))
-        return change_of({_G: self.graph}, parts_of(_G, after, "op"))
+            return merged_definition(self.crew, self.other, stays=_G, joins=_H, edge=edge, asks=_G)
+        after = expanded_component(edited(self.crew, self.operation))
+        return change_of_components({_G: self.graph}, parts_of(_G, after, "op"))
 
     async def prepared(self) -> Callable[[], Awaitable[object]]:
         """What a worker does for it, each time with nothing at hand from before."""
@@ -151,7 +151,7 @@ def cases() -> dict[str, Case]:
         ),
     }
     return {
-        name: Case(crew, topology_in(crew), operation, two)
+        name: Case(crew, expanded_component(crew), operation, two)
         for name, (crew, operation, two) in made.items()
     }
 

@@ -21,10 +21,10 @@ from crewlog.client import connect
 from crewlog.dev.last_words import LAST_WORDS
 from crewlog.dev.sdk_log import forwarded
 from crewlog.errors import CrewlogError, UsageError
-from crewlog.faults import rule_of
-from crewlog.redaction import filter_logs, log_processor, redacted
+from crewlog.faults import rule_of_error
+from crewlog.redaction import filter_logs, log_processor, redacted_text
 from crewlog.workers.settings import WorkerSettings
-from crewlog.workers.worker import loop_factory, relieve_collector, work_until
+from crewlog.workers.worker import loop_factory, run_until, tune_garbage_collector
 
 
 def configure_logging() -> None:
@@ -56,8 +56,8 @@ async def serve(settings: WorkerSettings) -> None:
         loop.add_signal_handler(number, stop.set)
     async with await connect(task_queue=settings.task_queue) as client:
         client.report = structlog.get_logger("crewlog.worker").warning
-        relieve_collector()
-        await work_until(stop, client.temporal, await client.store(), settings)
+        tune_garbage_collector()
+        await run_until(stop, client.temporal, await client.store(), settings)
 
 
 def main() -> int:
@@ -71,7 +71,7 @@ def main() -> int:
         runner.run(serve(WorkerSettings()))
     except ValidationError as error:
         faults = "; ".join(
-            f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of(e)}" for e in error.errors()
+            f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of_error(e)}" for e in error.errors()
         )
         return _report(UsageError(f"the worker's settings are wrong: {faults}"))
     except CrewlogError as error:
@@ -79,14 +79,14 @@ def main() -> int:
     return 0
 
 
-def _last_words() -> None:
+def _mark_log_tail() -> None:
     """Marks where in the log it begins to say why it ends; see `crewlog.dev.last_words`."""
     structlog.get_logger("crewlog.worker").critical(LAST_WORDS)
 
 
 def _report(error: CrewlogError) -> int:
-    _last_words()
-    sys.stderr.write(f"{redacted(str(error))}\n")
+    _mark_log_tail()
+    sys.stderr.write(f"{redacted_text(str(error))}\n")
     return error.exit_code
 
 
@@ -94,7 +94,7 @@ if __name__ == "__main__":
     try:
         code = main()
     except Exception:  # noqa: BLE001 - what nobody expected ends a worker as well
-        _last_words()
+        _mark_log_tail()
         traceback.print_exc()
         code = 1
     sys.stdout.flush()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from crewlog.encryption.codec import answers, is_lost, is_refused, refused, was_sealed
+from crewlog.encryption.codec import answers, is_refused, is_unavailable, refused, was_encrypted
 
 if TYPE_CHECKING:
     from temporalio.bridge.proto.workflow_activation import WorkflowActivation
@@ -25,7 +25,7 @@ NOT_OF_THE_CALL = "it is not what the call in flight was answered"
 """Why an answer is refused."""
 
 
-class CallNames:
+class ActivityIds:
     """The calls of an execution that are in flight, by names that no other call has.
 
     Args:
@@ -48,7 +48,7 @@ class CallNames:
             if not result.HasField("completed"):
                 continue
             answer = result.completed.result  # one without a result names no call either
-            if not (is_lost(answer) or is_refused(answer) or answers(answer, name)):
+            if not (is_unavailable(answer) or is_refused(answer) or answers(answer, name)):
                 answer.CopyFrom(refused(NOT_OF_THE_CALL))
 
     def give(self, completion: WorkflowActivationCompletion) -> None:
@@ -60,7 +60,7 @@ class CallNames:
                 self._names[call.seq] = call.activity_id
 
 
-def call_names(act: WorkflowActivation, seed: int) -> CallNames | None:
+def call_names(act: WorkflowActivation, seed: int) -> ActivityIds | None:
     """The names of an execution's calls; none where it was started without encryption.
 
     Args:
@@ -69,8 +69,8 @@ def call_names(act: WorkflowActivation, seed: int) -> CallNames | None:
     """
     for job in act.jobs:
         if job.HasField("initialize_workflow"):
-            sealed = any(map(was_sealed, job.initialize_workflow.arguments))
-            return CallNames(seed) if sealed else None
+            sealed = any(map(was_encrypted, job.initialize_workflow.arguments))
+            return ActivityIds(seed) if sealed else None
     return None
 
 

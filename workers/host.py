@@ -73,7 +73,7 @@ class WorkerHost:
             _described(self._worker, workflow, execution), self._loop
         )
         try:
-            return is_completed(asked.result(ANSWER_LIMIT), began)
+            return has_no_pending_task(asked.result(ANSWER_LIMIT), began)
         except (RPCError, TimeoutError):
             asked.cancel()
             return False
@@ -91,7 +91,7 @@ async def _described(
     )
 
 
-def is_completed(described: DescribeWorkflowExecutionResponse, began: int) -> bool:
+def has_no_pending_task(described: DescribeWorkflowExecutionResponse, began: int) -> bool:
     """Whether the task that began at a time is completed, in nanoseconds since the epoch.
 
     While it is under way it is the pending one. Where its worker died, the pending one is its next

@@ -15,9 +15,9 @@ from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-from crewlog.activities.call_tool import checked_arguments
+from crewlog.activities.call_tool import check_argument_names
 from crewlog.activities.models import ModelFactory
-from crewlog.activities.tools import ToolRegistry
+from crewlog.activities.tools import ToolLoader
 from crewlog.causes import in_words
 from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.reaching import mcp_tool
@@ -33,7 +33,7 @@ Look = tuple[list[str], Coroutine[Any, Any, object]]
 
 def looks(crew: CrewDefinition) -> Iterator[Look]:
     """All that is looked at: functions of tools, and scripts of models."""
-    registry, models = ToolRegistry(), ModelFactory()
+    registry, models = ToolLoader(), ModelFactory()
     for name, tool in crew.tools.items():
         if tool.queue is None and mcp_tool(tool.run) is None:
             yield ["tools", name, "run"], _ready(registry, ToolName(name), tool)
@@ -43,8 +43,8 @@ def looks(crew: CrewDefinition) -> Iterator[Look]:
             yield path, models.ready(model, {}, SECONDS)
 
 
-async def _ready(registry: ToolRegistry, name: ToolName, definition: ToolDefinition) -> None:
-    checked_arguments(await registry.ready(name, definition))
+async def _ready(registry: ToolLoader, name: ToolName, definition: ToolDefinition) -> None:
+    check_argument_names(await registry.ready(name, definition))
 
 
 def main(file: Path) -> None:

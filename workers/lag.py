@@ -27,7 +27,7 @@ SHOWN = 8
 
 
 @contextmanager
-def watched_loop(every: float = EVERY, late: float = LATE) -> Generator[None]:
+def watch_loop(every: float = EVERY, late: float = LATE) -> Generator[None]:
     """Watches the loop that runs for as long as the block does.
 
     Args:

@@ -16,8 +16,8 @@ from crewlog.activities.look_at_run import Ended, Ending
 from crewlog.activities.prepare_merge import Begun, QueueOf
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import RunId
-from crewlog.namespace import is_absent_execution
-from crewlog.state.calls import MergeHint
+from crewlog.namespace import is_execution_not_found
+from crewlog.state.calls import MergeNotification
 from crewlog.wire import MERGING, WORKFLOW_TYPE
 
 _LIMIT = timedelta(seconds=10)
@@ -42,7 +42,7 @@ def looks(client: Client) -> Look:
                     at=event.event_time.ToMilliseconds(),
                 )
         except RPCError as error:
-            if not is_absent_execution(error):
+            if not is_execution_not_found(error):
                 # As where the store is away: whatever needs it has not begun, and is done later.
                 raise StoreUnavailable(
                     f"the server does not say how an execution of {run!r} began: {error.message}"
@@ -59,7 +59,7 @@ def endings(client: Client) -> Ended:
         try:
             told = await client.get_workflow_handle(run).describe(rpc_timeout=_LIMIT)
         except RPCError as error:
-            if is_absent_execution(error):
+            if is_execution_not_found(error):
                 return Ending()
             raise StoreUnavailable(
                 f"the server does not say whether {run!r} has ended: {error.message}"
@@ -78,7 +78,7 @@ def beginnings(client: Client) -> Begun:
         try:
             told = await client.get_workflow_handle(run).describe(rpc_timeout=_LIMIT)
         except RPCError as error:
-            if is_absent_execution(error):
+            if is_execution_not_found(error):
                 return False
             raise StoreUnavailable(
                 f"the server does not say whether {run!r} has begun: {error.message}"
@@ -106,12 +106,12 @@ def queues(client: Client) -> QueueOf:
 def hints(client: Client) -> Hinted:
     """What gives runs' hints by the server of a client: a signal each."""
 
-    async def hint(run: RunId, what: MergeHint) -> Came:
+    async def hint(run: RunId, what: MergeNotification) -> Came:
         handle = client.get_workflow_handle(what.to)
         try:
             await handle.signal(MERGING, {"op": what.op, "run": run}, rpc_timeout=_HINT_LIMIT)
         except RPCError as error:
-            return "gone" if is_absent_execution(error) else "untold"
+            return "gone" if is_execution_not_found(error) else "untold"
         return "given"
 
     return hint

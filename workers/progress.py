@@ -33,7 +33,7 @@ class Progress:
         """What time it was for the workflow at the last news, in nanoseconds since the epoch: when
         their task began, or when a local activity of it ended; of early ones, that of the task
         before."""
-        self._early = False
+        self._is_early = False
         """Whether they came before their task began."""
         self._taken = 0.0
         """When the last news were, by the monotonic clock."""
@@ -42,17 +42,17 @@ class Progress:
 
     def note(self, act: WorkflowActivation) -> None:
         """Notes what was taken."""
-        if not brings_news(act):
+        if not has_history_events(act):
             return
         now = act.timestamp.ToNanoseconds()
         if act.history_length != self._length:
-            self._early = now == self._time
+            self._is_early = now == self._time
         self._length, self._time = act.history_length, now
         self._taken = time.monotonic()
 
     def is_ahead(self, act: WorkflowActivation) -> bool:
         """Whether a query brought news whose task has not begun, for certain."""
-        return self._early and act.history_length == self._length and _is_alone(act)
+        return self._is_early and act.history_length == self._length and _is_alone(act)
 
     def may_be_ahead(self, act: WorkflowActivation) -> bool:
         """Whether a query may have brought a task that has begun, and is not completed.
@@ -66,7 +66,7 @@ class Progress:
         at_once = time.monotonic() - self._taken < AT_ONCE
         return at_once or act.history_length != self._length
 
-    def note_done(self, act: WorkflowActivation) -> None:
+    def record_completed_task(self, act: WorkflowActivation) -> None:
         """Notes that the last task of the history is completed."""
         self._done = act.history_length
 
@@ -75,6 +75,6 @@ def _is_alone(act: WorkflowActivation) -> bool:
     return any(job.query_workflow.query_id == ALONE for job in act.jobs)
 
 
-def brings_news(act: WorkflowActivation) -> bool:
+def has_history_events(act: WorkflowActivation) -> bool:
     """Whether an activation has more than queries."""
     return any(job.WhichOneof("variant") not in _NO_NEWS for job in act.jobs)

@@ -33,9 +33,9 @@ from temporalio.workflow import Info
 from typing_extensions import override
 
 from crewlog.wire import WORKFLOW_TYPE
-from crewlog.workers.call_names import CallNames, call_names
+from crewlog.workers.call_names import ActivityIds, call_names
 from crewlog.workers.host import Host, Nobody, WorkerHost
-from crewlog.workers.progress import ALONE, Progress, brings_news
+from crewlog.workers.progress import ALONE, Progress, has_history_events
 from crewlog.workflows.together import TOGETHER, contents
 
 PASSED_THROUGH: dict[str, str] = {
@@ -93,12 +93,14 @@ ENDED_EARLY = "the execution ended for a query, before these events: the task is
 """Why a task fails whose instance has answered a query about a task that was refused."""
 
 
-class Instance(WorkflowInstance):
+class SandboxedInstance(WorkflowInstance):
     """A sandboxed instance that is entered for activations only, and takes updates last.
 
-    A query that comes while a local activity is under way is not answered: see `_asked_early`. An
-    instance that has ended its execution is given up where more comes: see `_ended_early`. And one
-    that went ahead for a query is evicted, once it has answered: see `crewlog.workers.progress`.
+    A query that comes while a local activity is under way is not answered: see
+    `_has_query_during_local_activity`. An instance that has ended its execution is given up where
+    more comes: see
+    `_has_events_after_end`. And one that went ahead for a query is evicted, once it has answered:
+    see `crewlog.workers.progress`.
 
     Where a workflow task brings an update and other news, the SDK gives the update first; except
     to a worker that has to replay the history before it, which gets the update in an activation of
@@ -114,7 +116,7 @@ class Instance(WorkflowInstance):
         self._inner = inner
         self._seed = seed
         self._begun = False
-        self._names: CallNames | None = None
+        self._names: ActivityIds | None = None
         info = inner.get_info()
         self._id = info.workflow_id
         self._joins = info.workflow_type == WORKFLOW_TYPE
@@ -138,9 +140,9 @@ class Instance(WorkflowInstance):
 
     @override
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        if self._asked_early(act):
+        if self._has_query_during_local_activity(act):
             return self._inner.activate(_with_jobs(act, []))
-        if self._ended_early(act):
+        if self._has_events_after_end(act):
             return _failed(act, ENDED_EARLY)
         if self._is_ahead(act):
             self._host.evict(act.run_id)  # once it has answered
@@ -154,7 +156,7 @@ class Instance(WorkflowInstance):
         completion = self._activate(act)
         if self._names is not None:
             self._names.give(completion)
-        self._note_local(act, completion)
+        self._track_local_activities(act, completion)
         self._progress.note(act)
         if _ends(completion):
             self._ended = act.history_length
@@ -169,10 +171,10 @@ class Instance(WorkflowInstance):
         began = act.timestamp.ToNanoseconds()
         if not self._host.has_done(self._id, act.run_id, began):
             return True
-        self._progress.note_done(act)
+        self._progress.record_completed_task(act)
         return False
 
-    def _asked_early(self, act: WorkflowActivation) -> bool:
+    def _has_query_during_local_activity(self, act: WorkflowActivation) -> bool:
         """Whether the activation brings queries while a local activity is under way.
 
         An answer completes the workflow task. Where the local activity has ended meanwhile, its
@@ -186,7 +188,7 @@ class Instance(WorkflowInstance):
             for job in act.jobs
         )
 
-    def _ended_early(self, act: WorkflowActivation) -> bool:
+    def _has_events_after_end(self, act: WorkflowActivation) -> bool:
         """Whether the activation brings news to an execution that has ended here.
 
         The server refuses the end of an execution where signals came meanwhile, and the task is
@@ -195,9 +197,9 @@ class Instance(WorkflowInstance):
         send the end that it had made without them, and signals were lost
         (docs/decisions/0047). A task that fails is done again, from the whole history.
         """
-        return 0 < self._ended < act.history_length and brings_news(act)
+        return 0 < self._ended < act.history_length and has_history_events(act)
 
-    def _note_local(
+    def _track_local_activities(
         self, act: WorkflowActivation, completion: WorkflowActivationCompletion
     ) -> None:
         for command in completion.successful.commands:
@@ -303,7 +305,7 @@ class Runner(WorkflowRunner):
     @override
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         inner = self._inner.create_instance(det)
-        return Instance(inner, self._host, seed=det.randomness_seed)
+        return SandboxedInstance(inner, self._host, seed=det.randomness_seed)
 
 
 def sandbox() -> Runner:

@@ -21,7 +21,7 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
-from crewlog.activities.belonging import OwnRuns
+from crewlog.activities.belonging import OwnRunInterceptor
 from crewlog.activities.crew import CrewActivities
 from crewlog.activities.models import ModelFactory
 from crewlog.dev.deployment import can_pin, current_build, make_current
@@ -31,13 +31,13 @@ from crewlog.errors import TemporalUnavailable
 from crewlog.file_store import FileStore
 from crewlog.store.protocol import Store
 from crewlog.wire import SEARCH_ATTRIBUTES
-from crewlog.workers.lag import watched_loop
+from crewlog.workers.lag import watch_loop
 from crewlog.workers.origins import beginnings, endings, hints, looks, queues
 from crewlog.workers.sandbox import sandbox
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workflows.crew_run import CrewRun
-from crewlog.workflows.details import CurrentDetails
-from crewlog.workflows.start import OneArgument
+from crewlog.workflows.details import CurrentDetailsInterceptor
+from crewlog.workflows.start import StartArgumentInterceptor
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
 
@@ -122,7 +122,7 @@ async def deployment_config(client: Client, settings: WorkerSettings) -> WorkerD
     )
 
 
-async def tell_current(client: Client, build: WorkerDeploymentVersion) -> None:
+async def log_current_build(client: Client, build: WorkerDeploymentVersion) -> None:
     """Says what the server sends to this build, and how an operator makes it the current one."""
     try:
         current = await current_build(client, build.deployment_name)
@@ -156,7 +156,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def relieve_collector() -> None:
+def tune_garbage_collector() -> None:
     """Makes Python's cycle collector look less often, and not at what was there from the start.
 
     With its defaults it takes a tenth of a busy worker: it walks through the modules and the runs
@@ -204,7 +204,7 @@ async def running_worker(
         workflows=[] if settings.activities_only else [CrewRun],
         activities=activities.all(),
         workflow_runner=runner,
-        interceptors=[OneArgument(), CurrentDetails(), OwnRuns()],
+        interceptors=[StartArgumentInterceptor(), CurrentDetailsInterceptor(), OwnRunInterceptor()],
         deployment_config=deployment,
         max_concurrent_activities=settings.max_activities,
         max_concurrent_local_activities=settings.max_activities,
@@ -223,7 +223,7 @@ async def running_worker(
     try:
         async with worker:
             if deployment.use_worker_versioning:
-                await tell_current(client, deployment.version)
+                await log_current_build(client, deployment.version)
             yield worker
     finally:
         await activities.close()
@@ -243,7 +243,7 @@ def _room(settings: WorkerSettings) -> tuple[int, int]:
     return cached, min(settings.max_workflow_tasks, cached // KEPT_PER_TASK)
 
 
-async def work_until(
+async def run_until(
     stop: asyncio.Event, client: Client, store: Store, settings: WorkerSettings
 ) -> None:
     """Works until `stop` is set.
@@ -255,7 +255,7 @@ async def work_until(
     try:
         async with running_worker(client, store, settings) as worker:
             await log.ainfo("the worker polls", task_queue=worker.task_queue)
-            with watched_loop():
+            with watch_loop():
                 await stop.wait()
             await log.ainfo("the worker finishes what it has")
     except RuntimeError as error:

@@ -12,12 +12,12 @@ from temporalio.workflow import ActivityCancellationType
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.model import Retry
     from crewlog.graph.engine import Order
-    from crewlog.graph.plan import GraphPlan, ToolRules
+    from crewlog.graph.plan import GraphPlan, PlanTool
     from crewlog.state.brief import fenced
     from crewlog.state.model import CrewState
-    from crewlog.state.pools import step_words
+    from crewlog.state.pools import step_description
 
-BUILT_IN_RULES = ToolRules(effects="read", repeat="safe", timeout=30)
+BUILT_IN_RULES = PlanTool(effects="read", repeat="safe", timeout=30)
 """`set_flag` and `set_output` change nothing outside the run."""
 
 LOCAL_SECONDS = 2.0
@@ -116,20 +116,20 @@ def model_options(
     plan: GraphPlan, state: CrewState, order: Order, queue: str | None
 ) -> dict[str, Any]:
     """Options of a model call."""
-    rules = plan.rules_at(order.step, order.agent)
+    rules = plan.plan_agent_of(order.step, order.agent)
     return {
         "task_queue": queue,
         "start_to_close_timeout": timedelta(seconds=rules.timeout),
         "heartbeat_timeout": timedelta(seconds=rules.heartbeat),
         "retry_policy": model_retries(plan, order),
         "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        "summary": f"{step_words(state, order.step, order.agent)} thinks",
+        "summary": f"{step_description(state, order.step, order.agent)} thinks",
     }
 
 
 def model_retries(plan: GraphPlan, order: Order) -> RetryPolicy:
     """The retry policy of a model call."""
-    return _policy(plan.rules_at(order.step, order.agent).retry)
+    return _policy(plan.plan_agent_of(order.step, order.agent).retry)
 
 
 def tool_options(
@@ -141,7 +141,7 @@ def tool_options(
     is about to begin, and a later try that finds the note asks people instead of beginning again.
     So what fails before the tool begins (the store is away, a worker dies) costs no question.
     """
-    rules = tool_rules(plan, order)
+    rules = planned_tool(plan, order)
     return {
         "task_queue": rules.queue or queue,
         "start_to_close_timeout": timedelta(seconds=rules.timeout),
@@ -152,12 +152,12 @@ def tool_options(
     }
 
 
-def local_options(plan: GraphPlan, state: CrewState, order: Order) -> dict[str, Any]:
+def local_tool_options(plan: GraphPlan, state: CrewState, order: Order) -> dict[str, Any]:
     """Options of a call of a tool that runs within the workflow's worker: one try, a short one.
 
     Whatever goes wrong with it that may pass, an ordinary activity does better.
     """
-    rules = tool_rules(plan, order)
+    rules = planned_tool(plan, order)
     return {
         "schedule_to_close_timeout": timedelta(seconds=min(rules.timeout, LOCAL_SECONDS)),
         "retry_policy": RetryPolicy(maximum_attempts=1),
@@ -168,13 +168,13 @@ def local_options(plan: GraphPlan, state: CrewState, order: Order) -> dict[str, 
 
 def _summary(state: CrewState, order: Order) -> str:
     # The web UI shows it as Markdown, and a model wrote the arguments.
-    name = step_words(state, order.step, order.agent)
+    name = step_description(state, order.step, order.agent)
     return f"{name} {fenced(f'{order.call.tool} {order.call.brief}'[:180])}"
 
 
-def tool_rules(plan: GraphPlan, order: Order) -> ToolRules:
+def planned_tool(plan: GraphPlan, order: Order) -> PlanTool:
     """The rules of the tool that is to be called: one of the crew, or a built-in one."""
-    return plan.tool_at(order.step, order.call.tool or "") or BUILT_IN_RULES
+    return plan.plan_tool_of(order.step, order.call.tool or "") or BUILT_IN_RULES
 
 
 def _policy(retry: Retry) -> RetryPolicy:

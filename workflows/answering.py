@@ -16,7 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine
     from crewlog.graph.turns import calls_of
     from crewlog.ids import AgentName, ToolName
-    from crewlog.state.calls import CHECK_ARGUMENTS, CheckArguments, CheckedArguments
+    from crewlog.state.calls import CHECK_ARGUMENTS, CheckArguments, CheckArgumentsResult
     from crewlog.state.model import Interrupt
     from crewlog.wire import Respond
 
@@ -24,10 +24,10 @@ from crewlog.workflows.activity_options import EDITING
 from crewlog.workflows.inbox import parse
 
 if TYPE_CHECKING:
-    from crewlog.workflows.inbox import Incoming
+    from crewlog.workflows.inbox import QueuedCommand
 
 
-async def check_edit(engine: Engine, incoming: Incoming, queue: str) -> None:
+async def check_edited_arguments(engine: Engine, incoming: QueuedCommand, queue: str) -> None:
     """Has the arguments checked of an answer that edits a call, where it is one."""
     command = parse("respond", incoming.data)
     if not isinstance(command, Respond) or command.id in engine.state.commands:
@@ -41,23 +41,24 @@ async def check_edit(engine: Engine, incoming: Incoming, queue: str) -> None:
     incoming.checked = True
     if not _is_open(engine, asked):
         return
-    rules = engine.plan.tool_at(asked.step, asked.tool)
+    rules = engine.plan.plan_tool_of(asked.step, asked.tool)
     try:
-        found: CheckedArguments = await workflow.execute_activity(
+        found: CheckArgumentsResult = await workflow.execute_activity(
             CHECK_ARGUMENTS,
             CheckArguments(
-                definition=engine.plan.definition_at(asked.step),
+                definition=engine.plan.definition_hash_of(asked.step),
                 tool=ToolName(asked.tool),
                 args=edited.args,
-                agent=engine.agent_at(asked.step) or AgentName(""),
+                agent=engine.agent_of(asked.step) or AgentName(""),
             ),
-            result_type=CheckedArguments,
+            result_type=CheckArgumentsResult,
             task_queue=(rules.queue if rules is not None else None) or queue or None,
             **EDITING,
         )
     except ActivityError as error:
         incoming.fault = CommandRejected(
-            f"the edited arguments of {asked.tool!r} could not be checked: {why_failed(error)}",
+            f"the edited arguments of {asked.tool!r} could not be checked: "
+            f"{activity_error_text(error)}",
             remedy="The question stays open: send it again, with a new id.",
         )
         return
@@ -67,7 +68,7 @@ async def check_edit(engine: Engine, incoming: Incoming, queue: str) -> None:
         )
 
 
-def why_failed(error: ActivityError) -> str:
+def activity_error_text(error: ActivityError) -> str:
     """What an activity says that could not check what people put in the place of something."""
     cause = error.cause
     return cause.message if isinstance(cause, ApplicationError) else str(cause or error)

@@ -25,12 +25,12 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.errors import (
         ChangeConflict,
         CommandRejected,
+        ComponentConflict,
         CrewlogError,
         InternalError,
-        TopologyRefused,
     )
     from crewlog.graph import changing
-    from crewlog.graph.drafting import COMPILER, Drafting
+    from crewlog.graph.drafting import COMPILER, PromptApproval
     from crewlog.graph.engine import Engine
     from crewlog.graph.swap import SwapReport
     from crewlog.ids import RESERVED, AgentName, CommandId, ContentHash, RunId, ToolName
@@ -39,14 +39,14 @@ with workflow.unsafe.imports_passed_through():
         PREPARE_CHANGE,
         PREPARE_MERGE,
         PrepareChange,
-        PreparedChange,
-        PreparedMerge,
+        PrepareChangeResult,
         PrepareMerge,
+        PrepareMergeResult,
     )
     from crewlog.state.hashing import hash_json
-    from crewlog.state.joining import asking, check_alone, check_may_ask
+    from crewlog.state.joining import asking, check_may_request, check_no_merge
     from crewlog.state.model import CommandOutcome
-    from crewlog.state.uniting import gone_from
+    from crewlog.state.uniting import removed_agents
     from crewlog.wire import Change, Changed, Rollback
 
 from crewlog.workflows import gate
@@ -58,13 +58,13 @@ PIECES = f"{RESERVED}pieces"
 the execution follow, since each that begins so parts into runs of its own."""
 
 if TYPE_CHECKING:
-    from crewlog.workflows.inbox import Incoming
+    from crewlog.workflows.inbox import QueuedCommand
 
 
 async def prepare(
-    incoming: Incoming,
+    incoming: QueuedCommand,
     command: Change,
-    engine: Engine | Drafting,
+    engine: Engine | PromptApproval,
     queue: str,
     closing: Callable[[], bool],
 ) -> None:
@@ -82,9 +82,9 @@ async def prepare(
     try:
         checked = check(engine, command)
         joins = joining(command)
-        work: Coroutine[Any, Any, PreparedChange | PreparedMerge]
+        work: Coroutine[Any, Any, PrepareChangeResult | PrepareMergeResult]
         work = _joined(checked, joins) if joins else _made(incoming, checked, command, queue)
-        made: asyncio.Task[PreparedChange | PreparedMerge] = asyncio.create_task(work)
+        made: asyncio.Task[PrepareChangeResult | PrepareMergeResult] = asyncio.create_task(work)
         await workflow.wait_condition(lambda: made.done() or closing())
         if not made.done():
             made.cancel()
@@ -96,7 +96,9 @@ async def prepare(
         incoming.refusal = error
 
 
-async def prepare_own(incoming: Incoming, command: Change, engine: Engine, queue: str) -> None:
+async def prepare_agent_change(
+    incoming: QueuedCommand, command: Change, engine: Engine, queue: str
+) -> None:
     """The same for a change of the run's own agents, which a call in flight waits for."""
     if command.id in engine.state.commands:
         return
@@ -106,7 +108,7 @@ async def prepare_own(incoming: Incoming, command: Change, engine: Engine, queue
         incoming.refusal = error
 
 
-def check(engine: Engine | Drafting, command: Change) -> Engine:
+def check(engine: Engine | PromptApproval, command: Change) -> Engine:
     """What can be said of a change before anything is made: the engine that it is for.
 
     Raises:
@@ -120,7 +122,7 @@ def check(engine: Engine | Drafting, command: Change) -> Engine:
             f"the run is {state.status}: its graph stays as it is",
             remedy="Nothing can be changed in a run that ends or has ended.",
         )
-    if isinstance(engine, Drafting):
+    if isinstance(engine, PromptApproval):
         raise CommandRejected(
             "the run has no crew yet that could be changed",
             remedy="Answer its question with `edit`: that puts another definition in its place.",
@@ -131,11 +133,11 @@ def check(engine: Engine | Drafting, command: Change) -> Engine:
             f"v{state.graph_version}",
             remedy="Look at what it would do now, by a dry run, and send it as a new change.",
         )
-    check_alone(state)
+    check_no_merge(state)
     return engine
 
 
-def check_other(engine: Engine | Drafting, command: Change | Rollback) -> None:
+def check_pending_change(engine: Engine | PromptApproval, command: Change | Rollback) -> None:
     """Checks whether a command may wait a moment for a change that is under way.
 
     It may, where it takes any graph, or the one that the change leads to. Made against the graph
@@ -148,10 +150,10 @@ def check_other(engine: Engine | Drafting, command: Change | Rollback) -> None:
     if under_way is None or isinstance(command, Rollback):
         return
     if command.graph_version not in (None, under_way.graph_version):
-        check_no_other(engine, command)
+        check_no_pending_change(engine, command)
 
 
-def check_no_other(engine: Engine | Drafting, command: Change | Rollback) -> None:
+def check_no_pending_change(engine: Engine | PromptApproval, command: Change | Rollback) -> None:
     """Checks that no change is under way, unless the command has an outcome already.
 
     Raises:
@@ -171,7 +173,9 @@ def check_no_other(engine: Engine | Drafting, command: Change | Rollback) -> Non
     )
 
 
-async def _made(incoming: Incoming, engine: Engine, command: Change, queue: str) -> PreparedChange:
+async def _made(
+    incoming: QueuedCommand, engine: Engine, command: Change, queue: str
+) -> PrepareChangeResult:
     """The rounds of preparing: more than one only where a model reads a prompt."""
     prompt = engine.state.prompt
     task = PrepareChange(
@@ -184,15 +188,15 @@ async def _made(incoming: Incoming, engine: Engine, command: Change, queue: str)
         registry=command.registry or (prompt.registry if prompt else ""),
         reader=command.reader,
         model=command.model,
-        permissions=_set_by_hand(engine) if command.prompt else {},
+        permissions=_live_permissions(engine) if command.prompt else {},
         basis=engine.state.basis if command.prompt else ContentHash(""),
     )
     reads = bool(command.prompt) and command.reader != "forms"
     options: dict[str, Any] = {**READING, "task_queue": queue or None} if reads else PREPARING
     while True:
         try:
-            made: PreparedChange = await workflow.execute_activity(
-                PREPARE_CHANGE, task, result_type=PreparedChange, **options
+            made: PrepareChangeResult = await workflow.execute_activity(
+                PREPARE_CHANGE, task, result_type=PrepareChangeResult, **options
             )
         except ActivityError as error:
             raise _refusal(error) from error
@@ -224,28 +228,28 @@ def joining(command: Change) -> Connect | Wire | None:
     return found[0] if found else None
 
 
-async def _joined(engine: Engine, operation: Connect | Wire) -> PreparedMerge:
+async def _joined(engine: Engine, operation: Connect | Wire) -> PrepareMergeResult:
     """What a merge would lead to, as the other run is by now."""
     state = engine.state
     other = RunId(operation.other or "")
-    check_may_ask(state, other)
+    check_may_request(state, other)
     task = PrepareMerge(
         run=state.run,
         base=engine.plan.definition,
         other=other,
         edge={"op": operation.op, **operation.to_json()},
         asks=state.run,
-        gone=gone_from(state, engine.plan.agents),
+        gone=removed_agents(state, engine.plan.agents),
         decide=True,
         merged=tuple(op for op, word in state.merges.items() if word.outcome == "merged"),
     )
     try:
-        return await locally(PREPARE_MERGE, task, PreparedMerge, PREPARING)
+        return await locally(PREPARE_MERGE, task, PrepareMergeResult, PREPARING)
     except ActivityError as error:
         raise _refusal(error) from error
 
 
-async def whole(engine: Engine) -> PreparedChange:
+async def whole(engine: Engine) -> PrepareChangeResult:
     """What becomes of a run's crew whose graph is in several pieces, where nothing is changed."""
     task = PrepareChange(
         run=engine.state.run,
@@ -253,13 +257,13 @@ async def whole(engine: Engine) -> PreparedChange:
         recipe=True,
         command=f"{PIECES}/{engine.state.execution}",
     )
-    made: PreparedChange = await workflow.execute_activity(
-        PREPARE_CHANGE, task, result_type=PreparedChange, **PREPARING
+    made: PrepareChangeResult = await workflow.execute_activity(
+        PREPARE_CHANGE, task, result_type=PrepareChangeResult, **PREPARING
     )
     return made.model_copy(update={"base": engine.plan.definition})
 
 
-def _set_by_hand(engine: Engine) -> dict[str, tuple[AgentName, ...]]:
+def _live_permissions(engine: Engine) -> dict[str, tuple[AgentName, ...]]:
     """Who may call a tool, where people have said so while the run lived."""
     written, now = engine.plan.permissions, engine.state.tool_permissions
     return {
@@ -292,7 +296,9 @@ def _no_crew(faults: str, remedy: str = "") -> CommandRejected:
     )
 
 
-def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Changed | None:
+def apply(
+    engine: Engine | PromptApproval, incoming: QueuedCommand, command: Change
+) -> Changed | None:
     """Applies a change, or tells what it would do; none where it must be prepared anew.
 
     Raises:
@@ -302,16 +308,16 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
     """
     prepared = incoming.prepared
     checked = check(engine, command)
-    if isinstance(prepared, PreparedMerge):
+    if isinstance(prepared, PrepareMergeResult):
         return _ask(checked, incoming, command, prepared)
-    if checked.state.changing is not None or not isinstance(prepared, PreparedChange):
+    if checked.state.changing is not None or not isinstance(prepared, PrepareChangeResult):
         return None  # another change was first: this one meets the graph that comes of it
     if prepared.base not in ("", checked.state.definition):
         return None  # what it was made of is not the run's definition any more
     if incoming.standing is not None and prepared.compared != checked.state.definition:
         return None  # what it widens was looked at for another one
     abandon = command.running == "abandon"
-    report, plan = changing.consider(
+    report, plan = changing.change_report(
         checked,
         prepared,
         graph_version=command.graph_version,
@@ -353,27 +359,29 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
     return Changed(position=checked.state.commands[command.id].position, **told)
 
 
-def _basis(engine: Engine, command: Change, prepared: PreparedChange) -> ContentHash:
+def _basis(engine: Engine, command: Change, prepared: PrepareChangeResult) -> ContentHash:
     """The crew that was changed while the run lives; empty where the change gives a whole one."""
     if command.operations:
         return engine.state.basis or engine.state.definition
     return hash_json(prepared.basis) if prepared.basis else ContentHash("")
 
 
-def _ask(engine: Engine, incoming: Incoming, command: Change, prepared: PreparedMerge) -> Changed:
+def _ask(
+    engine: Engine, incoming: QueuedCommand, command: Change, prepared: PrepareMergeResult
+) -> Changed:
     """Asks another run to be one graph with this one, or tells what would come of that.
 
     Raises:
-        TopologyRefused: nothing can.
+        ComponentConflict: nothing can.
         ChangeConflict: the run is in a merge, or about to change its graph.
     """
     if prepared.refused:
-        raise TopologyRefused(prepared.refused, remedy=prepared.remedy)
+        raise ComponentConflict(prepared.refused, remedy=prepared.remedy)
     gate.check_widening(incoming.standing, prepared.widens, "the merge")
     operation, topology = joining(command), engine.plan.topology
     if operation is None:
         raise InternalError("a merge was prepared for a change that is none")
-    what = _told_edge(operation)
+    what = _edge_text(operation)
     request = asking(
         engine.state,
         RunId(operation.other or ""),
@@ -406,7 +414,7 @@ def _ask(engine: Engine, incoming: Incoming, command: Change, prepared: Prepared
     return Changed(position=engine.state.position, **told)
 
 
-def _told_edge(operation: Connect | Wire) -> str:
+def _edge_text(operation: Connect | Wire) -> str:
     """What ties two runs, for people."""
     if isinstance(operation, Wire):
         return f"wires {operation.name} to {operation.to} of {operation.other}"
@@ -414,7 +422,7 @@ def _told_edge(operation: Connect | Wire) -> str:
     return f"connects {operation.sender} to {operation.listener} of {operation.other}{over}"
 
 
-def repeated(engine: Engine | Drafting, command: str, known: CommandOutcome) -> Changed:
+def repeated(engine: Engine | PromptApproval, command: str, known: CommandOutcome) -> Changed:
     """The recorded outcome of a change, for who sends it again."""
     state = engine.state
     return Changed(
@@ -427,7 +435,7 @@ def repeated(engine: Engine | Drafting, command: str, known: CommandOutcome) -> 
     )
 
 
-def spent(engine: Engine | Drafting, incoming: Incoming) -> None:
+def spent(engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
     """Records what models cost that read the change's prompt, whatever becomes of it."""
     for number, each in enumerate(incoming.rounds, 1):
         engine.record(j.PromptRead(agent=COMPILER, round=number, usage=each.usage))

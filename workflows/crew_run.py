@@ -19,17 +19,23 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.encryption.codec import NOT_ENCRYPTED, is_lost, is_plain, is_refused, was_sealed
+    from crewlog.encryption.codec import (
+        NOT_ENCRYPTED,
+        is_plain,
+        is_refused,
+        is_unavailable,
+        was_encrypted,
+    )
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError, UsageError
     from crewlog.faults import faults_of
-    from crewlog.graph.drafting import Drafting
+    from crewlog.graph.drafting import PromptApproval
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.talks import ended_unanswered
+    from crewlog.graph.talks import missing_response_error
     from crewlog.ids import CommandId, RunId
-    from crewlog.payloads import digest_of
-    from crewlog.state.calls import OPEN_RUN, OpenRun, OpenRunResult, StartUse
-    from crewlog.state.carry import DraftCarry, read_carry
+    from crewlog.payloads import payload_hash
+    from crewlog.state.calls import OPEN_RUN, PrepareRun, PrepareRunResult, SignedStart
+    from crewlog.state.carry import PromptCarry, read_carry
     from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
     from crewlog.wire import (
@@ -52,14 +58,14 @@ from crewlog.workflows.activity_options import CHECKING
 from crewlog.workflows.beginning import made
 from crewlog.workflows.execution import CANCEL, Ended, Execution
 from crewlog.workflows.inbox import (
-    Incoming,
-    Unreadable,
+    InvalidPayload,
+    QueuedCommand,
     edited_definition,
-    from_outside,
-    incoming_of,
     now,
     parse,
     read_args,
+    read_client_args,
+    receive_command,
     unread,
 )
 from crewlog.workflows.talking import Answers
@@ -85,9 +91,9 @@ class CrewRun:
     """A crew's run: thin over the engine, which knows what follows from what happened."""
 
     def __init__(self) -> None:
-        self._inbox: list[Incoming] = []
+        self._inbox: list[QueuedCommand] = []
         self._execution: Execution | None = None
-        self._askers = 0
+        self._waiting_asks = 0
         """Clients that wait for the result by `ask`."""
         self._encrypted = False
         """Whether the execution was started with what is encrypted: then so is what it is told."""
@@ -95,7 +101,7 @@ class CrewRun:
     @workflow.run
     async def run(self, raw: RawValue) -> dict[str, Any]:
         """Runs a crew to its end; see `StartRun` and `RunResult`."""
-        loop = asyncio.create_task(self._drive(raw))
+        loop = asyncio.create_task(self._run_execution(raw))
         while True:
             try:
                 ended = await asyncio.shield(loop)
@@ -105,7 +111,7 @@ class CrewRun:
                     raise
                 # Temporal's cancel is a graceful stop: the loop goes on until everything landed.
                 command = {"id": CANCEL, "by": "temporal", "reason": "cancelled"}
-                self._inbox.append(Incoming("stop", command, now()))
+                self._inbox.append(QueuedCommand("stop", command, now()))
         if ended.carry is not None:
             # Pinned to its build until here; the next execution is of the build that is current.
             workflow.continue_as_new(
@@ -119,13 +125,13 @@ class CrewRun:
             raise asyncio.CancelledError
         return ended.result.model_dump(mode="json")
 
-    async def _drive(self, raw: RawValue) -> Ended:
+    async def _run_execution(self, raw: RawValue) -> Ended:
         # A replay may have other settings: what is refused follows from the history alone.
         self._encrypted = not is_plain(raw.payload)
-        if is_lost(raw.payload) or (is_refused(raw.payload) and not self._encrypted):
+        if is_unavailable(raw.payload) or (is_refused(raw.payload) and not self._encrypted):
             # This task fails until its file is there, or the settings accept it.
             workflow.payload_converter().from_payload(raw.payload)
-        _check_begun()
+        _check_first_start()
         if workflow.info().continued_run_id is not None:
             # Our own: what comes from outside was looked at before it was carried.
             carried = workflow.payload_converter().from_payload(raw.payload)
@@ -133,16 +139,16 @@ class CrewRun:
         else:
             self._execution = await self._begin(raw)
         self._execution.encrypted = self._encrypted
-        self._execution.quiet = was_sealed(raw.payload)
+        self._execution.quiet = was_encrypted(raw.payload)
         try:
             return await self._execution.drive()
         except ActivityError as error:
-            raise gate.not_ours(error) or error from error
+            raise gate.foreign_execution_error(error) or error from error
 
     async def _begin(self, raw: RawValue) -> Execution:
         data = read_args([raw])
         start = _parse_start(data)
-        await gate.use_sealed_start(raw.payload)
+        await gate.use_encrypted_start(raw.payload)
         if start.replace:
             await rewinding.forget(start, data, _started())
         if start.fork is not None or start.reopen is not None:
@@ -162,11 +168,11 @@ class CrewRun:
                 search_attributes=loaded.search_attributes,
             )
         if start.prompt is not None:
-            return self._draft(start, start.prompt)
+            return self._begin_draft(start, start.prompt)
         opened = await _open(start, gate.use_of(start, data, _started()))
         plan, run = GraphPlan.from_json(opened.plan), RunId(workflow.info().workflow_id)
         start = gate.starter(start, data, plan.policy, run, _started())
-        gate.check_given(start, data, plan, run, _started())
+        gate.check_initial_state(start, data, plan, run, _started())
         try:
             engine = await Engine.begin(
                 plan,
@@ -189,8 +195,8 @@ class CrewRun:
             search_attributes=opened.search_attributes,
         )
 
-    def _draft(self, start: StartRun, text: str) -> Execution:
-        draft = DraftCarry(
+    def _begin_draft(self, start: StartRun, text: str) -> Execution:
+        draft = PromptCarry(
             input=_as_text(start.input),
             files=start.files,
             by=start.by,
@@ -199,24 +205,24 @@ class CrewRun:
             command=CommandId(start.command) if start.command else None,
         )
         run = RunId(workflow.info().workflow_id)
-        engine = Drafting.begin(run, text, draft, registry=start.registry, at=_started())
+        engine = PromptApproval.begin(run, text, draft, registry=start.registry, at=_started())
         # Whether the server knows the search attributes is told by the check of the definition.
         return Execution(engine, self._inbox, queue=start.queue, search_attributes=False)
 
     def _continue(self, data: Any) -> Execution:
         carry = read_carry(data)
         ledger = Ledger.carried(CrewState.from_json(carry.state), carry.batch)
-        engine: Engine | Drafting
+        engine: Engine | PromptApproval
         if carry.draft is not None:
-            engine = Drafting(
+            engine = PromptApproval(
                 ledger, carry.draft, *map(GraphPlan.from_json, filter(None, [carry.plan]))
             )
         else:
             engine = Engine(GraphPlan.from_json(carry.plan), ledger)
         engine.at = at = _started()
         self._inbox[:0] = [
-            *(Incoming(name, Unreadable(reason), at) for name, reason in carry.unreadable),
-            *(Incoming(name, content, at) for name, content in carry.inbox),
+            *(QueuedCommand(name, InvalidPayload(reason), at) for name, reason in carry.unreadable),
+            *(QueuedCommand(name, content, at) for name, content in carry.inbox),
         ]
         return Execution(
             engine,
@@ -244,16 +250,16 @@ class CrewRun:
 
         A run whose start fails ends without it: the client then looks at how it ended.
         """
-        self._askers += 1
+        self._waiting_asks += 1
         try:
             return await self._ask(raw)
         finally:
-            self._askers -= 1
+            self._waiting_asks -= 1
 
     @ask.validator
     def check_ask(self, raw: RawValue) -> None:
-        """Refuses what is not an `AskRun`, and too many that wait; see `check_respond`."""
-        if self._askers >= ASKERS:
+        """Refuses what is not an `AskRun`, and too many that wait; see `check_answer`."""
+        if self._waiting_asks >= ASKERS:
             raise ApplicationError(
                 f"{ASKERS} clients wait for the run's result by 'ask'",
                 "Send the signal 'message', and wait for the workflow's own result.",
@@ -264,11 +270,11 @@ class CrewRun:
 
     @workflow.update(name="respond")
     async def respond(self, raw: RawValue) -> dict[str, Any]:
-        """Answers an interrupt; see `Respond` and `Accepted`."""
+        """Answers an interrupt; see `Respond` and `CommandResult`."""
         return await self._update("respond", raw)
 
     @respond.validator
-    def check_respond(self, raw: RawValue) -> None:
+    def check_answer(self, raw: RawValue) -> None:
         """Refuses what is not a `Respond`, and everything while the run continues as new."""
         self._check_update("respond", raw)
 
@@ -279,56 +285,56 @@ class CrewRun:
 
     @change.validator
     def check_change(self, raw: RawValue) -> None:
-        """Refuses what is not a `Change`; see `check_respond`."""
+        """Refuses what is not a `Change`; see `check_answer`."""
         self._check_update("change", raw)
 
     @workflow.update(name="edit_state")
     async def edit_state(self, raw: RawValue) -> dict[str, Any]:
-        """Puts values into the state; see `EditState` and `Accepted`."""
+        """Puts values into the state; see `EditState` and `CommandResult`."""
         return await self._update("edit_state", raw)
 
     @edit_state.validator
     def check_edit_state(self, raw: RawValue) -> None:
-        """Refuses what is not an `EditState`; see `check_respond`."""
+        """Refuses what is not an `EditState`; see `check_answer`."""
         self._check_update("edit_state", raw)
 
     @workflow.update(name="redirect")
     async def redirect(self, raw: RawValue) -> dict[str, Any]:
-        """Sends the run to another node than the next; see `Redirect` and `Accepted`."""
+        """Sends the run to another node than the next; see `Redirect` and `CommandResult`."""
         return await self._update("redirect", raw)
 
     @redirect.validator
     def check_redirect(self, raw: RawValue) -> None:
-        """Refuses what is not a `Redirect`; see `check_respond`."""
+        """Refuses what is not a `Redirect`; see `check_answer`."""
         self._check_update("redirect", raw)
 
     @workflow.update(name="rollback")
     async def rollback(self, raw: RawValue) -> dict[str, Any]:
-        """Goes back to a checkpoint; see `Rollback` and `Accepted`."""
+        """Goes back to a checkpoint; see `Rollback` and `CommandResult`."""
         return await self._update("rollback", raw)
 
     @rollback.validator
     def check_rollback(self, raw: RawValue) -> None:
-        """Refuses what is not a `Rollback`; see `check_respond`."""
+        """Refuses what is not a `Rollback`; see `check_answer`."""
         self._check_update("rollback", raw)
 
     @workflow.update(name="set_permission")
     async def set_permission(self, raw: RawValue) -> dict[str, Any]:
-        """Says who may call a tool; see `SetPermission` and `Accepted`."""
+        """Says who may call a tool; see `SetPermission` and `CommandResult`."""
         return await self._update("set_permission", raw)
 
     @set_permission.validator
     def check_set_permission(self, raw: RawValue) -> None:
-        """Refuses what is not a `SetPermission`; see `check_respond`."""
+        """Refuses what is not a `SetPermission`; see `check_answer`."""
         self._check_update("set_permission", raw)
 
     def _check_update(self, name: str, raw: RawValue) -> None:
         if self._closing():
             raise closing()
         try:
-            data = from_outside([raw])
+            data = read_client_args([raw])
             if self._encrypted and is_plain(raw.payload):
-                data = Unreadable(NOT_ENCRYPTED)
+                data = InvalidPayload(NOT_ENCRYPTED)
             parse(name, data)
         except CrewlogError as error:
             raise failure(error) from error
@@ -337,7 +343,7 @@ class CrewRun:
         """Has the command's activities made, hands it to the loop, and waits for its outcome."""
         arrived = now()
         while True:
-            incoming = incoming_of(name, [raw])
+            incoming = receive_command(name, [raw])
             incoming.arrived, incoming.asked = arrived, True
             await self._prepare(incoming)
             if self._closing():
@@ -349,10 +355,10 @@ class CrewRun:
         if incoming.error is not None or incoming.result is None:
             error = incoming.error or CrewlogError("the command was not applied")
             raise failure(error, incoming.digest)
-        await self._store_rulings(incoming)
+        await self._store_permissions(incoming)
         return incoming.result.model_dump(mode="json")
 
-    async def _store_rulings(self, incoming: Incoming) -> None:
+    async def _store_permissions(self, incoming: QueuedCommand) -> None:
         """What says who may call what is in the store before it is answered.
 
         Activities look there before a call begins: from the answer on, none does that may not. And
@@ -367,21 +373,23 @@ class CrewRun:
         if self._execution is None:
             return
         if isinstance(made, Changed) and made.merge:
-            await self._execution.until_stored(made.position)  # the loop does so, with its hint
+            await self._execution.wait_until_stored(
+                made.position
+            )  # the loop does so, with its hint
         else:
-            await self._execution.store_rulings()
+            await self._execution.store_permissions()
 
     async def _ask(self, raw: RawValue) -> dict[str, Any]:
-        data = from_outside([raw])
+        data = read_client_args([raw])
         command = parse("ask", data)
         if isinstance(command, AskRun) and command.text:
-            said = Incoming("message", data, now(), now(), "ask", plain=is_plain(raw.payload))
+            said = QueuedCommand("message", data, now(), now(), "ask", plain=is_plain(raw.payload))
             self._inbox.append(said)
             await workflow.wait_condition(lambda: said.done or self._over())
             if said.error is not None:
                 raise failure(said.error)
         else:
-            await self._check_view(Incoming("ask", data, now(), now()))
+            await self._check_view_right(QueuedCommand("ask", data, now(), now()))
         if self._talks():
             return await self._replied(command.id if isinstance(command, AskRun) else "", data)
         await workflow.wait_condition(lambda: self._over() or self._talks())
@@ -418,25 +426,25 @@ class CrewRun:
         except CommandRejected as error:
             raise failure(error) from error
         if found is None and execution.ended is not None:
-            raise failure(ended_unanswered(execution.engine.state.run))
+            raise failure(missing_response_error(execution.engine.state.run))
         if found is None:
             raise closing()
         return views.replied(execution.engine, found).model_dump(mode="json")
 
-    async def _check_view(self, asked: Incoming) -> None:
+    async def _check_view_right(self, asked: QueuedCommand) -> None:
         """Refuses who may not wait for the result; the loop records that."""
         if self._execution is None:
             await workflow.wait_condition(lambda: self._execution is not None)
-        if self._lets_in(asked):
+        if self._is_authorized(asked):
             return
         self._inbox.append(asked)
         await workflow.wait_condition(lambda: asked.done or self._over())
         if asked.error is not None:
             raise failure(asked.error)
 
-    def _lets_in(self, incoming: Incoming) -> bool:
+    def _is_authorized(self, incoming: QueuedCommand) -> bool:
         """Whether anything may be made for a command; not known while the run begins."""
-        return self._execution is None or gate.lets_in(self._execution.engine, incoming)
+        return self._execution is None or gate.is_authorized(self._execution.engine, incoming)
 
     def _over(self) -> bool:
         """Whether nobody can wait for the run's end here any more: it has come, or comes later."""
@@ -450,36 +458,36 @@ class CrewRun:
     def _closing(self) -> bool:
         return self._execution is not None and self._execution.closing
 
-    async def _prepare(self, incoming: Incoming) -> None:
+    async def _prepare(self, incoming: QueuedCommand) -> None:
         """What a command needs of activities: made here, so that the loop need not wait."""
-        if not self._lets_in(incoming):
+        if not self._is_authorized(incoming):
             return  # the loop says so
         if incoming.name == "respond":
-            await self._check_edit(incoming)
+            await self._check_edited_answer(incoming)
         elif incoming.name == "change":
             await self._prepare_change(incoming)
         elif incoming.name == "rollback":
             await self._load_checkpoint(incoming)
 
-    async def _load_checkpoint(self, incoming: Incoming) -> None:
+    async def _load_checkpoint(self, incoming: QueuedCommand) -> None:
         """Has the state loaded that a rollback goes to."""
         command = parse("rollback", incoming.data)
-        if not isinstance(command, Rollback) or await self._must_yield(incoming, command):
+        if not isinstance(command, Rollback) or await self._is_preempted(incoming, command):
             return
-        if not self._lets_in(incoming):
+        if not self._is_authorized(incoming):
             return
         await rewinding.prepare(self._ready().engine, incoming, command)
 
-    async def _prepare_change(self, incoming: Incoming) -> None:
+    async def _prepare_change(self, incoming: QueuedCommand) -> None:
         command = parse("change", incoming.data)
         if not isinstance(command, Change):
             return
-        if await self._must_yield(incoming, command) or not self._lets_in(incoming):
+        if await self._is_preempted(incoming, command) or not self._is_authorized(incoming):
             return
         execution = self._ready()
         await changes.prepare(incoming, command, execution.engine, execution.queue, self._closing)
 
-    async def _must_yield(self, incoming: Incoming, command: Change | Rollback) -> bool:
+    async def _is_preempted(self, incoming: QueuedCommand, command: Change | Rollback) -> bool:
         """Whether a command that needs the run's graph gives way: to a change, or to the seam.
 
         What is in flight may last for hours, and a server lets ten updates be under way: those who
@@ -487,9 +495,9 @@ class CrewRun:
         """
         if self._execution is not None and not self._closing():
             try:
-                changes.check_other(self._execution.engine, command)
+                changes.check_pending_change(self._execution.engine, command)
                 if self._execution.flights and not self._may_change():
-                    changes.check_no_other(self._execution.engine, command)
+                    changes.check_no_pending_change(self._execution.engine, command)
             except ChangeConflict as error:
                 incoming.refusal = error
                 return True
@@ -497,7 +505,7 @@ class CrewRun:
         await workflow.wait_condition(lambda: self._closing() or self._may_change())
         return self._closing()
 
-    async def _check_edit(self, incoming: Incoming) -> None:
+    async def _check_edited_answer(self, incoming: QueuedCommand) -> None:
         """Checks the definition of an answer that edits: here, so that the loop need not wait.
 
         Whoever else answers meanwhile is first; then this answer is refused, checked or not.
@@ -505,8 +513,8 @@ class CrewRun:
         execution = self._execution
         engine = execution.engine if execution is not None else None
         if execution is not None and isinstance(engine, Engine):
-            await answering.check_edit(engine, incoming, execution.queue)
-        if not isinstance(engine, Drafting):
+            await answering.check_edited_arguments(engine, incoming, execution.queue)
+        if not isinstance(engine, PromptApproval):
             return
         definition = edited_definition(engine, incoming.data)
         if definition is None:
@@ -514,19 +522,19 @@ class CrewRun:
         try:
             incoming.edited = await workflow.execute_activity(
                 OPEN_RUN,
-                OpenRun(
+                PrepareRun(
                     run=engine.state.run,
                     crew=definition,
                     edited=True,
                     registry=engine.prompt.registry,
                     model=engine.draft.model,
                 ),
-                result_type=OpenRunResult,
+                result_type=PrepareRunResult,
                 **CHECKING,
             )
         except ActivityError as error:
             incoming.edited = CommandRejected(
-                f"the edited crew is not valid:\n{answering.why_failed(error)}",
+                f"the edited crew is not valid:\n{answering.activity_error_text(error)}",
                 remedy="The question stays open: correct the definition, and answer again.",
             )
 
@@ -583,7 +591,7 @@ class CrewRun:
     @workflow.query(name=READS)
     def reads(self, raw: RawValue = WHOLE) -> str:
         """The hash of the argument: whoever gets it knows that a worker could read that."""
-        return digest_of(raw.payload)
+        return payload_hash(raw.payload)
 
     def details(self) -> str:
         """What the web UI shows beside the run, in Markdown; empty while it starts."""
@@ -614,7 +622,7 @@ def failure(error: CrewlogError, digest: str = "") -> ApplicationError:
     return ApplicationError(error.message, *details, type=type(error).__name__, non_retryable=True)
 
 
-def _check_begun() -> None:
+def _check_first_start() -> None:
     """Refuses what the server starts anew: it looks like our own, and has a client's input.
 
     Raises:
@@ -661,7 +669,7 @@ def _permissions_query(raw: RawValue) -> PermissionsQuery:
 
 
 def _parse_start(data: Any) -> StartRun:
-    if isinstance(data, Unreadable):
+    if isinstance(data, InvalidPayload):
         raise ApplicationError(data.reason, type="InvalidStart", non_retryable=True)
     try:
         return StartRun.model_validate(data)
@@ -674,10 +682,10 @@ def _parse_start(data: Any) -> StartRun:
         ) from error
 
 
-async def _open(start: StartRun, use: StartUse) -> OpenRunResult:
+async def _open(start: StartRun, use: SignedStart) -> PrepareRunResult:
     run = RunId(workflow.info().workflow_id)
-    task = OpenRun(run=run, crew=start.crew, model=start.model, use=use)
-    return await made(OPEN_RUN, task, OpenRunResult)
+    task = PrepareRun(run=run, crew=start.crew, model=start.model, use=use)
+    return await made(OPEN_RUN, task, PrepareRunResult)
 
 
 def _as_text(value: Any) -> str:

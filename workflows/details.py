@@ -17,7 +17,7 @@ METADATA = "__temporal_workflow_metadata"
 """The SDK's query for what the web UI shows."""
 
 
-class CurrentDetails(Interceptor):
+class CurrentDetailsInterceptor(Interceptor):
     """Adds a run's details to the answer of the metadata query."""
 
     def workflow_interceptor_class(

@@ -42,22 +42,22 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.encryption.codec import NOT_ENCRYPTED
     from crewlog.errors import (
         InternalError,
-        ModelLimited,
-        RuledSince,
+        ModelRateLimited,
+        PermissionsChanged,
         StoreUnavailable,
-        ToolChanged,
+        ToolNotApproved,
     )
     from crewlog.graph import changing
     from crewlog.graph.artifacts import unsettled
-    from crewlog.graph.drafting import Drafting
+    from crewlog.graph.drafting import PromptApproval
     from crewlog.graph.engine import Engine, Order
-    from crewlog.graph.expiring import expire
-    from crewlog.graph.inputs import inputs_of
-    from crewlog.graph.listening import heard_by
-    from crewlog.graph.replying import cut_replies
+    from crewlog.graph.expiring import answer_expired_interrupts
+    from crewlog.graph.inputs import agent_inputs
+    from crewlog.graph.listening import waking_message
+    from crewlog.graph.replying import truncated_messages
     from crewlog.ids import RESERVED, CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
-    from crewlog.state.answered import binding_of
+    from crewlog.state.answered import call_binding
     from crewlog.state.brief import brief
     from crewlog.state.calls import (
         CALL_MODEL,
@@ -68,26 +68,26 @@ with workflow.unsafe.imports_passed_through():
         FLUSH,
         OPEN_RUN,
         CallModel,
+        CallModelResult,
         CallTool,
-        CloseRun,
-        CloseRunResult,
+        CallToolResult,
         CompilePromptResult,
+        EndRun,
+        EndRunResult,
         FindCommand,
-        Flush,
-        Flushed,
-        FoundCommand,
-        MergeHint,
-        ModelResult,
-        OpenRun,
-        OpenRunResult,
-        ToolResult,
+        FindCommandResult,
+        MergeNotification,
+        PrepareRun,
+        PrepareRunResult,
+        StoreBatch,
+        StoreBatchResult,
     )
     from crewlog.state.carry import Carry
     from crewlog.state.journal import Batch
-    from crewlog.state.model import Changing, Output, Part
+    from crewlog.state.model import Output, Part, PendingChange
     from crewlog.state.packing import pack_view
     from crewlog.state.timeouts import timeout_words
-    from crewlog.state.topology import components
+    from crewlog.state.topology import connected_agents
     from crewlog.wire import MERGING, STORE_WAIT, ArtifactResult, RunResult
 
 from crewlog.workflows import changes, gate, grouping, rewinding, views
@@ -96,17 +96,17 @@ from crewlog.workflows.activity_options import (
     COMPILING,
     LOCAL,
     STORING,
-    local_options,
+    local_tool_options,
     model_options,
     model_retries,
+    planned_tool,
     tool_options,
-    tool_rules,
 )
-from crewlog.workflows.inbox import Incoming, Unreadable, doubtful, now, present, take
-from crewlog.workflows.merging import Merging, forward
+from crewlog.workflows.inbox import InvalidPayload, QueuedCommand, doubtful, now, present, take
+from crewlog.workflows.merging import RunMerge, forward
 from crewlog.workflows.parting import begin_part
 from crewlog.workflows.seams import Stage, stage
-from crewlog.workflows.strangers import Strangers
+from crewlog.workflows.strangers import UnauthenticatedSignals
 from crewlog.workflows.talking import Answers
 
 FLUSH_BYTES = 64 * 1024
@@ -137,7 +137,7 @@ AGAIN = "Again"
 """The error type of a call that has not begun because the store is away, or its worker lacks a
 tool: it is made once more."""
 
-RULED = "RuledSince"
+RULED = "PermissionsChanged"
 """The error type of a call that has not begun because people ruled of calls, or changed who reads
 what, since: it is looked at again, and made where it still may be, with the view of now."""
 
@@ -172,7 +172,7 @@ PHASE_INTERVAL_MS = 5000
 
 
 @dataclass(frozen=True)
-class Landed:
+class CallCompletion:
     """How a call ended."""
 
     order: Order
@@ -189,11 +189,11 @@ class Landed:
     """What people are asked, where the call waits for them to approve a server's tool."""
     delay: float | None = None
     """Seconds until it is made again, where a service's rate limit refused it."""
-    change: grouping.Regrouping | None = None
+    change: grouping.GroupToolChange | None = None
     """The change of its graph that it asks for, prepared."""
 
 
-Result = ModelResult | ToolResult | CompilePromptResult | OpenRunResult
+Result = CallModelResult | CallToolResult | CompilePromptResult | PrepareRunResult
 
 
 class Told(NamedTuple):
@@ -209,9 +209,9 @@ class Told(NamedTuple):
 
 def _lacking(kind: str | None, place: str) -> str:
     """What a call waits for that could not begin: a person, a server, or a worker."""
-    if kind == ModelLimited.__name__:
+    if kind == ModelRateLimited.__name__:
         return place
-    if kind == ToolChanged.__name__:
+    if kind == ToolNotApproved.__name__:
         return f"a person to approve the {place}"
     if place.startswith("MCP server"):
         return f"the {place}"
@@ -235,7 +235,7 @@ def _told(cause: BaseException | None) -> Told:
     )
 
 
-class Storing(NamedTuple):
+class BatchInFlight(NamedTuple):
     """A part of the journal on its way to the store."""
 
     task: workflow.ActivityHandle[Any]
@@ -256,12 +256,12 @@ class Ended:
 
 
 class Execution:
-    """The loop of one execution; of a run that has no crew yet, its engine is a `Drafting`."""
+    """The loop of one execution. The engine of a run without a crew is a `PromptApproval`."""
 
     def __init__(
         self,
-        engine: Engine | Drafting,
-        inbox: list[Incoming],
+        engine: Engine | PromptApproval,
+        inbox: list[QueuedCommand],
         *,
         queue: str,
         search_attributes: bool,
@@ -277,12 +277,12 @@ class Execution:
         """Whether it was started with what is encrypted: then nothing shows what it is about."""
         self._stage: Stage = "calm"
         self._inbox = inbox
-        self._kept: list[Incoming] = []
+        self._kept: list[QueuedCommand] = []
         """What is said to a crew that there is not yet: it is taken once there is."""
         self.queue = queue
         """The task queue of the run's activities; empty: the workflow's own."""
         self._search_attributes = search_attributes
-        self._flights: dict[tuple[StepId, int], asyncio.Task[None]] = {}
+        self._call_tasks: dict[tuple[StepId, int], asyncio.Task[None]] = {}
         self._cancelled: set[tuple[StepId, int]] = set()
         self._cut: set[tuple[StepId, int]] = set()
         """Calls that were cancelled so that a change need not wait: they are made again."""
@@ -290,117 +290,123 @@ class Execution:
         owes = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
         self._snapshot_due = 0 if owes else engine.ledger.first - 1 + SNAPSHOT_AFTER
         """The position from which on the next flush stores a snapshot."""
-        self._strangers = Strangers()
-        self._merging = Merging()
+        self._unauthenticated_signals = UnauthenticatedSignals()
+        self._run_merge = RunMerge()
         self._whole = False
         """Whether it was looked whether the graph is in one piece."""
-        self._swap = False
+        self._is_swapping = False
         """Whether the next execution has another graph."""
-        self._new_policy = False
+        self._has_new_policy = False
         """Whether others may command it than before."""
         self._limit: asyncio.Task[None] | None = None
         """The time that a change gives to what is in flight."""
         self._moved: set[tuple[StepId, int]] = set()
-        self._resting: dict[tuple[StepId, int], str] = {}
+        self._waiting_calls: dict[tuple[StepId, int], str] = {}
         """Calls between two tries, with what they wait for."""
         self._ruled: Counter[tuple[StepId, int]] = Counter()
         """How often calls have met a ruling that came after they were scheduled."""
-        self._lacked: Counter[tuple[StepId, int]] = Counter()
+        self._missing_tool_retries: Counter[tuple[StepId, int]] = Counter()
         """How often calls have met a worker without their tool."""
         self._limited: Counter[tuple[StepId, int]] = Counter()
         """How often all tries of calls were refused by a limit."""
         self._bug: Exception | None = None
-        self._storing: Storing | None = None
+        self._batch_in_flight: BatchInFlight | None = None
         """What stores the journal while commands are taken beside."""
-        self._flushes = 0
+        self._batch_waiters = 0
         """How many others are waiting for that."""
         self.ended: Ended | None = None
         """How the run ended, for those who ask while the last is stored."""
-        self._landed: list[Landed] = []
+        self._completions: list[CallCompletion] = []
         self._timer: tuple[int, asyncio.Task[None]] | None = None
         """When the one timer is over that runs, and what waits for it."""
-        self._rang: list[tuple[int, int]] = []
+        self._elapsed_timers: list[tuple[int, int]] = []
         """When timers were due that are over, and when they were over."""
         self._shown: dict[str, Any] = {}
-        self._shown_at = 0
+        self._attributes_set_at = 0
         self._commands = 0
         self._sealed = (0, 0)
 
     @property
     def flights(self) -> dict[tuple[StepId, int], str]:
         """The calls under way, with what they wait for before they are made again."""
-        return {key: self._resting.get(key, "") for key in self._flights}
+        return {key: self._waiting_calls.get(key, "") for key in self._call_tasks}
 
     @property
     def drains_for(self) -> tuple[StepId, ...]:
         """The steps that end before the run continues as new, where nothing starts until then."""
         if self._stage not in ("draining", "shut"):
             return ()
-        return tuple(dict.fromkeys(step for step, _ in self._flights))
+        return tuple(dict.fromkeys(step for step, _ in self._call_tasks))
 
     async def drive(self) -> Ended:
         """Runs until the run ends or must continue as new."""
         while True:
-            await self._take_inbox()
-            await self._apply_landed()
-            await self._heed_change()
-            self._take_rung()
+            await self._apply_commands()
+            await self._apply_completions()
+            await self._apply_pending_change()
+            self._apply_elapsed_timers()
             await self._merge()
             if not (self.closing or self.engine.state.closed or self.engine.state.still):
                 await self._go_on()
-            elif self._ends_turns and not self.closing:
-                await self.engine.settle(self._flights)
+            elif self._is_finishing_turns and not self.closing:
+                await self.engine.settle(self._call_tasks)
                 await self._launch()
             if isinstance(self.engine, Engine):
                 self.answers.look(self.engine)  # before the words of the next turn are noted
             self._set_timer()
-            self._cancel_flights()
-            if not self._flights and not self._landed:
+            self._cancel_calls()
+            if not self._call_tasks and not self._completions:
                 if self.engine.state.status == "stopping":
                     self._stop()
                 if self.engine.state.closed:
                     return await self._close()
-                if self.closing and self._may_leave():
+                if self.closing and self._may_continue_as_new():
                     if self._swapped():
                         return await self._leave()
                     continue
                 # A change leaves at once, and stores everything then.
-                still = self.engine.state.still and not self._ends_turns
-                if not (self._inbox or still or self._merging.at_once):
+                still = self.engine.state.still and not self._is_finishing_turns
+                if not (self._inbox or still or self._run_merge.at_once):
                     await self._store()
             self._show()
             self._seal()
-            await workflow.wait_condition(self._stirred)
+            await workflow.wait_condition(self._has_work)
             if self._bug is not None:
                 raise self._bug
 
-    def _stirred(self) -> bool:
-        if self._inbox or self._landed or self._bug or self._rang or self._merging.stirs:
+    def _has_work(self) -> bool:
+        if (
+            self._inbox
+            or self._completions
+            or self._bug
+            or self._elapsed_timers
+            or self._run_merge.has_work
+        ):
             return True
-        return self.closing and not self._flights and workflow.all_handlers_finished()
+        return self.closing and not self._call_tasks and workflow.all_handlers_finished()
 
-    def _may_leave(self) -> bool:
+    def _may_continue_as_new(self) -> bool:
         return workflow.all_handlers_finished() and not self._inbox
 
     async def _go_on(self) -> None:
         """Starts what can start, or leaves where the history is long and nothing is in flight."""
         stopping = self.engine.state.status == "stopping"
-        if self._stage != "calm" and not self._flights and not stopping:
+        if self._stage != "calm" and not self._call_tasks and not stopping:
             self.closing = True
             return
         await self._begin_crew()
         if isinstance(self.engine, Engine):
             if not self._whole:
                 self._whole = True
-                await self._fall_apart(self.engine)
-            await expire(self.engine)
-        await self.engine.settle(self._flights)
+                await self._split_at_start(self.engine)
+            await answer_expired_interrupts(self.engine)
+        await self.engine.settle(self._call_tasks)
         if self._stage in ("calm", "due"):
             await self._launch()
         if not self.engine.state.closed and not stopping:
-            self._heed_length()
+            self._update_urgency()
 
-    def _heed_length(self) -> None:
+    def _update_urgency(self) -> None:
         """Sees how long the history is; after the first launch, so that each execution does some.
 
         In an execution in which something was always in flight since, nothing may start any more.
@@ -414,7 +420,7 @@ class Execution:
         reached = stage(events, size, self.engine.plan.limits.events, asked=asked)
         if reached == "calm":
             return
-        if not self._flights:
+        if not self._call_tasks:
             self.closing = True
             return
         self._stage = reached
@@ -422,31 +428,33 @@ class Execution:
 
     async def _begin_crew(self) -> None:
         """Puts the engine in the place of the draft, once people have approved its definition."""
-        if isinstance(self.engine, Drafting) and self.engine.ready:
+        if isinstance(self.engine, PromptApproval) and self.engine.ready:
             self.engine = await self.engine.crew()
-            self._inbox += self._take_kept()
-            await self._take_inbox()
+            self._inbox += self._take_deferred_commands()
+            await self._apply_commands()
 
     # -- what came ---------------------------------------------------------------------------
 
-    async def _take_inbox(self) -> None:
+    async def _apply_commands(self) -> None:
         while self._inbox:
-            if self._strangers.rests(self._inbox[0], encrypted=self.encrypted):
+            if self._unauthenticated_signals.rests(self._inbox[0], encrypted=self.encrypted):
                 self._commands += 1  # its marker
                 await gate.tell()
             incoming = self._inbox.pop(0)
             self._tick(incoming.at)
-            if incoming.name != MERGING and self._strangers.passed_by(self.engine, incoming):
+            if incoming.name != MERGING and self._unauthenticated_signals.count_undecoded(
+                self.engine, incoming
+            ):
                 continue
             present(incoming)
             if incoming.plain and self.encrypted:
-                incoming.data = Unreadable(NOT_ENCRYPTED)
-            drafting = isinstance(self.engine, Drafting) and not self.engine.state.closed
+                incoming.data = InvalidPayload(NOT_ENCRYPTED)
+            drafting = isinstance(self.engine, PromptApproval) and not self.engine.state.closed
             if incoming.name == MERGING:
                 if isinstance(self.engine, Engine):  # else nobody can have been told of it
-                    self._merging.hint(incoming.data)
+                    self._run_merge.hint(incoming.data)
                 continue
-            if (drafting and incoming.name in FOR_CREWS) or self._waits_for_word:
+            if (drafting and incoming.name in FOR_CREWS) or self._is_merge_offered:
                 self._kept.append(incoming)
                 continue
             if self.engine.state.status == "merged":
@@ -454,18 +462,18 @@ class Execution:
                 signed = policy is not None and policy.signed
                 await forward(self.engine.state, incoming, signed=signed)
                 continue
-            if self._strangers.counted(self.engine, incoming):
+            if self._unauthenticated_signals.counted(self.engine, incoming):
                 continue
             await gate.tell_time(self.engine, incoming)
-            if gate.lets_in(self.engine, incoming):
-                await self._look_back(incoming)
-                await rewinding.check_tag(self.engine, incoming)
+            if gate.is_authorized(self.engine, incoming):
+                await self._find_known_outcome(incoming)
+                await rewinding.prepare_tag(self.engine, incoming)
             await take(self.engine, incoming)
-            self._strangers.note(incoming)
+            self._unauthenticated_signals.note(incoming)
             if incoming.drain is not None:
-                self._limit = asyncio.create_task(self._cut_after(incoming.drain))
+                self._limit = asyncio.create_task(self._preempt_calls_after(incoming.drain))
 
-    async def _look_back(self, incoming: Incoming) -> None:
+    async def _find_known_outcome(self, incoming: QueuedCommand) -> None:
         """Has it looked up whether a command was given before: to this run, or to one of its id.
 
         Nobody pays for it in an open run with fewer commands than its state remembers.
@@ -476,46 +484,46 @@ class Execution:
         if not command:
             return
         self._commands += 1  # its marker
-        found: FoundCommand = await workflow.execute_local_activity(
+        found: FindCommandResult = await workflow.execute_local_activity(
             FIND_COMMAND,
             FindCommand(run=self.engine.state.run, command=command),
-            result_type=FoundCommand,
+            result_type=FindCommandResult,
             **LOCAL,
         )
         incoming.known = found.outcome
 
-    def _take_kept(self) -> list[Incoming]:
+    def _take_deferred_commands(self) -> list[QueuedCommand]:
         kept, self._kept = self._kept, []
         return kept
 
-    async def _apply_landed(self) -> None:
-        while self._landed:
-            landed = self._landed.pop(0)
+    async def _apply_completions(self) -> None:
+        while self._completions:
+            landed = self._completions.pop(0)
             self._tick(landed.at)
             order, result = landed.order, landed.result
             key = (order.step, order.call.call)
             self._commands += self._is_local(order)  # its marker
-            del self._flights[key]
+            del self._call_tasks[key]
             self._cancelled.discard(key)
             cut = key in self._cut
             self._cut.discard(key)
-            if result is not None and not isinstance(result, OpenRunResult) and result.journaled:
+            if result is not None and not isinstance(result, PrepareRunResult) and result.journaled:
                 self.engine.ledger.stored(landed.stored)
             if self.engine.state.closed:
                 continue
             asks = landed.question or self.engine.state.interrupts
             if asks and isinstance(self.engine, Engine):
-                self._heed_approval(self.engine, landed)
-            if isinstance(self.engine, Drafting) and result is not None:
+                self._update_mcp_approval(self.engine, landed)
+            if isinstance(self.engine, PromptApproval) and result is not None:
                 self._apply_draft(self.engine, result)
-            elif isinstance(self.engine, Engine) and isinstance(result, ModelResult):
+            elif isinstance(self.engine, Engine) and isinstance(result, CallModelResult):
                 if self.engine.talks.talks:
                     self.answers.note(result)
-                await self.engine.turns.model_replied(order.step, order.call.call, result)
+                await self.engine.turns.apply_model_call(order.step, order.call.call, result)
             elif isinstance(self.engine, Engine) and landed.change is not None:
                 await grouping.apply(self.engine, landed.change)
-            elif isinstance(self.engine, Engine) and isinstance(result, ToolResult):
-                await self.engine.turns.tool_returned(order.step, order.call.call, result)
+            elif isinstance(self.engine, Engine) and isinstance(result, CallToolResult):
+                await self.engine.turns.apply_tool_call(order.step, order.call.call, result)
             elif landed.error_type == MOVED:
                 self._moved.add(key)
             elif (
@@ -523,11 +531,11 @@ class Execution:
                 and not cut
                 and self.engine.goes_on(order.step)
             ):
-                await self.engine.call_failed(
+                await self.engine.apply_call_failure(
                     order.step, order.call.call, landed.error, landed.error_type
                 )
 
-    def _heed_approval(self, engine: Engine, landed: Landed) -> None:
+    def _update_mcp_approval(self, engine: Engine, landed: CallCompletion) -> None:
         """Asks people to approve a server's tool; takes the question back once somebody has.
 
         The call is made again all the while: an approval is in the store, and no answer to the run.
@@ -550,10 +558,10 @@ class Execution:
             if (each.step, each.call) == key:
                 engine.record(j.InterruptAnswered(interrupt=each.id, decision=decision))
 
-    def _apply_draft(self, draft: Drafting, result: Result) -> None:
+    def _apply_draft(self, draft: PromptApproval, result: Result) -> None:
         if isinstance(result, CompilePromptResult):
             draft.compiled(result)
-        elif isinstance(result, OpenRunResult):
+        elif isinstance(result, PrepareRunResult):
             self._search_attributes = result.search_attributes
             draft.opened(result)
 
@@ -567,9 +575,9 @@ class Execution:
         """Has a timer run for the step that is due first; a paused run's run out, too."""
         state = self.engine.state
         idle = self.closing or state.closed or state.status == "stopping"
-        dues = [self._merging.due(state)]
+        dues = [self._run_merge.due(state)]
         if isinstance(self.engine, Engine):
-            dues.append(self.engine.waits.earliest())
+            dues.append(self.engine.waits.next_deadline())
         due = min((each for each in dues if each is not None), default=None)
         if idle or due == (self._timer[0] if self._timer else None):
             return
@@ -578,10 +586,10 @@ class Execution:
             self._timer = None
             self._commands += 1
         if due is not None:
-            self._timer = (due, asyncio.create_task(self._ring(due)))
+            self._timer = (due, asyncio.create_task(self._run_timer(due)))
             self._commands += 1
 
-    async def _ring(self, due: int) -> None:
+    async def _run_timer(self, due: int) -> None:
         left = min(max(due - now(), 1), LONGEST_TIMER)
         try:
             what = "waits for a message " if self.engine.state.resting else ""
@@ -590,13 +598,13 @@ class Execution:
             return
         self._timer = None
         if left < LONGEST_TIMER:
-            self._rang.append((due, due if now() - due < PUNCTUAL else now()))
+            self._elapsed_timers.append((due, due if now() - due < PUNCTUAL else now()))
         else:
-            self._rang.append((0, 0))
+            self._elapsed_timers.append((0, 0))
 
-    def _take_rung(self) -> None:
-        while self._rang:
-            due, at = self._rang.pop(0)
+    def _apply_elapsed_timers(self) -> None:
+        while self._elapsed_timers:
+            due, at = self._elapsed_timers.pop(0)
             self._tick(at)
             if isinstance(self.engine, Engine):
                 self.engine.waits.rung(due)
@@ -604,15 +612,16 @@ class Execution:
     # -- calls -------------------------------------------------------------------------------
 
     async def _launch(self) -> None:
-        room = self.engine.plan.limits.parallel - len(self._flights)
+        room = self.engine.plan.limits.parallel - len(self._call_tasks)
         orders = [
-            order for order, _ in zip(self.engine.orders(self._flights), range(room), strict=False)
+            order
+            for order, _ in zip(self.engine.orders(self._call_tasks), range(room), strict=False)
         ]
         if self.engine.ledger.unstored_bytes * len(orders) > FLUSH_BYTES:
             await self._flush()
         for order in orders:
             key = (order.step, order.call.call)
-            self._flights[key] = asyncio.create_task(self._fly(order))
+            self._call_tasks[key] = asyncio.create_task(self._fly(order))
             self._commands += 1
 
     async def _fly(self, order: Order) -> None:
@@ -620,36 +629,38 @@ class Execution:
         call: Any = self._call(order)
         try:
             result = await call
-            change = await self._prepared(order, result)
-            at = now() if isinstance(result, OpenRunResult) else result.at
-            landed = Landed(order, position, at, result, change=change)
+            change = await self._prepare_group_tool_change(order, result)
+            at = now() if isinstance(result, PrepareRunResult) else result.at
+            landed = CallCompletion(order, position, at, result, change=change)
         except FailureError as error:
             # Only ordinary activities' failures are wrapped for certain.
             cause = error.cause if isinstance(error, ActivityError) else error
-            if (stranger := gate.not_ours(error)) is not None:
+            if (stranger := gate.foreign_execution_error(error)) is not None:
                 self._bug = stranger
                 return
             landed = self._failed(order, position, cause or error)
             landed = replace(landed, at=_told(cause).at or now())
         except asyncio.CancelledError:
-            landed = Landed(order, position, error_type="Cancelled")
+            landed = CallCompletion(order, position, error_type="Cancelled")
         except Exception as bug:  # it must fail the workflow task, and not only this coroutine
             self._bug = bug
             raise
-        if landed.error_type == AGAIN or self._ruled_often(landed):
+        if landed.error_type == AGAIN or self._is_pause_due(landed):
             await self._rest(landed)
-        self._landed.append(landed)
+        self._completions.append(landed)
 
-    async def _prepared(self, order: Order, result: Result) -> grouping.Regrouping | None:
+    async def _prepare_group_tool_change(
+        self, order: Order, result: Result
+    ) -> grouping.GroupToolChange | None:
         """The change that a call of a group tool asks for; none of any other call."""
-        if not isinstance(self.engine, Engine) or not isinstance(result, ToolResult):
+        if not isinstance(self.engine, Engine) or not isinstance(result, CallToolResult):
             return None
         if not result.regroups:
             return None
         self._commands += 1
         return await grouping.prepare(self.engine, order, result, self.queue)
 
-    def _ruled_often(self, landed: Landed) -> bool:
+    def _is_pause_due(self, landed: CallCompletion) -> bool:
         """Whether a call met rulings time and again: the store may have some of another history."""
         if landed.error_type != RULED:
             return False
@@ -657,39 +668,39 @@ class Execution:
         self._ruled[key] += 1
         return self._ruled[key] % RULED_OFTEN == 0
 
-    async def _rest(self, landed: Landed) -> None:
+    async def _rest(self, landed: CallCompletion) -> None:
         """Waits before a call is made again that has not begun."""
         key = (landed.order.step, landed.order.call.call)
         pause = STORE_PAUSE
         if landed.delay is not None:
             pause = landed.delay
         elif landed.lacks and not landed.lacks.startswith(STORE_WAIT):
-            pause = LACKING_PAUSES[min(self._lacked[key], len(LACKING_PAUSES) - 1)]
-            self._lacked[key] += 1
-        self._resting[key] = landed.lacks or brief(landed.error, LACKS_LIMIT)
+            pause = LACKING_PAUSES[min(self._missing_tool_retries[key], len(LACKING_PAUSES) - 1)]
+            self._missing_tool_retries[key] += 1
+        self._waiting_calls[key] = landed.lacks or brief(landed.error, LACKS_LIMIT)
         self._show()
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(pause)
-        del self._resting[key]
+        del self._waiting_calls[key]
 
     def _call(self, order: Order) -> Any:
-        if isinstance(self.engine, Drafting):
+        if isinstance(self.engine, PromptApproval):
             return self._draft_call(self.engine, order)
         return self._tool_call(order) if order.call.tool else self._model_call(order)
 
-    def _draft_call(self, draft: Drafting, order: Order) -> Any:
+    def _draft_call(self, draft: PromptApproval, order: Order) -> Any:
         if order.call.tool is None:
             return workflow.execute_activity(
                 COMPILE_PROMPT,
-                draft.compile_call(),
+                draft.compile_input(),
                 result_type=CompilePromptResult,
                 task_queue=self.queue or None,
                 **COMPILING,
             )
         return workflow.execute_activity(
             OPEN_RUN,
-            OpenRun(run=draft.state.run, crew=draft.definition or {}),
-            result_type=OpenRunResult,
+            PrepareRun(run=draft.state.run, crew=draft.definition or {}),
+            result_type=PrepareRunResult,
             **CHECKING,
         )
 
@@ -701,11 +712,11 @@ class Execution:
                 tools=engine.tools_of(order.agent, order.step),
                 item=engine.maps.item(order.step) if isinstance(engine, Engine) else None,
                 unsettled=unsettled(engine.state, order.step),
-                heard=heard_by(engine.state, order.step),
-                cut=cut_replies(engine.state, order.step),
+                heard=waking_message(engine.state, order.step),
+                cut=truncated_messages(engine.state, order.step),
                 **self._step_call(order),
             ),
-            result_type=ModelResult,
+            result_type=CallModelResult,
             **model_options(engine.plan, engine.state, order, self.queue or None),
         )
 
@@ -726,26 +737,26 @@ class Execution:
         )
         plan = self.engine.plan
         if self._is_local(order):
-            options = local_options(plan, self.engine.state, order)
+            options = local_tool_options(plan, self.engine.state, order)
             return workflow.execute_local_activity(
-                CALL_TOOL, task, result_type=ToolResult, **options
+                CALL_TOOL, task, result_type=CallToolResult, **options
             )
         options = tool_options(plan, self.engine.state, order, self.queue or None)
-        return workflow.execute_activity(CALL_TOOL, task, result_type=ToolResult, **options)
+        return workflow.execute_activity(CALL_TOOL, task, result_type=CallToolResult, **options)
 
     def _approval(self, order: Order) -> dict[str, Any]:
         """The yes that a call is made by, where there is one that holds for it."""
         step, call, engine = order.step, order.call, self.engine
         if not call.approved or not engine.approved(step, call).allowed:
             return {}
-        binding = binding_of(engine.state.run, step, call)
+        binding = call_binding(engine.state.run, step, call)
         return {"approved": call.approved, "approval": binding.told(call.seal)}
 
     def _is_local(self, order: Order) -> bool:
         tool = order.call.tool
         return (
             tool is not None
-            and tool_rules(self.engine.plan, order).placed == "local"
+            and planned_tool(self.engine.plan, order).placed == "local"
             and (order.step, order.call.call) not in self._moved
         )
 
@@ -757,43 +768,43 @@ class Execution:
             "step": order.step,
             "call": order.call.call,
             "agent": "" if same else order.agent,
-            "definition": engine.plan.definition_at(order.step),
+            "definition": engine.plan.definition_hash_of(order.step),
             "view": pack_view(engine.view(order.agent, order.step), batch),
             "batch": batch,
             "attempt": order.call.attempt,
             "position": 0 if batch.entries else engine.state.position,
-            "inputs": inputs_of(engine, order.agent, order.step),
+            "inputs": agent_inputs(engine, order.agent, order.step),
         }
 
-    def _failed(self, order: Order, position: int, cause: BaseException) -> Landed:
+    def _failed(self, order: Order, position: int, cause: BaseException) -> CallCompletion:
         if isinstance(cause, CancelledError):
-            return Landed(order, position, error_type="Cancelled")
+            return CallCompletion(order, position, error_type="Cancelled")
         final = isinstance(cause, ApplicationError) and cause.non_retryable
         if self._is_local(order) and not final:
-            return Landed(order, position, error_type=MOVED)
+            return CallCompletion(order, position, error_type=MOVED)
         if isinstance(cause, TimeoutError):
             tool = order.call.tool
             what = tool or f"the model of {order.agent!r}"
             owner = "the tool" if tool else "the agent"
             text = "\n".join(timeout_words(what, owner, cause.type.name if cause.type else ""))
-            began = tool and tool_rules(self.engine.plan, order).repeat == "never"
-            return Landed(
+            began = tool and planned_tool(self.engine.plan, order).repeat == "never"
+            return CallCompletion(
                 order, position, error=text, error_type="OutcomeUnknown" if began else "Timeout"
             )
         if isinstance(cause, ApplicationError):
             told = _told(cause)
             if cause.type == StoreUnavailable.__name__ and not told.started:
                 waits = brief(f"{STORE_WAIT}{_with_remedy(cause, told)}", LACKS_LIMIT)
-                return Landed(order, position, error_type=AGAIN, lacks=waits)
-            if cause.type == RuledSince.__name__ and not told.started:
-                return Landed(order, position, error=cause.message, error_type=RULED)
-            if told.again and not told.started and not self._limited_often(order, cause):
+                return CallCompletion(order, position, error_type=AGAIN, lacks=waits)
+            if cause.type == PermissionsChanged.__name__ and not told.started:
+                return CallCompletion(order, position, error=cause.message, error_type=RULED)
+            if told.again and not told.started and not self._is_rate_limit_exhausted(order, cause):
                 why = _with_remedy(cause, told)
                 lacks = f"waits for {_lacking(cause.type, told.place)}: {why}"
                 question = ""
-                if cause.type == ToolChanged.__name__:
+                if cause.type == ToolNotApproved.__name__:
                     question = f"May agents use the {told.place} as its server describes it now?"
-                return Landed(
+                return CallCompletion(
                     order,
                     position,
                     error_type=AGAIN,
@@ -803,12 +814,14 @@ class Execution:
                 )
             details = [str(part) for part in (told.place, told.remedy) if part]
             text = "\n".join([cause.message, *details])
-            return Landed(order, position, error=text, error_type=cause.type or "ApplicationError")
-        return Landed(order, position, error=str(cause), error_type="ActivityError")
+            return CallCompletion(
+                order, position, error=text, error_type=cause.type or "ApplicationError"
+            )
+        return CallCompletion(order, position, error=str(cause), error_type="ActivityError")
 
-    def _limited_often(self, order: Order, cause: ApplicationError) -> bool:
+    def _is_rate_limit_exhausted(self, order: Order, cause: ApplicationError) -> bool:
         """Whether a call's model takes no more calls, after it was made again some times."""
-        if cause.type != ModelLimited.__name__:
+        if cause.type != ModelRateLimited.__name__:
             return False
         key = (order.step, order.call.call)
         self._limited[key] += 1
@@ -822,7 +835,7 @@ class Execution:
 
         The backoff goes on where that of the attempts ended.
         """
-        if cause.type != ModelLimited.__name__:
+        if cause.type != ModelRateLimited.__name__:
             return None
         policy: RetryPolicy = COMPILING["retry_policy"]
         if isinstance(self.engine, Engine):
@@ -837,20 +850,20 @@ class Execution:
             chance=workflow.random().random(),
         )
 
-    def _cancel_flights(self) -> None:
+    def _cancel_calls(self) -> None:
         """Cancels, once each, the calls of an ending run, or of a step that is gone."""
         state = self.engine.state
         ending = state.status in ("stopping", "stopped", "failed")
-        for key, task in self._flights.items():
+        for key, task in self._call_tasks.items():
             # A call that rests has not begun: a change need not wait for its next try.
-            rests = key in self._resting and self._waited_for(key)
+            rests = key in self._waiting_calls and self._is_draining_call(key)
             if key not in self._cancelled and (ending or rests or not self.engine.goes_on(key[0])):
                 self._cancelled.add(key)
                 task.cancel()
 
     # -- changing ----------------------------------------------------------------------------
 
-    async def _heed_change(self) -> None:
+    async def _apply_pending_change(self) -> None:
         """Does what was accepted, once it has drained for that; a run that ends does not.
 
         Another flow needs another execution. Where only the graph falls apart, it does here.
@@ -859,32 +872,32 @@ class Execution:
         if state.changing is None or state.closed:
             return
         if state.status == "stopping":
-            self._keep_graph("the run was stopped")
-        elif any(map(self._waited_for, self._flights)):
+            self._fail_swap("the run was stopped")
+        elif any(map(self._is_draining_call, self._call_tasks)):
             return
         elif state.changing.nodes and isinstance(self.engine, Engine):
             await self._part(self.engine, state.changing)
         else:
             self.closing = True
 
-    async def _fall_apart(self, engine: Engine) -> None:
+    async def _split_at_start(self, engine: Engine) -> None:
         """Parts a graph that is in several pieces when its run begins, as a change would."""
         topology = engine.plan.topology
-        if topology is None or len(components(topology)) < 2:
+        if topology is None or len(connected_agents(topology)) < 2:
             return
         self._commands += 1
         prepared = await changes.whole(engine)
-        report, plan = changing.consider(engine, prepared)
+        report, plan = changing.change_report(engine, prepared)
         what = f"there are {len(prepared.parts) + 1} graphs"
         changing.accept(engine, plan, report, what=what, parts=prepared.parts)
-        await self._heed_change()  # nothing is under way yet
+        await self._apply_pending_change()  # nothing is under way yet
 
-    def _waited_for(self, key: tuple[StepId, int]) -> bool:
+    def _is_draining_call(self, key: tuple[StepId, int]) -> bool:
         """Whether a change that was accepted waits for a call."""
         meant = self.engine.state.changing
         return meant is not None and meant.halts(node_of(key[0]))
 
-    async def _part(self, engine: Engine, meant: Changing) -> None:
+    async def _part(self, engine: Engine, meant: PendingChange) -> None:
         """Begins a run for each part of the graph, and leaves it to them.
 
         They begin first: an id that is taken must not leave creatures in no run. Each waits until
@@ -900,9 +913,9 @@ class Execution:
             workflow.logger.error(told, exc_info=failed)
             error = f"{type(failed).__name__}: {failed}"[:2000]
         if error:
-            self._keep_graph(error)
+            self._fail_swap(error)
             return
-        self._unlimit()
+        self._cancel_drain_timeout()
         await self._flush()
 
     async def _merge(self) -> None:
@@ -910,44 +923,44 @@ class Execution:
         engine = self.engine
         if not isinstance(engine, Engine):
             return
-        before, markers = engine.state.position, self._merging.markers
-        landed = not (self._flights or self._landed or self._ends_turns)
-        await self._merging.go_on(engine, self._flush_and_hint, landed=landed)
-        self._commands += self._merging.markers - markers
-        if before != engine.state.position and not self._waits_for_word:
-            self._inbox += self._take_kept()
+        before, markers = engine.state.position, self._run_merge.markers
+        landed = not (self._call_tasks or self._completions or self._is_finishing_turns)
+        await self._run_merge.go_on(engine, self._store_and_notify, landed=landed)
+        self._commands += self._run_merge.markers - markers
+        if before != engine.state.position and not self._is_merge_offered:
+            self._inbox += self._take_deferred_commands()
 
     @property
-    def _ends_turns(self) -> bool:
+    def _is_finishing_turns(self) -> bool:
         """Whether turns go on to their end before the run is part of another one, and no others."""
-        return isinstance(self.engine, Engine) and self.engine.ends_turns
+        return isinstance(self.engine, Engine) and self.engine.is_finishing_detached_turns
 
     @property
-    def _waits_for_word(self) -> bool:
+    def _is_merge_offered(self) -> bool:
         """Whether the run has offered itself: until it is told what became of that, it is still."""
         joining = self.engine.state.joining
         return joining is not None and joining.stage == "offered"
 
-    def _unlimit(self) -> None:
+    def _cancel_drain_timeout(self) -> None:
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
 
-    async def _cut_after(self, seconds: float) -> None:
+    async def _preempt_calls_after(self, seconds: float) -> None:
         """Cancels what is in flight after a time, for a change to go on."""
         await asyncio.sleep(seconds)
-        for key, task in self._flights.items():
-            if key not in self._cancelled and self._waited_for(key):
+        for key, task in self._call_tasks.items():
+            if key not in self._cancelled and self._is_draining_call(key):
                 self._cancelled.add(key)
                 self._cut.add(key)
                 task.cancel()
                 self._commands += 1
 
-    def _keep_graph(self, error: str) -> None:
+    def _fail_swap(self, error: str) -> None:
         """Goes on with the graph that there is, since a change did not come about."""
         if (meant := self.engine.state.changing) is not None:
             self.engine.record(j.SwapFailed(graph_version=meant.graph_version, error=error))
-        self._unlimit()
+        self._cancel_drain_timeout()
         self.closing = False
 
     def _swapped(self) -> bool:
@@ -961,57 +974,59 @@ class Execution:
             told = "the graph could not be swapped for v%s: the run goes on as it was"
             workflow.logger.error(told, version, exc_info=error)
         if self.engine is before:
-            self._keep_graph("")
+            self._fail_swap("")
             return False
-        self._swap = True
-        self._new_policy = self.engine.plan.policy != before.plan.policy
+        self._is_swapping = True
+        self._has_new_policy = self.engine.plan.policy != before.plan.policy
         return True
 
     # -- storing and ending ------------------------------------------------------------------
 
-    async def store_rulings(self) -> None:
+    async def store_permissions(self) -> None:
         """Stores what was ruled before people are told that it is in force."""
         await self._flush()
 
-    async def until_stored(self, position: int) -> None:
+    async def wait_until_stored(self, position: int) -> None:
         """Waits until the journal is stored up to a position, by whoever does so."""
         ledger = self.engine.ledger
         while ledger.lacks(position):
-            if self._flushes:
+            if self._batch_waiters:
                 await workflow.wait_condition(
-                    lambda: not (self._flushes and ledger.lacks(position))
+                    lambda: not (self._batch_waiters and ledger.lacks(position))
                 )
             else:
                 await self._flush()
 
     async def _store(self) -> None:
         """Stores what is left before the run waits; commands that come meanwhile do not wait."""
-        while (storing := self._storing or self._start_flush()) is not None:
+        while (storing := self._batch_in_flight or self._start_batch()) is not None:
             stored = storing.task
             await workflow.wait_condition(lambda: stored.done() or bool(self._inbox))  # noqa: B023 - awaited here
             if not stored.done():
-                self._storing = storing
+                self._batch_in_flight = storing
                 return
-            self._storing = None
+            self._batch_in_flight = None
             await self._stored(storing)
 
     async def _flush(self, *, snapshot: bool = False) -> None:
-        storing = self._start_flush(snapshot=snapshot)
+        storing = self._start_batch(snapshot=snapshot)
         if storing is not None:
             await self._stored(storing)
 
-    async def _flush_and_hint(self, hints: Sequence[MergeHint]) -> Flushed | None:
+    async def _store_and_notify(
+        self, hints: Sequence[MergeNotification]
+    ) -> StoreBatchResult | None:
         """Stores what is left, and gives hints then; none where nothing was left, or to be told."""
-        storing = self._start_flush(hints=tuple(hints))
+        storing = self._start_batch(hints=tuple(hints))
         if storing is None:
             return None
         await self._stored(storing)
         told = await storing.task
-        return None if told is None else Flushed.model_validate(told)
+        return None if told is None else StoreBatchResult.model_validate(told)
 
-    def _start_flush(
-        self, *, snapshot: bool = False, hints: tuple[MergeHint, ...] = ()
-    ) -> Storing | None:
+    def _start_batch(
+        self, *, snapshot: bool = False, hints: tuple[MergeNotification, ...] = ()
+    ) -> BatchInFlight | None:
         """Begins to store what is not stored yet; none where that is nothing."""
         batch = self.engine.ledger.batch()
         if not batch.entries:
@@ -1023,7 +1038,7 @@ class Execution:
         self._commands += 1
         task = workflow.start_activity(
             FLUSH,
-            Flush(
+            StoreBatch(
                 run=state.run,
                 batch=batch,
                 definition=self.engine.plan.definition,
@@ -1033,14 +1048,14 @@ class Execution:
             summary="stores the journal",
             **STORING,
         )
-        return Storing(task, state.position)
+        return BatchInFlight(task, state.position)
 
-    async def _stored(self, storing: Storing) -> None:
-        self._flushes += 1
+    async def _stored(self, storing: BatchInFlight) -> None:
+        self._batch_waiters += 1
         try:
             await storing.task
         finally:
-            self._flushes -= 1
+            self._batch_waiters -= 1
         self.engine.ledger.stored(storing.position)
 
     def _stop(self) -> None:
@@ -1052,12 +1067,12 @@ class Execution:
 
     async def _close(self) -> Ended:
         """Stores the last of the journal, refuses what comes too late, and makes the result."""
-        self._inbox += self._take_kept()
-        await self._take_inbox()
-        self._strangers.tell(self.engine)
-        if self._storing is not None:
-            await self._storing.task  # nothing of a run is written after its end
-        fetched = await self._store_the_end()
+        self._inbox += self._take_deferred_commands()
+        await self._apply_commands()
+        self._unauthenticated_signals.tell(self.engine)
+        if self._batch_in_flight is not None:
+            await self._batch_in_flight.task  # nothing of a run is written after its end
+        fetched = await self._end_run()
         self.ended = self._ending(fetched)
         for _ in range(LAST_CALLS):
             # Handlers wait for what they brought to be taken, so that comes first.
@@ -1067,14 +1082,14 @@ class Execution:
             if not self._inbox:
                 break
             position = self.engine.state.position
-            await self._take_inbox()
-            if position == self.engine.state.position and self._strangers.untold:
+            await self._apply_commands()
+            if position == self.engine.state.position and self._unauthenticated_signals.untold:
                 continue  # nobody waits for these
-            self._strangers.tell(self.engine)
-            fetched = await self._store_the_end()
+            self._unauthenticated_signals.tell(self.engine)
+            fetched = await self._end_run()
         return self._ending(fetched)
 
-    def _ending(self, fetched: CloseRunResult) -> Ended:
+    def _ending(self, fetched: EndRunResult) -> Ended:
         state = self.engine.state
         if state.status == "failed":
             return Ended(error=state.error, error_type=state.error_type)
@@ -1092,7 +1107,7 @@ class Execution:
                 status=state.status,
                 outputs={
                     agent: {key: value(output) for key, output in found.items()}
-                    for agent, found in views.spoken_last(state.agent_outputs, self.engine.plan)
+                    for agent, found in views.ordered_outputs(state.agent_outputs, self.engine.plan)
                 },
                 artifacts={
                     name: ArtifactResult.model_validate(found)
@@ -1109,11 +1124,11 @@ class Execution:
                 end_reason=state.end_reason,
                 rested=state.status == "completed" and state.rest is not None,
                 merged_into=state.merged_into,
-                renamed=state.renamed_there,
+                renamed=state.surviving_run_renames,
             ),
         )
 
-    async def _store_the_end(self) -> CloseRunResult:
+    async def _end_run(self) -> EndRunResult:
         state = self.engine.state
         wanted = {
             body
@@ -1121,16 +1136,16 @@ class Execution:
             for output in found.values()
             for body in output.bodies
         }
-        fetched: CloseRunResult = await workflow.execute_activity(
+        fetched: EndRunResult = await workflow.execute_activity(
             CLOSE_RUN,
-            CloseRun(
+            EndRun(
                 run=state.run,
                 batch=self.engine.ledger.batch(),
                 state=state.to_json(),
                 outputs=tuple(sorted(wanted)),
-                hints=self._merging.waiting(state),
+                hints=self._run_merge.waiting(state),
             ),
-            result_type=CloseRunResult,
+            result_type=EndRunResult,
             summary="stores the end",
             **STORING,
         )
@@ -1141,7 +1156,7 @@ class Execution:
     async def _leave(self) -> Ended:
         """Hands everything to the next execution; what is left is stored, or little is carried."""
         info = workflow.info()
-        if self._swap:
+        if self._is_swapping:
             because = "its graph was changed"
         elif info.is_continue_as_new_suggested():
             because = "the server suggested it"
@@ -1149,22 +1164,22 @@ class Execution:
             because = "another build of its workers is current"
         else:
             because = "its history was long enough"
-        self._strangers.tell(self.engine)
+        self._unauthenticated_signals.tell(self.engine)
         self.engine.record(
-            j.ContinuedAsNew(execution=self.engine.state.execution + 1, because=because)
+            j.ExecutionContinuedAsNew(execution=self.engine.state.execution + 1, because=because)
         )
         batch = self.engine.ledger.whole()
-        carried = self._swap and self.engine.ledger.unstored_bytes <= CARRIED_BYTES
-        if self._new_policy:
+        carried = self._is_swapping and self.engine.ledger.unstored_bytes <= CARRIED_BYTES
+        if self._has_new_policy:
             carried = False  # who forks the run is judged by what the store has of it
         if not carried:
             await self._flush(snapshot=True)
             batch = Batch.EMPTY
-        self._inbox[:0] = self._take_kept()
+        self._inbox[:0] = self._take_deferred_commands()
         for each in map(present, self._inbox):  # the next execution is not told how it came
             if each.plain and self.encrypted:
-                each.data = Unreadable(NOT_ENCRYPTED)
-        draft = self.engine.draft if isinstance(self.engine, Drafting) else None
+                each.data = InvalidPayload(NOT_ENCRYPTED)
+        draft = self.engine.draft if isinstance(self.engine, PromptApproval) else None
         planned = bool(self.engine.plan.nodes)
         return Ended(
             carry=Carry(
@@ -1173,10 +1188,12 @@ class Execution:
                 state=self.engine.state.to_json(),
                 batch=batch,
                 inbox=tuple(
-                    (i.name, i.data) for i in self._inbox if not isinstance(i.data, Unreadable)
+                    (i.name, i.data) for i in self._inbox if not isinstance(i.data, InvalidPayload)
                 ),
                 unreadable=tuple(
-                    (i.name, i.data.reason) for i in self._inbox if isinstance(i.data, Unreadable)
+                    (i.name, i.data.reason)
+                    for i in self._inbox
+                    if isinstance(i.data, InvalidPayload)
                 ),
                 queue=self.queue,
                 search_attributes=self._search_attributes,
@@ -1198,13 +1215,13 @@ class Execution:
             quiet=self.quiet,
         )
         changed = {key: value for key, value in new.items() if self._shown.get(key) != value}
-        recent = self.engine.at - self._shown_at < PHASE_INTERVAL_MS
+        recent = self.engine.at - self._attributes_set_at < PHASE_INTERVAL_MS
         if not changed or (set(changed) == {"CrewlogPhase"} and recent):
             return
         workflow.upsert_search_attributes(
             [SearchAttributeKey.for_keyword(key).value_set(value) for key, value in new.items()]
         )
-        self._shown, self._shown_at = new, self.engine.at
+        self._shown, self._attributes_set_at = new, self.engine.at
         self._commands += 1
 
     def _seal(self) -> None:

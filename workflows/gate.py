@@ -21,27 +21,27 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.authority.principals import Standing, holds, proof_digest, standing
+    from crewlog.authority.principals import Standing, holds, signature_hash, standing
     from crewlog.authority.proof import START, Proof
     from crewlog.content import hash_json
     from crewlog.definition.policy import Policy, Right
-    from crewlog.encryption.codec import seal_of
+    from crewlog.encryption.codec import nonce_text
     from crewlog.errors import CommandRejected, NotPermitted
     from crewlog.graph import deciding
-    from crewlog.graph.drafting import Drafting
+    from crewlog.graph.drafting import PromptApproval
     from crewlog.graph.engine import Engine
     from crewlog.graph.hearing import check_log
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import RESERVED, CommandId, LogName, RunId
     from crewlog.state.brief import brief
-    from crewlog.state.calls import TELL_TIME, USE_ONCE, LoadedState, StartUse, UseOnce
+    from crewlog.state.calls import TELL_TIME, USE_ONCE, RecordUse, RestoreStateResult, SignedStart
     from crewlog.state.model import CrewState, Interrupt
     from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun, spoken
 
 from crewlog.workflows.activity_options import LOCAL
 
 if TYPE_CHECKING:
-    from crewlog.workflows.inbox import Incoming
+    from crewlog.workflows.inbox import QueuedCommand
 
 SHOWN = 10
 """Ways in which a change widens authority that a refusal names."""
@@ -49,7 +49,7 @@ _NEVER = -1
 """A time at which nothing has expired."""
 
 
-def look(engine: Engine | Drafting, incoming: Incoming) -> Standing | None:
+def look(engine: Engine | PromptApproval, incoming: QueuedCommand) -> Standing | None:
     """Who a command is of, and whether it is let in; none where nobody asks.
 
     What has no object as its content is not looked at: nothing can come of it.
@@ -62,18 +62,18 @@ def look(engine: Engine | Drafting, incoming: Incoming) -> Standing | None:
         return None  # the run's own: from outside, there is none of these
     at = _NEVER if incoming.arrived is None else incoming.arrived
     found: Standing | None = None
-    run, proof = engine.state.run, _proof(data)
+    run, proof = engine.state.run, _signature(data)
     if first := said_to(engine, incoming):
         run, data = first, {key: value for key, value in data.items() if key != "said_to"}
     for name in _names(incoming):
-        tried = _standing(policy, name, data, proof, run=run, at=at)
+        tried = _check_sender(policy, name, data, proof, run=run, at=at)
         if tried.proven:
             return tried
         found = found or tried
     return found
 
 
-def said_to(engine: Engine | Drafting, incoming: Incoming) -> RunId | None:
+def said_to(engine: Engine | PromptApproval, incoming: QueuedCommand) -> RunId | None:
     """The run that a message was said to, where that is part of this one by now; else none.
 
     It names that run itself, and only so far as this run's own state says that it took it in: of
@@ -81,12 +81,16 @@ def said_to(engine: Engine | Drafting, incoming: Incoming) -> RunId | None:
     """
     data: Any = incoming.data
     first = data.get("said_to") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if incoming.name != "message" or not isinstance(first, str) or isinstance(engine, Drafting):
+    if (
+        incoming.name != "message"
+        or not isinstance(first, str)
+        or isinstance(engine, PromptApproval)
+    ):
         return None
     return RunId(first) if RunId(first) in engine.state.took_in else None
 
 
-def _standing(
+def _check_sender(
     policy: Policy | None,
     name: str,
     data: dict[str, Any],
@@ -99,7 +103,7 @@ def _standing(
     return standing(policy, name, data, proof, run=run, at=at, namespace=place)
 
 
-def check(engine: Engine | Drafting, incoming: Incoming) -> None:
+def check(engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
     """Notes who a command is of, before it is applied.
 
     Raises:
@@ -110,13 +114,13 @@ def check(engine: Engine | Drafting, incoming: Incoming) -> None:
         raise refusal(found)
 
 
-def lets_in(engine: Engine | Drafting, incoming: Incoming) -> bool:
+def is_authorized(engine: Engine | PromptApproval, incoming: QueuedCommand) -> bool:
     """Whether anything may be done for a command before the loop takes it."""
     found = look(engine, incoming)
     return found is None or found.allowed
 
 
-async def tell_time(engine: Engine | Drafting, incoming: Incoming) -> None:
+async def tell_time(engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
     """Notes when a signal came, where its proof needs it.
 
     Whether it does depends on the signature alone: a replay asks for the same.
@@ -160,9 +164,9 @@ def check_widening(found: Standing | None, ways: Sequence[str] | None, what: str
         raise refusal(asked)
 
 
-def check_steering(
-    engine: Engine | Drafting,
-    incoming: Incoming,
+def check_manual_command(
+    engine: Engine | PromptApproval,
+    incoming: QueuedCommand,
     command: Command,
 ) -> None:
     """Checks that who steers a run lifts no rule by that, and answers no question.
@@ -177,8 +181,8 @@ def check_steering(
     """
     found = incoming.standing
     if found is not None and found.proven:
-        steered = _steered(engine, incoming, command)
-        _check_deeds(found, engine.plan, engine.state, steered)
+        steered = _side_effects(engine, incoming, command)
+        _check_side_effects(found, engine.plan, engine.state, steered)
 
 
 _Deed = tuple[Right, str, Iterable[str]]
@@ -186,7 +190,9 @@ _Deed = tuple[Right, str, Iterable[str]]
 Where it touches nothing, it is not done."""
 
 
-def _check_deeds(found: Standing, plan: GraphPlan, now: CrewState, deeds: Iterable[_Deed]) -> None:
+def _check_side_effects(
+    found: Standing, plan: GraphPlan, now: CrewState, deeds: Iterable[_Deed]
+) -> None:
     for right, what, ways in deeds:
         told = "; ".join(brief(each, 200) for each in [*ways][:SHOWN])
         if not told:
@@ -194,7 +200,7 @@ def _check_deeds(found: Standing, plan: GraphPlan, now: CrewState, deeds: Iterab
         asked = holds(found.principal, found.rights, right, f"{what} {told}")
         if not asked.allowed:
             raise refusal(asked)
-        others = deciding.asks_others(plan, now, found.principal)
+        others = deciding.other_people_asked(plan, now, found.principal)
         if right == "answer" and others:
             told = f"{told} (that is asked of {', '.join(others)})"
             asked = holds(found.principal, found.rights, "grant", f"{what} {told}")
@@ -203,7 +209,7 @@ def _check_deeds(found: Standing, plan: GraphPlan, now: CrewState, deeds: Iterab
 
 
 def check_answer(
-    engine: Engine | Drafting, incoming: Incoming, asked: Interrupt, decision: str
+    engine: Engine | PromptApproval, incoming: QueuedCommand, asked: Interrupt, decision: str
 ) -> None:
     """Checks that who answers that a requirement is met lifts no rule by that.
 
@@ -218,46 +224,52 @@ def check_answer(
     Raises:
         NotPermitted: it sets what the condition of a rule reads, and who answers may not grant.
     """
-    found, flag = incoming.standing, deciding.set_by(asked, decision)
+    found, flag = incoming.standing, deciding.answer_output(asked, decision)
     if found is None or not found.proven or flag is None:
         return
-    for told in deciding.lifting(engine.plan, [f"flags.{flag}"]):
+    for told in deciding.permission_condition_edits(engine.plan, [f"flags.{flag}"]):
         able = holds(found.principal, found.rights, "grant", f"an answer that sets {told},")
         if not able.allowed:
             raise refusal(able)
 
 
-def _steered(engine: Engine | Drafting, incoming: Incoming, command: Command) -> Iterator[_Deed]:
+def _side_effects(
+    engine: Engine | PromptApproval, incoming: QueuedCommand, command: Command
+) -> Iterator[_Deed]:
     """What a command does besides steering, with the right that this needs."""
     plan, now = engine.plan, engine.state
     match command:
         case EditState():
             yield from _edited(plan, now, [*command.set, *command.delete], "an edit of")
         case Redirect():
-            past = [command.node] * deciding.passes_a_question(plan, command.node)
+            past = [command.node] * deciding.is_behind_question(plan, command.node)
             yield "answer", "a redirect past a question, to", past
-            leads = () if past else deciding.leads_past(plan, now, command.node)
+            leads = () if past else deciding.redirect_bypasses(plan, now, command.node)
             yield "answer", "a redirect past a question, to", leads
             step = deciding.gives_way(now, command.step)
-            yield "answer", f"a redirect of {step}, which asks", deciding.open_at(now, step)
-        case Rollback() if isinstance(incoming.prepared, LoadedState):
+            yield (
+                "answer",
+                f"a redirect of {step}, which asks",
+                deciding.interrupts_of_step(now, step),
+            )
+        case Rollback() if isinstance(incoming.prepared, RestoreStateResult):
             loaded = incoming.prepared
             then, there = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
-            read = deciding.rule_names(plan)
-            yield "grant", "a rollback:", deciding.lifted(read, now, then)
+            read = deciding.permission_condition_names(plan)
+            yield "grant", "a rollback:", deciding.restored_permission_conditions(read, now, then)
             yield "answer", "a rollback:", deciding.answered(there, now, then)
             yield "answer", "a rollback:", deciding.again(there, now, then)
-            yield "answer", "a rollback:", deciding.retold(there, now, then)
+            yield "answer", "a rollback:", deciding.restored_guard_conditions(there, now, then)
         case _:
             pass
 
 
 def _edited(plan: GraphPlan, now: CrewState, paths: Sequence[str], what: str) -> Iterator[_Deed]:
     """What values that are put into a state do besides, whichever way they come."""
-    yield "grant", what, deciding.lifting(plan, paths)
+    yield "grant", what, deciding.permission_condition_edits(plan, paths)
     yield "answer", what, deciding.answering(plan, paths)
     yield "answer", what, deciding.leading(plan, paths)
-    yield "answer", what, deciding.meeting(plan, now, paths)
+    yield "answer", what, deciding.requirement_edits(plan, now, paths)
 
 
 def starter(start: StartRun, data: Any, policy: Policy | None, run: str, at: int) -> StartRun:
@@ -273,13 +285,13 @@ def starter(start: StartRun, data: Any, policy: Policy | None, run: str, at: int
     Raises:
         ApplicationError: the policy does not let it in; of the type `NotPermitted`.
     """
-    found = _standing(policy, START, data, start.proof, run=run, at=at)
+    found = _check_sender(policy, START, data, start.proof, run=run, at=at)
     if not found.allowed:
-        raise start_refused(refusal(found))
+        raise start_error(refusal(found))
     return start.model_copy(update={"by": found.principal}) if found.proven else start
 
 
-def check_given(
+def check_initial_state(
     start: StartRun,
     data: Any,
     plan: GraphPlan,
@@ -305,27 +317,27 @@ def check_given(
     given = start.given
     if given is None:
         return
-    found = _standing(plan.policy, START, data, start.proof, run=run, at=at)
+    found = _check_sender(plan.policy, START, data, start.proof, run=run, at=at)
     try:
         for place, log in given.named_logs:
-            _check_heard(plan, log, place)
+            _check_log(plan, log, place)
         if found.proven:
             paths = [*given.values]
             deeds = _edited(plan, CrewState(run=run), paths, "a start that is given")
-            _check_deeds(found, plan, CrewState(run=run), deeds)
-            given.check_names(found.principal)
+            _check_side_effects(found, plan, CrewState(run=run), deeds)
+            given.check_senders(found.principal)
     except CommandRejected as error:
-        raise start_refused(error) from error
+        raise start_error(error) from error
 
 
-def _check_heard(plan: GraphPlan, log: LogName, place: str) -> None:
+def _check_log(plan: GraphPlan, log: LogName, place: str) -> None:
     try:
         check_log(plan, log)
     except CommandRejected as error:
         raise CommandRejected(f"{place}: {error.message}", remedy=error.remedy) from error
 
 
-def use_of(start: StartRun, data: dict[str, Any], at: int) -> StartUse:
+def use_of(start: StartRun, data: dict[str, Any], at: int) -> SignedStart:
     """This execution's use of a start.
 
     Args:
@@ -336,8 +348,8 @@ def use_of(start: StartRun, data: dict[str, Any], at: int) -> StartUse:
     info = workflow.info()
     proof, digest = start.proof, ""
     if proof is not None:
-        digest = proof_digest(proof, info.workflow_id, START, data, info.namespace)
-    return StartUse(
+        digest = signature_hash(proof, info.workflow_id, START, data, info.namespace)
+    return SignedStart(
         start=digest,
         execution=info.original_execution_run_id,
         content=data if digest else {},
@@ -345,7 +357,7 @@ def use_of(start: StartRun, data: dict[str, Any], at: int) -> StartUse:
     )
 
 
-async def use_sealed_start(payload: Payload) -> None:
+async def use_encrypted_start(payload: Payload) -> None:
     """Uses a start that came encrypted: whoever can read the history could send it once more.
 
     Args:
@@ -354,9 +366,9 @@ async def use_sealed_start(payload: Payload) -> None:
     Raises:
         ApplicationError: another execution has used it, of a run that was deleted perhaps.
     """
-    seal, info = seal_of(payload), workflow.info()
+    seal, info = nonce_text(payload), workflow.info()
     if seal and not await _use(seal, info.original_execution_run_id):
-        raise start_refused(
+        raise start_error(
             NotPermitted(
                 "this start was encrypted for one execution, which has used it",
                 remedy="Start the run again by a client that has the encryption keys.",
@@ -364,7 +376,7 @@ async def use_sealed_start(payload: Payload) -> None:
         )
 
 
-async def use_command(engine: Engine | Drafting, incoming: Incoming) -> None:
+async def use_command(engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
     """Uses a command that gives authority, where it is signed or came encrypted.
 
     A run knows its own commands by their ids. One that gets the id of a deleted run does not know
@@ -396,23 +408,23 @@ USED_ONCE = frozenset({"respond", "change", "edit_state", "redirect", "rollback"
 """Commands that give authority or stand for a person's decision."""
 
 
-def _used(engine: Engine | Drafting, incoming: Incoming, data: dict[str, Any]) -> str:
+def _used(engine: Engine | PromptApproval, incoming: QueuedCommand, data: dict[str, Any]) -> str:
     """What a command is known by that nobody can make again; empty where anybody can."""
-    policy, proof = engine.plan.policy, _proof(data)
+    policy, proof = engine.plan.policy, _signature(data)
     if policy is not None and policy.signed and proof is not None:
         place = workflow.info().namespace
-        return proof_digest(proof, engine.state.run, incoming.name, data, place)
-    return seal_of(incoming.args[0].payload) if incoming.args else ""
+        return signature_hash(proof, engine.state.run, incoming.name, data, place)
+    return nonce_text(incoming.args[0].payload) if incoming.args else ""
 
 
 async def _use(used: str, owner: str) -> bool:
     # A schedule encrypts once for all of its runs.
-    task = UseOnce(used=hash_json([workflow.info().workflow_id, used]), owner=owner)
+    task = RecordUse(used=hash_json([workflow.info().workflow_id, used]), owner=owner)
     mine: bool = await workflow.execute_local_activity(USE_ONCE, task, result_type=bool, **LOCAL)
     return mine
 
 
-def not_ours(error: FailureError) -> ApplicationError | None:
+def foreign_execution_error(error: FailureError) -> ApplicationError | None:
     """What an execution fails with that is none of its run's, as an activity found; else none."""
     cause = error.cause if isinstance(error, ActivityError) else error
     if not isinstance(cause, ApplicationError) or cause.type != NotPermitted.__name__:
@@ -420,13 +432,13 @@ def not_ours(error: FailureError) -> ApplicationError | None:
     return ApplicationError(cause.message, *cause.details, type=cause.type, non_retryable=True)
 
 
-def start_refused(error: CommandRejected) -> ApplicationError:
+def start_error(error: CommandRejected) -> ApplicationError:
     """What a run fails with whose start is not let in, or asks for what cannot be."""
     kind = NotPermitted.__name__ if isinstance(error, NotPermitted) else "InvalidStart"
     return ApplicationError(error.message, "", error.remedy, type=kind, non_retryable=True)
 
 
-def _names(incoming: Incoming) -> tuple[str, ...]:
+def _names(incoming: QueuedCommand) -> tuple[str, ...]:
     """The names under which a command may have been signed.
 
     What an `ask` says is a message; where the run continued as new before that was taken, nothing
@@ -437,7 +449,7 @@ def _names(incoming: Incoming) -> tuple[str, ...]:
     return ("message", "ask") if incoming.name == "message" else (incoming.name,)
 
 
-def _proof(data: dict[str, Any]) -> Proof | None:
+def _signature(data: dict[str, Any]) -> Proof | None:
     try:
         return Proof.model_validate(data["proof"])
     except (KeyError, ValidationError):

@@ -20,30 +20,32 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine, Order
     from crewlog.graph.grouping import (
         ASKED,
-        group_command,
-        may_regroup,
-        told_change,
-        told_refusal,
+        authorize_group_change,
+        change_rejection_text,
+        change_result_text,
+        group_command_id,
     )
-    from crewlog.state.calls import ToolResult
+    from crewlog.state.calls import CallToolResult
     from crewlog.wire import Change
 
 from crewlog.workflows import changes
-from crewlog.workflows.inbox import Incoming
+from crewlog.workflows.inbox import QueuedCommand
 
 
 @dataclass(frozen=True)
-class Regrouping:
+class GroupToolChange:
     """A call's change of its agent's graph, prepared."""
 
     order: Order
     command: Change
-    incoming: Incoming
+    incoming: QueuedCommand
     before: str = ""
     """What the answer begins with: that people edited the arguments, where they did."""
 
 
-async def prepare(engine: Engine, order: Order, result: ToolResult, queue: str) -> Regrouping:
+async def prepare(
+    engine: Engine, order: Order, result: CallToolResult, queue: str
+) -> GroupToolChange:
     """Has made what a call's change leads to, or notes why it cannot be.
 
     Args:
@@ -54,18 +56,18 @@ async def prepare(engine: Engine, order: Order, result: ToolResult, queue: str) 
     """
     command = Change.model_validate(
         {
-            "id": group_command(order.step, order.call.call),
+            "id": group_command_id(order.step, order.call.call),
             "by": order.agent,
             "operations": result.regroups,
             "reason": f"{order.step} called {order.call.tool}",
         }
     )
-    incoming = Incoming("change", {})
-    await changes.prepare_own(incoming, command, engine, queue)
-    return Regrouping(order, command, incoming, text_of(result).removesuffix(ASKED))
+    incoming = QueuedCommand("change", {})
+    await changes.prepare_agent_change(incoming, command, engine, queue)
+    return GroupToolChange(order, command, incoming, text_of(result).removesuffix(ASKED))
 
 
-async def apply(engine: Engine, asked: Regrouping) -> None:
+async def apply(engine: Engine, asked: GroupToolChange) -> None:
     """Applies a call's change, and answers the call.
 
     Args:
@@ -76,7 +78,7 @@ async def apply(engine: Engine, asked: Regrouping) -> None:
     call = turns.waits_for(order.step, order.call.call)
     if call is None:
         return
-    decision = may_regroup(engine, order.step, order.agent, asked.command.operations)
+    decision = authorize_group_change(engine, order.step, order.agent, asked.command.operations)
     if not decision.allowed:
         await turns.deny_call(order.step, call, decision)
         return
@@ -84,12 +86,12 @@ async def apply(engine: Engine, asked: Regrouping) -> None:
     try:
         text = _changed(engine, asked.incoming, asked.command)
     except CrewlogError as error:
-        text, ok = told_refusal(error), False
+        text, ok = change_rejection_text(error), False
     if text:
         await turns.answer_call(order.step, call, asked.before + text, ok=ok)
 
 
-def _changed(engine: Engine, incoming: Incoming, command: Change) -> str:
+def _changed(engine: Engine, incoming: QueuedCommand, command: Change) -> str:
     """What came of a change; empty where it must be prepared anew.
 
     Raises:
@@ -106,4 +108,4 @@ def _changed(engine: Engine, incoming: Incoming, command: Change) -> str:
     changed = changes.apply(engine, incoming, command)
     if changed is None or changed.report is None:
         return ""
-    return told_change(changed.detail, changed.report)
+    return change_result_text(changed.detail, changed.report)

@@ -19,20 +19,20 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from crewlog.authority.principals import Standing
-    from crewlog.authority.widening import regained
+    from crewlog.authority.widening import regained_permissions
     from crewlog.content import check_depth
     from crewlog.encryption.codec import (
         LOST_FILE,
         LOST_KEY,
         MissingKey,
         is_given_up,
-        is_lost,
         is_plain,
         is_refused,
         is_scheduled,
-        lost_file,
-        lost_key,
-        why_refused,
+        is_unavailable,
+        missing_file,
+        missing_key,
+        refusal_reason,
     )
     from crewlog.errors import (
         ChangeConflict,
@@ -40,40 +40,45 @@ with workflow.unsafe.imports_passed_through():
         CommandRejected,
         ConversationBusy,
         CrewlogError,
+        EncryptionKeyMissing,
         InterruptNotOpen,
         InvalidArguments,
-        KeyMissing,
         NotPermitted,
         UsageError,
     )
     from crewlog.faults import faults_of
-    from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
+    from crewlog.graph.answers import StopAnswer, answer, check_answer, find_interrupt
     from crewlog.graph.approvals import ACTION, decided
-    from crewlog.graph.drafting import Drafting, check_hash, no_edit
+    from crewlog.graph.drafting import PromptApproval, check_answer_hash, edit_rejection
     from crewlog.graph.editing import edit_state
     from crewlog.graph.engine import Engine
-    from crewlog.graph.expiring import check_answerable
+    from crewlog.graph.expiring import check_may_answer
     from crewlog.graph.hearing import check_log
-    from crewlog.graph.permitting import set_permission, set_ruling
+    from crewlog.graph.permitting import set_agent_permission, set_permission
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.redirecting import redirect
     from crewlog.graph.rewinding import roll_back
     from crewlog.graph.tagging import tag
     from crewlog.ids import PUBLIC, RESERVED, CommandId
-    from crewlog.payload_folder import ask_for, is_away
+    from crewlog.payload_folder import request_payload, unavailable_payload_error
     from crewlog.state import journal as j
     from crewlog.state.brief import brief
-    from crewlog.state.called import called_there
-    from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange, PreparedMerge
-    from crewlog.state.commands import outcome_of, seems_older
+    from crewlog.state.called import renamed_log
+    from crewlog.state.calls import (
+        PrepareChangeResult,
+        PrepareMergeResult,
+        PrepareRunResult,
+        RestoreStateResult,
+    )
+    from crewlog.state.commands import may_be_older, outcome_of
     from crewlog.state.model import CommandOutcome, CrewState, Interrupt
-    from crewlog.state.told import arguments_brief
+    from crewlog.state.told import arguments_excerpt
     from crewlog.wire import (
         SIGNALS,
-        Accepted,
         AskRun,
         Change,
         Command,
+        CommandResult,
         Decision,
         EditState,
         InterruptCommand,
@@ -119,12 +124,12 @@ LONGEST_BY = 200
 
 
 @dataclass
-class Incoming:
+class QueuedCommand:
     """A signal or an update on its way to the loop."""
 
     name: str
     data: Any
-    """The content as JSON, or an `Unreadable`."""
+    """The content as JSON, or an `InvalidPayload`."""
     at: int = 0
     """When it came, by `now`."""
     arrived: int | None = None
@@ -134,19 +139,19 @@ class Incoming:
     standing: Standing | None = None
     """Whose command it is, where the policy asks for that."""
     done: bool = False
-    result: Accepted | None = None
+    result: CommandResult | None = None
     error: CrewlogError | None = None
-    edited: OpenRunResult | CommandRejected | None = None
+    edited: PrepareRunResult | CommandRejected | None = None
     """Of an answer that edits a definition: the definition, checked, or what is wrong with it."""
     fault: CrewlogError | None = None
     """Of an answer that edits a call's arguments: why they are not accepted, once checked."""
     checked: bool = False
     """Whether these arguments have been checked."""
-    prepared: PreparedChange | PreparedMerge | LoadedState | None = None
+    prepared: PrepareChangeResult | PrepareMergeResult | RestoreStateResult | None = None
     """What its handler had made by an activity, for the loop to apply."""
     refusal: CrewlogError | None = None
     """What its handler found wrong with it."""
-    rounds: list[PreparedChange] = field(default_factory=list[PreparedChange])
+    rounds: list[PrepareChangeResult] = field(default_factory=list[PrepareChangeResult])
     """What models answered that read its prompt."""
     drain: float | None = None
     """Of a change that was accepted: the seconds that it gives to what is in flight."""
@@ -170,14 +175,14 @@ class Incoming:
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class InvalidPayload:
     """A payload that is not JSON, or not one value."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class Lost(Unreadable):
+class Lost(InvalidPayload):
     """A payload whose file or key is not there: nobody acts on it, see `crewlog.payload_folder`."""
 
     file: str = ""
@@ -187,20 +192,20 @@ class Lost(Unreadable):
 
 
 @dataclass(frozen=True)
-class Unread(Unreadable):
+class UndecodedPayload(InvalidPayload):
     """What a signal brought, until the loop takes it: there may be thousands, of no use."""
 
     args: Sequence[RawValue] = ()
 
     @property
-    def proves_nothing(self) -> bool:
+    def is_unsigned(self) -> bool:
         """Whether it cannot have a proof, as its bytes show: JSON names one, or escapes that."""
         if len(self.args) != 1:
             return True
         data = self.args[0].payload.data
         return b"proof" not in data and b"\\u" not in data
 
-    def is_replaced(self, *, encrypted: bool) -> bool:
+    def may_be_replaced(self, *, encrypted: bool) -> bool:
         """Whether something may stand for it, by the worker's settings and what it finds.
 
         Args:
@@ -219,21 +224,21 @@ class Unread(Unreadable):
         return sum(len(each.payload.data) for each in self.args)
 
 
-def present(incoming: Incoming) -> Incoming:
+def present(incoming: QueuedCommand) -> QueuedCommand:
     """What came, read, where its content is there.
 
     Not asked in its handler: all that came with a task are noted before that task fails.
 
     Raises:
-        KeyMissing: it is encrypted, and this worker has not the key. The task is done again.
-        StoreIncomplete: it is not there. The task is done again, when it is, or is given up.
+        EncryptionKeyMissing: it is encrypted, and this worker has not the key. The task is done
+        again. StoreIncomplete: it is not there. The task is done again, when it is, or is given up.
     """
-    if isinstance(incoming.data, Unread):
+    if isinstance(incoming.data, UndecodedPayload):
         incoming.args = incoming.data.args
-        incoming.plain = _came_plain(incoming.data.args)
-        incoming.data = from_outside(incoming.data.args)
+        incoming.plain = _came_unencrypted(incoming.data.args)
+        incoming.data = read_client_args(incoming.data.args)
     if isinstance(incoming.data, Lost):
-        raise is_away(incoming.data.file, incoming.data.key)
+        raise unavailable_payload_error(incoming.data.file, incoming.data.key)
     return incoming
 
 
@@ -254,60 +259,63 @@ def now() -> int:
 
 
 def read_args(args: Sequence[RawValue]) -> Any:
-    """The one JSON value of a signal or an update, or an `Unreadable`.
+    """The one JSON value of a signal or an update, or an `InvalidPayload`.
 
     Raises:
-        KeyMissing: it is encrypted, and this worker has not the key. The task is done again.
+        EncryptionKeyMissing: it is encrypted, and this worker has not the key. The task is done
+        again.
     """
     if len(args) != 1:
-        return Unreadable(f"it takes one JSON object, not {len(args)} arguments")
+        return InvalidPayload(f"it takes one JSON object, not {len(args)} arguments")
     payload = args[0].payload
-    if is_lost(payload):
-        file, key = lost_file(payload), lost_key(payload)
+    if is_unavailable(payload):
+        file, key = missing_file(payload), missing_key(payload)
         why = LOST_FILE if key is None else LOST_KEY
-        return Unreadable(why) if is_given_up(payload) else Lost(why, file, key)
+        return InvalidPayload(why) if is_given_up(payload) else Lost(why, file, key)
     if is_given_up(payload):
-        return Unreadable(LOST_FILE)
+        return InvalidPayload(LOST_FILE)
     if is_refused(args[0].payload):
-        return Unreadable(why_refused(args[0].payload)[0])
+        return InvalidPayload(refusal_reason(args[0].payload)[0])
     try:
         value = workflow.payload_converter().from_payload(args[0].payload)
         # Bytes, protobufs and NaN come through the converter, and could not be carried on.
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
         check_depth(value)
-    except KeyMissing:
+    except EncryptionKeyMissing:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a stranger sends must not fail the task
-        return Unreadable(f"the content is not JSON: {error}")
+        return InvalidPayload(f"the content is not JSON: {error}")
     return value
 
 
-def from_outside(args: Sequence[RawValue]) -> Any:
+def read_client_args(args: Sequence[RawValue]) -> Any:
     """`read_args` of what a client sent, who may not use the run's own command ids."""
     data = read_args(args)
     if isinstance(data, Lost) and not workflow.unsafe.is_replaying():
-        ask_for(data.file)
+        request_payload(data.file)
     command = data.get("id") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if isinstance(command, str) and command.startswith(RESERVED):
-        return Unreadable(f"ids that begin with {RESERVED!r} are the run's own")
+        return InvalidPayload(f"ids that begin with {RESERVED!r} are the run's own")
     if any(is_scheduled(each.payload) for each in args):
-        return Unreadable("a payload is refused: it is what a schedule starts its runs with")
+        return InvalidPayload("a payload is refused: it is what a schedule starts its runs with")
     return data  # pyright: ignore[reportUnknownVariableType]
 
 
-def incoming_of(name: str, args: Sequence[RawValue]) -> Incoming:
+def receive_command(name: str, args: Sequence[RawValue]) -> QueuedCommand:
     """What a client sent, on its way to the loop."""
-    return Incoming(name, from_outside(args), now(), plain=_came_plain(args), args=args)
+    return QueuedCommand(
+        name, read_client_args(args), now(), plain=_came_unencrypted(args), args=args
+    )
 
 
-def unread(name: str, args: Sequence[RawValue]) -> Incoming:
+def unread(name: str, args: Sequence[RawValue]) -> QueuedCommand:
     """A signal on its way to the loop, which reads it."""
-    if any(is_lost(each.payload) for each in args):
-        return incoming_of(name, args)  # its file is asked for at once
-    return Incoming(name, Unread("it is not read yet", args), now())
+    if any(is_unavailable(each.payload) for each in args):
+        return receive_command(name, args)  # its file is asked for at once
+    return QueuedCommand(name, UndecodedPayload("it is not read yet", args), now())
 
 
-def _came_plain(args: Sequence[RawValue]) -> bool:
+def _came_unencrypted(args: Sequence[RawValue]) -> bool:
     # What is given up is refused as that, also where its file came late and is plain.
     return any(is_plain(each.payload) and not is_given_up(each.payload) for each in args)
 
@@ -323,7 +331,7 @@ def parse(name: str, data: Any) -> Command:
         raise CommandRejected(
             f"there is no signal {name!r}", remedy=f"Signals: {', '.join(SIGNALS)}."
         )
-    if isinstance(data, Unreadable):
+    if isinstance(data, InvalidPayload):
         raise CommandRejected(f"{spoken(name)}: {data.reason}")
     try:
         return model.model_validate(data)
@@ -334,14 +342,14 @@ def parse(name: str, data: Any) -> Command:
         ) from error
 
 
-def id_of(incoming: Incoming) -> str:
+def id_of(incoming: QueuedCommand) -> str:
     """The command's id; empty where it has none that can be used."""
     data: Any = incoming.data
     command = data.get("id") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     return command if isinstance(command, str) and 0 < len(command) <= 200 else ""
 
 
-def doubtful(engine: Engine | Drafting, incoming: Incoming) -> str:
+def doubtful(engine: Engine | PromptApproval, incoming: QueuedCommand) -> str:
     """The id of a command that may have an outcome which the state does not remember; else empty.
 
     What no activity has stored yet is looked at here, so that the store can tell the rest.
@@ -350,7 +358,7 @@ def doubtful(engine: Engine | Drafting, incoming: Incoming) -> str:
     state = engine.state
     if not command or command in state.commands or command.startswith(RESERVED):
         return ""
-    if not seems_older(state.older_commands, command):
+    if not may_be_older(state.older_commands, command):
         return ""
     batch = engine.ledger.whole()
     for position, entry in zip(batch.positions(), batch.entries, strict=True):
@@ -359,7 +367,7 @@ def doubtful(engine: Engine | Drafting, incoming: Incoming) -> str:
     return "" if incoming.known else command
 
 
-async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
+async def take(engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
     """Applies one command, and records its outcome, whatever that is, except for a dry run.
 
     Args:
@@ -390,7 +398,7 @@ async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
         engine.digest = ""
 
 
-def _sender(incoming: Incoming) -> str:
+def _sender(incoming: QueuedCommand) -> str:
     """Whose command is refused: the principal of a signed policy, else whom its `by` names."""
     if incoming.standing is not None:
         return incoming.standing.principal
@@ -399,7 +407,7 @@ def _sender(incoming: Incoming) -> str:
     return by[:LONGEST_BY] if isinstance(by, str) else ""
 
 
-def _tried(incoming: Incoming) -> dict[str, str]:
+def _tried(incoming: QueuedCommand) -> dict[str, str]:
     """Which question an answer is to that is refused, and what it says; of an edit, with what."""
     if incoming.name != "respond":
         return {}
@@ -410,31 +418,31 @@ def _tried(incoming: Incoming) -> dict[str, str]:
     if not isinstance(command, Respond):
         return {}
     decision = command.decisions[0]
-    said = arguments_brief(decision.edited_action.args) if decision.edited_action else ""
+    said = arguments_excerpt(decision.edited_action.args) if decision.edited_action else ""
     words = f"{decision.type} {said or decision.message}"
     return {"interrupt": command.interrupt[:LONGEST_BY], "tried": brief(words)}
 
 
-def _is_free(engine: Engine | Drafting, incoming: Incoming, *, refused: bool) -> bool:
+def _is_free(engine: Engine | PromptApproval, incoming: QueuedCommand, *, refused: bool) -> bool:
     """Whether a command that is rejected gets an outcome: by an id that can be used, and is not.
 
     Who is not permitted uses up no id: the outcome of one that had none is only lent.
     """
     command, state = id_of(incoming), engine.state
-    if not command or incoming.known is not None or (refused and _is_dry(incoming.data)):
+    if not command or incoming.known is not None or (refused and _is_dry_run(incoming.data)):
         return False
-    if refused and seems_older(state.older_commands, command):
+    if refused and may_be_older(state.older_commands, command):
         return False
     known = state.commands.get(CommandId(command))
-    return known is None or (_is_lent(known) and not refused)
+    return known is None or (_is_provisional(known) and not refused)
 
 
-def _is_lent(known: CommandOutcome) -> bool:
+def _is_provisional(known: CommandOutcome) -> bool:
     """Whether an outcome only says that somebody was not permitted: the id is still free."""
     return known.error_type == NotPermitted.__name__
 
 
-async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | None:
+async def _apply(engine: Engine | PromptApproval, incoming: QueuedCommand) -> CommandResult | None:
     gate.check(engine, incoming)
     try:
         command = parse(incoming.name, incoming.data)
@@ -446,8 +454,8 @@ async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | No
         command = command.model_copy(update={"by": incoming.standing.principal})
     incoming.digest = engine.digest = command.digest(incoming.name)
     known = engine.state.commands.get(command.id) or incoming.known
-    if known is not None and not _is_lent(known):
-        if not known.repeats(incoming.digest):
+    if known is not None and not _is_provisional(known):
+        if not known.is_duplicate(incoming.digest):
             raise CommandConflict(
                 f"the id {command.id!r} was used for another command",
                 remedy="Give each command an id of its own; an id is there to repeat a command.",
@@ -458,7 +466,7 @@ async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | No
             raise kinds.get(known.error_type, CommandRejected)(known.detail)
         if isinstance(command, Change):
             return changes.repeated(engine, command.id, known)
-        return Accepted(
+        return CommandResult(
             id=command.id, position=known.position, detail="applied before", digest=known.digest
         )
     if engine.state.closed:
@@ -475,17 +483,21 @@ async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | No
         changed = changes.apply(engine, incoming, command)
         incoming.late = changed is None
         return changed
-    gate.check_steering(engine, incoming, command)
-    detail = await _effect(engine, incoming, command)
+    gate.check_manual_command(engine, incoming, command)
+    detail = await _record_effect(engine, incoming, command)
     outcome = engine.state.commands[command.id]
-    return Accepted(id=command.id, position=outcome.position, detail=detail, digest=outcome.digest)
+    return CommandResult(
+        id=command.id, position=outcome.position, detail=detail, digest=outcome.digest
+    )
 
 
-def _is_dry(data: Any) -> bool:
+def _is_dry_run(data: Any) -> bool:
     return isinstance(data, dict) and data.get("dry_run") is True  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
-async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Command) -> str:
+async def _record_effect(
+    engine: Engine | PromptApproval, incoming: QueuedCommand, command: Command
+) -> str:
     who: dict[str, Any] = {"by": command.by, "reason": command.reason, "command": command.id}
     match incoming.name, command:
         case "pause", _:
@@ -497,7 +509,7 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
         case "resume", _:
             if engine.state.status != "paused":
                 raise _not_paused(engine.state)
-            engine.record(j.Resumed(**who))
+            engine.record(j.RunResumed(**who))
         case "stop", _:
             engine.record(j.StopRequested(**who))
         case "interrupt", InterruptCommand():
@@ -506,23 +518,23 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
                     f"there is no node {command.node!r}",
                     remedy=f"Nodes: {', '.join(engine.plan.nodes)}.",
                 )
-            engine.record(j.BreakRequested(node=command.node, **who))
+            engine.record(j.BreakpointSet(node=command.node, **who))
         case "message", MessageCommand():
             return await _hear(engine, command)
         case "rollback", Rollback():
             _roll_back(engine, incoming, command)
         case "respond", Respond():
-            if isinstance(engine, Drafting):
-                return _respond_to_draft(engine, command, incoming)
+            if isinstance(engine, PromptApproval):
+                return _answer_draft(engine, command, incoming)
             return await _respond(engine, command, incoming)
         case _:
             return await _by_hand(engine, incoming.name, command, who)
     return ""
 
 
-async def _hear(engine: Engine | Drafting, said: MessageCommand) -> str:
+async def _hear(engine: Engine | PromptApproval, said: MessageCommand) -> str:
     """A message: to a conversation it begins a turn, or waits for one."""
-    said = _as_called_here(engine.state, said)
+    said = _with_new_name(engine.state, said)
     if said.to == PUBLIC and isinstance(engine, Engine) and engine.talks.talks:
         return await engine.talks.hear(said.text, by=said.by, command=said.id, files=said.files)
     check_log(engine.plan, said.to, engine.state.frontier)
@@ -539,7 +551,7 @@ async def _hear(engine: Engine | Drafting, said: MessageCommand) -> str:
     return ""
 
 
-def _as_called_here(state: CrewState, said: MessageCommand) -> MessageCommand:
+def _with_new_name(state: CrewState, said: MessageCommand) -> MessageCommand:
     """A message that was said to a run which is part of this one, to whom that run meant."""
     if said.said_to is None:
         return said
@@ -549,11 +561,11 @@ def _as_called_here(state: CrewState, said: MessageCommand) -> MessageCommand:
             f"it was said to the run {said.said_to!r}, which is no part of this one",
             remedy=f"Send it to {said.said_to}, without `said_to`.",
         )
-    return said.model_copy(update={"to": called_there(said.to, renamed)})
+    return said.model_copy(update={"to": renamed_log(said.to, renamed)})
 
 
 async def _by_hand(
-    engine: Engine | Drafting, name: str, command: Command, who: dict[str, Any]
+    engine: Engine | PromptApproval, name: str, command: Command, who: dict[str, Any]
 ) -> str:
     """What people do to a run besides changing its graph."""
     match command:
@@ -571,7 +583,7 @@ async def _by_hand(
             )
         case SetPermission() if command.do is not None:
             do = None if command.do == "inherit" else command.do
-            return set_ruling(_crew(engine), command.tool, command.agent, do, **who)
+            return set_agent_permission(_crew(engine), command.tool, command.agent, do, **who)
         case SetPermission():
             return set_permission(_crew(engine), command.tool, command.agents, **who)
         case _:
@@ -598,27 +610,29 @@ def _not_paused(state: CrewState) -> CommandRejected:
     )
 
 
-def _crew(engine: Engine | Drafting) -> Engine:
+def _crew(engine: Engine | PromptApproval) -> Engine:
     """The run's engine, for what needs a crew.
 
     Raises:
         CommandRejected: its prompt is not approved yet.
     """
-    if isinstance(engine, Drafting):
+    if isinstance(engine, PromptApproval):
         raise CommandRejected(
             "the run has no crew yet", remedy="Send it again once its crew is approved."
         )
     return engine
 
 
-def _roll_back(engine: Engine | Drafting, incoming: Incoming, command: Rollback) -> None:
+def _roll_back(engine: Engine | PromptApproval, incoming: QueuedCommand, command: Rollback) -> None:
     loaded = incoming.prepared
-    if not isinstance(loaded, LoadedState):
+    if not isinstance(loaded, RestoreStateResult):
         raise CommandRejected("the checkpoint was not loaded", remedy="Send it with a new id.")
     then, plan = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
     ways = loaded.widens if loaded.compared == engine.plan.definition else None
     if ways is not None:
-        ways += tuple(regained(engine.state.tool_permissions, then.tool_permissions, plan.agents))
+        ways += tuple(
+            regained_permissions(engine.state.tool_permissions, then.tool_permissions, plan.agents)
+        )
     gate.check_widening(incoming.standing, ways, "the rollback")
     roll_back(
         engine,
@@ -631,11 +645,11 @@ def _roll_back(engine: Engine | Drafting, incoming: Incoming, command: Rollback)
     )
 
 
-async def _respond(engine: Engine, command: Respond, incoming: Incoming) -> str:
+async def _respond(engine: Engine, command: Respond, incoming: QueuedCommand) -> str:
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
-    check_hash(interrupt, command.hash)
-    check_answerable(engine, interrupt, command.by)
+    check_answer_hash(interrupt, command.hash)
+    check_may_answer(engine, interrupt, command.by)
     who: dict[str, Any] = {"by": command.by, "command": command.id}
     if given.type == "edit":
         args = _edited(interrupt, given, incoming)
@@ -646,17 +660,17 @@ async def _respond(engine: Engine, command: Respond, incoming: Incoming) -> str:
     else:
         decision = _decision(interrupt, given)
         reason = command.reason or (given.message if given.type != "respond" else "")
-    check_option(interrupt, decision)
+    check_answer(interrupt, decision)
     gate.check_answer(engine, incoming, interrupt, decision)
     try:
         await answer(engine, interrupt, decision, reason=reason, **who)
-    except StopAsked:
+    except StopAnswer:
         reason, end_reason = f"answered {decision!r}", interrupt.bound or "stopped"
         engine.record(j.StopRequested(by=command.by, reason=reason, end_reason=end_reason))
     return decision
 
 
-def _edited(interrupt: Interrupt, given: Decision, incoming: Incoming) -> dict[str, Any]:
+def _edited(interrupt: Interrupt, given: Decision, incoming: QueuedCommand) -> dict[str, Any]:
     """The arguments that an answer puts in the place of a call's.
 
     Raises:
@@ -664,7 +678,7 @@ def _edited(interrupt: Interrupt, given: Decision, incoming: Incoming) -> dict[s
     """
     action = given.edited_action
     if action is None or interrupt.kind != "tool_approval":
-        raise no_edit(interrupt)
+        raise edit_rejection(interrupt)
     if action.name != interrupt.tool:
         raise CommandRejected(
             f"{interrupt.id!r} asks about {interrupt.tool!r}, and the edit is of {action.name!r}",
@@ -673,12 +687,12 @@ def _edited(interrupt: Interrupt, given: Decision, incoming: Incoming) -> dict[s
     if incoming.fault is not None:
         raise incoming.fault
     if not incoming.checked:
-        _check_asked(incoming)
-        raise no_edit(interrupt)
+        _check_is_update(incoming)
+        raise edit_rejection(interrupt)
     return action.args
 
 
-def _check_asked(incoming: Incoming) -> None:
+def _check_is_update(incoming: QueuedCommand) -> None:
     """Refuses an edit that came as a signal: what an update has checked is not.
 
     Raises:
@@ -696,28 +710,28 @@ def _decision(interrupt: Interrupt, given: Decision) -> str:
     return chosen.get(given.type, given.message)
 
 
-def _respond_to_draft(engine: Drafting, command: Respond, incoming: Incoming) -> str:
+def _answer_draft(engine: PromptApproval, command: Respond, incoming: QueuedCommand) -> str:
     edited = incoming.edited
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
-    check_hash(interrupt, command.hash)
+    check_answer_hash(interrupt, command.hash)
     if given.type == "edit":
         if isinstance(edited, CommandRejected):
             raise edited
         if edited is None:
-            _check_asked(incoming)
-            raise no_edit(interrupt)
+            _check_is_update(incoming)
+            raise edit_rejection(interrupt)
         return engine.edit(interrupt, edited, by=command.by, command=command.id)
     decision = _decision(interrupt, given)
     reason = given.message if given.type == "reject" and given.message else command.reason
     try:
         engine.answer(interrupt, decision, by=command.by, command=command.id, reason=reason)
-    except StopAsked:
+    except StopAnswer:
         engine.record(j.StopRequested(by=command.by, reason=f"answered {decision!r}"))
     return decision
 
 
-def edited_definition(engine: Drafting, data: Any) -> dict[str, Any] | None:
+def edited_definition(engine: PromptApproval, data: Any) -> dict[str, Any] | None:
     """The definition that an answer to an open question puts in place of ours, to be checked."""
     try:
         command = parse("respond", data)

@@ -42,11 +42,11 @@ async def locally(name: str, task: Model, kind: type[M], options: Mapping[str, A
         cause = error.cause if isinstance(error, ActivityError) else error
         if isinstance(cause, CancelledError):
             raise
-        return await ordinarily(name, task, kind, options)
+        return await execute_activity(name, task, kind, options)
     return found
 
 
-async def ordinarily(name: str, task: Model, kind: type[M], options: Mapping[str, Any]) -> M:
+async def execute_activity(name: str, task: Model, kind: type[M], options: Mapping[str, Any]) -> M:
     """Does a task as an ordinary activity.
 
     Args:

@@ -22,64 +22,64 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.errors import CrewlogError, RunMerged
+    from crewlog.errors import CrewlogError, RunAlreadyMerged
     from crewlog.graph.engine import Engine
-    from crewlog.graph.taking_in import take_in
+    from crewlog.graph.taking_in import apply_merge
     from crewlog.ids import RunId
     from crewlog.state import journal as j
-    from crewlog.state.called import called_there, renamed_words
+    from crewlog.state.called import renamed_log, renames_description
     from crewlog.state.calls import (
         LOOK_AT_RUN,
         PREPARE_MERGE,
-        Flushed,
-        LookAtRun,
-        LookedAt,
-        MergeHint,
-        PreparedMerge,
+        MergeNotification,
         PrepareMerge,
+        PrepareMergeResult,
+        ReadOtherRun,
+        ReadOtherRunResult,
+        StoreBatchResult,
     )
     from crewlog.state.joining import (
         Move,
-        hints_again,
-        looks_at,
-        looks_to,
-        may_unite,
+        is_request_pending,
+        may_merge,
         next_move,
+        next_read_at,
+        run_to_read,
     )
     from crewlog.state.model import CrewState
-    from crewlog.state.uniting import artifact_heads, gone_from
+    from crewlog.state.uniting import artifact_heads, removed_agents
     from crewlog.wire import MERGING
 
 from crewlog.workflows import gate
 from crewlog.workflows.activity_options import PREPARING, STORING
-from crewlog.workflows.locally import locally, ordinarily
+from crewlog.workflows.locally import execute_activity, locally
 
 if TYPE_CHECKING:
-    from crewlog.workflows.inbox import Incoming
+    from crewlog.workflows.inbox import QueuedCommand
 
 UNITE_LIMIT = timedelta(seconds=60)
 """How long the crew of both may take to be made: the other run stands still meanwhile."""
 HINTS = 20
 """Hints that are kept until they are followed; those that come beyond come again."""
 
-Store = Callable[[Sequence[MergeHint]], Awaitable[Flushed | None]]
+Store = Callable[[Sequence[MergeNotification]], Awaitable[StoreBatchResult | None]]
 """Stores what is not stored yet, and gives hints after it; none where it gave none."""
 
 
-class Merging:
+class RunMerge:
     """A run's part in merges."""
 
     def __init__(self) -> None:
-        self._hints: dict[str, RunId] = {}
+        self._notifications: dict[str, RunId] = {}
         """The runs to look at, by merge."""
         self._later: dict[str, RunId] = {}
         """Those that asked while the run was in another merge: looked at once it is in none."""
-        self._task: asyncio.Task[LookedAt | PreparedMerge] | None = None
+        self._task: asyncio.Task[ReadOtherRunResult | PrepareMergeResult] | None = None
         self.at_once = False
         """Whether that is done within the workflow's task: nothing else is waited for till then."""
         self.markers = 0
         """How many were: each leaves an event."""
-        self._known: LookedAt | None = None
+        self._known: ReadOtherRunResult | None = None
         """What was seen last in the merge that the run is in: what follows may only wait for what
         is under way here."""
         self._asked = ""
@@ -93,21 +93,26 @@ class Merging:
     def hint(self, data: Any) -> None:
         """Takes a hint: `op` and `run`, both texts; what is none is nothing."""
         op, run = (data.get("op"), data.get("run")) if isinstance(data, dict) else (None, None)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        if isinstance(op, str) and isinstance(run, str) and run and len(self._hints) < HINTS:
-            self._hints[op] = RunId(run)
+        if (
+            isinstance(op, str)
+            and isinstance(run, str)
+            and run
+            and len(self._notifications) < HINTS
+        ):
+            self._notifications[op] = RunId(run)
 
     @property
-    def stirs(self) -> bool:
+    def has_work(self) -> bool:
         """Whether there is something for the loop to go on with."""
         if self._task is not None:
             return self._task.done()
-        return bool(self._hints) or self._unsure
+        return bool(self._notifications) or self._unsure
 
     def due(self, state: CrewState) -> int | None:
         """When the run is to look again, in milliseconds since the epoch; none: at no time."""
         if self._task is not None or state.joining is None:
             return None
-        return looks_at(state, max(self._looked, state.joining.at))
+        return next_read_at(state, max(self._looked, state.joining.at))
 
     async def go_on(self, engine: Engine, store: Store, *, landed: bool) -> None:
         """Does what is to be done, as far as nothing must be waited for.
@@ -121,14 +126,14 @@ class Merging:
         joining = engine.state.joining
         if joining is not None and joining.stage == "asked" and self._asked != joining.op:
             self._asked = joining.op
-            await self._store(engine, store, [MergeHint(op=joining.op, to=joining.other)])
+            await self._store(engine, store, [MergeNotification(op=joining.op, to=joining.other)])
         if engine.state.closed:
-            self._later |= self._hints  # nothing follows any more: they are told of the end
-            self._hints.clear()
+            self._later |= self._notifications  # nothing follows any more: they are told of the end
+            self._notifications.clear()
             self._unsure = False
         elif self._task is None and not await self._followed(engine, store, landed=landed):
-            self._sort_hints(engine.state)
-            self._look_on(engine)
+            self._discard_notifications(engine.state)
+            self._start_check(engine)
 
     async def _followed(self, engine: Engine, store: Store, *, landed: bool) -> bool:
         """Whether something was seen before, and follows now that all has landed."""
@@ -136,7 +141,7 @@ class Merging:
         if joining is None or joining.stage != "joins" or not landed or known is None:
             return False
         await self._follow(engine, known, store, landed=True)
-        self._sort_hints(engine.state)
+        self._discard_notifications(engine.state)
         self._known = None  # else nothing would be looked at any more
         return True
 
@@ -147,47 +152,51 @@ class Merging:
             try:
                 found = task.result()
             except ActivityError as error:
-                if gate.not_ours(error) is not None:
+                if gate.foreign_execution_error(error) is not None:
                     raise
-                await self._give_up(engine, error, store)
+                await self._fail_merge(engine, error, store)
             else:
-                if isinstance(found, LookedAt):
+                if isinstance(found, ReadOtherRunResult):
                     await self._follow(engine, found, store, landed=landed)
                 else:
-                    await self._take_in(engine, found, store)
+                    await self._apply_merge(engine, found, store)
 
-    def _sort_hints(self, state: CrewState) -> None:
+    def _discard_notifications(self, state: CrewState) -> None:
         """Drops the hints of merges that have ended for the run, and takes those that waited."""
         if state.joining is None and self._later:
-            self._hints |= self._later
+            self._notifications |= self._later
             self._later.clear()
-        for op in [each for each in self._hints if each in state.merges]:
-            del self._hints[op]
+        for op in [each for each in self._notifications if each in state.merges]:
+            del self._notifications[op]
 
-    def waiting(self, state: CrewState) -> tuple[MergeHint, ...]:
+    def waiting(self, state: CrewState) -> tuple[MergeNotification, ...]:
         """Hints for those who may be waiting for an answer of a run that has ended; once."""
-        asked = {**self._hints, **self._later}
-        self._hints.clear()
+        asked = {**self._notifications, **self._later}
+        self._notifications.clear()
         self._later.clear()
-        return tuple(MergeHint(op=op, to=to) for op, to in asked.items() if op not in state.merges)
+        return tuple(
+            MergeNotification(op=op, to=to) for op, to in asked.items() if op not in state.merges
+        )
 
-    def _look_on(self, engine: Engine) -> None:
+    def _start_check(self, engine: Engine) -> None:
         """Begins to look, where there is a hint, or where it is time."""
         joining = engine.state.joining
         due = self.due(engine.state)
-        if joining is not None and (joining.op in self._hints or self._unsure):
-            self._hints.pop(joining.op, None)
+        if joining is not None and (joining.op in self._notifications or self._unsure):
+            self._notifications.pop(joining.op, None)
             self._look(engine, joining.op, joining.other, sure=not self._unsure)
-        elif self._hints:
-            op, run = self._hints.popitem()
-            self._look(engine, op, looks_to(engine.state, op, run), sure=True)
+        elif self._notifications:
+            op, run = self._notifications.popitem()
+            self._look(engine, op, run_to_read(engine.state, op, run), sure=True)
         elif joining is not None and due is not None and due <= engine.at:
-            if hints_again(engine.state):
+            if is_request_pending(engine.state):
                 self.tell(engine, joining.op, joining.other)
             self._look(engine, joining.op, joining.other, sure=False)
         self._unsure = False  # else it was about a merge that has ended
 
-    async def _store(self, engine: Engine, store: Store, hints: Sequence[MergeHint]) -> None:
+    async def _store(
+        self, engine: Engine, store: Store, hints: Sequence[MergeNotification]
+    ) -> None:
         """Stores what the run did, and then gives hints of it."""
         told = await store(hints)
         for each in hints if told is None else told.untold:
@@ -220,7 +229,7 @@ class Merging:
     ) -> None:
         """Begins to look at another run."""
         self._looked, self._unsure = engine.at, False
-        task = LookAtRun(
+        task = ReadOtherRun(
             run=engine.state.run,
             definition=engine.plan.definition,
             other=other,
@@ -229,19 +238,21 @@ class Merging:
             recall=recall,
         )
         options = {**STORING, "summary": f"looks at {other}"}
-        self._begin(LOOK_AT_RUN, task, LookedAt, options, local=sure)
+        self._begin(LOOK_AT_RUN, task, ReadOtherRunResult, options, local=sure)
 
-    async def _follow(self, engine: Engine, seen: LookedAt, store: Store, *, landed: bool) -> None:
+    async def _follow(
+        self, engine: Engine, seen: ReadOtherRunResult, store: Store, *, landed: bool
+    ) -> None:
         """Does what follows from what was seen: records it, stores it, and tells of it."""
         engine.at = max(engine.at, seen.at)
         other = CrewState.from_json(seen.state) if seen.state is not None else None
-        hints: list[MergeHint] = []
+        hints: list[MergeNotification] = []
         while (move := _next(engine, other, seen, landed=landed)) and move.does == "record":
             assert move.entry is not None  # noqa: S101 - `record` has an entry
             engine.record(move.entry)
             if engine.state.closed:
                 return  # merged: nobody waits for its word
-            hint = MergeHint(op=move.entry.op, to=move.to)
+            hint = MergeNotification(op=move.entry.op, to=move.to)
             hints += [hint] if hint not in hints else []  # one tells of all that is stored
         joining = engine.state.joining
         if joining is not None and joining.op == seen.op:
@@ -253,7 +264,7 @@ class Merging:
         if hints or (unites and artifact_heads(engine.state)):
             await self._store(engine, store, hints)
         if unites:
-            self._unite(engine, seen)
+            self._prepare_merge(engine, seen)
         elif move is not None:
             self._look(engine, seen.op, move.to, sure=not seen.gone, recall=True)
         elif other is not None and self._waits(engine.state, other, seen.op):
@@ -266,18 +277,18 @@ class Merging:
             return False
         return (theirs.op, theirs.stage, theirs.other) == (op, "asked", own.run)
 
-    async def _give_up(self, engine: Engine, error: ActivityError, store: Store) -> None:
+    async def _fail_merge(self, engine: Engine, error: ActivityError, store: Store) -> None:
         """Goes on alone where the union could not be made; what was not seen is looked at later."""
         workflow.logger.error("a merge does not go on: %s", error.cause, exc_info=error)
         joining = engine.state.joining
         if error.activity_type != PREPARE_MERGE or joining is None:
             return
-        if may_unite(engine.state, joining.op):
+        if may_merge(engine.state, joining.op):
             why = f"the crew of both could not be made: {error.cause or error}"
             engine.record(j.MergeFailed(op=joining.op, other=joining.other, why=why[:2000]))
-            await self._store(engine, store, [MergeHint(op=joining.op, to=joining.other)])
+            await self._store(engine, store, [MergeNotification(op=joining.op, to=joining.other)])
 
-    def _unite(self, engine: Engine, seen: LookedAt) -> None:
+    def _prepare_merge(self, engine: Engine, seen: ReadOtherRunResult) -> None:
         """Begins to make the crew of both."""
         joining = engine.state.joining
         assert joining is not None  # noqa: S101 - it survives
@@ -290,16 +301,16 @@ class Merging:
             edge=joining.edge,
             asks=joining.priority[1],
             artifacts=artifact_heads(engine.state),
-            gone=gone_from(engine.state, engine.plan.agents),
+            gone=removed_agents(engine.state, engine.plan.agents),
         )
         options = {**PREPARING, "schedule_to_close_timeout": UNITE_LIMIT}
-        self._begin(PREPARE_MERGE, task, PreparedMerge, options, local=True)
+        self._begin(PREPARE_MERGE, task, PrepareMergeResult, options, local=True)
 
     def _begin(
         self,
         name: str,
-        task: LookAtRun | PrepareMerge,
-        kind: type[LookedAt | PreparedMerge],
+        task: ReadOtherRun | PrepareMerge,
+        kind: type[ReadOtherRunResult | PrepareMergeResult],
         options: Mapping[str, Any],
         *,
         local: bool,
@@ -307,26 +318,30 @@ class Merging:
         """Begins an activity, in the workflow's task where it may be done there."""
         self.at_once = local
         self.markers += local
-        work = locally if local else ordinarily
+        work = locally if local else execute_activity
         self._task = asyncio.create_task(work(name, task, kind, options))
 
-    async def _take_in(self, engine: Engine, prepared: PreparedMerge, store: Store) -> None:
+    async def _apply_merge(
+        self, engine: Engine, prepared: PrepareMergeResult, store: Store
+    ) -> None:
         """Takes the other run in, or tells it why not."""
         joining = engine.state.joining
-        if joining is None or not may_unite(engine.state, joining.op):
+        if joining is None or not may_merge(engine.state, joining.op):
             return
         try:
-            take_in(engine, prepared, op=joining.op, by=joining.by)
+            apply_merge(engine, prepared, op=joining.op, by=joining.by)
         # Whatever it is, it would fail the workflow's task for ever: both go on as they were.
         except Exception as error:  # noqa: BLE001
             told = "the run %s could not be taken in: both go on as they were"
             workflow.logger.error(told, joining.other, exc_info=error)
             why = str(error) if isinstance(error, CrewlogError) else repr(error)
             engine.record(j.MergeFailed(op=joining.op, other=joining.other, why=why[:2000]))
-        await self._store(engine, store, [MergeHint(op=joining.op, to=joining.other)])
+        await self._store(engine, store, [MergeNotification(op=joining.op, to=joining.other)])
 
 
-def _next(engine: Engine, other: CrewState | None, seen: LookedAt, *, landed: bool) -> Move | None:
+def _next(
+    engine: Engine, other: CrewState | None, seen: ReadOtherRunResult, *, landed: bool
+) -> Move | None:
     """What follows for the run as it is from what was seen."""
     topology = engine.plan.topology
     return next_move(
@@ -335,7 +350,7 @@ def _next(engine: Engine, other: CrewState | None, seen: LookedAt, *, landed: bo
         seen.op,
         engine.at,
         landed=landed,
-        ends=engine.state.ending if engine.ends_turns else (),
+        ends=engine.state.ending if engine.is_finishing_detached_turns else (),
         gone=seen.gone,
         creatures=len(topology.creatures) if topology is not None else 0,
         flow=bool(topology is not None and topology.flow),
@@ -344,7 +359,7 @@ def _next(engine: Engine, other: CrewState | None, seen: LookedAt, *, landed: bo
     )
 
 
-async def forward(state: CrewState, incoming: Incoming, *, signed: bool = False) -> None:
+async def forward(state: CrewState, incoming: QueuedCommand, *, signed: bool = False) -> None:
     """Hands what is said to a merged run on to the one that it is part of; or tells who waits.
 
     Only what is said: whoever stops this run does not mean that one, and the questions of that one
@@ -359,8 +374,8 @@ async def forward(state: CrewState, incoming: Incoming, *, signed: bool = False)
     into = state.merged_into
     assert into is not None  # noqa: S101 - it is merged
     if incoming.asked:
-        called = renamed_words(state.renamed_there)
-        incoming.error = RunMerged(
+        called = renames_description(state.surviving_run_renames)
+        incoming.error = RunAlreadyMerged(
             f"the run {state.run!r} is part of {into!r} by now" + (f"; {called}" if called else ""),
             remedy=f"Look at that run, and send it there: {into}",
         )
@@ -368,7 +383,7 @@ async def forward(state: CrewState, incoming: Incoming, *, signed: bool = False)
     elif incoming.name == "message":
         handle: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(into)
         with suppress(FailureError):  # that one has ended, too: nobody waits for it any more
-            led = _as_said if signed else _called_there
+            led = _as_said if signed else _with_new_name
             await handle.signal(incoming.name, led(state, incoming.data))
 
 
@@ -380,9 +395,9 @@ def _as_said(state: CrewState, data: Any) -> Any:
     return {**said, "said_to": said.get("said_to") or state.run}
 
 
-def _called_there(state: CrewState, data: Any) -> Any:
+def _with_new_name(state: CrewState, data: Any) -> Any:
     """What is said, to whom it is meant for: the other run may mean another one by that name."""
     to = data.get("to") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if not isinstance(to, str) or (now := called_there(to, state.renamed_there)) == to:
+    if not isinstance(to, str) or (now := renamed_log(to, state.surviving_run_renames)) == to:
         return data
     return {**data, "to": now, "was": data.get("was") or to}

@@ -9,7 +9,7 @@ from temporalio.exceptions import ChildWorkflowError, WorkflowAlreadyStartedErro
 with workflow.unsafe.imports_passed_through():
     from crewlog.ids import RunId
     from crewlog.state.model import CrewState
-    from crewlog.wire import WORKFLOW_TYPE, SplitFrom, StartRun
+    from crewlog.wire import WORKFLOW_TYPE, SplitSource, StartRun
 
 
 async def begin_part(state: CrewState, graph: RunId, by: str, queue: str) -> str:
@@ -24,7 +24,7 @@ async def begin_part(state: CrewState, graph: RunId, by: str, queue: str) -> str
     Returns:
         Why it could not; empty where it began.
     """
-    split = SplitFrom(run=state.run, after=state.position)
+    split = SplitSource(run=state.run, after=state.position)
     try:
         await workflow.start_child_workflow(
             WORKFLOW_TYPE,

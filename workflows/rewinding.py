@@ -13,40 +13,42 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.authority.principals import Standing, holds
     from crewlog.errors import CommandRejected, CrewlogError, InternalError, NotPermitted
     from crewlog.graph import changing, rewinding
-    from crewlog.graph.drafting import Drafting
+    from crewlog.graph.drafting import PromptApproval
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
-    from crewlog.graph.swap import plan_swap
+    from crewlog.graph.swap import swap_report
     from crewlog.ids import ContentHash, RunId, StepId
     from crewlog.model import Json
     from crewlog.state.calls import (
         FORGET_RUN,
         LOAD_STATE,
         PREPARE_CHANGE,
-        ForgetRun,
-        LoadedState,
-        LoadState,
+        DeleteReplacedRun,
         PrepareChange,
-        PreparedChange,
-        StartUse,
+        PrepareChangeResult,
+        RestoreState,
+        RestoreStateResult,
+        SignedStart,
     )
     from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
-    from crewlog.state.rewinding import Resumption
-    from crewlog.wire import Command, ForkFrom, Rollback, SplitFrom, StartRun, TagCommand
+    from crewlog.state.rewinding import ReopenPoint
+    from crewlog.wire import Command, ForkSource, Rollback, SplitSource, StartRun, TagCommand
 
 from crewlog.workflows import gate
 from crewlog.workflows.activity_options import LOADING, LOCAL, PARTING
 from crewlog.workflows.beginning import made
-from crewlog.workflows.inbox import Incoming, parse
+from crewlog.workflows.inbox import QueuedCommand, parse
 
 
-async def prepare(engine: Engine | Drafting, incoming: Incoming, command: Rollback) -> None:
+async def prepare(
+    engine: Engine | PromptApproval, incoming: QueuedCommand, command: Rollback
+) -> None:
     """Has the state of a rollback's checkpoint loaded; what is wrong with it becomes a refusal."""
     await _load(engine, incoming, command, command.position)
 
 
-async def check_tag(engine: Engine | Drafting, incoming: Incoming) -> None:
+async def prepare_tag(engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
     """Has it looked up whether a position of an earlier execution is a checkpoint, to tag it.
 
     What a tag of any other position needs is known here. The loop waits for it: where the run
@@ -63,11 +65,11 @@ async def check_tag(engine: Engine | Drafting, incoming: Incoming) -> None:
 
 
 async def _load(
-    engine: Engine | Drafting, incoming: Incoming, command: Command, position: int
+    engine: Engine | PromptApproval, incoming: QueuedCommand, command: Command, position: int
 ) -> None:
     if command.id in engine.state.commands or engine.state.closed:
         return
-    task = LoadState(
+    task = RestoreState(
         run=engine.state.run,
         position=position,
         batch=engine.ledger.batch(),
@@ -75,7 +77,7 @@ async def _load(
     )
     try:
         incoming.prepared = await workflow.execute_activity(
-            LOAD_STATE, task, result_type=LoadedState, **LOADING
+            LOAD_STATE, task, result_type=RestoreStateResult, **LOADING
         )
     except ActivityError as error:
         incoming.refusal = _refusal(error)
@@ -103,7 +105,7 @@ async def forget(start: StartRun, data: dict[str, Json], at: int) -> None:
         ApplicationError: that run's policy does not let who starts this one do it.
     """
     run, use = RunId(workflow.info().workflow_id), gate.use_of(start, data, at)
-    task = ForgetRun(run=run, executions=start.replaced, start=data, at=at, use=use)
+    task = DeleteReplacedRun(run=run, executions=start.replaced, start=data, at=at, use=use)
     try:
         await workflow.execute_local_activity(FORGET_RUN, task, **LOCAL)
     except ActivityError as error:
@@ -115,7 +117,9 @@ async def forget(start: StartRun, data: dict[str, Json], at: int) -> None:
         ) from error
 
 
-async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine, LoadedState]:
+async def begin(
+    start: StartRun, data: dict[str, Json], at: int
+) -> tuple[Engine, RestoreStateResult]:
     """The engine of a run that begins as a fork, or goes on after its end.
 
     Where it is to go on with another definition, that is a change like any other: the loop swaps
@@ -132,22 +136,22 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
     """
     run = RunId(workflow.info().workflow_id)
     task = _task(start, run, gate.use_of(start, data, at))
-    loaded = await made(LOAD_STATE, task, LoadedState)
+    loaded = await made(LOAD_STATE, task, RestoreStateResult)
     start = gate.starter(start, data, loaded.policy, run, at)
     plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
     last = CrewState.from_json(loaded.last) if start.reopen else then
     change = _change(start, run, then, last)
     # Before anything is recorded: what is wrong with it must not leave a run behind.
-    prepared = await made(PREPARE_CHANGE, change, PreparedChange) if change else None
-    _check_wider(start, loaded, prepared)
+    prepared = await made(PREPARE_CHANGE, change, PrepareChangeResult) if change else None
+    _check_widening(start, loaded, prepared)
     if prepared is not None:
-        then = rewinding.come_back(then, loaded.left, GraphPlan.from_json(prepared.plan))
+        then = rewinding.with_returning_logs(then, loaded.left, GraphPlan.from_json(prepared.plan))
     if start.fork is not None:
         place = start.fork.position
         engine = rewinding.fork(plan, then, run, by=start.by, at=at, checkpoint=place)
     else:
         ledger = Ledger(last)
-        found = Resumption(loaded.position, StepId(loaded.decision) if loaded.decision else None)
+        found = ReopenPoint(loaded.position, StepId(loaded.decision) if loaded.decision else None)
         engine = rewinding.reopen(
             plan,
             ledger,
@@ -160,14 +164,16 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
         )
     if prepared is not None:
         wanted = GraphPlan.from_json(prepared.plan)
-        report = plan_swap(engine.plan, wanted, engine.state)
+        report = swap_report(engine.plan, wanted, engine.state)
         edited = start.fork is not None and start.fork.operations
         basis = ContentHash(then.definition if edited else "")
         changing.accept(engine, wanted, report, what=prepared.what, by=start.by, basis=basis)
     return engine, loaded
 
 
-async def begin_part(start: StartRun, split: SplitFrom, at: int) -> tuple[Engine, LoadedState]:
+async def begin_part(
+    start: StartRun, split: SplitSource, at: int
+) -> tuple[Engine, RestoreStateResult]:
     """The engine of a run that begins as a part of another one, as that one's journal says.
 
     Args:
@@ -179,20 +185,22 @@ async def begin_part(start: StartRun, split: SplitFrom, at: int) -> tuple[Engine
         ApplicationError: that journal does not say so, however long one waits.
     """
     run = RunId(workflow.info().workflow_id)
-    use = StartUse(execution=workflow.info().original_execution_run_id, at=at)
-    task = LoadState(run=split.run, split_after=split.after, use=use)
-    loaded = await made(LOAD_STATE, task, LoadedState, PARTING)
+    use = SignedStart(execution=workflow.info().original_execution_run_id, at=at)
+    task = RestoreState(run=split.run, split_after=split.after, use=use)
+    loaded = await made(LOAD_STATE, task, RestoreStateResult, PARTING)
     plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
     parent = workflow.info().parent
     if start.queue and (parent is None or parent.workflow_id != split.run):
-        _check_part_queue(start, loaded)
+        _check_split_queue(start, loaded)
     if then.run != run:
         raise InternalError(f"the part of {split.run!r} is {then.run!r}, and not {run!r}")
     engine = rewinding.part(plan, then, split.run, by=loaded.by, at=at, split=loaded.split)
     return engine, loaded
 
 
-def _check_wider(start: StartRun, loaded: LoadedState, prepared: PreparedChange | None) -> None:
+def _check_widening(
+    start: StartRun, loaded: RestoreStateResult, prepared: PrepareChangeResult | None
+) -> None:
     """Checks that nobody sheds a policy, or gains by going back, who may not grant.
 
     Raises:
@@ -214,7 +222,7 @@ def _check_wider(start: StartRun, loaded: LoadedState, prepared: PreparedChange 
         if prepared is not None:
             gate.check_widening(found, prepared.widens, "what it goes on with")
     except NotPermitted as error:
-        raise gate.start_refused(error) from error
+        raise gate.start_error(error) from error
 
 
 def _check_queue(start: StartRun, found: Standing) -> None:
@@ -231,7 +239,7 @@ def _check_queue(start: StartRun, found: Standing) -> None:
         raise gate.refusal(asked)
 
 
-def _check_part_queue(start: StartRun, loaded: LoadedState) -> None:
+def _check_split_queue(start: StartRun, loaded: RestoreStateResult) -> None:
     """Checks that nobody but the run that is parted moves a part's activities to other workers.
 
     Raises:
@@ -239,7 +247,7 @@ def _check_part_queue(start: StartRun, loaded: LoadedState) -> None:
     """
     signed = loaded.policy is not None and loaded.policy.signed
     if signed and start.queue != workflow.info().task_queue:
-        raise gate.start_refused(
+        raise gate.start_error(
             NotPermitted(
                 f"a part whose activities are on the queue {start.queue!r} is begun by the run "
                 "that it is a part of, and by nobody else",
@@ -248,12 +256,12 @@ def _check_part_queue(start: StartRun, loaded: LoadedState) -> None:
         )
 
 
-def _task(start: StartRun, run: RunId, use: StartUse) -> LoadState:
-    source: ForkFrom | None = start.fork
+def _task(start: StartRun, run: RunId, use: SignedStart) -> RestoreState:
+    source: ForkSource | None = start.fork
     if source is not None:
-        return LoadState(run=source.run, position=source.position, use=use)
+        return RestoreState(run=source.run, position=source.position, use=use)
     recipe = start.reopen == "recipe"
-    return LoadState(run=run, reopen=True, recipe=recipe, executions=start.replaced, use=use)
+    return RestoreState(run=run, reopen=True, recipe=recipe, executions=start.replaced, use=use)
 
 
 def _change(start: StartRun, run: RunId, then: CrewState, last: CrewState) -> PrepareChange | None:

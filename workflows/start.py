@@ -17,7 +17,7 @@ from temporalio.worker import (
 )
 
 
-class OneArgument(Interceptor):
+class StartArgumentInterceptor(Interceptor):
     """Fails a run that was started with none or with several arguments."""
 
     def workflow_interceptor_class(

@@ -21,13 +21,13 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.errors import CommandRejected, NotPermitted
-    from crewlog.graph.drafting import Drafting
+    from crewlog.graph.drafting import PromptApproval
     from crewlog.graph.engine import Engine
     from crewlog.ids import RESERVED
     from crewlog.state import journal as j
 
 from crewlog.workflows import gate
-from crewlog.workflows.inbox import Incoming, Unread, parse
+from crewlog.workflows.inbox import QueuedCommand, UndecodedPayload, parse
 
 TOLD = 100
 """Signals of nobody's that an execution refuses one by one."""
@@ -41,7 +41,7 @@ BYTES = 256
 """Bytes of one that are as much work again."""
 
 
-class Strangers:
+class UnauthenticatedSignals:
     """Counts the signals of an execution that are nobody's commands."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Strangers:
         """How many were counted since that was recorded last."""
         self._spent = 0
 
-    def rests(self, incoming: Incoming, *, encrypted: bool) -> bool:
+    def rests(self, incoming: QueuedCommand, *, encrypted: bool) -> bool:
         """Whether the loop rests before it takes this.
 
         Args:
@@ -64,31 +64,35 @@ class Strangers:
         self._spent = 0
         return True
 
-    def passed_by(self, engine: Engine | Drafting, incoming: Incoming) -> bool:
+    def count_undecoded(self, engine: Engine | PromptApproval, incoming: QueuedCommand) -> bool:
         """Whether a signal is done with by counting it, without being read."""
         brought = incoming.data
-        if self._met < TOLD or not isinstance(brought, Unread) or not brought.proves_nothing:
+        if self._met < TOLD or not isinstance(brought, UndecodedPayload) or not brought.is_unsigned:
             return False
         if not _is_signed(engine):
             return False
         self._count(engine, incoming)
         return True
 
-    def counted(self, engine: Engine | Drafting, incoming: Incoming) -> bool:
+    def counted(self, engine: Engine | PromptApproval, incoming: QueuedCommand) -> bool:
         """Whether a command is done with by counting it: nothing more comes of it."""
         # An update is always answered. It came at a known time, which a signal does not.
-        if incoming.arrived is not None or self._met < TOLD or not _is_nobodys(engine, incoming):
+        if (
+            incoming.arrived is not None
+            or self._met < TOLD
+            or not _is_unauthenticated(engine, incoming)
+        ):
             return False
         self._count(engine, incoming)
         return True
 
-    def note(self, incoming: Incoming) -> None:
+    def note(self, incoming: QueuedCommand) -> None:
         """Notes a command that was refused, where it is nobody's."""
         proven = incoming.standing is not None and incoming.standing.proven
         if incoming.arrived is None and not proven:
             self._met += incoming.standing is not None or incoming.unfit
 
-    def tell(self, engine: Engine | Drafting) -> None:
+    def tell(self, engine: Engine | PromptApproval) -> None:
         """Records how many there were since that was recorded last."""
         if self.untold:
             signed = _is_signed(engine)
@@ -102,14 +106,14 @@ class Strangers:
             )
             self.untold = 0
 
-    def _count(self, engine: Engine | Drafting, incoming: Incoming) -> None:
+    def _count(self, engine: Engine | PromptApproval, incoming: QueuedCommand) -> None:
         incoming.done = True
         self.untold += 1
         if self.untold >= COUNTED:
             self.tell(engine)
 
 
-def work(incoming: Incoming, *, many: bool, encrypted: bool) -> int:
+def work(incoming: QueuedCommand, *, many: bool, encrypted: bool) -> int:
     """How much work a command is, as it came; the same to a worker with other settings.
 
     Args:
@@ -118,17 +122,17 @@ def work(incoming: Incoming, *, many: bool, encrypted: bool) -> int:
         encrypted: Whether what comes without encryption is refused.
     """
     brought = incoming.data
-    if not isinstance(brought, Unread) or brought.is_replaced(encrypted=encrypted):
+    if not isinstance(brought, UndecodedPayload) or brought.may_be_replaced(encrypted=encrypted):
         return READING
-    return 1 if many and brought.proves_nothing else READING + brought.size // BYTES
+    return 1 if many and brought.is_unsigned else READING + brought.size // BYTES
 
 
-def _is_signed(engine: Engine | Drafting) -> bool:
+def _is_signed(engine: Engine | PromptApproval) -> bool:
     policy = engine.plan.policy
     return policy is not None and policy.signed
 
 
-def _is_nobodys(engine: Engine | Drafting, incoming: Incoming) -> bool:
+def _is_unauthenticated(engine: Engine | PromptApproval, incoming: QueuedCommand) -> bool:
     """Whether a signal proves nothing where it must, or is no command."""
     found = gate.look(engine, incoming)
     if found is not None:

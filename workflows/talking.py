@@ -18,10 +18,10 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.model import Json
     from crewlog.state import journal as j
     from crewlog.state.blocks import words_of
-    from crewlog.state.calls import ModelResult
+    from crewlog.state.calls import CallModelResult
     from crewlog.wire import ConversationView, Reply
 
-_GOES_ON = ("RolledBack", "Forked", "Reopened")
+_GOES_ON = ("RunRolledBack", "RunForked", "RunReopened")
 """Entries after which a run goes on from another state."""
 KEPT = 50
 """Answers that are kept with their words."""
@@ -47,7 +47,7 @@ class Answers:
         """The command whose message the present turn answers."""
         self._seen = seen
 
-    def note(self, result: ModelResult) -> None:
+    def note(self, result: CallModelResult) -> None:
         """Keeps the words of a model's reply, which may be the answer.
 
         Also of one that calls tools: a turn that reaches its bound of calls ends with its text.
@@ -66,18 +66,18 @@ class Answers:
         entries = engine.ledger.page(self._seen, len(engine.ledger.entries))
         self._seen = state.position
         for _, data in entries:
-            if data["kind"] == "TurnBegan":
+            if data["kind"] == "ExchangeStarted":
                 self._said = str(data.get("said", ""))
-            elif data["kind"] == "TurnEnded":
-                self._ended(j.TurnEnded.model_validate(data))
+            elif data["kind"] == "ExchangeEnded":
+                self._ended(j.ExchangeEnded.model_validate(data))
             elif data["kind"] in _GOES_ON:  # perhaps in the middle of another turn
                 talk: dict[str, Json] = data["state"].get("talk") or {}
                 self._said = str(talk.get("message", ""))
-            elif data["kind"] == "ModelReplied" and data["ref"].get("inline"):
+            elif data["kind"] == "ModelCallCompleted" and data["ref"].get("inline"):
                 # It is made here and comes with no result: of an agent that asks no model.
                 self._note(data["ref"]["body"], data["ref"]["inline"])
 
-    def _ended(self, entry: j.TurnEnded) -> None:
+    def _ended(self, entry: j.ExchangeEnded) -> None:
         if not entry.turn:
             return
         said, body = self._said, entry.response

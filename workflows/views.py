@@ -9,25 +9,25 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.graph import approvals, waits
-    from crewlog.graph.drafting import Drafting
-    from crewlog.graph.draw import Flowchart, mermaid
+    from crewlog.graph.drafting import PromptApproval
+    from crewlog.graph.draw import MermaidDrawing, mermaid
     from crewlog.graph.engine import Engine
     from crewlog.graph.facts import RunFacts
-    from crewlog.graph.matrix import agents_in, away_in, cells, tools_in
+    from crewlog.graph.matrix import agents_in, cells, plan_tools, remote_agents
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import AgentName, NodeName, StepId, node_of
     from crewlog.model import Json
     from crewlog.state.brief import fenced, shortened
     from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.joining import in_words
-    from crewlog.state.model import CrewState, FrontierEntry, Interrupt, Output
-    from crewlog.state.pools import named_agent, step_words
+    from crewlog.state.model import CrewState, FrontierStep, Interrupt, Output
+    from crewlog.state.pools import item_agent, step_description
     from crewlog.wire import (
         CheckpointPage,
         CheckpointView,
+        EntryView,
         GraphView,
         InterruptView,
-        JournalItem,
         JournalPage,
         Page,
         PermissionsPage,
@@ -50,7 +50,7 @@ WAITING_LIMIT = 200
 
 
 def run_view(
-    engine: Engine | Drafting, flights: Flights, drains_for: Sequence[StepId] = ()
+    engine: Engine | PromptApproval, flights: Flights, drains_for: Sequence[StepId] = ()
 ) -> RunView:
     """Where the run is."""
     state = engine.state
@@ -60,10 +60,10 @@ def run_view(
             node=entry.node,
             status=entry.status,
             waits_for=waits.waits_for(entry),
-            due=waits.due_at(entry),
+            due=waits.deadline_of(entry),
             doing=tuple(_doing(entry, flights)),
-            lacks=_lacks(entry, flights),
-            agent=named_agent(state, entry.step) or "",
+            lacks=_wait_reason(entry, flights),
+            agent=item_agent(state, entry.step) or "",
         )
         for entry in state.frontier.values()
     )
@@ -90,7 +90,7 @@ def run_view(
     )
 
 
-def spoken_last(
+def ordered_outputs(
     outputs: Mapping[AgentName, Mapping[str, Output]], plan: GraphPlan
 ) -> list[tuple[AgentName, Mapping[str, Output]]]:
     """The outputs of agents: whoever said something last comes last, and a graph's root behind all.
@@ -109,7 +109,7 @@ def spoken_last(
     return sorted(outputs.items(), key=order)
 
 
-def replied(engine: Engine | Drafting, reply: Reply) -> RunResult:
+def replied(engine: Engine | PromptApproval, reply: Reply) -> RunResult:
     """What a conversation answers who asks it."""
     state = engine.state
     said: dict[str, Json] = {"text": reply.text}
@@ -164,7 +164,7 @@ def statuses(state: CrewState, nodes: Collection[NodeName]) -> dict[NodeName, st
     return {node: status for node, status in found.items() if node in nodes}
 
 
-def graph_view(engine: Engine | Drafting) -> GraphView:
+def graph_view(engine: Engine | PromptApproval) -> GraphView:
     """The graph with the state of its nodes."""
     colours = statuses(engine.state, engine.plan.nodes)
     return GraphView(
@@ -175,9 +175,9 @@ def graph_view(engine: Engine | Drafting) -> GraphView:
     )
 
 
-def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> InterruptView:
+def interrupt_view(interrupt: Interrupt, engine: Engine | PromptApproval) -> InterruptView:
     """A question in LangChain's human-in-the-loop shape."""
-    if isinstance(engine, Drafting):
+    if isinstance(engine, PromptApproval):
         request, review = approvals.shape(interrupt, engine.prompt, engine.definition)
     else:
         request, review = approvals.shape(interrupt, None, None)
@@ -200,19 +200,19 @@ def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> Interrupt
         quotas=interrupt.quotas,
         shows=interrupt.shows,
         bound=interrupt.bound,
-        **approvals.missing_arguments(interrupt),
-        shortened=approvals.is_shortened(interrupt),
+        **approvals.argument_source_fields(interrupt),
+        shortened=approvals.has_shortened_arguments(interrupt),
         action_requests=(request,),
         review_configs=(review,),
     )
 
 
-def journal_page(engine: Engine | Drafting, page: Page) -> JournalPage:
+def journal_page(engine: Engine | PromptApproval, page: Page) -> JournalPage:
     """A part of this execution's journal."""
     ledger = engine.ledger
     return JournalPage(
         entries=tuple(
-            JournalItem(position=position, entry=data)
+            EntryView(position=position, entry=data)
             for position, data in ledger.page(page.after, page.limit)
         ),
         first=ledger.first,
@@ -221,7 +221,7 @@ def journal_page(engine: Engine | Drafting, page: Page) -> JournalPage:
     )
 
 
-def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
+def checkpoint_page(engine: Engine | PromptApproval, page: Page) -> CheckpointPage:
     """Checkpoints of this execution: its start, and the places after each step."""
     ledger = engine.ledger
     tags: dict[int, list[str]] = {}
@@ -257,7 +257,7 @@ def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
     )
 
 
-def permissions_page(engine: Engine | Drafting, asked: PermissionsQuery) -> PermissionsPage:
+def permissions_page(engine: Engine | PromptApproval, asked: PermissionsQuery) -> PermissionsPage:
     """A part of the matrix of agents and tools; a run that has no crew yet has none."""
     plan, state = engine.plan, engine.state
     found, total = cells(
@@ -274,14 +274,16 @@ def permissions_page(engine: Engine | Drafting, asked: PermissionsQuery) -> Perm
         graph_version=state.graph_version,
         position=state.position,
         agents=agents_in(plan),
-        away=away_in(plan),
-        tools=tools_in(plan),
+        away=remote_agents(plan),
+        tools=plan_tools(plan),
         cells=found,
         total=total,
     )
 
 
-def details(engine: Engine | Drafting, flights: Flights, drains_for: Sequence[StepId] = ()) -> str:
+def details(
+    engine: Engine | PromptApproval, flights: Flights, drains_for: Sequence[StepId] = ()
+) -> str:
     """The run in Markdown, for the web UI.
 
     All that is not the run's own words is fenced: people decide by what they read here, and a model
@@ -311,11 +313,11 @@ def details(engine: Engine | Drafting, flights: Flights, drains_for: Sequence[St
         lines += ["", f"Merged: it goes on as part of {fenced(state.merged_into)}"]
     if waiting:
         lines += ["", f"Waiting: {fenced(waiting)}"]
-    picture = Flowchart(engine.plan).text(statuses(state, engine.plan.nodes))
-    return "\n".join([*lines, "", "```mermaid", picture, "```", *_story(state)])
+    picture = MermaidDrawing(engine.plan).text(statuses(state, engine.plan.nodes))
+    return "\n".join([*lines, "", "```mermaid", picture, "```", *_origin_lines(state)])
 
 
-def _story(state: CrewState) -> Iterator[str]:
+def _origin_lines(state: CrewState) -> Iterator[str]:
     """What the run came from, and what was changed while it lived: the last changes first."""
     if state.source is not None:
         yield ""
@@ -333,9 +335,11 @@ def _by(who: str) -> str:
     return f" by {fenced(who)}" if who else ""
 
 
-def _step_line(engine: Engine | Drafting, entry: FrontierEntry, flights: Flights) -> str:
+def _step_line(engine: Engine | PromptApproval, entry: FrontierStep, flights: Flights) -> str:
     known = entry.node in engine.plan.nodes  # a change may have taken it away
-    name = step_words(engine.state, entry.step, engine.agent_at(entry.step) if known else None)
+    name = step_description(
+        engine.state, entry.step, engine.agent_of(entry.step) if known else None
+    )
     what = ", ".join(_doing(entry, flights))
     if not what and (text := waits.waits_for(entry)):
         what = f"waits {'for ' if entry.requirement else ''}{text}"
@@ -343,14 +347,14 @@ def _step_line(engine: Engine | Drafting, entry: FrontierEntry, flights: Flights
     return f"- `{name}` {entry.status}{f': {fenced(what)}' if what else ''}{leaves}"
 
 
-def _doing(entry: FrontierEntry, flights: Flights) -> Iterator[str]:
+def _doing(entry: FrontierStep, flights: Flights) -> Iterator[str]:
     for call in entry.turn.calls if entry.turn else ():
         if (why := flights.get((entry.step, call.call))) is not None:
             what = f"{call.tool} {call.brief}".strip() if call.tool else "model"
             yield f"{what}: {why}" if why else what
 
 
-def _lacks(entry: FrontierEntry, flights: Flights) -> str:
+def _wait_reason(entry: FrontierStep, flights: Flights) -> str:
     """What the first of its calls waits for that waits for a worker."""
     calls = entry.turn.calls if entry.turn else ()
     return next(filter(None, (flights.get((entry.step, call.call)) for call in calls)), "")

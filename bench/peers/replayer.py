@@ -20,7 +20,7 @@ from bench.peers.bare import BareRun
 from crewlog.payloads import data_converter
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
-from crewlog.workflows.start import OneArgument
+from crewlog.workflows.start import StartArgumentInterceptor
 
 
 def read(path: str) -> WorkflowHistory:
@@ -37,7 +37,7 @@ async def serve(engine: WorkflowHistory, bare: WorkflowHistory) -> None:
                 workflows=[CrewRun],
                 workflow_runner=sandbox(),
                 data_converter=data_converter(Path(tempfile.gettempdir()) / "unused"),
-                interceptors=[OneArgument()],
+                interceptors=[StartArgumentInterceptor()],
             ),
         ),
         "bare": (bare, Replayer(workflows=[BareRun])),

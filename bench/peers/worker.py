@@ -27,9 +27,9 @@ async def engine(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
     """The engine's own worker, with the benchmarks' model."""
     from crewlog.activities.models import register  # noqa: PLC0415
     from crewlog.client import connect  # noqa: PLC0415
-    from crewlog.workers.worker import relieve_collector, running_worker  # noqa: PLC0415
+    from crewlog.workers.worker import running_worker, tune_garbage_collector  # noqa: PLC0415
 
-    relieve_collector()  # as `python -m crewlog.workers` does
+    tune_garbage_collector()  # as `python -m crewlog.workers` does
     register("bench", "bench.peers.model:build")
     client = await connect(task_queue=settings.task_queue, services=False)
     return running_worker(client.temporal, await client.store(), settings)
@@ -51,9 +51,9 @@ async def tuned(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
     """The bare workflow in a process like the engine's."""
     from bench.peers.bare import BareRun, say  # noqa: PLC0415
     from crewlog.workers.sandbox import sandbox  # noqa: PLC0415
-    from crewlog.workers.worker import relieve_collector  # noqa: PLC0415
+    from crewlog.workers.worker import tune_garbage_collector  # noqa: PLC0415
 
-    relieve_collector()
+    tune_garbage_collector()
     return Worker(
         await _client(),
         workflows=[BareRun],

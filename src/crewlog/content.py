@@ -62,7 +62,7 @@ def canonical(value: Json) -> bytes:
     return "".join(_CANONICAL.iterencode(value, _one_shot=True)).encode()
 
 
-def scrubbed_text(text: str) -> str:
+def utf8_text(text: str) -> str:
     """The text as UTF-8 can have it: surrogate pairs joined, lone ones replaced by U+FFFD.
 
     Models and tools give such texts (a JSON escape that was cut, a file's name), and no payload
@@ -75,18 +75,18 @@ def scrubbed_text(text: str) -> str:
     return text
 
 
-def scrubbed(value: Json) -> Json:
-    """A JSON value with every text in it `scrubbed_text`, keys included."""
+def utf8_json(value: Json) -> Json:
+    """A JSON value with every text in it `utf8_text`, keys included."""
     if isinstance(value, str):
-        return scrubbed_text(value)
+        return utf8_text(value)
     if isinstance(value, list):
         items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
-        return [scrubbed(item) for item in items]
+        return [utf8_json(item) for item in items]
     if isinstance(value, dict):
         # Tools' data may have keys that only become texts in JSON.
         pairs: dict[Any, Json] = value  # pyright: ignore[reportUnknownVariableType]
         return {
-            scrubbed_text(key) if isinstance(key, str) else key: scrubbed(item)
+            utf8_text(key) if isinstance(key, str) else key: utf8_json(item)
             for key, item in pairs.items()
         }
     return value

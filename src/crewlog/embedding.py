@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from crewlog.content import hash_bytes
-from crewlog.errors import CrewlogError, ModelRefused, ModelUnavailable
+from crewlog.errors import CrewlogError, ModelRequestRejected, ModelUnavailable
 from crewlog.redaction import remember
-from crewlog.store.memories import Embedded, words_of
+from crewlog.store.memories import Embeddings, words_of
 
 TIMEOUT = 20.0
 """Seconds for one request: a call of the memory's tools may take 60."""
@@ -69,10 +69,10 @@ class _OpenAI:
         return found
 
 
-def build_hash(name: str) -> Embedder:
+def make_hash_embedder(name: str) -> Embedder:
     """`hash:256`: a `HashEmbedder` of so many places."""
     if not name.isdecimal() or not 0 < int(name) <= _MOST_DIMENSIONS:
-        raise ModelRefused(
+        raise ModelRequestRejected(
             f"the embedding 'hash:{name}' has no number of places",
             remedy="For example: hash:256",
         )
@@ -83,7 +83,7 @@ def build_openai(name: str) -> Embedder:
     """`openai:NAME`: a model at `OPENAI_BASE_URL`, with `OPENAI_API_KEY`."""
     key = os.environ.get("OPENAI_API_KEY")
     if not key:
-        raise ModelRefused(
+        raise ModelRequestRejected(
             f"the embedding 'openai:{name}' needs a key, and OPENAI_API_KEY is not set",
             remedy="Set OPENAI_API_KEY in the worker's environment, or leave `embedding` out.",
         )
@@ -104,7 +104,7 @@ def build_openai(name: str) -> Embedder:
     return _OpenAI(OpenAIEmbeddings(**given))
 
 
-_BUILDERS: dict[str, Builder | str] = {"openai": build_openai, "hash": build_hash}
+_BUILDERS: dict[str, Builder | str] = {"openai": build_openai, "hash": make_hash_embedder}
 
 
 def register(prefix: str, builder: Builder | str) -> None:
@@ -117,13 +117,13 @@ def register(prefix: str, builder: Builder | str) -> None:
     _BUILDERS[prefix] = builder
 
 
-class Embedding:
+class Embedders:
     """Makes embedders, keeps them, and checks what they give."""
 
     def __init__(self) -> None:
         self._made: dict[str, Embedder] = {}
 
-    async def embedded(self, model: str, texts: Sequence[str]) -> Embedded:
+    async def embedded(self, model: str, texts: Sequence[str]) -> Embeddings:
         """Vectors of some texts.
 
         Args:
@@ -131,7 +131,7 @@ class Embedding:
             texts: The texts, at least one.
 
         Raises:
-            ModelRefused: there is no such model, or it gives no vectors.
+            ModelRequestRejected: there is no such model, or it gives no vectors.
             ModelUnavailable: it does not answer.
         """
         if model not in self._made:
@@ -142,7 +142,7 @@ class Embedding:
             raise
         except Exception as exc:
             raise _failed(model, exc) from exc
-        return Embedded(model=model, vectors=_checked(model, vectors, len(texts)))
+        return Embeddings(model=model, vectors=_checked(model, vectors, len(texts)))
 
 
 def _build(model: str) -> Embedder:
@@ -150,7 +150,7 @@ def _build(model: str) -> Embedder:
     builder = _BUILDERS.get(prefix)
     if builder is None or not name:
         known = ", ".join(f"{each}:NAME" for each in sorted(_BUILDERS))
-        raise ModelRefused(
+        raise ModelRequestRejected(
             f"there is no embedding {model!r}: known here are {known}",
             remedy="Name one of those, or register the prefix where memories are used.",
         )
@@ -165,7 +165,7 @@ def _failed(model: str, exc: Exception) -> CrewlogError:
     status = getattr(exc, "status_code", None)
     said = f"{type(exc).__name__}: {' '.join(str(exc).split())[:300]}"
     if isinstance(status, int) and 400 <= status < 500 and status not in {408, 409, 425, 429}:
-        return ModelRefused(
+        return ModelRequestRejected(
             f"the embedding {model!r} was refused: {said}",
             remedy="Check the name, OPENAI_API_KEY and OPENAI_BASE_URL.",
         )
@@ -181,12 +181,12 @@ def _checked(
     sizes = {len(vector) for vector in vectors}
     whole = all(math.isfinite(part) and abs(part) < 1e30 for v in vectors for part in v)
     if len(vectors) != count or len(sizes) != 1 or not whole or min(sizes) < 1:
-        raise ModelRefused(
+        raise ModelRequestRejected(
             f"the embedding {model!r} gave no vector for each of {count} texts",
             remedy="Choose another model.",
         )
     if max(sizes) > _MOST_DIMENSIONS:
-        raise ModelRefused(
+        raise ModelRequestRejected(
             f"the embedding {model!r} gives vectors of {max(sizes):,} numbers, and the store holds "
             f"{_MOST_DIMENSIONS:,}",
             remedy="Choose another model.",

@@ -18,26 +18,26 @@
     │   ├── TemporalUnavailable
     │   ├── StoreUnavailable
     │   ├── StoreIncomplete        rows are gone; the history still has them
-    │   ├── KeyMissing             encrypted with a key that this process does not have
+    │   ├── EncryptionKeyMissing             encrypted with a key that this process does not have
     │   └── WorkerMissing          nobody polls the task queue
     ├── StepError                  the run: ends the step, not the worker
     │   ├── ModelError
-    │   │   ├── ModelRefused       key, quota, content policy: a retry does not help
+    │   │   ├── ModelRequestRejected       key, quota, content policy: a retry does not help
     │   │   └── ModelUnavailable   timeout, 5xx: a retry may help
-    │   │       └── ModelLimited   rate limit: a later try will do
-    │   ├── LogRefused             an agent may not see what its call would show it
+    │   │       └── ModelRateLimited   rate limit: a later try will do
+    │   ├── LogAccessDenied             an agent may not see what its call would show it
     │   ├── SecretMissing          this worker does not have what a secret's reference names
     │   └── ToolError
     │       ├── ToolMissing        no such module, function or tool on this worker
-    │       │   └── ToolChanged    what it says of itself is not what was approved
+    │       │   └── ToolNotApproved    what it says of itself is not what was approved
     │       ├── ToolUnusable       its MCP server does not offer it, or not in a usable form
     │       ├── ToolFailed         raised; the model may see it and repair
-    │       │   └── OutOfReach     a path, a URL or an address that it may not touch
-    │       ├── RuledSince         people ruled of calls since this one was scheduled: ask again
-    │       └── OutcomeUnknown     started, never answered, and must not be repeated
-    ├── SealBroken                 what was encrypted was changed, moved, or never encrypted
-    ├── NotInTime                  it was waited for in vain
-    │   └── AnswerNeeded           the run waits for people
+    │       │   └── NotInAllowlist     a path, a URL or an address that it may not touch
+    │       ├── PermissionsChanged         people ruled of calls since this one was scheduled: ask
+    again │       └── OutcomeUnknown     started, never answered, and must not be repeated
+    ├── DecryptionFailed                 what was encrypted was changed, moved, or never encrypted
+    ├── WaitTimeout                  it was waited for in vain
+    │   └── AnswerRequired           the run waits for people
     ├── RunFailed                  how a run ended, as its client sees it
     │   └── InvalidPrompt          its prompt makes no crew
     └── InternalError              a bug of ours; carries what to report
@@ -203,21 +203,21 @@ class ChangeConflict(CommandRejected):
     """A change was made against another graph than the run has now: look again, and decide anew."""
 
 
-class TopologyRefused(CommandRejected):
+class ComponentConflict(CommandRejected):
     """Creatures and channels cannot be joined or parted like that; nothing was done."""
 
 
-class RunMerged(CommandRejected):
+class RunAlreadyMerged(CommandRejected):
     """The run is part of another one by now, which the remedy names last: send it there."""
 
 
-class NotHandedOver(CrewlogError):
+class SplitNotRecorded(CrewlogError):
     """A run begins as a part of another one whose journal does not say so yet."""
 
     retryable = True
 
 
-class NeverHandedOver(NotHandedOver):
+class SplitNeverRecorded(SplitNotRecorded):
     """A run was to begin as a part of another one, and nothing came of that: nobody lives there."""
 
     retryable = False
@@ -239,7 +239,7 @@ class NotPermitted(CommandRejected):
     """
 
 
-class LivesElsewhere(UsageError):
+class RemoteAgentConflict(UsageError):
     """Rows are not replaced by which creatures live in one run and no other: nothing was done."""
 
 
@@ -262,7 +262,7 @@ class StoreIncomplete(ServiceError):
     """The store lacks rows that the run refers to: `crewlog rebuild` makes them again."""
 
 
-class KeyMissing(ServiceError):
+class EncryptionKeyMissing(ServiceError):
     """A value is encrypted with a key that this process does not have: it may get it yet."""
 
 
@@ -278,7 +278,7 @@ class StepError(CrewlogError):
     """A step cannot go on; the run decides by the agent's `on_error`."""
 
 
-class LogRefused(StepError):
+class LogAccessDenied(StepError):
     """A call would show its agent a log, or an item, that it may not see. A retry does not help."""
 
 
@@ -286,7 +286,7 @@ class ModelError(StepError):
     """The model's side of a step."""
 
 
-class ModelRefused(ModelError):
+class ModelRequestRejected(ModelError):
     """The model's service refused: a bad key, no quota, a policy. A retry does not help."""
 
 
@@ -303,7 +303,7 @@ class ModelUnavailable(ModelError):
         """Seconds that the service asked to be left alone; none where it did not say."""
 
 
-class ModelLimited(ModelUnavailable):
+class ModelRateLimited(ModelUnavailable):
     """The model's service takes no more calls at the moment; this one has not begun.
 
     Its retries may all come too early. Then the run makes the call again, some times.
@@ -336,7 +336,7 @@ class ToolMissing(ToolError):
     again = True
 
 
-class ToolChanged(ToolMissing):
+class ToolNotApproved(ToolMissing):
     """A server's tool says of itself what nobody has approved: it is blocked until somebody does.
 
     Nothing has begun. The run makes the call again, for as long as it takes.
@@ -357,11 +357,11 @@ class ToolFailed(ToolError):
     """The tool raised. The model sees the message and may repair the call."""
 
 
-class RuledSince(ToolError):
+class PermissionsChanged(ToolError):
     """Something was ruled since a call was scheduled, or the yes to it has expired: look again."""
 
 
-class OutOfReach(ToolFailed):
+class NotInAllowlist(ToolFailed):
     """A path, a URL or an address that a tool may not touch."""
 
 
@@ -369,19 +369,19 @@ class OutcomeUnknown(ToolError):
     """The call started and never answered, and the tool must not be repeated: people decide."""
 
 
-class SealBroken(CrewlogError):
+class DecryptionFailed(CrewlogError):
     """A value that must be encrypted was changed, belongs elsewhere, or never was encrypted."""
 
     exit_code = 5
 
 
-class NotInTime(CrewlogError, TimeoutError):
+class WaitTimeout(CrewlogError, TimeoutError):
     """What was waited for did not come in time; the run goes on."""
 
     exit_code = 3
 
 
-class AnswerNeeded(NotInTime):
+class AnswerRequired(WaitTimeout):
     """What was waited for did not come in time, since the run waits for people."""
 
 

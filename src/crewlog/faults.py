@@ -83,11 +83,11 @@ def fault_of(fault: ErrorDetails, whole: str = "it", *, below: int = 0) -> str:
     """
     where = _place(fault["loc"][below:])
     if "error" in fault.get("ctx", {}):  # a sentence of ours
-        return f"{where!r}: {rule_of(fault)}" if where else rule_of(fault)
-    return f"{repr(where) if where else whole} {rule_of(fault)}"
+        return f"{where!r}: {rule_of_error(fault)}" if where else rule_of_error(fault)
+    return f"{repr(where) if where else whole} {rule_of_error(fault)}"
 
 
-def rule_of(fault: ErrorDetails) -> str:
+def rule_of_error(fault: ErrorDetails) -> str:
     """What is wrong, without where: `must be a text, not the number 5`."""
     kind, context, value = fault["type"], fault.get("ctx", {}), fault["input"]
     match kind:

@@ -80,7 +80,7 @@ class FileStore:
             UsageError: it is larger than files may be.
             StoreUnavailable: it cannot be written.
         """
-        if why := self.too_large(len(data), name):
+        if why := self.size_error(len(data), name):
             raise UsageError(why, remedy=f"Make it smaller, or raise {SETTING}.", place=name)
         sha256 = hashlib.sha256(data).hexdigest()
         path = self._path(sha256)
@@ -91,7 +91,7 @@ class FileStore:
             await asyncio.to_thread(_write, path, payload.SerializeToString(deterministic=True))
         return FileRef(sha256=sha256, mime_type=mime_type, size=len(data), name=name[:200])
 
-    def too_large(self, size: int, name: str = "") -> str:
+    def size_error(self, size: int, name: str = "") -> str:
         """What to say of a file that is larger than files may be; empty where it is not."""
         if size <= self.largest:
             return ""
@@ -136,14 +136,14 @@ class FileStore:
         path = Path(given)
         try:
             size = (await asyncio.to_thread(path.stat)).st_size
-            data = b"" if self.too_large(size) else await asyncio.to_thread(path.read_bytes)
+            data = b"" if self.size_error(size) else await asyncio.to_thread(path.read_bytes)
         except OSError as error:
             raise UsageError(
                 f"the file {str(path)!r} cannot be read: {error.strerror}",
                 remedy="Correct its path.",
                 place=str(path),
             ) from error
-        if why := self.too_large(size, str(path)):
+        if why := self.size_error(size, str(path)):
             raise UsageError(why, remedy=f"Make it smaller, or raise {SETTING}.", place=str(path))
         return await self.put(data, mime_type_of(path.name, data), path.name)
 

@@ -52,13 +52,13 @@ def node_of(step: StepId) -> NodeName:
     return NodeName(step.rpartition("#")[0])
 
 
-def item_step(visit: StepId, item: int) -> StepId:
+def child_step_id(visit: StepId, item: int) -> StepId:
     """The id of the step for the item `item` (from 1) of a visit that has a step for each."""
     return StepId(f"{visit}.{item}")
 
 
 @lru_cache(maxsize=PARSED)
-def item_of(step: StepId) -> int:
+def item_number(step: StepId) -> int:
     """The number of the item that a step is for; 0 for a visit itself."""
     return int(step.rpartition("#")[2].partition(".")[2] or 0)
 
@@ -70,7 +70,7 @@ def visit_of(step: StepId) -> StepId:
     return StepId(f"{node}#{visit.partition('.')[0]}")
 
 
-def call_key(run: RunId, step: StepId, call: int) -> CallKey:
+def idempotency_key(run: RunId, step: StepId, call: int) -> CallKey:
     """The idempotency key of the call `call` (from 1) of a step."""
     return CallKey(f"{run}/{step}/{call}")
 
@@ -85,17 +85,17 @@ def private_log(agent: AgentName) -> LogName:
     return LogName(f"private:{agent}")
 
 
-def item_log(step: StepId) -> LogName:
+def child_step_log(step: StepId) -> LogName:
     """The log that only an item's step reads; no agent's own log can have its name."""
     return LogName(f"private:{step}")
 
 
-def working_log(step: StepId, agent: AgentName) -> LogName:
+def step_log(step: StepId, agent: AgentName) -> LogName:
     """The log of what an agent says while it works on a step: an item's step has its own.
 
     Steps of one agent that run side by side would otherwise mix their calls in one log.
     """
-    return item_log(step) if item_of(step) else private_log(agent)
+    return child_step_log(step) if item_number(step) else private_log(agent)
 
 
 def named_readers(log: str) -> tuple[str, ...]:

@@ -21,17 +21,17 @@ def missing_namespace(error: RPCError) -> str | None:
     return None
 
 
-def is_absent(error: RPCError) -> bool:
+def is_not_found(error: RPCError) -> bool:
     """Whether the namespace is there, and does not have what was asked for."""
     return error.status is RPCStatusCode.NOT_FOUND and missing_namespace(error) is None
 
 
-def is_absent_execution(error: RPCError) -> bool:
+def is_execution_not_found(error: RPCError) -> bool:
     """Whether the namespace is there, and does not have the execution, or can have none such."""
-    return error.status is RPCStatusCode.INVALID_ARGUMENT or is_absent(error)
+    return error.status is RPCStatusCode.INVALID_ARGUMENT or is_not_found(error)
 
 
-def namespace_not_found(namespace: str, address: str) -> NamespaceNotFound:
+def namespace_not_found_error(namespace: str, address: str) -> NamespaceNotFound:
     """The error for a namespace that the server at `address` does not have."""
     return NamespaceNotFound(
         f"the Temporal server has no namespace {namespace!r}",

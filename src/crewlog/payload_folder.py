@@ -42,8 +42,8 @@ from temporalio.converter import (
 )
 
 from crewlog.encryption.codec import ENCRYPTED, KEY, LONGEST_KEY, MissingKey, give_up, lost, refused
-from crewlog.encryption.keys import Keyring, key_missing
-from crewlog.errors import KeyMissing, StoreIncomplete, StoreUnavailable
+from crewlog.encryption.keys import Keyring, key_missing_error
+from crewlog.errors import EncryptionKeyMissing, StoreIncomplete, StoreUnavailable
 
 GRACE = 2.0
 """Seconds that the file or the key of a command is waited for, once a run has asked for it."""
@@ -139,7 +139,7 @@ class DirectoryDriver(StorageDriver):
             self._known = now
         return now is not None and now == self._known
 
-    def keyless(self, payload: Payload) -> StorageDriverClaim | None:
+    def keyless_claim(self, payload: Payload) -> StorageDriverClaim | None:
         """The claim that stands for an encrypted payload; none where it can be decrypted.
 
         Args:
@@ -214,7 +214,7 @@ class DirectoryDriver(StorageDriver):
 
 
 @dataclass(frozen=True)
-class FolderStorage(ExternalStorage):
+class DirectoryStorage(ExternalStorage):
     """Temporal's, which takes for no reference what only looks like one."""
 
     def _decode_reference(self, payload: Payload) -> ExternalStorageReference | None:
@@ -234,7 +234,7 @@ class FolderStorage(ExternalStorage):
 
     def _keyless(self, payload: Payload) -> ExternalStorageReference | None:
         for driver in self.drivers:
-            claim = driver.keyless(payload) if isinstance(driver, DirectoryDriver) else None
+            claim = driver.keyless_claim(payload) if isinstance(driver, DirectoryDriver) else None
             if claim is not None:
                 return ExternalStorageReference(
                     driver_name=driver.name(), claim_data=claim.claim_data
@@ -242,11 +242,11 @@ class FolderStorage(ExternalStorage):
         return None
 
 
-def ask_for(file: str) -> None:
+def request_payload(file: str) -> None:
     """Notes that a command's content is asked for, which is not there.
 
     Args:
-        file: Where it would be, as `codec.lost_file` says.
+        file: Where it would be, as `codec.missing_file` says.
     """
     note = _beside(Path(file), _ASKED)
     with suppress(OSError):  # then it is waited for, as for any other
@@ -254,7 +254,9 @@ def ask_for(file: str) -> None:
         note.touch(mode=0o600, exist_ok=True)
 
 
-def is_away(file: str, key: MissingKey | None = None) -> StoreIncomplete | KeyMissing:
+def unavailable_payload_error(
+    file: str, key: MissingKey | None = None
+) -> StoreIncomplete | EncryptionKeyMissing:
     """The error of whoever needs a file of the folder, or a key, that is not there.
 
     Args:
@@ -262,7 +264,7 @@ def is_away(file: str, key: MissingKey | None = None) -> StoreIncomplete | KeyMi
         key: The key; none: it is the file that is missing.
     """
     if key is not None:
-        return key_missing(key.id, key.keys)
+        return key_missing_error(key.id, key.keys)
     path = Path(file)
     return StoreIncomplete(
         f"the payload {path.name[:12]} is not there, or damaged",

@@ -38,15 +38,15 @@ from crewlog.encryption.codec import (
     LOST,
     REFUSED,
     EncryptionCodec,
-    is_lost,
-    lost_file,
-    lost_key,
-    why_refused,
+    is_unavailable,
+    missing_file,
+    missing_key,
+    refusal_reason,
 )
-from crewlog.encryption.failures import EncryptedFailures, RedactedFailures
-from crewlog.encryption.keys import ACCEPT_PLAIN, Keyring, from_environment, key_missing
-from crewlog.errors import KeyMissing, SealBroken
-from crewlog.payload_folder import DirectoryDriver, FolderStorage, is_away
+from crewlog.encryption.failures import EncryptingFailureConverter, RedactingFailureConverter
+from crewlog.encryption.keys import ACCEPT_PLAIN, Keyring, environment_keyring, key_missing_error
+from crewlog.errors import DecryptionFailed, EncryptionKeyMissing
+from crewlog.payload_folder import DirectoryDriver, DirectoryStorage, unavailable_payload_error
 
 MESSAGE_TAG = "lc_message"
 """The key of a tagged message body."""
@@ -98,20 +98,20 @@ class _RefusedConverter(_NeverWritten):
         """Raises.
 
         Raises:
-            SealBroken: for one without encryption: a worker that accepts those can go on.
+            DecryptionFailed: for one without encryption: a worker that accepts those can go on.
             ApplicationError: for one that was changed or moved: it is so for good, and ends a run
                 that needs it.
         """
         del type_hint
-        reason, plain = why_refused(payload)
+        reason, plain = refusal_reason(payload)
         if plain:
-            raise SealBroken(
+            raise DecryptionFailed(
                 f"a payload is refused: {reason}",
                 remedy=f"Where it is right that it is not encrypted, set {ACCEPT_PLAIN}=true for "
                 "workers and clients: while encryption is being turned on.",
             )
         raise ApplicationError(
-            f"a payload is refused: {reason}", type=SealBroken.__name__, non_retryable=True
+            f"a payload is refused: {reason}", type=DecryptionFailed.__name__, non_retryable=True
         )
 
 
@@ -126,10 +126,10 @@ class _KeylessConverter(_NeverWritten):
         """Raises.
 
         Raises:
-            KeyMissing: always.
+            EncryptionKeyMissing: always.
         """
         del payload, type_hint
-        raise key_missing("")
+        raise key_missing_error("")
 
 
 class _LostConverter(EncodingPayloadConverter):
@@ -149,13 +149,13 @@ class _LostConverter(EncodingPayloadConverter):
 
         Raises:
             StoreIncomplete: the file is waited for.
-            KeyMissing: the key is.
+            EncryptionKeyMissing: the key is.
             TypeError: it is a stranger's, who has made it up.
         """
         del type_hint
-        if not is_lost(payload):
+        if not is_unavailable(payload):
             raise TypeError(f"what is encoded as {self.encoding} is not read here")
-        raise is_away(lost_file(payload), lost_key(payload))
+        raise unavailable_payload_error(missing_file(payload), missing_key(payload))
 
 
 class _UnreadConverter(EncodingPayloadConverter):
@@ -246,7 +246,7 @@ _PROVEN: ContextVar[bool] = ContextVar("crewlog_payloads_proven", default=False)
 
 
 @contextmanager
-def beside_history(proven: bool) -> Generator[None]:
+def external_payloads(proven: bool) -> Generator[None]:
     """Puts what is said to runs beside their histories, where it is large; see `data_converter`.
 
     Args:
@@ -259,7 +259,7 @@ def beside_history(proven: bool) -> Generator[None]:
         _PROVEN.reset(token)
 
 
-class CrewConverter(DataConverter):
+class CrewDataConverter(DataConverter):
     """Temporal's, which no payload of a stranger makes fail before a run has seen it."""
 
     async def _decode_reference_payload_sequence(
@@ -274,7 +274,7 @@ class CrewConverter(DataConverter):
         for payload in payloads:
             try:
                 found += await super()._decode_reference_payload_sequence([payload])
-            except KeyMissing:
+            except EncryptionKeyMissing:
                 raise
             except Exception:  # noqa: BLE001 - a stranger's may be anything
                 found.append(payload)
@@ -299,7 +299,7 @@ def data_converter(
 
     But for what a client says to a run that is there: a signal that the workers cannot read would
     hold up the run for good, since it is in the history. It stays inline, up to the server's limit,
-    but within `beside_history`.
+    but within `external_payloads`.
 
     Args:
         directory: Where large payloads go.
@@ -310,7 +310,7 @@ def data_converter(
         UsageError: the key file that the environment names cannot be used.
     """
     if isinstance(keys, _Environment):
-        keys = from_environment()
+        keys = environment_keyring()
     driver = DirectoryDriver(directory, keys)
 
     def driver_of(context: StorageDriverSelectContext, _payload: Payload) -> StorageDriver | None:
@@ -319,16 +319,18 @@ def data_converter(
         command = isinstance(target, StorageDriverWorkflowInfo) and target.type is None
         return driver if _PROVEN.get() or not command else None
 
-    return CrewConverter(
+    return CrewDataConverter(
         payload_converter_class=CrewPayloadConverter,
         payload_codec=None if keys is None else EncryptionCodec(keys),
-        failure_converter_class=RedactedFailures if keys is None else EncryptedFailures,
-        external_storage=FolderStorage(
+        failure_converter_class=RedactingFailureConverter
+        if keys is None
+        else EncryptingFailureConverter,
+        external_storage=DirectoryStorage(
             drivers=[driver], driver_selector=driver_of, payload_size_threshold=threshold
         ),
     )
 
 
-def digest_of(payload: Payload) -> str:
+def payload_hash(payload: Payload) -> str:
     """What proves that somebody has read a payload: the hash of its content."""
     return hashlib.sha256(payload.data).hexdigest()

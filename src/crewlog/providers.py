@@ -30,17 +30,17 @@ class Lack(NamedTuple):
 
 
 @cache
-def own_providers() -> Mapping[str, EntryPoint]:
+def installed_providers() -> Mapping[str, EntryPoint]:
     """The providers that installed packages bring, by their prefixes."""
     return {each.name: each for each in entry_points(group=GROUP)}
 
 
 def is_known(prefix: str) -> bool:
     """Whether this process knows the provider, installed or not."""
-    return prefix in PREFIXES or prefix in own_providers()
+    return prefix in PREFIXES or prefix in installed_providers()
 
 
-def unknown_provider(model: str, prefix: str, registered: Iterable[str] = ()) -> Lack:
+def unknown_provider_problem(model: str, prefix: str, registered: Iterable[str] = ()) -> Lack:
     """What to say of a model whose provider nobody here knows.
 
     Args:
@@ -48,7 +48,7 @@ def unknown_provider(model: str, prefix: str, registered: Iterable[str] = ()) ->
         prefix: Its provider.
         registered: What a worker knows besides.
     """
-    known = sorted({*PREFIXES, *own_providers(), *registered})
+    known = sorted({*PREFIXES, *installed_providers(), *registered})
     meant = meant_by(prefix)
     name = model.partition(":")[2]
     return Lack(
@@ -60,11 +60,11 @@ def unknown_provider(model: str, prefix: str, registered: Iterable[str] = ()) ->
     )
 
 
-def not_installed(model: str) -> Lack | None:
+def missing_package_problem(model: str) -> Lack | None:
     """What is not installed of what a model needs; none where all of it is, or nobody knows."""
     prefix = model.partition(":")[0]
     provider = PROVIDERS.get(prefix)
-    if provider is None or prefix in own_providers() or _findable(provider.module):
+    if provider is None or prefix in installed_providers() or _findable(provider.module):
         return None
     return Lack(
         f"the model {model!r} needs the package {provider.package!r}, which is not installed",
@@ -72,7 +72,7 @@ def not_installed(model: str) -> Lack | None:
     )
 
 
-def without_key(
+def missing_key_problem(
     model: str, settings: Mapping[str, Json], environ: Mapping[str, str] | None = None
 ) -> Lack | None:
     """The key that a model lacks; none where it has one, needs none, or nobody knows.
@@ -85,7 +85,7 @@ def without_key(
     prefix = model.partition(":")[0]
     provider = PROVIDERS.get(prefix)
     found = os.environ if environ is None else environ
-    if provider is None or not provider.keys or prefix in own_providers():
+    if provider is None or not provider.keys or prefix in installed_providers():
         return None
     if holds_credentials(provider, settings) or any(found.get(name) for name in provider.keys):
         return None
@@ -109,8 +109,12 @@ def lacks_of(
     """
     prefix = model.partition(":")[0]
     if not is_known(prefix):
-        return [unknown_provider(model, prefix)]
-    found = [lack for lack in (not_installed(model), without_key(model, settings, environ)) if lack]
+        return [unknown_provider_problem(model, prefix)]
+    found = [
+        lack
+        for lack in (missing_package_problem(model), missing_key_problem(model, settings, environ))
+        if lack
+    ]
     return [*found, *missing_secrets(dict(settings), environ)]
 
 

@@ -94,7 +94,7 @@ class Redactor:
                 return value
 
 
-class Growing:
+class RedactedStream:
     """A text that comes in pieces, of which nothing is told that may be a part of a value.
 
     Args:
@@ -160,7 +160,7 @@ def remember(value: str) -> None:
     _SHARED.remember(value)
 
 
-def redacted(text: str) -> str:
+def redacted_text(text: str) -> str:
     """A text without the values of secrets."""
     return _SHARED.text(text)
 
@@ -170,7 +170,7 @@ def redacted_json(value: Json) -> Json:
     return _SHARED.json(value)
 
 
-def redacted_all(values: Iterable[Any]) -> tuple[Any, ...]:
+def redacted_values(values: Iterable[Any]) -> tuple[Any, ...]:
     """Values of any kind, those that are JSON without the values of secrets."""
     return tuple(_SHARED.json(value) for value in values)
 
@@ -181,15 +181,15 @@ class LogFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Changes the record; it always goes on."""
         message = record.getMessage()
-        told = redacted(message)
+        told = redacted_text(message)
         if told != message:
             record.msg, record.args = told, None
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
-            record.exc_text = redacted(record.exc_text)
+            record.exc_text = redacted_text(record.exc_text)
         if record.stack_info:
-            record.stack_info = redacted(record.stack_info)
+            record.stack_info = redacted_text(record.stack_info)
         return True
 
 
@@ -202,11 +202,11 @@ def filter_logs() -> None:
 
 def log_processor(_logger: object, _method: str, event: Mapping[str, Any]) -> dict[str, Any]:
     """The same for structlog, before what renders."""
-    return {key: redacted(v) if isinstance(v, str) else _shown(v) for key, v in event.items()}
+    return {key: redacted_text(v) if isinstance(v, str) else _shown(v) for key, v in event.items()}
 
 
 def _shown(value: Any) -> Any:
     """A value of a log line; one whose text has a secret in it becomes that text without it."""
     text = str(value)
-    told = redacted(text)
+    told = redacted_text(text)
     return value if told == text else told

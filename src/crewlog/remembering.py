@@ -8,23 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crewlog.definition.model import MemoryPolicy
-from crewlog.embedding import Embedding
+from crewlog.embedding import Embedders
 from crewlog.ids import CrewName
 from crewlog.store.memories import (
-    FoundMemories,
     Memories,
     Memory,
+    MemorySearchResult,
     Wanted,
+    expiry_cutoff,
     searched,
-    since_of,
-    terms_of,
     words_of,
+    write_options,
 )
 
 
 async def recall(
     memories: Memories,
-    embedding: Embedding,
+    embedding: Embedders,
     policy: MemoryPolicy,
     crew: CrewName,
     scopes: Sequence[str],
@@ -32,7 +32,7 @@ async def recall(
     *,
     limit: int,
     now: int,
-) -> FoundMemories:
+) -> MemorySearchResult:
     """The best memories of some scopes that are not over.
 
     Args:
@@ -41,7 +41,7 @@ async def recall(
         policy: The crew's.
         crew: The crew.
         scopes: The scopes that are looked through.
-        query: What is looked for, as `query_of` gives it; empty: the newest.
+        query: What is looked for, as `clean_query` gives it; empty: the newest.
         limit: How many at most.
         now: Milliseconds since the epoch.
     """
@@ -55,12 +55,12 @@ async def recall(
         limit=limit,
         half_life=int((policy.half_life or 0) * 1000),
     )
-    return await memories.search(crew, scopes, wanted, now=now, since=since_of(policy, now))
+    return await memories.search(crew, scopes, wanted, now=now, since=expiry_cutoff(policy, now))
 
 
 async def keep(
     memories: Memories,
-    embedding: Embedding,
+    embedding: Embedders,
     policy: MemoryPolicy,
     kept: Sequence[Memory],
     *,
@@ -73,11 +73,11 @@ async def keep(
         memories: Where they go.
         embedding: The embedding models.
         policy: The crew's.
-        kept: What is to be remembered, as `memories_of` gives it.
+        kept: What is to be remembered, as `new_memories` gives it.
         call: Whose call it is: a second time under that name writes nothing. Empty: nobody's.
         now: Milliseconds since the epoch.
     """
     embedded = None
     if policy.embedding is not None:
         embedded = await embedding.embedded(policy.embedding, [searched(each) for each in kept])
-    await memories.write(kept, terms_of(policy, now, call=call, embedded=embedded))
+    await memories.write(kept, write_options(policy, now, call=call, embedded=embedded))

@@ -34,11 +34,11 @@ _FLAGS: int = (
 )
 
 
-class NoSecretError(Exception):
+class SecretFileUnreadable(Exception):
     """A file that is not read; the text says why, and nothing of what is in it."""
 
 
-def read_secret(path: str, environ: Mapping[str, str]) -> bytes:
+def read_secret_file(path: str, environ: Mapping[str, str]) -> bytes:
     """What a file holds.
 
     Args:
@@ -46,37 +46,37 @@ def read_secret(path: str, environ: Mapping[str, str]) -> bytes:
         environ: The worker's environment, which names its own files and the folders of secrets.
 
     Raises:
-        NoSecretError: it is none that may be read.
+        SecretFileUnreadable: it is none that may be read.
         OSError: as `os.open`.
     """
     try:
         where = Path(path).expanduser()
     except RuntimeError:
-        raise NoSecretError("there is no such home") from None
+        raise SecretFileUnreadable("there is no such home") from None
     # Links are followed: orchestrators put secrets behind them. What counts is where they lead.
     fd = os.open(where, _FLAGS)
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise NoSecretError("it is no plain file")
+            raise SecretFileUnreadable("it is no plain file")
         real = where.resolve()
         if not _is_same(real, found):
-            raise NoSecretError("it was replaced while it was opened")
+            raise SecretFileUnreadable("it was replaced while it was opened")
         if _is_the_systems(real, found):
-            raise NoSecretError("it is a file of the system itself")
+            raise SecretFileUnreadable("it is a file of the system itself")
         if any(real == each or each in real.parents for each in _own_files(environ)):
-            raise NoSecretError("it is one of the worker's own files")
+            raise SecretFileUnreadable("it is one of the worker's own files")
         folders = [Path(each) for each in environ.get(FOLDERS, "").split(os.pathsep) if each]
         if folders and not any(each.resolve() in real.parents for each in folders):
-            raise NoSecretError(f"it is in none of the folders that {FOLDERS} names")
+            raise SecretFileUnreadable(f"it is in none of the folders that {FOLDERS} names")
         if found.st_size > LARGEST:
-            raise NoSecretError(f"it has more than {LARGEST} bytes")
+            raise SecretFileUnreadable(f"it has more than {LARGEST} bytes")
         with os.fdopen(fd, "rb", closefd=False) as file:
             data = file.read(LARGEST + 1)
     finally:
         os.close(fd)
     if len(data) > LARGEST:
-        raise NoSecretError(f"it has more than {LARGEST} bytes")
+        raise SecretFileUnreadable(f"it has more than {LARGEST} bytes")
     return data
 
 

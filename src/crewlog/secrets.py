@@ -16,7 +16,7 @@ from crewlog.definition.secrets import REFERENCE
 from crewlog.errors import SecretMissing
 from crewlog.model import Json
 from crewlog.redaction import SHORTEST, remember
-from crewlog.secret_files import OWN, NoSecretError, read_secret
+from crewlog.secret_files import OWN, SecretFileUnreadable, read_secret_file
 
 
 def resolve(reference: str, environ: Mapping[str, str] | None = None) -> str:
@@ -112,9 +112,9 @@ def _variable(name: str, reference: str, environ: Mapping[str, str]) -> str:
 
 def _file(path: str, reference: str, environ: Mapping[str, str]) -> str:
     try:
-        text = read_secret(path, environ).decode().removesuffix("\n").removesuffix("\r")
+        text = read_secret_file(path, environ).decode().removesuffix("\n").removesuffix("\r")
         why = "" if text else "it is empty"
-    except NoSecretError as refused:
+    except SecretFileUnreadable as refused:
         text, why = "", str(refused)
     except UnicodeDecodeError:
         text, why = "", "it is no text"

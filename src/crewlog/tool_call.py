@@ -28,7 +28,7 @@ from crewlog.guarded.files import open_within, resolve_within
 from crewlog.ids import AgentName, CallKey, RunId, StepId, ToolName
 from crewlog.model import Json
 from crewlog.secrets import resolve
-from crewlog.state.artifacts import NotApplied
+from crewlog.state.artifacts import OperationRefused
 from crewlog.state.artifacts import at as part_at
 from crewlog.state.hashing import hash_bytes
 
@@ -128,7 +128,7 @@ class ToolCall:
             )
         try:
             return json.loads(json.dumps(part_at(self.artifacts[name], path)))
-        except NotApplied as why:
+        except OperationRefused as why:
             raise ToolFailed(
                 f"the artifact {name!r} has nothing at {path!r}: {why}",
                 remedy="Look at the whole first: artifact(name).",
@@ -157,7 +157,8 @@ class ToolCall:
         It is looked at now: where nothing may be swapped until it is used, `open` the file.
 
         Raises:
-            OutOfReach: for a path that is absolute, that has `..`, that leaves the workspace by a
+            NotInAllowlist: for a path that is absolute, that has `..`, that leaves the workspace
+            by a
                 symbolic link, or that is outside of the tool's `paths`.
         """
         who = f"the tool {self.tool!r}"
@@ -172,7 +173,7 @@ class ToolCall:
             options: What else that takes: `encoding`, `newline`, …
 
         Raises:
-            OutOfReach: where it may not be opened, or goes by a link, or is a device or a pipe.
+            NotInAllowlist: where it may not be opened, or goes by a link, or is a device or a pipe.
             OSError: as Python's `open` does.
         """
         return open_within(self.workspace, _text(path), mode, self.paths, **options)

@@ -10,12 +10,12 @@ are durable data: a field may be added with a default, never renamed or removed.
 | signal | `interrupt` | `InterruptCommand` | |
 | signal | `message` | `MessageCommand` | |
 | signal | `tag` | `TagCommand` | |
-| update | `respond` | `Respond` | `Accepted` |
+| update | `respond` | `Respond` | `CommandResult` |
 | update | `change` | `Change` | `Changed` |
-| update | `edit_state` | `EditState` | `Accepted` |
-| update | `redirect` | `Redirect` | `Accepted` |
-| update | `rollback` | `Rollback` | `Accepted` |
-| update | `set_permission` | `SetPermission` | `Accepted` |
+| update | `edit_state` | `EditState` | `CommandResult` |
+| update | `redirect` | `Redirect` | `CommandResult` |
+| update | `rollback` | `Rollback` | `CommandResult` |
+| update | `set_permission` | `SetPermission` | `CommandResult` |
 | query | `status` | | `RunView` |
 | query | `state` | | `CrewState` |
 | query | `graph` | | `GraphView` |
@@ -54,8 +54,8 @@ from crewlog.state.checkpoints import CheckpointKind
 from crewlog.state.end_reasons import EndReason
 from crewlog.state.files import MOST_FILES, FileRef
 from crewlog.state.given import Given
-from crewlog.state.model import AskedQuota, RunStatus, Usage
-from crewlog.state.topology import Renamed
+from crewlog.state.model import InterruptQuota, RunStatus, Usage
+from crewlog.state.topology import Rename
 
 WORKFLOW_TYPE = "CrewRun"
 TASK_QUEUE = "crewlog"
@@ -101,7 +101,7 @@ _NAMED = re.compile(
 )
 
 
-def in_nouns(refusal: str) -> str:
+def refusal_text(refusal: str) -> str:
     """What the gate says, for people: `this ruling` where it has `this set_permission`."""
 
     def told(found: re.Match[str]) -> str:
@@ -133,13 +133,13 @@ _ASIDE = frozenset(
 """Fields of commands that are no part of their digests."""
 
 
-class Inlet(Model):
+class WireInput(Model):
     """What comes from outside. Unknown fields are refused by name, as everywhere."""
 
     model_config = ConfigDict(str_max_length=4_000_000)
 
 
-class ForkFrom(Inlet):
+class ForkSource(WireInput):
     """Another run, as it was at a checkpoint."""
 
     run: RunId
@@ -157,7 +157,7 @@ class ForkFrom(Inlet):
         return self
 
 
-class SplitFrom(Inlet):
+class SplitSource(WireInput):
     """The run that another one begins as a part of: its journal says which part that is."""
 
     run: RunId
@@ -165,19 +165,19 @@ class SplitFrom(Inlet):
     """The journal position above which it says so."""
 
 
-class StartRun(Inlet):
+class StartRun(WireInput):
     """What `CrewRun` is started with."""
 
     crew: str | dict[str, Json] = ""
     """A registered crew's name, an inline definition, or a prompt: a text that has a space or a
     line break, and so is no name. Empty with `fork`, and with `reopen`, but where
     that is `recipe` and the recipe is written otherwise by now: then a name or a definition."""
-    fork: ForkFrom | None = None
+    fork: ForkSource | None = None
     """Set where the run goes on from a checkpoint of another one."""
     reopen: Literal["recipe", "live"] | None = None
     """Set where a run of this id has ended and goes on: with the definition that it was started
     with, or with the one that it had at last."""
-    split: SplitFrom | None = None
+    split: SplitSource | None = None
     """Set by runs alone: where the run begins as a part of one whose graph fell apart."""
     replace: bool = False
     """Whether the rows that an ended run of this id has in the store are removed first."""
@@ -240,7 +240,7 @@ class StartRun(Inlet):
     @model_validator(mode="after")
     def _of_its_crew(self) -> Self:
         """Refuses what has no effect on what is started: nobody would notice that it has none."""
-        check_of_prompt(self.registry, self.reader, prompt=self.prompt is not None)
+        check_prompt_fields(self.registry, self.reader, prompt=self.prompt is not None)
         if self.model and (self.fork or self.reopen or self.split):
             raise ValueError(
                 "`model` goes with a definition or a prompt: this run has its models; an operation "
@@ -258,7 +258,7 @@ class StartRun(Inlet):
         return self.crew if isinstance(self.crew, str) and is_prompt(self.crew) else None
 
 
-def check_of_prompt(registry: str, reader: str, *, prompt: bool) -> None:
+def check_prompt_fields(registry: str, reader: str, *, prompt: bool) -> None:
     """Checks that what is said of a prompt is said of one.
 
     Raises:
@@ -275,7 +275,7 @@ def is_prompt(crew: str) -> bool:
     return any(character.isspace() for character in crew.strip())
 
 
-class Command(Inlet):
+class Command(WireInput):
     """What every command has. A repeated `id` has no effect."""
 
     id: CommandId = Field(min_length=1, max_length=200)
@@ -334,7 +334,7 @@ class MessageCommand(Command):
         return self.model_copy(update={"to": self.was, "was": None}).digest(name)
 
 
-class EditedAction(Inlet):
+class EditedAction(WireInput):
     """An action as people want it instead."""
 
     name: str
@@ -343,7 +343,7 @@ class EditedAction(Inlet):
     """Its arguments: of `run_crew` the `definition`; of a tool all of them."""
 
 
-class Decision(Inlet):
+class Decision(WireInput):
     """A decision of people, in LangChain's human-in-the-loop shape."""
 
     type: Literal["approve", "reject", "respond", "edit"]
@@ -443,7 +443,7 @@ class Change(Command):
         given = [bool(self.prompt), self.definition is not None, bool(self.operations)]
         if sum(given) != 1:
             raise ValueError("exactly one of `prompt`, `definition` and `operations` is needed")
-        check_of_prompt(self.registry, self.reader, prompt=bool(self.prompt))
+        check_prompt_fields(self.registry, self.reader, prompt=bool(self.prompt))
         if self.model and not self.prompt:
             raise ValueError(
                 "`model` goes with a prompt: the operation `edit_crew` with the field `model` "
@@ -522,7 +522,7 @@ class SetPermission(Command):
         return data if self.do is not None else {**data, "agents": data.get("agents")}
 
 
-class Accepted(Model):
+class CommandResult(Model):
     """A command was applied."""
 
     id: CommandId
@@ -536,7 +536,7 @@ class Accepted(Model):
     command under a used id."""
 
 
-class Changed(Accepted):
+class Changed(CommandResult):
     """A change was accepted, or what it would do."""
 
     graph_version: int
@@ -554,11 +554,12 @@ class Changed(Accepted):
     remarks: tuple[str, ...] = ()
     """Of a prompt: what was not understood or was assumed."""
     merge: str = ""
-    """Of what makes two runs one: the merge's id. The other run is asked; `GraphMerged`,
-    `MergedInto` or `MergeFailed` of that id in the journal says what came of it, within minutes."""
+    """Of what makes two runs one: the merge's id. The other run is asked; `RunMerged`,
+    `RunEndedByMerge` or `MergeFailed` of that id in the journal says what came of it, within
+    minutes."""
 
 
-class Page(Inlet):
+class Page(WireInput):
     """Which part of a long answer."""
 
     after: int = Field(default=0, ge=0)
@@ -659,7 +660,7 @@ class InterruptView(Model):
     """What decided that: `rules[1]`, `approvals`, `ruling`, `parent`, `interrupts.approve_risk`."""
     risk: str = ""
     """Of a call: `high`, where its tool may do harm."""
-    quotas: tuple[AskedQuota, ...] = ()
+    quotas: tuple[InterruptQuota, ...] = ()
     """Of a call: the quotas over runs in which it is counted before it begins."""
     shows: ContentHash | None = None
     """The body that holds what is shown with it, where that is large. Clients put it into `detail`.
@@ -684,7 +685,7 @@ class InterruptView(Model):
     """`[{"action_name", "allowed_decisions"}]`."""
 
 
-class JournalItem(Model):
+class EntryView(Model):
     """A journal entry at its position."""
 
     position: int
@@ -694,7 +695,7 @@ class JournalItem(Model):
 class JournalPage(Model):
     """A part of the journal, as far as this execution has it."""
 
-    entries: tuple[JournalItem, ...] = ()
+    entries: tuple[EntryView, ...] = ()
     first: int = 1
     """The first position that this execution has: earlier ones are in the store."""
     position: int = 0
@@ -730,7 +731,7 @@ class CheckpointPage(Model):
     position: int = 0
 
 
-class PermissionsQuery(Inlet):
+class PermissionsQuery(WireInput):
     """Which part of the matrix of agents and tools."""
 
     agents: tuple[str, ...] = Field(default=(), max_length=1000)
@@ -879,7 +880,7 @@ class RunResult(Model):
     again."""
     merged_into: RunId | None = None
     """Of a merged run: the one that it is part of from then on."""
-    renamed: tuple[Renamed, ...] = ()
+    renamed: tuple[Rename, ...] = ()
     """Of a merged run: what of it is called otherwise in that one, which may mean something else by
     the name that it had."""
     reply: Reply | None = None

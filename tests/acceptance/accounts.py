@@ -131,7 +131,7 @@ class Accounts:
                 run, account.journal[-1][0] if account.journal else 0
             ):
                 account.journal += [(row.position, j.entry_from_json(row.entry)) for row in rows]
-            parts = [p.graph for e in account.kinds("TopologyChanged") for p in e.parts]
+            parts = [p.graph for e in account.kinds("ComponentChanged") for p in e.parts]
             ahead += [part for part in parts if part not in ahead]
 
     async def crew(self, hash_: ContentHash) -> CrewDefinition:
@@ -155,12 +155,12 @@ class Accounts:
         while account.place < len(account.journal) and part not in account.shares:
             position, entry = account.journal[account.place]
             account.place += 1
-            if isinstance(entry, j.Forked):
+            if isinstance(entry, j.RunForked):
                 source = self.runs[entry.source]
                 await self._go(source, account.run)
                 account.held = source.shares[account.run].copy()
                 account.state = CrewState(run=account.run, position=entry.to)
-            if isinstance(entry, j.GraphMerged):
+            if isinstance(entry, j.RunMerged):
                 await self._go(self.runs[entry.of])
             before = account.state
             account.state = reduce(before, entry)
@@ -176,7 +176,7 @@ class Accounts:
         self, account: RunAccount, before: CrewState, position: int, entry: j.JournalEntry
     ) -> None:
         where = (account.run, position)
-        if not isinstance(entry, j.MessageHeard):
+        if not isinstance(entry, j.AgentsWoken):
             missed = {key: who for key, who in account.unheard.items() if who}
             account.unheard.clear()
             assert not missed, f"{where}: nobody told {missed}"
@@ -184,7 +184,7 @@ class Accounts:
             case j.MessageAdded():
                 self._said(account, position, entry.ref)
                 await self._listeners(account, entry)
-            case j.MessageHeard():
+            case j.AgentsWoken():
                 self._heard(account, before, position, entry)
             case j.StepStarted():
                 assert entry.step in account.held.visits, f"{where}: {entry.step} is no visit here"
@@ -192,15 +192,15 @@ class Accounts:
             case j.StepCompleted():
                 assert entry.step in account.held.visits, f"{where}: {entry.step} is no visit here"
                 account.held.visits.pop(entry.step).completed += 1
-            case j.TopologyChanged():
+            case j.ComponentChanged():
                 self._parted(account, entry)
                 await self._who_lives(account, position)
-            case j.GraphMerged():
+            case j.RunMerged():
                 self._merged(account, before, entry)
                 await self._who_lives(account, position)
-            case j.RunStarted() | j.NewGraph():
+            case j.RunStarted() | j.GraphReplacement():
                 await self._who_lives(account, position)
-            case j.ModelReplied():
+            case j.ModelCallCompleted():
                 self._said(account, position, entry.ref)
                 if not entry.calls:
                     wired = (log for log in entry.ref.logs if log.startswith((CHANNEL, READERS)))
@@ -227,7 +227,7 @@ class Accounts:
                 account.unheard[log, entry.ref.body] = {crew.graph.root}
 
     def _heard(
-        self, account: RunAccount, before: CrewState, position: int, entry: j.MessageHeard
+        self, account: RunAccount, before: CrewState, position: int, entry: j.AgentsWoken
     ) -> None:
         where = (account.run, position)
         fresh = {*account.state.frontier} - {*before.frontier}
@@ -247,7 +247,7 @@ class Accounts:
             waits = [s for s, e in before.frontier.items() if e.node == node and e.heard]
             account.held.visits[waits[-1]].also += 1
 
-    def _parted(self, account: RunAccount, entry: j.TopologyChanged) -> None:
+    def _parted(self, account: RunAccount, entry: j.ComponentChanged) -> None:
         held = account.held
         for part in entry.parts:
             share = account.shares[part.graph] = held.copy()
@@ -269,7 +269,7 @@ class Accounts:
                 if log.startswith((CHANNEL, PRIVATE)):
                     (held if log in theirs_too else share).logs.pop(log)
 
-    def _merged(self, account: RunAccount, before: CrewState, entry: j.GraphMerged) -> None:
+    def _merged(self, account: RunAccount, before: CrewState, entry: j.RunMerged) -> None:
         other, held = self.runs[entry.of].held, account.held
         named = {(each.kind, each.was): each.now for each in entry.renamed}
         for name, who in other.living.items():
@@ -302,7 +302,7 @@ class Accounts:
     @property
     def graphs(self) -> list[RunAccount]:
         """The runs that are part of no other one."""
-        return [a for a in self.runs.values() if not a.kinds("MergedInto")]
+        return [a for a in self.runs.values() if not a.kinds("RunEndedByMerge")]
 
     def check_turns(self) -> None:
         """Each visit had one turn, but for those of creatures that were removed before.
@@ -336,28 +336,28 @@ class Accounts:
         parted = [
             (account.run, position, entry.split, part.graph)
             for account in self.runs.values()
-            for position, entry in account.placed("TopologyChanged")
+            for position, entry in account.placed("ComponentChanged")
             for part in entry.parts
         ]
         begun = [
             (entry.source, entry.to, entry.split, account.run)
             for account in self.runs.values()
-            for entry in account.kinds("Forked")
+            for entry in account.kinds("RunForked")
         ]
         assert sorted(begun) == sorted(parted)
         merged = [
             (entry.op, entry.of, account.run, position)
             for account in self.runs.values()
-            for position, entry in account.placed("GraphMerged")
+            for position, entry in account.placed("RunMerged")
         ]
         ended = [
             (entry.op, account.run, entry.run, entry.position)
             for account in self.runs.values()
-            for _, entry in account.placed("MergedInto")
+            for _, entry in account.placed("RunEndedByMerge")
         ]
         assert sorted(ended) == sorted(merged)
         for account in self.runs.values():
-            for entry in account.kinds("GraphMerged"):
+            for entry in account.kinds("RunMerged"):
                 assert entry.parents == (entry.of,)
                 assert entry.new_graph_ids == (account.run,)
                 assert entry.old_graph_ids == tuple(sorted((entry.of, account.run)))

@@ -38,12 +38,12 @@ from crewlog.client.connection import LazyStore
 from crewlog.dev import temporal_server
 from crewlog.dev.ephemeral import Ephemeral, ephemeral, own_environ
 from crewlog.dev.services import Endpoints
-from crewlog.encryption.codec import open_payload
-from crewlog.encryption.keys import from_environment
+from crewlog.encryption.codec import decrypt_payload
+from crewlog.encryption.keys import environment_keyring
 from crewlog.errors import CrewlogError, TemporalUnavailable, WorkerMissing
 from crewlog.ids import RunId
 from crewlog.payloads import data_converter
-from crewlog.state.journal import Forked, GraphMerged, JournalEntry, entry_from_json
+from crewlog.state.journal import JournalEntry, RunForked, RunMerged, entry_from_json
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
 from crewlog.store import PostgresStore, Store, open_store
@@ -388,12 +388,12 @@ class Site:
             assert failed or running, f"{run.id} has no journal"
             return None
         first = rows[0][1]
-        base = first.to if isinstance(first, Forked) else 0  # a fork's journal goes on after it
+        base = first.to if isinstance(first, RunForked) else 0  # a fork's journal goes on after it
         state = CrewState(run=RunId(run.id), position=base)
         states = {base: state}
         for position, entry in rows:
             before = state.position
-            if isinstance(entry, GraphMerged):  # it goes on behind the journal of both
+            if isinstance(entry, RunMerged):  # it goes on behind the journal of both
                 assert entry.follows == before, f"{run.id} has a gap before {position}"
                 before = max(before, position - 1)
             assert position == before + 1, f"{run.id} has a gap before {position}"
@@ -507,8 +507,8 @@ async def make_namespace(client: TemporalClient, name: str) -> None:
 
 def payload_in(file: Path) -> bytes:
     """What a file of the payload folder holds, decrypted where encryption is on."""
-    payload, keys = Payload.FromString(file.read_bytes()), from_environment()
-    return payload.data if keys is None else open_payload(keys, payload).data
+    payload, keys = Payload.FromString(file.read_bytes()), environment_keyring()
+    return payload.data if keys is None else decrypt_payload(keys, payload).data
 
 
 def calls(*tools: tuple[str, dict[str, Any]], text: str = "") -> dict[str, Any]:

@@ -38,7 +38,7 @@ from crewlog.graph.lower import lower
 from crewlog.ids import PUBLIC, AgentName, RunId, private_log
 from crewlog.state.calls import View
 from crewlog.state.joining import ASK_LIMIT, OFFER_LIMIT
-from crewlog.state.topology import Topology
+from crewlog.state.topology import Component
 from crewlog.store.projection import in_order
 
 from .accounts import Accounts, RunAccount
@@ -57,8 +57,15 @@ NAMESAKES = 0.5
 are one graph."""
 QUOTAS = 0.5
 """How many runs may call a tool so often, and no more."""
-STAGES = ("MergeAsked", "MergeAccepted", "MergeOffered", "GraphMerged", "MergedInto", "MergeFailed")
-ENDS = ("GraphMerged", "MergedInto", "MergeFailed")
+STAGES = (
+    "MergeRequested",
+    "MergeAccepted",
+    "MergeOffered",
+    "RunMerged",
+    "RunEndedByMerge",
+    "MergeFailed",
+)
+ENDS = ("RunMerged", "RunEndedByMerge", "MergeFailed")
 
 
 _CLASS = re.compile(r"\b([A-Z]\w*)(?=[:(])")
@@ -184,15 +191,15 @@ class Scenario:
             await asyncio.gather(*things)
         self.over = True
 
-    async def _graph(self, account: RunAccount) -> Topology | None:
+    async def _graph(self, account: RunAccount) -> Component | None:
         last = next((e for _, e in account.journal[::-1] if getattr(e, "definition", "")), None)
-        forked = account.kinds("Forked")
+        forked = account.kinds("RunForked")
         if last is None and not forked:
             return None
         hash_ = last.definition if last is not None else forked[0].state["definition"]
         return lower(await self.accounts.crew(hash_)).topology
 
-    async def _speaks(self, graphs: dict[RunId, Topology]) -> None:
+    async def _speaks(self, graphs: dict[RunId, Component]) -> None:
         run = self.dice.choice([*graphs])
         heard = [(c, n) for n, made in graphs[run].creatures.items() for c in made.listen]
         to = f"{CHANNEL}{self.dice.choice(heard)[0]}" if heard else PUBLIC
@@ -207,7 +214,7 @@ class Scenario:
         for command in told:
             await its.message(self.said[command], to=to, by="fay", id=command)
 
-    def _change(self, graphs: dict[RunId, Topology]) -> tuple[RunId, Operation] | None:
+    def _change(self, graphs: dict[RunId, Component]) -> tuple[RunId, Operation] | None:
         """A change of one graph, or of two."""
         run = self.dice.choice([*graphs])
         creatures = graphs[run].creatures
@@ -228,7 +235,7 @@ class Scenario:
             return run, RemoveAgent(name=name)
         return run, self._add(name)
 
-    def _cut(self, graph: Topology, name: str) -> Operation:
+    def _cut(self, graph: Component, name: str) -> Operation:
         """Takes away what connects two creatures; one of them, where nothing does."""
         ways: list[Operation] = []
         for sender, made in graph.creatures.items():
@@ -286,9 +293,9 @@ class Scenario:
                     other = self.accounts.runs.get(entry.other)
                     theirs = [e for e in other.kinds(*STAGES) if e.op == entry.op] if other else []
                     found.append(f"{_stage(entry)} | {_stage(theirs[-1]) if theirs else 'nothing'}")
-            for entry in account.kinds("TopologyChanged"):
+            for entry in account.kinds("ComponentChanged"):
                 found += [
-                    "TopologyChanged | no part" for part in entry.parts if not self._has(part)
+                    "ComponentChanged | no part" for part in entry.parts if not self._has(part)
                 ]
         return found
 
@@ -359,10 +366,10 @@ class Scenario:
         for account in accounts.graphs:
             await self._check_logs(account)
         for run, account in accounts.runs.items():
-            ended = account.kinds("MergedInto")
+            ended = account.kinds("RunEndedByMerge")
             end = await self.site.client(self.queue).run(run).successor()
             assert (end.id == run) == (not ended)
-            assert not accounts.runs[RunId(end.id)].kinds("MergedInto")
+            assert not accounts.runs[RunId(end.id)].kinds("RunEndedByMerge")
 
     def _check_refusals(self) -> None:
         """What was not done was refused: nothing stumbled over a bug, and went on as it was."""

@@ -69,7 +69,7 @@ async def test_operations_of_a_turn_are_applied_in_call_order_whatever_ended_fir
 
     async def held() -> bool:
         page = await run.journal()
-        return sum(item.entry["kind"] == "CallHeld" for item in page.entries) == 2
+        return sum(item.entry["kind"] == "CompletionBuffered" for item in page.entries) == 2
 
     await until_true(held)
     crews.open_gate(run, "slow")
@@ -83,11 +83,11 @@ async def test_operations_of_a_turn_are_applied_in_call_order_whatever_ended_fir
     assert "Left out of the artifact 'workflow'" in told
     assert "2: add '/nodes/nope/x': there is no 'nope' on the way" in told
     # What is not settled when the call returns is settled in the journal by the next model call.
-    applied = await crews.entries(run, "OperationsApplied")
+    applied = await crews.entries(run, "ArtifactOperationsApplied")
     assert [(e.call, e.count, e.moved) for e in applied] == [
         (2, 1, False), (3, 2, True), (4, 2, True)
     ]  # fmt: skip
-    (settled,) = await crews.entries(run, "OperationsSettled")
+    (settled,) = await crews.entries(run, "ArtifactOperationsRefused")
     assert (settled.call, settled.refused) == (3, 1)
     # A tool sees the whole, as of its call, and cannot change it past the operations.
     assert f"it is {json.dumps(built, sort_keys=True)}" in prompts(crews, run, "builder")[

@@ -87,4 +87,6 @@ async def test_a_call_that_waited_for_a_worker_is_shown_what_its_agent_may_read_
     (prompt,) = crews.prompted(run)
     assert MARK.findall(json.dumps(prompt["messages"])) == []
     journal = await crews.entries(run)
-    assert [e.kind for e in journal if e.kind in ("StepFailed", "ModelReplied")] == ["ModelReplied"]
+    assert [e.kind for e in journal if e.kind in ("StepFailed", "ModelCallCompleted")] == [
+        "ModelCallCompleted"
+    ]

@@ -101,11 +101,11 @@ async def test_a_bad_reply_is_asked_for_again_and_is_nobody_s_input(
     assert view.status == "completed"
     assert (await run.result(SECONDS)).outputs["a"]["text"] == "whole"
     assert kept() == []
-    (refused,) = await kinds(run, "ReplyRefused")
+    (refused,) = await kinds(run, "StructuredOutputRejected")
     assert (refused.attempt, refused.of) == (1, 3)
     assert refused.faults[0] in json.dumps(models.asked[1]["messages"])
     assert "hal" not in json.dumps(models.asked[2]["messages"]), "b was shown half a text"
-    (first, *_) = await kinds(run, "ModelReplied")
+    (first, *_) = await kinds(run, "ModelCallCompleted")
     assert first.ending in ("cut", "withheld", "empty", "unknown")
 
 
@@ -189,7 +189,7 @@ async def test_a_capped_turn_does_not_publish_a_bad_reply(
     run, view = await played(crewlog_local, crew(max_calls=2, on_cap="end"))
     assert len(models.asked) == 2
     assert "was asked 2 times" in view.waiting_for
-    assert not await kinds(run, "TurnCapped")
+    assert not await kinds(run, "TurnLimitReached")
 
 
 async def test_a_capped_turn_publishes_its_text_alone(
@@ -203,7 +203,7 @@ async def test_a_capped_turn_publishes_its_text_alone(
     )
     run, view = await played(crewlog_local, crew(max_calls=1, on_cap="end"))
     assert (view.status, kept()) == ("completed", ["SECRET"])
-    (capped,) = await kinds(run, "TurnCapped")
+    (capped,) = await kinds(run, "TurnLimitReached")
     assert capped.ref.logs == ("public",)
     store = await run.open_store()
     (body,) = (await store.get_bodies([capped.ref.body])).values()

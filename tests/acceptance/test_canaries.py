@@ -38,7 +38,7 @@ from crewlog.operations import add
 from crewlog.payloads import data_converter
 from crewlog.state.journal import entry_to_json
 from crewlog.store import PostgresStore, open_store
-from crewlog.store.memories import Artifact
+from crewlog.store.memories import NewMemory
 from crewlog.store.sealing import COLUMNS
 from readings import reply
 
@@ -231,7 +231,7 @@ async def other_runs(site: Site) -> None:
     crew = site.crew({"a": [{"text": mark("short")}]}, rules={"a": {"prompt": mark("kept")}})
     await client.register({**crew, "crew": "kept", "memory": {"embedding": "hash:256"}})
     await client.memory.write(
-        "kept", "public", [Artifact(text=mark("noted"), key=mark("named"))], by=mark("author")
+        "kept", "public", [NewMemory(text=mark("noted"), key=mark("named"))], by=mark("author")
     )
     await client.memory.read("kept", "public", mark("sought"))
     await site.store.approve_tool("mcp:s", "add", "digest", mark("approver"), 1, mark("said"))
@@ -243,7 +243,7 @@ async def other_runs(site: Site) -> None:
         "at": 1,
         "proof": proof,
     }
-    await site.store.prove_approval(SignedApproval(by=mark("prover"), **proven))
+    await site.store.put_signed_approval(SignedApproval(by=mark("prover"), **proven))
     schedules = client.schedules
     await client.register_registry(registry_of(site))
     await schedules.create(

@@ -76,9 +76,13 @@ async def test_an_agent_is_added_while_a_step_is_in_flight(crews: Site) -> None:
     assert len(crews.ledger(run, "start")) == 1
     entries = await crews.entries(run)
     kinds = Counter(entry.kind for entry in entries)
-    assert (kinds["ChangeAccepted"], kinds["GraphSwapped"], kinds["ContinuedAsNew"]) == (1, 1, 1)
-    order = [e.kind for e in entries if e.kind in ("ChangeAccepted", "ToolReturned")]
-    assert order == ["ChangeAccepted", "ToolReturned"]
+    assert (kinds["ChangeAccepted"], kinds["GraphSwapped"], kinds["ExecutionContinuedAsNew"]) == (
+        1,
+        1,
+        1,
+    )
+    order = [e.kind for e in entries if e.kind in ("ChangeAccepted", "ToolCallCompleted")]
+    assert order == ["ChangeAccepted", "ToolCallCompleted"]
 
 
 async def test_an_agent_is_removed_before_its_turn(crews: Site) -> None:
@@ -318,7 +322,7 @@ async def test_past_its_time_a_call_is_cancelled_and_made_again(crews: Site) -> 
     assert await outputs(run) == {"a": "A", "b": "B", "c": "C"}
     starts = crews.ledger(run, "start")
     assert len({e["key"] for e in starts}) == 1
-    assert len(await crews.entries(run, "ToolReturned")) == 1
+    assert len(await crews.entries(run, "ToolCallCompleted")) == 1
 
 
 async def test_a_cancelled_call_that_must_not_be_repeated_asks_people(crews: Site) -> None:
@@ -374,7 +378,7 @@ async def test_a_disabled_agent_needs_no_other_graph(crews: Site) -> None:
     result = await run.result(LIMIT)
     assert set(result.outputs) == {"a", "c"}
     assert result.executions == 1
-    (ruled,) = await crews.entries(run, "RulesChanged")
+    (ruled,) = await crews.entries(run, "DefinitionChanged")
     assert ruled.definition == changed.definition
     assert not await crews.entries(run, "ChangeAccepted", "GraphSwapped")
 

@@ -96,5 +96,5 @@ async def test_rows_are_the_same_again_after_agents_changed_their_graph(
     await run.edit_state({"flags.over": True})
     await run.resume()
     await run.result(LIMIT)
-    assert [e.graph_version for e in await site.entries(run, "TopologyChanged")] == [2, 3]
+    assert [e.graph_version for e in await site.entries(run, "ComponentChanged")] == [2, 3]
     await assert_same_once_more(site, db, run)

@@ -66,11 +66,11 @@ async def test_pause_and_resume(crews: Site) -> None:
     await run.resume(id="r1")
     await run.resume(id="r1")
     await run.result(LIMIT)
-    entries = await crews.entries(run, "Paused", "Resumed", "CommandRejected")
+    entries = await crews.entries(run, "Paused", "RunResumed", "CommandRejected")
     assert [(e.kind, e.command) for e in entries] == [
         ("Paused", "p1"),
         ("CommandRejected", "p2"),
-        ("Resumed", "r1"),
+        ("RunResumed", "r1"),
     ]
 
 

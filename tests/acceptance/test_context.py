@@ -87,10 +87,10 @@ async def test_stages_hand_on_what_each_of_them_needs_and_no_more(crews: Site) -
     assert keys["discovery"] == {"found", "context"}
     assert keys["builder"] == keys["configurator"] == keys["responder"] == set()
     assert (state.flags, state.shared_context) == ({}, {})
-    said = await crews.entries(run, "ModelReplied")
+    said = await crews.entries(run, "ModelCallCompleted")
     assert [each.agent for each in said if "public" in each.ref.logs] == ["responder"]
     assert {each.agent for each in said} == {*keys}
-    (missed,) = await crews.entries(run, "HandoffMissed")
+    (missed,) = await crews.entries(run, "AddressedItemUndelivered")
     assert (missed.key, missed.item, missed.whom) == ("context", 3, "'gardener'")
 
 
@@ -113,7 +113,7 @@ async def test_a_stage_returns_what_it_declares_and_is_asked_for_what_it_lacks(c
     run, result = await crews.finish(crew, "a mail at nine")
     outputs: Any = result.outputs
     assert outputs["responder"]["text"] == "It is built."
-    (refused,) = await crews.entries(run, "ReplyRefused")
+    (refused,) = await crews.entries(run, "StructuredOutputRejected")
     assert (refused.agent, "'context'" in str(refused.faults)) == ("discovery", True)
     assert outputs["discovery"]["found"] == CONTEXT["found"]
     assert outputs["builder"]["nodes"] == ["trigger"]
@@ -152,7 +152,7 @@ async def test_a_stage_at_its_cap_ends_with_the_responders_report(crews: Site) -
     run, result = await crews.finish(crew, "a mail")
     assert result.outputs["responder"]["text"] == "It is half built."
     assert (result.status, result.end_reason) == ("completed", "call_limit_reached")
-    (capped,) = await crews.entries(run, "TurnCapped")
+    (capped,) = await crews.entries(run, "TurnLimitReached")
     assert capped.agent == "builder"
 
 
@@ -191,6 +191,6 @@ async def test_a_window_keeps_prompts_flat_and_its_summaries_are_made_once(crews
     last = prompts(crews, run, "b")[-1]
     assert "they count" in last[1]["content"]
     assert last[-1]["content"].startswith(f"[a] a{rounds - 1}")
-    told = [each.window for each in await crews.entries(run, "ModelReplied") if each.window]
+    told = [each.window for each in await crews.entries(run, "ModelCallCompleted") if each.window]
     assert sum(each.made for each in told) == len(made)
     assert not any(each.fault for each in told)

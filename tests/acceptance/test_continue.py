@@ -61,7 +61,7 @@ async def canonical(site: Site, run: Run) -> dict[str, Any]:
     by_step: dict[str, list[tuple[str, Any]]] = {}
     for entry in await site.entries(run):
         step = getattr(entry, "step", None)
-        if step is not None and entry.kind != "CallHeld":
+        if step is not None and entry.kind != "CompletionBuffered":
             by_step.setdefault(step, []).append((entry.kind, getattr(entry, "call", None)))
     bodies: dict[str, list[str]] = {}
     for entry in await site.entries(run):
@@ -103,7 +103,7 @@ async def cut_places(site: Site, run: Run) -> list[tuple[bool, bool]]:
     """For each seam: whether it was in a turn after its first call, and in a join half full."""
     places: list[tuple[bool, bool]] = []
     for position, entry in await site.journal(run):
-        if entry.kind == "ContinuedAsNew":
+        if entry.kind == "ExecutionContinuedAsNew":
             snapshot = await site.store.get_snapshot(run.id, position)
             assert snapshot is not None
             assert snapshot.position == position

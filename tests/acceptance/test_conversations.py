@@ -15,8 +15,8 @@ from crewlog.errors import (
     CommandRejected,
     ConversationBusy,
     CrewlogError,
-    NotInTime,
     UsageError,
+    WaitTimeout,
     WorkerMissing,
 )
 from crewlog.state.hashing import canonical
@@ -143,7 +143,7 @@ async def test_an_unknown_name_goes_to_the_fallback(crews: Site) -> None:
     last = (await run.conversation()).last
     assert last is not None
     assert last.agent == "billing"
-    (refused,) = await crews.entries(run, "RouteRefused")
+    (refused,) = await crews.entries(run, "BranchTargetRefused")
     assert refused.goes == "billing"
 
 
@@ -166,7 +166,7 @@ async def test_messages_during_a_turn_are_answered_in_order(crews: Site) -> None
     assert [(r.turn, r.message) for r in replies] == [(2, "m1"), (3, "m2")]
     again = await run.send("bill 2", id="m2", timeout=LIMIT)
     assert again == replies[1]
-    began = await crews.entries(run, "TurnBegan")
+    began = await crews.entries(run, "ExchangeStarted")
     assert [each.said for each in began] == ["input", "m1", "m2"]
     # What a message says that has waited is there for the first call of its turn.
     history = await crews.temporal.get_workflow_handle(run.id).fetch_history()
@@ -197,7 +197,7 @@ async def test_a_count_and_a_turn_hold_where_a_worker_is_killed(site: Site) -> N
     back = {"if": "router.next == 'billing'", "go": "router", "at_most": 9, "after": ["billing"]}
     run = await gated(site, desk(site, back), queue=queue)
     worker.kill()
-    with pytest.raises((WorkerMissing, NotInTime)):  # it may be taken, or not
+    with pytest.raises((WorkerMissing, WaitTimeout)):  # it may be taken, or not
         await run.send("my bill", id="m1", timeout=1)
     await site.start_worker(queue)
     site.open_gate(run, "desk")
@@ -207,11 +207,11 @@ async def test_a_count_and_a_turn_hold_where_a_worker_is_killed(site: Site) -> N
     assert (await run.state()).execution_count == {"billing": 2}, "the try that is refused counts"
     await run.stop()
     await run.result(LIMIT)
-    began = await site.entries(run, "TurnBegan")
+    began = await site.entries(run, "ExchangeStarted")
     assert [each.said for each in began] == ["input", "m1"], "sent three times, answered once"
     # The bound was counted by a worker that is gone; who asked is told all the same.
     bound = "the run went to billing once, the most"
-    for ended in await site.entries(run, "TurnEnded"):
+    for ended in await site.entries(run, "ExchangeEnded"):
         assert bound in ended.warning
     assert bound in reply.warning
     site.end_workers(queue)

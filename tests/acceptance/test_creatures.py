@@ -27,9 +27,9 @@ async def heard(site: Site, run: Run) -> Counter[tuple[str, str]]:
     state = await run.state()
     assert not state.frontier
     bodies = await site.store.get_bodies(
-        {entry.body for entry in await site.entries(run, "MessageHeard")}
+        {entry.body for entry in await site.entries(run, "AgentsWoken")}
     )
-    for entry in await site.entries(run, "MessageHeard"):
+    for entry in await site.entries(run, "AgentsWoken"):
         for node in entry.to:
             told[str(node), bodies[entry.body]["content"]] += 1
     started = Counter(entry.agent for entry in await site.entries(run, "StepStarted"))
@@ -104,7 +104,7 @@ async def test_it_ends_when_nothing_happens_for_long_enough(crews: Site) -> None
     crew = living(crews, {"a": [{"text": "one"}]}, {"a": {"listen": ["x"]}}, root="a", idle="300ms")
     run, result = await crews.finish(crew, "Go.")
     assert (result.status, result.outputs["a"]["text"]) == ("completed", "one")
-    assert [e.kind for e in (await crews.entries(run))[-2:]] == ["RunRested", "RunCompleted"]
+    assert [e.kind for e in (await crews.entries(run))[-2:]] == ["IdleStarted", "RunCompleted"]
 
 
 async def test_it_ends_once_its_goal_is_reached(crews: Site) -> None:
@@ -154,7 +154,7 @@ async def test_who_floods_an_agent_is_heard_by_its_last_waiting_turn(crews: Site
     await run.wait_until(lambda view: len(view.frontier) == 3, LIMIT)
     await run.resume()
     await rested(run)
-    entries = await crews.entries(run, "MessageHeard")
+    entries = await crews.entries(run, "AgentsWoken")
     assert sum(len(e.to) for e in entries) == 3
     assert sum(len(e.also) for e in entries) == 17
     last = crews.prompted(run)[-1]["messages"]
@@ -174,8 +174,8 @@ async def test_what_an_agent_may_not_send_to_is_refused(crews: Site) -> None:
     )
     run, result = await crews.finish(crew, "Go.")
     assert result.status == "completed"
-    assert not [e for e in await crews.entries(run, "MessageHeard") if e.log == "channel:y"]
-    (returned,) = await crews.entries(run, "ToolReturned")
+    assert not [e for e in await crews.entries(run, "AgentsWoken") if e.log == "channel:y"]
+    (returned,) = await crews.entries(run, "ToolCallCompleted")
     assert not returned.ok
 
 
@@ -212,7 +212,7 @@ async def test_a_live_graph_is_changed_at_once(crews: Site) -> None:
     await run.change(operations=[RemoveAgent(name="late")])
     crews.open_gate(run, "open")
     await rested(run)
-    changes = await crews.entries(run, "TopologyChanged")
+    changes = await crews.entries(run, "ComponentChanged")
     assert [[(e.event, e.creature) for e in change.events] for change in changes] == [
         [("CREATURE_STARTED", "late")],
         [("CREATURE_STOPPED", "late")],
@@ -239,7 +239,9 @@ async def test_who_is_stopped_and_started_is_told_as_an_event(crews: Site) -> No
     await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
     await run.change(enable=["b"])
     await run.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
-    told = [event for entry in await crews.entries(run, "RulesChanged") for event in entry.events]
+    told = [
+        event for entry in await crews.entries(run, "DefinitionChanged") for event in entry.events
+    ]
     assert [(event.event, event.creature) for event in told] == [
         ("CREATURE_STOPPED", "b"),
         ("CREATURE_STARTED", "b"),

@@ -13,7 +13,7 @@ from crewlog.definition.operations import Disconnect
 from crewlog.errors import RunNotFound, StoreIncomplete, UsageError
 from crewlog.ids import PUBLIC, AgentName, RunId
 from crewlog.state.reduce import fold
-from crewlog.state.topology import part_id
+from crewlog.state.topology import split_run_id
 from crewlog.store.loading import load_state
 from store.waiting import held
 
@@ -190,7 +190,7 @@ async def test_a_source_stays_until_its_parts_have_begun(
     await rested(run)
     await run.message("precious", to="channel:x", by="dot")
     await site.spoken(run, "ann")
-    part = site.client(queue).run(part_id(RunId(run.id), "cut", AgentName("ann")))
+    part = site.client(queue).run(split_run_id(RunId(run.id), "cut", AgentName("ann")))
     # A part claims who is its own when it begins, and waits here for that.
     async with held(site.endpoints.database_url, "LOCK TABLE crewlog.claims IN EXCLUSIVE MODE"):
         cut = Disconnect(sender="ann", listener="bob")
@@ -219,7 +219,7 @@ async def test_a_source_stays_until_its_parts_have_begun(
 
 
 async def parted(site: Site, run: Run) -> bool:
-    return bool(await site.entries(run, "TopologyChanged"))
+    return bool(await site.entries(run, "ComponentChanged"))
 
 
 async def heard(site: Site, run: Run, text: str) -> bool:

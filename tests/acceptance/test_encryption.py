@@ -41,7 +41,7 @@ from crewlog.client.pending_calls import pending_calls
 from crewlog.definition.operations import Disconnect
 from crewlog.encryption.codec import LOST_FILE, LOST_KEY
 from crewlog.encryption.keys import KEYS, KeyFile, Keyring, new_key, read_keys, write_keys
-from crewlog.errors import RunFailed, SealBroken
+from crewlog.errors import DecryptionFailed, RunFailed
 from crewlog.ids import AgentName
 from crewlog.payloads import data_converter
 from crewlog.state.journal import entry_to_json
@@ -212,7 +212,7 @@ async def test_a_result_that_is_plain_or_another_run_s_is_not_taken(crews: Site)
     answer = json.dumps({"body": body, "hash": "h"}).encode()
     await answer_call(crews, run, Payload(metadata={"encoding": b"json/plain"}, data=answer))
     crews.runs.remove(run)
-    with pytest.raises(SealBroken, match="or was answered without, which is on there"):
+    with pytest.raises(DecryptionFailed, match="or was answered without, which is on there"):
         await run.status()
     await run.terminate("it waits for a worker that accepts plain values")
     assert "forged" not in json.dumps([entry_to_json(e) for _, e in await crews.journal(run)])
@@ -398,7 +398,7 @@ async def test_a_run_that_began_without_encryption_is_counted_and_told(crews: Si
     )
     sealed, run = await waiting(crews), crews.client().run("began-plain")
     try:
-        with pytest.raises(SealBroken, match="began without encryption") as told:
+        with pytest.raises(DecryptionFailed, match="began without encryption") as told:
             await run.status()
         assert "CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true" in told.value.remedy
         # And not the other one: the SDK's own notes in its history are never encrypted.
@@ -434,13 +434,13 @@ async def test_a_row_that_was_moved_or_is_plain_is_refused_and_made_again(crews:
     )
     async with database(crews) as connection:
         await connection.execute(moved, one.id, two.id)
-        with pytest.raises(SealBroken, match=f"changed or moved.*entry '{one.id}/2/"):
+        with pytest.raises(DecryptionFailed, match=f"changed or moved.*entry '{one.id}/2/"):
             await crews.store.read_journal(one.id)
         assert (await one.rebuild()).whole
         assert await crews.store.read_journal(one.id) == entries
         plain = "UPDATE crewlog.runs SET started_by = 'somebody' WHERE run = $1"
         await connection.execute(plain, one.id)
-        with pytest.raises(SealBroken, match=f"not encrypted.*started_by '{one.id}'"):
+        with pytest.raises(DecryptionFailed, match=f"not encrypted.*started_by '{one.id}'"):
             await crews.store.get_run(one.id)
         assert (await one.rebuild()).whole
         row = await crews.store.get_run(one.id)
@@ -476,7 +476,7 @@ async def test_a_run_that_cannot_store_its_end_says_so(
     async for record in watched(crews, keyed[1], run):
         told.append(record)
         if record["event"] == "stalled":
-            assert (record["activity"], record["error"]) == ("close_run", "SealBroken")
+            assert (record["activity"], record["error"]) == ("close_run", "DecryptionFailed")
             assert f"it is not encrypted, which is on here (body '{body}')" in record["message"]
             assert "crewlog rebuild" in record["remedy"]
             (shown,) = (await see(crews.client(), run.id)).stalled

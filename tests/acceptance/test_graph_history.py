@@ -10,7 +10,7 @@ from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, Disconnect, Operation, RemoveAgent
 from crewlog.ids import LogName, RunId
-from crewlog.state.journal import Forked, GraphMerged
+from crewlog.state.journal import RunForked, RunMerged
 from crewlog.store.projection import in_order
 
 from .harness import LIMIT, Site
@@ -128,17 +128,17 @@ async def test_whatever_becomes_of_graphs_all_that_was_said_can_be_read(crews: S
         assert {*family} == {other.id for other in runs}
     assert family[run.id].parents == (lake.id,)
     for each in (part, last):
-        (forked,) = [e for e in await crews.entries(each) if isinstance(e, Forked)]
+        (forked,) = [e for e in await crews.entries(each) if isinstance(e, RunForked)]
         graph = family[RunId(each.id)]
         assert (graph.began, graph.parents, graph.started) == ("split", (run.id,), forked.at)
-    (merged,) = [e for e in await crews.entries(run) if isinstance(e, GraphMerged)]
+    (merged,) = [e for e in await crews.entries(run) if isinstance(e, RunMerged)]
     assert [(t.run, t.when) for t in family[run.id].took_in] == [(lake.id, merged.at)]
     found = {str(body["content"]) for body in kept.bodies.values()}
     numbers = "one two three four five six seven eight nine"
     said = {name: turns for name, (_, turns) in own.items()} | {"cid": 2}  # who was removed, too
     assert {*numbers.split(), *(f"{name}-{n}" for name, n in spoken(said))} <= found
     # Each change says of which kind it was, which graphs it touched and made, and whom it affects.
-    told = await crews.entries(run, "TopologyChanged", "GraphMerged")
+    told = await crews.entries(run, "ComponentChanged", "RunMerged")
     both, cut, again = (tuple(sorted((run.id, each.id))) for each in (lake, part, last))
     assert [(e.change, e.old_graph_ids, e.new_graph_ids) for e in told] == [
         ("nothing", (run.id,), (run.id,)),

@@ -32,13 +32,13 @@ AT_ONCE = 24
 KILLS = 3
 """Kills while they are."""
 GAPS = (
-    "MergeAsked | nothing",
-    "MergeAsked | survives",
+    "MergeRequested | nothing",
+    "MergeRequested | survives",
     "joins | survives",
     "MergeOffered | survives",
-    "TopologyChanged | no part",
-    "MergeAsked | joins",
-    "MergeOffered | GraphMerged",
+    "ComponentChanged | no part",
+    "MergeRequested | joins",
+    "MergeOffered | RunMerged",
 )
 """Where the worker is killed: how far two runs are, by what is stored. One in each turn."""
 ALL = 200
@@ -98,13 +98,13 @@ async def test_nothing_is_lost_and_nothing_comes_twice(own_worker: Site, seeds: 
     assert not failed
     happened = [
         sum(len(account.kinds(kind)) for play in plays for account in play.accounts.runs.values())
-        for kind in ("GraphMerged", "Forked")
+        for kind in ("RunMerged", "RunForked")
     ]
     renamed = sum(
         bool(entry.renamed)
         for play in plays
         for account in play.accounts.runs.values()
-        for entry in account.kinds("GraphMerged")
+        for entry in account.kinds("RunMerged")
     )
     assert gaps, "no worker was killed where it matters"
     assert renamed, "nobody had a name in common"
@@ -125,7 +125,7 @@ def test_a_worker_was_killed_between_every_two_messages() -> None:
         ("IndexError('tuple index out of range')", "IndexError"),
         ("the crew of both could not be made: ValidationError: 1 error", "ValidationError"),
         ("ChangeConflict: another change is under way: v2", ""),
-        ("TopologyRefused: the runs are not commanded by the same principals", ""),
+        ("ComponentConflict: the runs are not commanded by the same principals", ""),
         ("there is a run s-ann already: send the change again, with a new id", ""),
     ],
 )

@@ -20,7 +20,7 @@ from crewlog.definition.operations import (
     Unwire,
     Wire,
 )
-from crewlog.state.topology import TopologyChange
+from crewlog.state.topology import ComponentChange
 
 from .harness import LIMIT, Site, calls
 from .test_creatures import living, rested
@@ -148,7 +148,7 @@ async def test_a_channel_alone_connects_nobody(crews: Site) -> None:
     made = await run.change(operations=[AddChannel(name="den")], id="den", by="fay")
     for each in (dry, made):
         assert each.report is not None
-        assert each.report.topology == TopologyChange(
+        assert each.report.topology == ComponentChange(
             kind="nothing", old_graph_ids=(run.id,), new_graph_ids=(run.id,)
         )
     after = (await run.graph()).plan["topology"]
@@ -159,7 +159,7 @@ async def test_a_channel_alone_connects_nobody(crews: Site) -> None:
     assert await graph(other) == ({"eve"}, {"den"})
     await run.message("Anybody?", to="channel:den", by="fay")
     await stopped(crews, run)
-    (told,) = await crews.entries(run, "TopologyChanged")
+    (told,) = await crews.entries(run, "ComponentChanged")
     assert (told.change, told.new_graph_ids, told.events, told.parts) == (
         "nothing",
         (run.id,),
@@ -169,7 +169,7 @@ async def test_a_channel_alone_connects_nobody(crews: Site) -> None:
     (refused,) = await crews.entries(run, "CommandRejected")
     assert "nobody reads 'channel:den'" in refused.reason
     assert not await crews.entries(run, "StepStarted")
-    assert [e.kind for e in await crews.entries(other)] == ["RunStarted", "RunRested"]
+    assert [e.kind for e in await crews.entries(other)] == ["RunStarted", "IdleStarted"]
 
 
 @covers("C99")
@@ -183,7 +183,7 @@ async def test_who_is_added_to_a_graph_lives_there(crews: Site) -> None:
     await run.message("Hello.", to="private:dan", by="fay")
     await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
     assert [e.agent for e in await crews.entries(run, "StepStarted")] == ["dan"]
-    (told,) = await crews.entries(run, "TopologyChanged")
+    (told,) = await crews.entries(run, "ComponentChanged")
     assert (told.change, told.new_graph_ids) == ("nothing", (run.id,))
 
 
@@ -264,7 +264,7 @@ async def test_each_thing_that_happens_to_a_creature_is_an_event(crews: Site) ->
     await stopped(crews, run, part)
     told = [
         [(each.event, each.creature, each.to) for each in entry.events]
-        for entry in await crews.entries(run, "TopologyChanged")
+        for entry in await crews.entries(run, "ComponentChanged")
     ]
     assert told == [
         [
@@ -335,9 +335,9 @@ async def test_who_watches_a_creature_sees_it_wherever_it_lives(crews: Site) -> 
         each for run in (run, big) for each in await crews.journal(run) if each[0] > at[run.id]
     ]
     assert {entry.kind for _, entry in journals} <= {
-        *("MessageAdded", "MessageHeard", "StepStarted", "ModelReplied", "StepCompleted"),
-        *("RunRested", "ChangeAccepted", "TopologyChanged", "GraphMerged", "StopRequested"),
-        *("RunStopped", "MergeAsked", "MergeAccepted"),
+        *("MessageAdded", "AgentsWoken", "StepStarted", "ModelCallCompleted", "StepCompleted"),
+        *("IdleStarted", "ChangeAccepted", "ComponentChanged", "RunMerged", "StopRequested"),
+        *("RunStopped", "MergeRequested", "MergeAccepted"),
     }
 
 
@@ -373,6 +373,6 @@ async def test_a_crew_that_nobody_changes_is_as_it_was_written(crews: Site) -> N
         "scout": ["tasks"],
     }
     kinds = {entry.kind for entry in await crews.entries(run)}
-    assert not kinds & {"TopologyChanged", "RulesChanged", "GraphSwapped", "ChangeAccepted"}
+    assert not kinds & {"ComponentChanged", "DefinitionChanged", "GraphSwapped", "ChangeAccepted"}
     (alone,) = await crews.client().lineage(run.id)
     assert (alone.began, alone.parents, alone.members) == ("alone", (), ("root", "scout"))

@@ -14,7 +14,7 @@ from crewlog.client import Run
 from crewlog.definition.operations import Disconnect
 from crewlog.errors import CommandRejected, NotPermitted
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import part_id
+from crewlog.state.topology import split_run_id
 from crewlog.wire import WORKFLOW_TYPE
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
@@ -43,7 +43,7 @@ async def test_a_part_is_commanded_by_those_who_commanded_the_whole(
     with pytest.raises(NotPermitted):
         await of(crews, folder, "oncall", run).change(operations=[cut], id="no")
     await of(crews, folder, "dev", run).change(operations=[cut], id="cut")  # it takes edges away
-    part = Run(client(crews, folder, "ada"), part_id(RunId(run.id), "cut", AgentName("ann")))
+    part = Run(client(crews, folder, "ada"), split_run_id(RunId(run.id), "cut", AgentName("ann")))
     crews.runs.append(part)
     await rested(part)
     assert await crews.store.executions(RunId(part.id))
@@ -52,7 +52,7 @@ async def test_a_part_is_commanded_by_those_who_commanded_the_whole(
     await of(crews, folder, "eve", part).message("me too", to="channel:x")
     await of(crews, folder, "oncall", part).stop()
     assert (await part.result(LIMIT)).status == "stopped"
-    (forked,) = await crews.entries(part, "Forked")  # all of it is stored once it has ended
+    (forked,) = await crews.entries(part, "RunForked")  # all of it is stored once it has ended
     assert forked.by == "dev"
     assert [e.by for e in await crews.entries(part, "StopRequested")] == ["oncall"]
     assert any(e.error_type == "NotPermitted" for e in await crews.entries(part, "CommandRejected"))
@@ -74,7 +74,7 @@ async def test_nobody_begins_as_a_part_that_no_journal_names(crews: Site, folder
         with pytest.raises(WorkflowFailureError) as failed:
             await asyncio.wait_for(handle.result(), LIMIT)
         assert isinstance(failed.value.cause, ApplicationError)
-        assert failed.value.cause.type == "NeverHandedOver"
+        assert failed.value.cause.type == "SplitNeverRecorded"
         assert await crews.store.get_run(RunId(handle.id)) is None
 
     await refused(await forged("nowhere"))
@@ -91,7 +91,7 @@ async def test_a_part_that_ended_is_not_begun_again(crews: Site, folder: Any) ->
     run = await signed(crews, folder, EDGES)
     cut = Disconnect(sender="ann", listener="bob")
     await of(crews, folder, "ada", run).change(operations=[cut], id="cut")
-    part = Run(client(crews, folder, "ada"), part_id(RunId(run.id), "cut", AgentName("ann")))
+    part = Run(client(crews, folder, "ada"), split_run_id(RunId(run.id), "cut", AgentName("ann")))
     crews.runs.append(part)
     await rested(part)
     await part.stop()
@@ -116,7 +116,7 @@ async def test_a_part_is_begun_by_the_run_that_is_parted_and_once(crews: Site, f
     run = await signed(crews, folder, EDGES)
     cut = Disconnect(sender="ann", listener="bob")
     await of(crews, folder, "ada", run).change(operations=[cut], id="cut")
-    part = Run(client(crews, folder, "ada"), part_id(RunId(run.id), "cut", AgentName("ann")))
+    part = Run(client(crews, folder, "ada"), split_run_id(RunId(run.id), "cut", AgentName("ann")))
     await rested(part)
     await part.terminate("a test")
     journal = await crews.journal(run)
@@ -193,7 +193,7 @@ async def test_a_forged_hint_is_a_reason_to_look_and_nothing_more(crews: Site, f
         await handle.signal("merging", hint)
     await of(crews, folder, "oncall", one).message("hello", to="channel:y")
     await one.wait_until(lambda view: view.steps == 2 and view.rests, LIMIT)
-    assert not await crews.entries(one, "MergeAccepted", "MergeFailed", "GraphMerged")
+    assert not await crews.entries(one, "MergeAccepted", "MergeFailed", "RunMerged")
     assert (await two.state()).status == "running"
 
 

@@ -60,7 +60,7 @@ async def test_a_root_brings_a_worker_and_gives_it_work_and_retires_it(crews: Si
     )
     run = await crews.start(without(crew, "digger"), "Find gold.")
     await run.wait_until(lambda view: view.rests and view.steps == 3, LIMIT)
-    changes = await crews.entries(run, "TopologyChanged")
+    changes = await crews.entries(run, "ComponentChanged")
     assert [c.affected_creatures for c in changes] == [
         ("digger", "root"),
         ("root",),
@@ -71,7 +71,7 @@ async def test_a_root_brings_a_worker_and_gives_it_work_and_retires_it(crews: Si
     assert {c.by for c in changes} == {"root"}
     said = answers(crews, run, "root")
     assert "The graph is v2 now. Affected: digger, root." in said[0]
-    heard = [(e.log, e.by, e.to) for e in await crews.entries(run, "MessageHeard")]
+    heard = [(e.log, e.by, e.to) for e in await crews.entries(run, "AgentsWoken")]
     assert heard == [
         ("public", "test", ("root",)),
         ("channel:work", "root", ("digger",)),
@@ -127,7 +127,7 @@ async def test_a_worker_that_tries_the_tools_is_refused(crews: Site) -> None:
     ]
     offered = answers(crews, run, "worker")
     assert all(text.startswith("Refused: ") and "group_" not in text[-30:] for text in offered)
-    assert len(await crews.entries(run, "TopologyChanged")) == 2
+    assert len(await crews.entries(run, "ComponentChanged")) == 2
     await run.stop()
     await run.result(LIMIT)
 
@@ -165,7 +165,7 @@ async def test_what_cannot_be_is_told_to_the_model_which_goes_on(crews: Site) ->
         "has an agent 'scout' already",
     ]
     assert [want for want, text in zip(wanted, said, strict=True) if want not in text] == []
-    assert not await crews.entries(run, "TopologyChanged", "GraphSwapped")
+    assert not await crews.entries(run, "ComponentChanged", "GraphSwapped")
     assert len(await crews.entries(run, "PermissionDenied")) == 1
 
 
@@ -223,13 +223,13 @@ async def test_people_may_have_to_approve_what_a_root_does(crews: Site) -> None:
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     (asked,) = await run.interrupts()
     assert asked.question == "May root#1 call group_stop_node with scuot?"
-    assert not await crews.entries(run, "RulesChanged")
+    assert not await crews.entries(run, "DefinitionChanged")
     await run.edit_call(asked.id, "group_stop_node", {"name": "scout"}, by="ann")
     assert (await run.result(LIMIT)).status == "completed"
     first, second = answers(crews, run, "root")
     assert first.index('{"name": "scout"}') < first.index("Done: ") < first.index("switched off")
     assert second.startswith("Done: ")
-    changed = await crews.entries(run, "RulesChanged")
+    changed = await crews.entries(run, "DefinitionChanged")
     assert [(c.by, str(c.command)) for c in changed] == [
         ("root", "crewlog:group/root#1/2"),
         ("root", "crewlog:group/root#1/3"),
@@ -266,7 +266,7 @@ async def test_a_worker_that_dies_in_between_leaves_each_change_made_once(site: 
         worker = await site.start_worker(QUEUE)
         site.open_gate(run, f"g{n}")
     await rested(run)
-    changes = await site.entries(run, "TopologyChanged")
+    changes = await site.entries(run, "ComponentChanged")
     made = Counter(str(change.command) for change in changes)
     assert len(made) == 2 * number
     assert set(made.values()) == {1}
@@ -313,9 +313,9 @@ async def test_who_parts_the_graph_by_a_tool_is_told_and_goes_with_its_turn(crew
     # What it asked for besides is asked of the graph that it is in by then.
     assert second.startswith("Done: adds w")
     assert {*(await part.state()).agent_outputs} == {"zoe"}
-    (changed,) = await crews.entries(run, "TopologyChanged")
+    (changed,) = await crews.entries(run, "ComponentChanged")
     assert (changed.change, changed.by) == ("split", "zoe")
-    (own,) = await crews.entries(part, "TopologyChanged")
+    (own,) = await crews.entries(part, "ComponentChanged")
     assert own.affected_creatures == ("w", "zoe")
     (prompt,) = [p["messages"][0]["content"] for p in crews.prompted(part)]
     assert "bridge" not in prompt.partition("The graph that you live in:")[2].partition("All")[0]

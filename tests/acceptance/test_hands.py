@@ -77,7 +77,7 @@ async def test_a_step_at_work_is_redirected_once_its_turn_is_over(crews: Site) -
     result = await run.result(LIMIT)
     assert await started(crews, run) == ["a#1", "c#1"]
     assert result.outputs["a"]["text"] == "A"
-    assert len(await crews.entries(run, "Redirected")) == 1
+    assert len(await crews.entries(run, "StepRedirected")) == 1
 
 
 async def test_a_cut_cancels_the_calls_in_flight(crews: Site) -> None:
@@ -88,7 +88,7 @@ async def test_a_cut_cancels_the_calls_in_flight(crews: Site) -> None:
     result = await run.result(LIMIT)
     assert await started(crews, run) == ["a#1", "c#1"]
     assert "a" not in result.outputs
-    assert not await crews.entries(run, "ToolReturned")
+    assert not await crews.entries(run, "ToolCallCompleted")
 
 
 async def test_a_question_gives_way(crews: Site) -> None:
@@ -144,18 +144,18 @@ async def test_a_permission_is_in_force_for_the_next_call(crews: Site) -> None:
     assert [e["text"] for e in crews.ledger(run, "start", tool="echo")] == ["two"]
     (denied,) = await crews.entries(run, "PermissionDenied")
     assert "permissions do not let 'a' call 'echo'" in denied.reason
-    (told,) = [e for e in await crews.entries(run, "ToolReturned") if not e.ok]
+    (told,) = [e for e in await crews.entries(run, "ToolCallCompleted") if not e.ok]
     assert "Refused" in told.brief
 
 
 async def test_what_people_rule_is_in_the_store_when_they_are_answered(crews: Site) -> None:
     run = await at_a_gate(crews)
     await run.set_permission("gate", ["a"])
-    assert len(await crews.entries(run, "PermissionSet")) == 1
+    assert len(await crews.entries(run, "ToolPermissionSet")) == 1
     await run.deny("b", "gate")
-    assert len(await crews.entries(run, "RulingSet")) == 1
+    assert len(await crews.entries(run, "AgentPermissionSet")) == 1
     await run.change(operations=[EditAgent(name="b", set={"reads": []})])
-    assert len(await crews.entries(run, "RulesChanged")) == 1
+    assert len(await crews.entries(run, "DefinitionChanged")) == 1
     crews.open_gate(run, "g")
     assert (await run.result(LIMIT)).status == "completed"
 
@@ -208,8 +208,8 @@ async def test_each_has_one_outcome_over_continue_as_new(crews: Site) -> None:
     result = await run.result(LIMIT)
     assert result.executions > 1
     assert await started(crews, run) == ["a#1", "c#1"]
-    kinds = ["StateEdited", "Redirected", "PermissionSet", "CheckpointTagged"]
-    kinds += ["Paused", "Resumed", "BreakRequested"]
+    kinds = ["StateEdited", "StepRedirected", "ToolPermissionSet", "CheckpointTagged"]
+    kinds += ["Paused", "RunResumed", "BreakpointSet"]
     found = await crews.entries(run, *kinds, "CommandRejected")
     assert sorted(e.kind for e in found) == sorted(kinds)
     assert (await run.state()).tags == {"edited": beginning.position}

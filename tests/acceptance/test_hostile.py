@@ -16,7 +16,7 @@ from covers import covers
 from crewlog.client import Run
 from crewlog.errors import CommandRejected
 from crewlog.state import journal as j
-from crewlog.state.audit import audited
+from crewlog.state.audit import audit_records
 from crewlog.state.calls import CALL_TOOL
 
 from .harness import LIMIT, Site, calls, tool
@@ -112,7 +112,7 @@ async def test_nothing_forbidden_is_done_and_every_call_is_accounted_for(crews: 
     asked = {
         (e.step, c.call): (e.agent, c.tool)
         for e in entries
-        if isinstance(e, j.ModelReplied)
+        if isinstance(e, j.ModelCallCompleted)
         for c in e.calls
     }
     assert len(asked) == len(AGENTS) * REPLIES * EACH
@@ -130,12 +130,12 @@ async def test_nothing_forbidden_is_done_and_every_call_is_accounted_for(crews: 
 
     made = {(line["step"], line["call"]) for line in done}
     denied = {(e.step, e.call): e for e in entries if isinstance(e, j.PermissionDenied)}
-    answered = [(e.step, e.call) for e in entries if isinstance(e, j.ToolReturned)]
+    answered = [(e.step, e.call) for e in entries if isinstance(e, j.ToolCallCompleted)]
     assert len(done) == len(made), "nothing was done twice"
     assert sorted(answered) == sorted(asked)
     assert made | denied.keys() == asked.keys()
     assert not made & denied.keys()
     assert all(e.reason for e in denied.values())
     ruled = [key for key, e in denied.items() if e.rule == "ruling"]
-    agrees(audited(journal), asked.keys(), made)
+    agrees(audit_records(journal), asked.keys(), made)
     assert ruled, "nobody met a ruling: the test shows nothing"

@@ -109,7 +109,7 @@ async def test_the_run_ends_right(whole_site: Site, runs: dict[str, Run], name: 
     entries = await whole_site.entries(runs[name])
     kinds = [e.kind for e in entries]
     assert kinds.count("StepStarted") == kinds.count("StepCompleted") == 2
-    assert kinds.count("ModelReplied") == (2 if name == "model" else 3)
+    assert kinds.count("ModelCallCompleted") == (2 if name == "model" else 3)
     assert kinds[-1] == "RunCompleted"
     assert "InterruptRaised" not in kinds
 
@@ -131,7 +131,7 @@ async def test_a_safe_tool_was_repeated(whole_site: Site, runs: dict[str, Run]) 
     assert len(attempts) >= 2
     assert attempts == sorted({*attempts})
     assert len({e["key"] for e in whole_site.ledger(runs["safe"])}) == 1
-    (returned,) = await whole_site.entries(runs["safe"], "ToolReturned")
+    (returned,) = await whole_site.entries(runs["safe"], "ToolCallCompleted")
     assert "passed g" in returned.brief
 
 
@@ -158,7 +158,7 @@ async def test_a_tool_that_must_not_be_repeated_asks_people(
     result = await run.result(LIMIT)
     assert result.outputs["b"]["text"] == "B"
     assert len(whole_site.ledger(run, "start")) == starts
-    (returned,) = await whole_site.entries(run, "ToolReturned")
+    (returned,) = await whole_site.entries(run, "ToolCallCompleted")
     assert ("passed g" if decision == "retry" else "it was done") in returned.brief
 
 
@@ -173,8 +173,8 @@ async def test_a_pause_outlives_the_worker(whole_site: Site, runs: dict[str, Run
     assert (await run.result(LIMIT)).outputs["b"]["text"] == "B"
     assert len(whole_site.ledger(run, "start")) == 1
     kinds = [e.kind for e in await whole_site.entries(run)]
-    between = kinds[kinds.index("Paused") : kinds.index("Resumed")]
-    assert set(between) <= {"Paused", "ToolReturned"}
+    between = kinds[kinds.index("Paused") : kinds.index("RunResumed")]
+    assert set(between) <= {"Paused", "ToolCallCompleted"}
 
 
 async def test_a_missing_tool_module_is_mended_by_a_new_worker(

@@ -40,7 +40,7 @@ async def test_a_local_tool_leaves_one_event_and_the_same_journal(crews: Site) -
     assert here["MARKER_RECORDED"] == there["MARKER_RECORDED"] + 8
     assert here.total() < there.total() - 30
     kinds = [[e.kind for e in await crews.entries(run)] for run in (local, other)]
-    held = [[kind for kind in each if kind != "CallHeld"] for each in kinds]
+    held = [[kind for kind in each if kind != "CompletionBuffered"] for each in kinds]
     assert held[0] == held[1]
     said = [[m["content"] for m in crews.prompted(run)[-1]["messages"]] for run in (local, other)]
     assert said[0] == said[1]
@@ -89,6 +89,6 @@ async def test_nothing_is_lost_where_workers_die_while_signals_come(site: Site) 
     assert result.total.tool_calls == 24
     said = [e.ref.inline["content"] for e in await site.entries(run, "MessageAdded")][1:]
     assert said == [f"m{n}" for n in range(sent)]
-    returned = Counter((e.step, e.call) for e in await site.entries(run, "ToolReturned"))
+    returned = Counter((e.step, e.call) for e in await site.entries(run, "ToolCallCompleted"))
     assert set(returned.values()) == {1}
     await asyncio.to_thread(site.end_workers, QUEUE)

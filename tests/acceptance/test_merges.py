@@ -18,12 +18,12 @@ from crewlog.definition.operations import (
     Disconnect,
     RemoveAgent,
 )
-from crewlog.errors import CommandRejected, RunMerged, TopologyRefused
+from crewlog.errors import CommandRejected, ComponentConflict, RunAlreadyMerged
 from crewlog.ids import AgentName, CommandId, RunId
 from crewlog.state.commands import KEPT
 from crewlog.state.joining import LOOK_EVERY
 from crewlog.state.model import CommandOutcome
-from crewlog.state.uniting import left_behind
+from crewlog.state.uniting import dropped_steps
 from crewlog.wire import Changed
 
 from .harness import LIMIT, Site, calls, tool, until
@@ -69,7 +69,7 @@ async def test_the_smaller_run_joins_the_larger(crews: Site) -> None:
     changed = await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie", by="fay")
     result = await two.result(LIMIT)
     assert (result.status, result.merged_into) == ("merged", one.id)
-    (merged,) = await crews.entries(one, "GraphMerged")
+    (merged,) = await crews.entries(one, "RunMerged")
     assert merged.of == two.id
     assert merged.change == "merge"
     assert (merged.old_graph_ids, merged.new_graph_ids) == (
@@ -122,7 +122,7 @@ async def test_who_comes_has_not_the_turns_of_one_that_was_removed_by_its_name(c
     assert seen.report.topology is not None
     changed = await one.change(operations=[tie], id="tie", by="fay", wait=False)
     assert await one.merged(changed) == one.id
-    (merged,) = await crews.entries(one, "GraphMerged")
+    (merged,) = await crews.entries(one, "RunMerged")
     assert {each.was: each.now for each in merged.renamed if each.kind == "creature"} == {
         "bob": "bob-2"
     }
@@ -234,8 +234,8 @@ async def test_who_was_removed_ends_its_turn_before_its_run_is_part_of_another(c
     assert [e.step for e in await crews.entries(one, "StepCompleted")] == ["eve#1"]
     (heard_there,) = [p for p in crews.prompted(one) if p["agent"] == "eve"]
     assert "Hear." in str(heard_there["messages"])
-    (merged,) = await crews.entries(one, "GraphMerged")
-    assert [*left_behind(merged)] == ["dan#2"]
+    (merged,) = await crews.entries(one, "RunMerged")
+    assert [*dropped_steps(merged)] == ["dan#2"]
 
 
 async def test_what_the_last_turn_asks_is_asked_and_answered_before_its_run_joins(
@@ -289,7 +289,7 @@ async def test_what_can_be_no_merge_is_refused_at_once(crews: Site) -> None:
     assert [item.entry["kind"] for item in last] == ["CommandRejected"] * 5
     for run in (one, two, third):
         assert (await run.state()).joining is None
-        assert not await crews.entries(run, "MergeAsked", "MergeAccepted", "MergeFailed")
+        assert not await crews.entries(run, "MergeRequested", "MergeAccepted", "MergeFailed")
 
 
 @pytest.mark.parametrize("number", range(10))
@@ -318,7 +318,7 @@ async def test_what_is_no_run_is_not_waited_for(crews: Site) -> None:
     for other in (RunId("nowhere-to-be-seen"), RunId(stranger.id)):
         tie = Connect(sender=AgentName("ann"), listener=AgentName("eve"), channel="t", other=other)
         began = time.monotonic()
-        with pytest.raises(TopologyRefused, match="there is no run"):
+        with pytest.raises(ComponentConflict, match="there is no run"):
             await one.change(operations=[tie])
         assert time.monotonic() - began < LOOK_EVERY / 2000
     await stranger.terminate()
@@ -404,9 +404,9 @@ async def test_who_says_something_to_a_merged_run_is_led_on(crews: Site) -> None
     await one.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
     assert (await two.successor()).id == one.id
     # Nobody stops the run that stays, or answers its questions, by the name of the other one.
-    with pytest.raises(RunMerged, match=one.id):
+    with pytest.raises(RunAlreadyMerged, match=one.id):
         await two.stop()
-    with pytest.raises(RunMerged, match=one.id):
+    with pytest.raises(RunAlreadyMerged, match=one.id):
         await two.change(operations=[Disconnect(sender="ann", listener="eve")])
     assert (await one.state()).status == "running"
 
@@ -455,7 +455,7 @@ async def test_who_still_speaks_to_a_merged_run_is_heard_by_whom_is_meant(crews:
         command = await two.message(f"to {log}", to=log, by="fay")
         await two.message(f"to {log}", to=log, by="fay", id=command)
     await two.message("to nobody", to="channel:w", by="fay", id="lost")
-    with pytest.raises(RunMerged, match="its creature 'ann' is called 'ann-2' there"):
+    with pytest.raises(RunAlreadyMerged, match="its creature 'ann' is called 'ann-2' there"):
         await two.stop()
     assert {*(await two.whereabouts()).renamed} == {*(await two.result(LIMIT)).renamed}
     told = await until_taken(one, "lost")

@@ -85,7 +85,7 @@ async def test_a_model_may_answer_in_any_form(site: Site, service: Service) -> N
     said = {name: result.outputs[name] for name in forms}  # type: ignore[index]
     assert {name: found["next"] for name, found in said.items()} == dict.fromkeys(forms, "writer")
     assert {json.loads(str(found["text"]))["next"] for found in said.values()} == {"writer"}
-    read = {each.agent: each.how for each in await site.entries(run, "ReplyTaken")}
+    read = {each.agent: each.how for each in await site.entries(run, "StructuredOutputParsed")}
     assert read == dict.fromkeys(forms, "json")
     (error,) = (await run.state()).errors
     assert (error.agent, "what is no reply" in error.error) == ("odd", True)

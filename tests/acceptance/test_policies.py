@@ -174,8 +174,8 @@ async def test_an_agent_decides_whether_people_are_asked_and_what(
     result = await run.result(LIMIT)
     assert (result.status, result.outputs["payer"]["text"]) == ("completed", "Paid.")  # type: ignore[index]
     assert result.outputs["watch"]["reason"] == "it is much"  # type: ignore[index]
-    (refused,) = await crews.entries(run, "ReplyRefused")
-    (taken,) = await crews.entries(run, "ReplyTaken")
+    (refused,) = await crews.entries(run, "StructuredOutputRejected")
+    (taken,) = await crews.entries(run, "StructuredOutputParsed")
     assert (refused.agent, taken.decision) == ("watch", "escalate")
     people = await crews.entries(run, "InterruptRaised")
     assert len(people) == int(escalates)
@@ -397,7 +397,7 @@ async def test_a_route_beyond_its_bound_warns_and_ends_the_turn(crews: Site) -> 
     assert (await run.state()).execution_count == {"finder": 3}, "the try that is refused counts"
     await run.stop()
     await run.result(LIMIT)
-    (refused,) = await crews.entries(run, "RouteRefused")
+    (refused,) = await crews.entries(run, "BranchTargetRefused")
     assert (refused.goes, refused.used_up) == ("end", True)
 
 

@@ -14,8 +14,8 @@ from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import AddAgent
 from crewlog.errors import ServiceError
-from crewlog.ids import RunId, item_of
-from crewlog.state.journal import RolledBack, StepCompleted
+from crewlog.ids import RunId, item_number
+from crewlog.state.journal import RunRolledBack, StepCompleted
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
 
@@ -154,18 +154,18 @@ async def test_no_item_is_lost_or_done_twice_through_a_change_a_rollback_and_a_k
     assert result.status == "completed"
     assert [result.outputs[name]["text"] for name in names] == names
     entries = await site.journal(run)
-    (back,) = [at for at, e in entries if isinstance(e, RolledBack)]
+    (back,) = [at for at, e in entries if isinstance(e, RunRolledBack)]
     ends = [
         e.step
         for at, e in entries
         if isinstance(e, StepCompleted) and at not in range(found[-1] + 1, back)
     ]
-    items = [item_of(step) for step in ends if item_of(step)]
+    items = [item_number(step) for step in ends if item_number(step)]
     assert sorted(items) == [1, 2, 3, 4, 5]
     state, peak = CrewState(run=RunId(run.id)), 0
     for _, entry in entries:
         state = reduce(state, entry)
-        peak = max(peak, len([step for step in state.frontier if item_of(step)]))
+        peak = max(peak, len([step for step in state.frontier if item_number(step)]))
     assert peak == 2
     site.end_workers(QUEUE)
 
@@ -272,6 +272,6 @@ async def test_workers_that_disagree_are_a_conflict_that_the_flow_and_people_see
     assert result.status == "completed"
     assert "judge" in result.outputs
     assert "last" not in result.outputs
-    (conflict,) = await crews.entries(run, "MergeConflicted")
+    (conflict,) = await crews.entries(run, "WriteRefused")
     assert {conflict.kept, conflict.refused} == {"ship", "wait"}
     assert (conflict.key, conflict.because) == ("verdict", "the two are not the same")

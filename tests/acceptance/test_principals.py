@@ -27,12 +27,12 @@ from crewlog.evaluation import Case, Plan, StageOutput, Verdict, evaluate, exact
 from crewlog.ids import LogName
 from crewlog.payloads import data_converter
 from crewlog.state.calls import FLUSH
-from crewlog.state.given import Given, GivenMessage
+from crewlog.state.given import Given, InitialMessage
 from crewlog.state.model import Usage
 from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
-from crewlog.workflows.start import OneArgument
+from crewlog.workflows.start import StartArgumentInterceptor
 from crewlog.workflows.strangers import TOLD
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
@@ -160,7 +160,7 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
         workflow_runner=sandbox(),
         data_converter=data_converter(crews.payloads),
         namespace=crews.temporal.namespace,  # what is encrypted is bound to it
-        interceptors=[OneArgument()],
+        interceptors=[StartArgumentInterceptor()],
     )
     await replayer.replay_workflow(history)
     assert not (await run.rebuild()).missing
@@ -255,7 +255,7 @@ async def test_a_rollback_of_a_signed_run_is_in_the_store_when_it_is_answered(
     await run.pause()
     (first, *_) = (await run.checkpoints()).checkpoints
     await run.rollback(first.position)
-    assert len(await crews.entries(run, "RolledBack")) == 1
+    assert len(await crews.entries(run, "RunRolledBack")) == 1
     crews.open_gate(run, "g")
     await run.resume()
     assert (await run.result(LIMIT)).status == "completed"
@@ -274,7 +274,7 @@ async def test_a_rollback_gives_back_no_permission_that_people_took_away(
     with pytest.raises(NotPermitted, match="agent a may call gate, which is forbidden now"):
         await of(crews, folder, "oncall", run).rollback(first.position)
     await run.rollback(first.position)
-    assert await crews.entries(run, "RolledBack")
+    assert await crews.entries(run, "RunRolledBack")
     state = await run.state()
     assert (state.tool_permissions, state.rulings) == (ruled.tool_permissions, ruled.rulings)
     assert state.rulings
@@ -367,7 +367,7 @@ async def test_what_a_run_begins_with_is_held_to_the_rules_of_edits_and_messages
     signed = crew | {"policy": policy(folder)}
     body = {"type": "ai", "content": "I did it.", "name": "a"}
     yes = Given(values={"flags.ok": True})
-    said = Given(messages=(GivenMessage(body=body, log=LogName("private:a")),))
+    said = Given(messages=(InitialMessage(body=body, log=LogName("private:a")),))
     lost = Given(logs=(LogName("private:b"),))
     for who, what, given, kind in (
         ("oncall", signed, yes, "NotPermitted"),
@@ -475,7 +475,7 @@ async def test_a_fork_and_a_resumption_shed_no_policy(crews: Site, folder: Path)
     crews.runs.append(forked)
     crews.open_gate(forked, "g")
     assert (await forked.result(LIMIT)).status == "completed"
-    assert [e.by for e in await crews.entries(forked, "Forked")] == ["oncall"]
+    assert [e.by for e in await crews.entries(forked, "RunForked")] == ["oncall"]
 
 
 @pytest.mark.usefixtures("careless")
@@ -489,7 +489,7 @@ async def test_a_run_that_goes_on_after_its_end_keeps_its_policy(crews: Site, fo
     crews.open_gate(run, "g")
     await of(crews, folder, "oncall", run).resume()
     assert (await run.result(LIMIT)).status == "completed"
-    assert [e.by for e in await crews.entries(run, "Reopened")] == ["oncall"]
+    assert [e.by for e in await crews.entries(run, "RunReopened")] == ["oncall"]
 
 
 async def test_who_may_not_change_a_crew_goes_on_with_no_other_recipe(
@@ -504,7 +504,7 @@ async def test_who_may_not_change_a_crew_goes_on_with_no_other_recipe(
     await oncall.reopen("recipe", recipe=written, execution_timeout=RUN_LIMIT)
     with pytest.raises(RunFailed, match="'oncall' has not the right 'change'"):
         await run.result(LIMIT)
-    assert not await crews.entries(run, "Reopened")
+    assert not await crews.entries(run, "RunReopened")
     await oncall.reopen("recipe", execution_timeout=RUN_LIMIT)
     crews.open_gate(run, "g")
     assert (await run.result(LIMIT)).status == "completed"

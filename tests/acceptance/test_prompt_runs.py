@@ -317,7 +317,7 @@ async def test_nonsense_to_the_end_is_an_invalid_prompt(crews: Site) -> None:
     state = await run.state()
     assert (state.status, state.error_type) == ("failed", "InvalidPrompt")
     assert await crews.store.get_bodies([state.prompt.text]) == {state.prompt.text: PROMPT}
-    assert (await kinds(crews, run))[-2:] == ["PromptRefused", "RunFailed"]
+    assert (await kinds(crews, run))[-2:] == ["PromptCompileFailed", "RunFailed"]
 
 
 async def test_a_reading_that_never_holds_is_told_with_its_places(crews: Site) -> None:
@@ -472,7 +472,7 @@ async def test_what_the_forms_do_not_understand_makes_no_crew(crews: Site) -> No
         run = await crews.start(PROMPT, model=silent, reader=reader)
         with pytest.raises(InvalidPrompt, match="4:1  it is not clear who works here"):
             await run.result(LIMIT)
-        (refused,) = await crews.entries(run, "PromptRefused")
+        (refused,) = await crews.entries(run, "PromptCompileFailed")
         assert refused.reader == "forms"
         assert [each.code for each in refused.remarks] == ["not_understood"]
         assert not crews.prompted(run)

@@ -3,7 +3,8 @@
 Each test begins with empty tables, so that a dump is what its run made. Equal means: every column
 of every row of every table, but for
 
-- `crews`, the registrations, and `memories` and `tool_approvals`, which are in no history; no run
+- `crews`, the registrations, and `memories` and `list_approved_tools`, which are in no history; no
+run
   here is of a registered crew, and none remembers or approves anything;
 - `reservations`, whose times are a moment apart: `quota_counts` says what they come to;
 - `schema_migrations`, which is no run's: it has the time at which the tables were made.
@@ -30,8 +31,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from covers import covers
 from crewlog.client import RebuildReport, Run
-from crewlog.encryption.keys import from_environment
-from crewlog.encryption.rows import RowSeal
+from crewlog.encryption.keys import environment_keyring
+from crewlog.encryption.rows import RowCipher
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.store import open_store
 from crewlog.store.sealing import COLUMNS
@@ -69,7 +70,14 @@ NO_RUNS_TABLES = {
         "shut",
         "schema_migrations",
     ),
-    *("memories", "reservations", "tool_approvals", "tool_proofs", "sealing", "executions"),
+    *(
+        "memories",
+        "reservations",
+        "list_approved_tools",
+        "list_signed_approvals",
+        "sealing",
+        "executions",
+    ),
 }
 QUEUE = "rebuild"
 LARGE = "0123456789" * 8000
@@ -136,7 +144,7 @@ async def as_kept(db: Any) -> Dump:
 
 def _opened(table: str, row: dict[str, Any]) -> dict[str, Any]:
     """A row, decrypted where encryption is on: no two encryptions are the same."""
-    seal = RowSeal(from_environment(), "default")
+    seal = RowCipher(environment_keyring(), "default")
     for each in COLUMNS:
         if each.table == table and row[each.column]:
             place = [str(row[name]) for name in each.place]

@@ -19,7 +19,7 @@ from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
 from crewlog.client import Run
 from crewlog.definition.operations import Disconnect
-from crewlog.errors import CrewlogError, LivesElsewhere, RunFailed
+from crewlog.errors import CrewlogError, RemoteAgentConflict, RunFailed
 from crewlog.ids import AgentName, RunId
 
 from .harness import LIMIT, RUN_LIMIT, Site
@@ -92,7 +92,7 @@ async def unstored_merge(site: Site, db: Any) -> tuple[Run, Run]:
     await rested(two)
     async with no_other_graph(db, one):
         await one.change(operations=[to(two, "ann", "eve", "tie")], id="tie", wait=False)
-        await ended_unstored(site, one, "GraphMerged")
+        await ended_unstored(site, one, "RunMerged")
     return one, two
 
 
@@ -137,8 +137,8 @@ async def test_a_run_that_went_on_alone_is_not_taken_in_by_a_rebuild(crews: Site
     assert report.left_out == ()
     (left,) = (await one.rebuild()).left_out
     assert "took the run up" in left.why
-    assert await crews.entries(one, "Reopened")
-    assert not await crews.entries(one, "GraphMerged")
+    assert await crews.entries(one, "RunReopened")
+    assert not await crews.entries(one, "RunMerged")
 
 
 @pytest.mark.parametrize("first", ["the rebuild", "the look"])
@@ -182,7 +182,7 @@ async def unstored_split(site: Site, db: Any) -> tuple[Run, Run]:
         await run.change(operations=[cut], id="cut", wait=False)
         part = part_of(site, run, "cut", "ann")
         site.runs.remove(part)  # it may come to nothing
-        await ended_unstored(site, run, "TopologyChanged")
+        await ended_unstored(site, run, "ComponentChanged")
     return run, part
 
 
@@ -243,7 +243,7 @@ async def reset(site: Site, run: Run, task: int) -> None:
 async def refused(site: Site, run: Run, *says: str) -> None:
     """Checks that the rows of a run that was reset stay, and that it goes on from them."""
     before = await site.journal(run)
-    with pytest.raises(LivesElsewhere) as caught:
+    with pytest.raises(RemoteAgentConflict) as caught:
         await run.rebuild(replace=True)
     for text in says:
         assert text in caught.value.message

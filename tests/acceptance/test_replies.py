@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from covers import covers
-from crewlog.state.journal import ReplyRefused, ReplyTaken
+from crewlog.state.journal import StructuredOutputParsed, StructuredOutputRejected
 
 from .harness import LIMIT, Site, calls, tool
 
@@ -39,10 +39,10 @@ async def test_garbage_garbage_good(crews: Site) -> None:
     assert router["response"] == router["text"] == GOOD["text"]
     assert result.outputs["billing"]["text"] == "Refunded."
     assert "general" not in result.outputs
-    refused: list[ReplyRefused] = await crews.entries(run, "ReplyRefused")
+    refused: list[StructuredOutputRejected] = await crews.entries(run, "StructuredOutputRejected")
     assert [(each.attempt, each.of) for each in refused] == [(1, 3), (2, 3)]
     assert refused[1].faults == ("'next': 'nobody' is not one of billing and general",)
-    (taken,) = await crews.entries(run, "ReplyTaken")
+    (taken,) = await crews.entries(run, "StructuredOutputParsed")
     assert (taken.how, taken.attempt, taken.decision) == ("json", 3, "route")
     assert result.usage["router"].calls == 3, "every try counts"
     first, second, third, billing = (each["messages"] for each in crews.prompted(run))
@@ -60,8 +60,8 @@ async def test_garbage_three_times_takes_the_fallback(crews: Site) -> None:
     assert result.outputs["router"]["next"] == "general"
     assert result.outputs["general"]["text"] == "Hello."
     assert result.outputs["router"]["response"] == "{", "what it said at last"
-    assert len(await crews.entries(run, "ReplyRefused")) == 3
-    (taken,) = await crews.entries(run, "ReplyTaken")
+    assert len(await crews.entries(run, "StructuredOutputRejected")) == 3
+    (taken,) = await crews.entries(run, "StructuredOutputParsed")
     assert (taken.how, taken.brief) == ("fallback", "next = general")
     shown = crews.prompted(run)[-1]["messages"][-1]["content"]
     assert "router.response:\n{\n\nrouter.next:\ngeneral" in shown
@@ -78,7 +78,7 @@ async def test_without_a_fallback_people_are_asked_and_a_retry_works(crews: Site
     await run.respond(view.interrupts[0], "retry", by="ana")
     result = await run.result(LIMIT)
     assert result.outputs["router"]["next"] == "billing"
-    (taken,) = await crews.entries(run, "ReplyTaken")
+    (taken,) = await crews.entries(run, "StructuredOutputParsed")
     assert taken.attempt == 1
 
 
@@ -117,7 +117,7 @@ async def test_decisions_choose_the_way_through_a_crew(crews: Site) -> None:
     assert result.outputs["critic"]["proceed"] is True
     assert result.outputs["critic"]["actions"] == [], "not those of the visit before"
     assert result.outputs["judge"]["confidence"] == 0.9
-    taken: list[ReplyTaken] = await crews.entries(run, "ReplyTaken")
+    taken: list[StructuredOutputParsed] = await crews.entries(run, "StructuredOutputParsed")
     assert [(each.decision, each.how) for each in taken] == [
         ("strategy", "lenient"),
         ("plan", "json"),
@@ -145,7 +145,7 @@ async def test_a_capped_turn_ends_with_what_is_there(crews: Site) -> None:
     assert result.outputs["finder"] == {"text": "Half of it.", "capped": True}
     assert result.outputs["responder"]["ok"] is False
     assert result.usage["finder"].calls == 2
-    (capped,) = await crews.entries(run, "TurnCapped")
+    (capped,) = await crews.entries(run, "TurnLimitReached")
     assert capped.calls == 2
     last = crews.prompted(run)[-1]["messages"]
     assert [m["content"] for m in last if "Half" in m["content"]] == ["[finder] Half of it."]
@@ -172,7 +172,7 @@ async def test_thousands_of_small_values_do_not_hold_up_a_run(crews: Site) -> No
     )
     run, result = await crews.finish(crew)
     assert (result.status, result.outputs["a"]["seen"]) == ("completed", [0])
-    (refused,) = await crews.entries(run, "ReplyRefused")
+    (refused,) = await crews.entries(run, "StructuredOutputRejected")
     assert refused.faults == (
         "'context' has 8,000 items, and at most 200 can be handed on at once",
     )

@@ -20,11 +20,11 @@ from crewlog.errors import (
     ServiceError,
     UsageError,
 )
-from crewlog.ids import StepId, call_key
-from crewlog.state.calls import counted_key
+from crewlog.ids import StepId, idempotency_key
+from crewlog.state.calls import quota_idempotency_key
 from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState
-from crewlog.store.protocol import Reservation
+from crewlog.store.protocol import QuotaPeriod
 from crewlog.wire import CheckpointView
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
@@ -186,7 +186,7 @@ async def test_a_fork_shares_the_logs_and_ends_as_its_source(crews: Site) -> Non
         assert state.source is not None
         assert (state.source.run, fork.id.startswith("acceptance-")) == (run.id, True)
         journal = await crews.journal(fork)
-        assert journal[0][1].kind == "Forked"
+        assert journal[0][1].kind == "RunForked"
         assert journal[0][0] == state.source.position + 1
         steps = {line["step"] for line in crews.ledger(fork, "start")}
         assert steps <= {line["step"] for line in crews.ledger(run, "start")}
@@ -227,7 +227,7 @@ async def test_a_worker_is_killed_during_a_rollback(site: Site) -> None:
     except ServiceError:  # nobody answered in time: the same id is sent again
         await run.rollback(place.position, id="back")
     assert end_of(await at_the_question(run)) == end_of(first)
-    assert len(await site.entries(run, "RolledBack")) == 1
+    assert len(await site.entries(run, "RunRolledBack")) == 1
     assert (await answered(run)).status == "completed"
     site.end_workers(QUEUE)
 
@@ -340,9 +340,9 @@ async def test_a_quota_of_a_day_counts_the_runs_that_had_an_id_before(crews: Sit
     )
     await until(lambda: crews.ledger(run, "start", tool="gate"), "the gate")
     # A call of the replaced run that comes late; the new one will have one of the same key.
-    late = counted_key(call_key(anew.id, StepId("a#1"), 4), began)
+    late = quota_idempotency_key(idempotency_key(anew.id, StepId("a#1"), 4), began)
     assert (
-        await crews.store.reserve(late, [Reservation(quota=quota, span=span, most=2)], began)
+        await crews.store.count_call(late, [QuotaPeriod(quota=quota, span=span, most=2)], began)
         is None
     )
     crews.open_gate(anew, "g")

@@ -40,7 +40,7 @@ async def test_a_rollback_that_meets_a_change_that_drains_is_a_conflict(crews: S
     crews.open_gate(run, "g")
     result = await run.result(LIMIT)
     assert (result.status, [*result.outputs]) == ("completed", ["a", "b", "c"])
-    told = ("ChangeAccepted", "GraphSwapped", "RolledBack", "CommandRejected")
+    told = ("ChangeAccepted", "GraphSwapped", "RunRolledBack", "CommandRejected")
     entries = await crews.entries(run, *told)
     assert [entry.kind for entry in entries] == [
         "ChangeAccepted",

@@ -47,7 +47,7 @@ async def check_end(site: Site, run: Run) -> None:
     assert said == {"a": "A", "c": "C", "d": "D"}
     assert result.executions == 2
     assert len(site.ledger(run, "start")) == 1
-    (left,) = await site.entries(run, "ContinuedAsNew")
+    (left,) = await site.entries(run, "ExecutionContinuedAsNew")
     assert left.because == "its history was long enough"
     assert (await run.rebuild()).whole
 

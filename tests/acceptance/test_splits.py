@@ -15,7 +15,7 @@ from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, Connect, Disconnect, RemoveAgent
 from crewlog.errors import CommandRejected, RunNotFound, StoreIncomplete
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import part_id
+from crewlog.state.topology import split_run_id
 from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workflows.changes import PIECES
 
@@ -31,7 +31,7 @@ EDGES: dict[str, Any] = {
 
 def part_of(site: Site, run: Run, command: str, first: str) -> Run:
     """The run of a part, to be checked at the test's end."""
-    part = site.client().run(part_id(RunId(run.id), command, AgentName(first)))
+    part = site.client().run(split_run_id(RunId(run.id), command, AgentName(first)))
     site.runs.append(part)
     return part
 
@@ -101,9 +101,9 @@ async def test_each_part_goes_on_as_a_run_of_its_own(crews: Site) -> None:
     texts = [m["content"] for m in crews.prompted(part)[-1]["messages"]]
     assert texts[1:4] == ["before", "one", "after"]
     assert [e.step for e in await crews.entries(part, "StepStarted")] == ["ann#2"]
-    (forked,) = await crews.entries(part, "Forked")
+    (forked,) = await crews.entries(part, "RunForked")
     assert (forked.source, forked.split, forked.by) == (run.id, "cut", "eve")
-    (parted,) = await crews.entries(run, "TopologyChanged")
+    (parted,) = await crews.entries(run, "ComponentChanged")
     assert parted.change == "split"
     assert [p.graph for p in parted.parts] == [part.id]
     # The larger one keeps the id; each has its own channels.
@@ -137,14 +137,14 @@ async def test_a_creature_goes_with_its_turn_and_nobody_else_waits(crews: Site) 
     # ann's tool is under way: she leaves when it has answered, and the others go on meanwhile.
     await run.message("meanwhile", to="channel:y", by="dot")
     await run.wait_until(lambda view: view.steps == 3 and len(view.frontier) == 1, LIMIT)
-    assert not await crews.entries(run, "TopologyChanged")
+    assert not await crews.entries(run, "ComponentChanged")
     crews.open_gate(run, "g")
     await run.swapped(changed)
     part = part_of(crews, run, "cut", "ann")
     await part.wait_until(lambda view: view.rests, LIMIT)
     await part.stop()  # all of it is stored then
     await part.result(LIMIT)
-    (reply,) = [e for e in await crews.entries(part, "ModelReplied") if not e.calls]
+    (reply,) = [e for e in await crews.entries(part, "ModelCallCompleted") if not e.calls]
     bodies = await crews.store.get_bodies([reply.message.body])
     assert bodies[reply.message.body]["content"] == "went on"
     assert len(crews.ledger(run, "start", tool="gate")) == 1
@@ -168,7 +168,7 @@ async def test_who_is_added_alone_is_a_graph_alone(crews: Site) -> None:
     await rested(part)
     await part.message("hello", to="channel:z", by="dot")
     await part.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
-    (parted,) = await crews.entries(run, "TopologyChanged")
+    (parted,) = await crews.entries(run, "ComponentChanged")
     assert [(each.event, each.creature, each.to) for each in parted.events] == [
         ("CREATURE_STARTED", "dot", ""),
         ("SESSION_FORKED", "dot", part.id),
@@ -261,7 +261,7 @@ async def test_who_is_stopped_before_the_split_stays_in_one_piece(crews: Site) -
     with pytest.raises(CommandRejected, match="did not come about"):
         await run.swapped(changed)
     with pytest.raises(RunNotFound):
-        await crews.client().run(part_id(RunId(run.id), "cut", AgentName("ann"))).state()
+        await crews.client().run(split_run_id(RunId(run.id), "cut", AgentName("ann"))).state()
 
 
 async def test_a_part_whose_id_was_taken_has_the_split_called_off_and_does_not_begin(
@@ -270,7 +270,7 @@ async def test_a_part_whose_id_was_taken_has_the_split_called_off_and_does_not_b
     crew = living(crews, {"ann": [{"text": "one"}], "bob": [], "cid": []}, EDGES)
     run = await crews.start(crew, "")
     await rested(run)
-    name = part_id(RunId(run.id), "cut", AgentName("ann"))
+    name = split_run_id(RunId(run.id), "cut", AgentName("ann"))
     waits = await crews.temporal.start_workflow(
         WORKFLOW_TYPE,
         {"split": {"run": run.id, "after": (await run.state()).position}},
@@ -286,7 +286,7 @@ async def test_a_part_whose_id_was_taken_has_the_split_called_off_and_does_not_b
     with pytest.raises(WorkflowFailureError) as failed:
         await asyncio.wait_for(waits.result(), LIMIT)
     assert isinstance(failed.value.cause, ApplicationError)
-    assert failed.value.cause.type == "NeverHandedOver"
+    assert failed.value.cause.type == "SplitNeverRecorded"
     await run.message("work", to="channel:x", by="dot")
     await run.wait_until(lambda view: view.steps == 1 and view.rests, LIMIT)
 
@@ -313,7 +313,7 @@ async def test_a_part_that_never_began_is_begun_by_its_resumption(crews: Site) -
     with pytest.raises(WorkflowFailureError) as failed:
         await asyncio.wait_for(again.result(), LIMIT)
     assert isinstance(failed.value.cause, ApplicationError)
-    assert failed.value.cause.type == "NeverHandedOver"
+    assert failed.value.cause.type == "SplitNeverRecorded"
 
 
 async def test_a_part_whose_rows_are_lost_is_not_begun_anew(crews: Site) -> None:
@@ -372,7 +372,7 @@ async def test_what_was_left_of_a_quota_is_divided_and_put_together(crews: Site)
     await run.stop()
     await run.result(LIMIT)
     assert len(crews.ledger(run, "start", tool="echo")) == 3, "five in all: nothing is left"
-    (merged,) = await crews.entries(run, "GraphMerged")
+    (merged,) = await crews.entries(run, "RunMerged")
     assert [*merged.bounds.quotas.values()] == [5]
 
 
@@ -387,7 +387,7 @@ async def test_parts_leave_the_run_that_they_wait_for_room_on_a_small_worker(sit
     try:
         run = await site.start(crew, "", queue=queue)
         await run.wait_until(lambda view: view.rests, LIMIT)
-        (split,) = await site.entries(run, "TopologyChanged")
+        (split,) = await site.entries(run, "ComponentChanged")
         assert len(split.parts) == 6
         for part in split.parts:
             await site.client().run(part.graph).wait_until(lambda view: view.rests, LIMIT)

@@ -49,7 +49,7 @@ async def test_an_archive_stands_in_for_a_vendor_that_hangs(crews: Site) -> None
     result = await run.result(LIMIT)
     assert result.status == "completed"
     assert await started(crews, run) == ["vendor#1", "archive#1", "printer#1"]
-    (was_set,) = await crews.entries(run, "TimerSet")
+    (was_set,) = await crews.entries(run, "TimerStarted")
     (failed,) = await crews.entries(run, "StepFailed")
     assert failed.error_type == TIMEOUT
     assert was_set.due == was_set.at + 1000 <= failed.at
@@ -74,7 +74,7 @@ async def test_people_let_a_late_vendor_try_again(crews: Site) -> None:
     result = await run.result(LIMIT)
     assert result.outputs["vendor"]["text"] == "the price"
     assert await started(crews, run) == ["vendor#1", "printer#1"]
-    assert len(await crews.entries(run, "TimerSet")) == 2
+    assert len(await crews.entries(run, "TimerStarted")) == 2
     assert len(crews.ledger(run, "start")) == 2, "the call was made again"
 
 
@@ -89,7 +89,7 @@ async def test_a_killed_worker_does_not_lengthen_the_time_of_a_step(site: Site) 
     result = await run.result(LIMIT)
     assert result.status == "completed"
     assert await started(site, run) == ["vendor#1", "archive#1", "printer#1"]
-    (was_set,) = await site.entries(run, "TimerSet")
+    (was_set,) = await site.entries(run, "TimerStarted")
     (failed,) = await site.entries(run, "StepFailed")
     assert was_set.due <= failed.at
     site.end_workers(queue)
@@ -114,9 +114,9 @@ async def test_the_time_of_a_step_goes_on_over_continue_as_new(crews: Site) -> N
     result = await run.result(LIMIT)
     assert result.status == "completed"
     assert result.executions > 2
-    (was_set,) = await crews.entries(run, "TimerSet")
+    (was_set,) = await crews.entries(run, "TimerStarted")
     (failed,) = await crews.entries(run, "StepFailed")
-    last_seam = (await crews.entries(run, "ContinuedAsNew"))[-1].at
+    last_seam = (await crews.entries(run, "ExecutionContinuedAsNew"))[-1].at
     assert was_set.due <= failed.at < last_seam + 6000, "the timer began anew"
     (answer,) = await crews.entries(run, "InterruptAnswered")
     assert answer.decision == "withdrawn", "nobody can approve a call of a step that failed"

@@ -29,11 +29,11 @@ from crewlog.state.calls import (
     FORGET_RUN,
     LOAD_STATE,
     PREPARE_CHANGE,
-    CloseRun,
-    Flush,
-    ForgetRun,
-    LoadState,
+    DeleteReplacedRun,
+    EndRun,
     PrepareChange,
+    RestoreState,
+    StoreBatch,
 )
 from crewlog.state.carry import Carry
 from crewlog.state.journal import Batch
@@ -139,10 +139,10 @@ async def test_a_signed_run_is_continued_by_nobody_else(crews: Site, folder: Pat
         for kind in ("Stranger", WORKFLOW_TYPE):
             assert "none of the run" in await refused(crews, kind, run.id, "", carry)
     entry = {"kind": "RunStopped", "because": "I say so"}
-    flush = Flush(run=run.id, batch=Batch(first=journal[-1][0] + 1, entries=(entry,)))
+    flush = StoreBatch(run=run.id, batch=Batch(first=journal[-1][0] + 1, entries=(entry,)))
     told = await refused(crews, WORKFLOW_TYPE, run.id, FLUSH, flush.to_json())
     assert "none of the run" in told
-    forget = ForgetRun(run=run.id).to_json()
+    forget = DeleteReplacedRun(run=run.id).to_json()
     assert "who runs it" in await refused(crews, WORKFLOW_TYPE, run.id, FORGET_RUN, forget)
     assert not crews.ledger(run)
     assert await crews.journal(run) == journal
@@ -170,8 +170,8 @@ async def test_a_workflow_on_another_queue_is_told_nothing_of_a_run(
     state = await run.state()
     (body,) = state.agent_outputs[AgentName("a")]["text"].bodies
     asks: list[tuple[str, Model]] = [
-        (LOAD_STATE, LoadState(run=run.id, position=state.position)),
-        (CLOSE_RUN, CloseRun(run=RunId("x"), batch=Batch.EMPTY, state={}, outputs=(body,))),
+        (LOAD_STATE, RestoreState(run=run.id, position=state.position)),
+        (CLOSE_RUN, EndRun(run=RunId("x"), batch=Batch.EMPTY, state={}, outputs=(body,))),
         (
             PREPARE_CHANGE,
             PrepareChange(run=RunId("x"), base=state.definition, operations=({"op": "x"},)),

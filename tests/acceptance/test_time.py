@@ -57,7 +57,7 @@ async def until_over(due: int) -> None:
 
 async def timer_of(site: Site, run: Run) -> tuple[Any, Any]:
     """When the run's one timer was set, and when it fired, as the journal has it."""
-    (was_set,) = await site.entries(run, "TimerSet")
+    (was_set,) = await site.entries(run, "TimerStarted")
     (fired,) = await site.entries(run, "TimerFired")
     assert was_set.step == fired.step
     return was_set, fired
@@ -118,10 +118,10 @@ async def test_a_wait_goes_on_over_continue_as_new(crews: Site) -> None:
     due = (await waits(run)).due
     result = await run.result(LIMIT)
     assert result.executions > 2
-    (was_set,) = await crews.entries(run, "TimerSet")
+    (was_set,) = await crews.entries(run, "TimerStarted")
     (fired,) = await crews.entries(run, "TimerFired")
     assert was_set.due == due
-    last_seam = (await crews.entries(run, "ContinuedAsNew"))[-1].at
+    last_seam = (await crews.entries(run, "ExecutionContinuedAsNew"))[-1].at
     assert due <= fired.at < last_seam + 6000, "the timer began anew"
 
 

@@ -10,7 +10,7 @@ from covers import covers
 from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.tokens import Growth
 from crewlog.state import journal as j
-from crewlog.state.trace import trace_of
+from crewlog.state.trace import run_trace
 
 from .harness import LIMIT, Site, until
 
@@ -35,7 +35,7 @@ def reply_at(found: list[Growth], step: str) -> int:
         number
         for number, each in enumerate(found)
         if isinstance(each, Event)
-        and isinstance(each.entry, j.ModelReplied)
+        and isinstance(each.entry, j.ModelCallCompleted)
         and each.entry.step == step
     )
 
@@ -127,7 +127,7 @@ async def test_parts_and_items_are_told_like_any_step(crews: Site) -> None:
     for part in ("done#1", "done.review#1"):  # the steps inside of an agent
         assert short.startswith(joined(tokens_of(found, part)))
         assert tokens_of(found, part)
-    traced = [each.step for each in trace_of(await crews.journal(run)).all_steps() if each.calls]
+    traced = [each.step for each in run_trace(await crews.journal(run)).all_steps() if each.calls]
     assert traced == ["lead#1", "scout#1.1", "scout#1.2", "done#1", "done.review#1"]
 
 
@@ -146,7 +146,7 @@ async def test_after_a_kill_the_text_begins_anew_and_the_reply_is_right(site: Si
     assert again.first
     assert TEXT.startswith(joined(told))
     assert (await run.result(LIMIT)).outputs["a"]["text"] == TEXT
-    assert len(await site.entries(run, "ModelReplied")) == 1
+    assert len(await site.entries(run, "ModelCallCompleted")) == 1
 
 
 async def _collect(run: Run, found: list[Growth]) -> None:

@@ -16,7 +16,7 @@ from langchain_core.messages import (
 
 from covers import covers
 from crewlog.payloads import data_converter
-from crewlog.state.journal import ToolReturned
+from crewlog.state.journal import ToolCallCompleted
 
 from .harness import Site, calls, tool
 
@@ -43,7 +43,7 @@ async def test_tools_of_a_turn_overlap_and_are_applied_in_call_order(crews: Site
     starts = {e["tool"]: e["at"] for e in crews.ledger(run, "start")}
     ends = {e["tool"]: e["at"] for e in crews.ledger(run, "end")}
     assert max(starts.values()) < min(ends["nap"], ends["blocking_nap"])
-    applied: list[ToolReturned] = await crews.entries(run, "ToolReturned")
+    applied: list[ToolCallCompleted] = await crews.entries(run, "ToolCallCompleted")
     assert [e.tool for e in applied] == list(names)
     (_, second) = crews.prompted(run)
     assert [m["name"] for m in second["messages"] if m["type"] == "tool"] == list(names)
@@ -109,9 +109,9 @@ async def test_large_results_stay_out_of_the_history(crews: Site) -> None:
     )
     run, result = await crews.finish(crew)
     assert result.outputs["a"]["text"].startswith("a word a word ")
-    (returned,) = await crews.entries(run, "ToolReturned")
+    (returned,) = await crews.entries(run, "ToolCallCompleted")
     (replied,) = [
-        e for e in await crews.entries(run, "ModelReplied") if e.agent == "a" and not e.calls
+        e for e in await crews.entries(run, "ModelCallCompleted") if e.agent == "a" and not e.calls
     ]
     bodies = await crews.store.get_bodies([returned.ref.body, replied.ref.body])
     assert len(str(bodies[returned.ref.body]["content"])) == five  # type: ignore[index,call-overload]

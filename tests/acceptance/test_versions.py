@@ -123,7 +123,7 @@ async def test_a_run_moves_to_the_second_build_with_its_state(
     assert len(histories) == result.executions >= 3
     assert [builds(events) for events in histories] == [{"a"}, *[{"b"}] * (len(histories) - 1)]
     assert histories[0][-1].event_time.ToDatetime(moved.tzinfo) > moved
-    seams = await site.entries(run, "ContinuedAsNew")
+    seams = await site.entries(run, "ExecutionContinuedAsNew")
     assert seams[0].because == "another build of its workers is current"
     assert seams[1].because == "its history was long enough"
 
@@ -141,8 +141,8 @@ async def test_a_run_moves_to_the_second_build_with_its_state(
     assert max(Counter(e["key"] for e in site.ledger(run, "start")).values()) == 1
     kinds = Counter(entry.kind for entry in await site.entries(run))
     assert kinds["StepStarted"] == kinds["StepCompleted"] == 2
-    assert kinds["ToolReturned"] == CALLS + 2
-    assert kinds["ModelReplied"] == CALLS + 4
+    assert kinds["ToolCallCompleted"] == CALLS + 2
+    assert kinds["ModelCallCompleted"] == CALLS + 4
 
 
 @pytest.mark.timeout(400)
@@ -152,7 +152,7 @@ async def test_a_run_on_the_current_build_is_not_moved(site: Site, deployment: D
     run = await site.start(long_crew(site), queue=deployment.name)
     site.open_gate(run, "g")
     await run.result(LIMIT)
-    seams = await site.entries(run, "ContinuedAsNew")
+    seams = await site.entries(run, "ExecutionContinuedAsNew")
     assert seams
     assert {seam.because for seam in seams} == {"its history was long enough"}
     assert all(builds(events) == {"a"} for events in await executions(site, run))

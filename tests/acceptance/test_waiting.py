@@ -176,5 +176,5 @@ async def test_the_trace_tells_delays_from_the_models_own_time(crews: Site) -> N
 
 async def test_a_plain_call_has_no_delay(crews: Site) -> None:
     run, _ = await crews.finish(crews.crew({"a": [{"text": "A"}]}))
-    (replied,) = await crews.entries(run, "ModelReplied")
+    (replied,) = await crews.entries(run, "ModelCallCompleted")
     assert "delay" not in replied.to_json()

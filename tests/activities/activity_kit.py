@@ -13,18 +13,18 @@ from temporalio.testing import ActivityEnvironment
 from crewlog.definition.model import CrewDefinition
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId
 from crewlog.model import Json
-from crewlog.state.calls import ModelResult, ToolResult, View
+from crewlog.state.calls import CallModelResult, CallToolResult, View
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import (
     Batch,
     JournalEntry,
     MessageAdded,
     MessageRef,
-    ModelReplied,
-    ToolReturned,
+    ModelCallCompleted,
+    ToolCallCompleted,
     entry_to_json,
 )
-from crewlog.state.logs import links_of
+from crewlog.state.logs import batch_links
 from crewlog.testing.scripted import scripted
 
 RUN = RunId("music-1")
@@ -55,10 +55,10 @@ class Log:
         names = tuple(LogName(log) for log in logs or ("public",))
         self.add(MessageAdded(ref=MessageRef(body=hash_json(body), logs=names, inline=body)))
 
-    def replied(self, result: ModelResult, agent: str, *logs: str, call: int = 1) -> None:
+    def replied(self, result: CallModelResult, agent: str, *logs: str, call: int = 1) -> None:
         names = tuple(LogName(log) for log in logs or ("public",))
         self.add(
-            ModelReplied(
+            ModelCallCompleted(
                 step=StepId(f"{agent}#1"),
                 call=call,
                 agent=AgentName(agent),
@@ -68,9 +68,9 @@ class Log:
             )
         )
 
-    def returned(self, result: ToolResult, agent: str, call: int = 2) -> None:
+    def returned(self, result: CallToolResult, agent: str, call: int = 2) -> None:
         self.add(
-            ToolReturned(
+            ToolCallCompleted(
                 step=StepId(f"{agent}#1"),
                 call=call,
                 agent=AgentName(agent),
@@ -82,7 +82,7 @@ class Log:
     def batch(self) -> Batch:
         """What was added since the last batch."""
         batch = Batch(first=self.position + 1, heads=dict(self.heads), entries=tuple(self.pending))
-        for link in links_of(self.run, batch):
+        for link in batch_links(self.run, batch):
             self.heads[link.log] = link.head
         self.position += len(self.pending)
         self.pending = []

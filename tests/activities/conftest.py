@@ -19,7 +19,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.file_store import FileStore
 from crewlog.ids import AgentName, StepId, ToolName
 from crewlog.model import Json
-from crewlog.state.calls import CallModel, CallTool, ModelResult, ToolResult, View
+from crewlog.state.calls import CallModel, CallModelResult, CallTool, CallToolResult, View
 from crewlog.state.hashing import hash_json
 from crewlog.store.memory import InMemoryStore
 
@@ -52,7 +52,7 @@ def model_call(
 ) -> Callable[..., Any]:
     """Calls `backend`'s model."""
 
-    async def call(definition: CrewDefinition, log: Log, **fields: Any) -> ModelResult:
+    async def call(definition: CrewDefinition, log: Log, **fields: Any) -> CallModelResult:
         hash_ = await store.put_definition(definition.to_json())
         batch = log.batch()
         given: dict[str, Any] = {
@@ -78,7 +78,7 @@ def tool_call(
 
     async def call(
         tool: str, args: Mapping[str, Json] | None = None, body: Any = None, **fields: Any
-    ) -> ToolResult:
+    ) -> CallToolResult:
         definition = fields.pop("crew", None) or crew()
         hash_ = await store.put_definition(definition.to_json())
         body = body or {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from crewlog.authority.bindings import Binding, arguments_digest
+from crewlog.authority.bindings import Binding, arguments_hash
 from crewlog.content import hash_json
 
 from .activity_kit import RUN, crew
@@ -31,7 +31,7 @@ def binding(**changes: Any) -> Binding:
         "tool": "add",
         "id": "c1",
         "message": hash_json(body_of(ARGS)),
-        "arguments": arguments_digest(ARGS),
+        "arguments": arguments_hash(ARGS),
         "by": "ana",
     }
     return Binding.model_validate(whole | changes)
@@ -66,8 +66,8 @@ FORGED: list[tuple[str, dict[str, Any]]] = [
     ("another tool's", yes(binding(tool="fail"))),
     ("another of the model's calls", yes(binding(id="c2"))),
     ("another message's", yes(binding(message=hash_json("other")))),
-    ("of other arguments", yes(binding(arguments=arguments_digest(OTHER)))),
-    ("arguments put in later", yes(binding(), arguments=arguments_digest(OTHER), edited=True)),
+    ("of other arguments", yes(binding(arguments=arguments_hash(OTHER)))),
+    ("arguments put in later", yes(binding(), arguments=arguments_hash(OTHER), edited=True)),
     ("arguments taken out", yes(binding(), arguments=None)),
     ("another person", yes(binding(), by="eve")),
     ("more time", yes(binding(until=1), until=LATER)),
@@ -102,15 +102,15 @@ async def test_a_yes_that_expires_while_its_call_is_prepared_runs_nothing(
     async def slow(*_args: object) -> None:
         monkeypatch.setattr(time, "time", lambda: LATER / 1000 + 1)
 
-    monkeypatch.setattr("crewlog.activities.call_tool.reach_fault", slow)
+    monkeypatch.setattr("crewlog.activities.call_tool.allowlist_error", slow)
     with pytest.raises(ApplicationError, match="has expired") as found:
         await made(tool_call, **yes(binding(until=LATER)))
-    assert found.value.type == "RuledSince", "the run asks people again"
+    assert found.value.type == "PermissionsChanged", "the run asks people again"
     assert await store.claimed(f"{RUN}/backend#1/2/1") is None
 
 
 async def test_edited_arguments_run_and_the_model_is_told(tool_call: Any, store: Any) -> None:
-    digest = arguments_digest(OTHER)
+    digest = arguments_hash(OTHER)
     await store.put_bodies({digest: OTHER})
     result = await made(tool_call, **yes(binding(arguments=digest, edited=True)))
     assert result.ok
@@ -122,7 +122,7 @@ async def test_edited_arguments_run_and_the_model_is_told(tool_call: Any, store:
 async def test_an_edit_that_is_another_in_the_store_runs_nothing(
     tool_call: Any, store: Any
 ) -> None:
-    digest = arguments_digest(OTHER)
+    digest = arguments_hash(OTHER)
     await store.put_bodies({digest: {**OTHER, "a": 41}})
     result = await made(tool_call, **yes(binding(arguments=digest, edited=True)))
     assert not result.ok

@@ -11,7 +11,7 @@ from langchain_core.tools import StructuredTool
 from langgraph.prebuilt import InjectedState
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from crewlog.activities.arguments import MOST_BYTES, fault_in, guarded, unchecked
+from crewlog.activities.arguments import MOST_BYTES, argument_error, guarded, unchecked
 from crewlog.activities.tools import Tool, make_tool
 from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.model import ToolDefinition
@@ -83,7 +83,7 @@ CHECKS: dict[str, Any] = {
     ],
 )
 def test_what_holds(args: dict[str, Any], told: str | None) -> None:
-    fault = fault_in(made(checks=CHECKS, paths=("notes/",), hosts=("x.org",)), args)
+    fault = argument_error(made(checks=CHECKS, paths=("notes/",), hosts=("x.org",)), args)
     assert fault is None if told is None else fault is not None and told in fault, fault
     if fault is not None:
         assert fault.startswith("The arguments of 'take' are not valid: ")
@@ -96,8 +96,8 @@ def test_the_state_is_not_the_models_to_give() -> None:
         return f"{n} {state}"
 
     tool = made(look)
-    assert fault_in(tool, {"n": 1}) is None
-    assert "state: there is no such argument" in (fault_in(tool, {"n": 1, "state": {}}) or "")
+    assert argument_error(tool, {"n": 1}) is None
+    assert "state: there is no such argument" in (argument_error(tool, {"n": 1, "state": {}}) or "")
 
 
 def test_a_tool_that_takes_anything() -> None:
@@ -105,7 +105,7 @@ def test_a_tool_that_takes_anything() -> None:
         """Takes anything."""
         return str(more)
 
-    assert fault_in(made(anything), {"x": 1}) is None
+    assert argument_error(made(anything), {"x": 1}) is None
     assert unchecked(made(anything, checks={"x": {"longest": 1}})) == ""
 
 
@@ -137,7 +137,7 @@ SCHEMA: dict[str, Any] = {
     ],
 )
 def test_a_json_schema(args: dict[str, Any], told: str | None) -> None:
-    fault = fault_in(schema_tool(SCHEMA), args)
+    fault = argument_error(schema_tool(SCHEMA), args)
     assert fault is None if told is None else fault is not None and told in fault, fault
 
 
@@ -145,7 +145,7 @@ def test_a_schema_fetches_nothing() -> None:
     schema = {"type": "object", "properties": {"q": {"$ref": "http://127.0.0.1:9/schema.json"}}}
     tool = schema_tool(SCHEMA)
     other = replace(tool, tool=tool.tool.model_copy(update={"args_schema": schema}))
-    assert "cannot be used" in (fault_in(other, {"q": 1}) or "")
+    assert "cannot be used" in (argument_error(other, {"q": 1}) or "")
 
 
 def test_a_check_of_what_a_tool_does_not_have() -> None:
@@ -183,7 +183,7 @@ def texts(options: str = "") -> str:
 )
 def test_what_is_checked_may_be_in_a_text_of_json(options: str, told: str | None) -> None:
     tool = made(texts, checks={"options.deep.to": "path"})
-    fault = fault_in(tool, {"options": options})
+    fault = argument_error(tool, {"options": options})
     assert fault is None if told is None else fault is not None and told in fault, fault
     assert all(name == "options.deep.to" for name, _ in guarded(tool, "path", {"options": options}))
 
@@ -242,9 +242,9 @@ INSIDE = ("to.path", "to.copy", "every.path", "by.x.path", "pair.path", "text.pa
 def test_what_is_checked_inside_has_no_other_name(args: dict[str, Any], told: str) -> None:
     tool = made(put, checks=dict.fromkeys(INSIDE, "path"))
     assert unchecked(tool) == ""
-    assert told in (fault_in(tool, args) or "")
-    assert (fault_in(tool, args) is None) is (told == "")
-    assert fault_in(made(put), args) is None, "nothing is checked"
+    assert told in (argument_error(tool, args) or "")
+    assert (argument_error(tool, args) is None) is (told == "")
+    assert argument_error(made(put), args) is None, "nothing is checked"
 
 
 @pytest.mark.parametrize(
@@ -282,8 +282,8 @@ def checked(pattern: str) -> Tool:
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "([a-z]{0,60}){0,60}[0-9]", "(.*){20}b"])
 def test_no_pattern_of_a_definition_holds_up_a_worker(pattern: str) -> None:
     begun = time.process_time()
-    assert "it must " in (fault_in(checked(pattern), {"options": "a" * 10_000}) or "")
-    assert "it must match" in (fault_in(checked(pattern), {"options": "a" * 1_000}) or "")
+    assert "it must " in (argument_error(checked(pattern), {"options": "a" * 10_000}) or "")
+    assert "it must match" in (argument_error(checked(pattern), {"options": "a" * 1_000}) or "")
     assert time.process_time() - begun < 3
 
 

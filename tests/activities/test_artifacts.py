@@ -10,12 +10,12 @@ from langchain_core.messages import AIMessage, ToolMessage
 from temporalio.exceptions import ApplicationError
 
 from crewlog.activities.artifacts import (
-    NoOperations,
-    changes_of,
+    InvalidOperations,
     denied,
+    operations_by_artifact,
     operations_of,
     settled,
-    with_left_out,
+    with_refused_operations,
 )
 from crewlog.definition.load import load_data
 from crewlog.errors import ToolFailed, UsageError
@@ -23,7 +23,7 @@ from crewlog.ids import AgentName, CallKey, ContentHash, RunId, StepId, ToolName
 from crewlog.operations import add, artifact_update, expect, merge, remove, replace
 from crewlog.state.artifacts import LARGEST_CALL, MOST, after, begin, body_of
 from crewlog.state.calls import CallTool, View
-from crewlog.state.hashing import hash_json, log_root
+from crewlog.state.hashing import empty_log_head, hash_json
 from crewlog.tool_call import ToolCall, calling
 
 CREW = load_data(
@@ -74,7 +74,7 @@ def deep(levels: int) -> Any:
     ],
 )
 def test_what_is_no_operation_is_told_and_nothing_of_it_is_kept(given: Any, why: str) -> None:
-    with pytest.raises(NoOperations, match="the tool 't' ran, but its operations") as caught:
+    with pytest.raises(InvalidOperations, match="the tool 't' ran, but its operations") as caught:
         operations_of("t", given)
     assert why in caught.value.message
 
@@ -90,35 +90,35 @@ def test_operations_are_kept_as_they_were_said_without_what_cannot_be() -> None:
 def test_operations_are_tried_on_what_the_agent_sees_and_on_nothing_else() -> None:
     given = operations_of("t", [add("/n/-", 1), remove("/x"), expect("/n", []), merge("/y", {})])
     seen = {"doc": begin({"n": []})}
-    (change,) = changes_of(task(), CREW, given, seen)
+    (change,) = operations_by_artifact(task(), CREW, given, seen)
     assert (change.count, change.refused) == (4, 3)
-    assert change.base == log_root(RunId("r"), "artifact:doc")  # type: ignore[arg-type]
+    assert change.base == empty_log_head(RunId("r"), "artifact:doc")  # type: ignore[arg-type]
     assert change.content["initial"] == {"n": []}
     blind = task(view=View(heads={}))
-    (change,) = changes_of(blind, CREW, given, {})
+    (change,) = operations_by_artifact(blind, CREW, given, {})
     assert (change.base, change.refused, change.why) == ("", 0, ())
     head = ContentHash("h" * 27)
     later = task(view=View(heads={"artifact:doc": head}))  # type: ignore[dict-item]
-    (change,) = changes_of(later, CREW, given, seen)
+    (change,) = operations_by_artifact(later, CREW, given, seen)
     assert change.base == head
     assert "initial" not in change.content
 
 
 def test_who_may_not_change_it_is_told_before_the_run_says_so() -> None:
-    changes = changes_of(task("b"), CREW, operations_of("t", [replace("", {})]), {})
+    changes = operations_by_artifact(task("b"), CREW, operations_of("t", [replace("", {})]), {})
     assert denied(CREW, "b", changes) == ["'b' may not change the artifact 'doc'"]
     notes = operations_of("t", [add("/-", 1, artifact="a.notes"), add("/x", 1, artifact="c.notes")])
-    assert denied(CREW, "b", changes_of(task("b"), CREW, notes, {})) == [
+    assert denied(CREW, "b", operations_by_artifact(task("b"), CREW, notes, {})) == [
         "'b' may not change the artifact 'a.notes'",
         "there is no artifact 'c.notes'",
     ]
-    assert denied(CREW, "a", changes_of(task("a"), CREW, notes[:1], {})) == []
+    assert denied(CREW, "a", operations_by_artifact(task("a"), CREW, notes[:1], {})) == []
 
 
 def test_an_operation_that_names_no_artifact_needs_a_crew_with_just_one() -> None:
     two = CREW.model_copy(update={"artifacts": {**CREW.artifacts, "other": CREW.artifacts["doc"]}})
-    with pytest.raises(NoOperations, match="doc, other, and it names none"):
-        changes_of(task(), two, operations_of("t", [remove("/a")]), {})
+    with pytest.raises(InvalidOperations, match="doc, other, and it names none"):
+        operations_by_artifact(task(), two, operations_of("t", [remove("/a")]), {})
 
 
 def test_a_model_is_told_by_its_own_call_alone_and_nothing_is_changed() -> None:
@@ -128,7 +128,7 @@ def test_a_model_is_told_by_its_own_call_alone_and_nothing_is_changed() -> None:
     blocks = ToolMessage([{"type": "text", "text": "x"}], tool_call_id="c", id="a#1/2")
     other = ToolMessage("Done.", tool_call_id="c", id="a#1/3")
     said = AIMessage("hello", id="a#1/2")
-    found = with_left_out([mine, other, said, blocks], seen)
+    found = with_refused_operations([mine, other, said, blocks], seen)
     assert found[1:3] == [other, said]
     assert mine.content == "Done."
     assert "- 1: remove '/0': there is no '0'" in str(found[0].content)
@@ -173,7 +173,7 @@ async def test_a_view_with_an_artifact_that_may_not_be_seen_is_refused(tool_call
     view = View.model_validate({"heads": {"artifact:doc": hash_json("head")}})
     with pytest.raises(ApplicationError, match="may not see the artifact 'doc'") as caught:
         await tool_call("add", SUM, crew=hidden, view=view)
-    assert caught.value.type == "LogRefused"
+    assert caught.value.type == "LogAccessDenied"
     with pytest.raises(ApplicationError, match="there is no artifact 'doc'"):
         await tool_call("add", SUM, view=view)
     assert (await tool_call("add", SUM, crew=hidden)).ok
@@ -187,4 +187,4 @@ async def test_a_head_of_another_log_is_no_artifact(tool_call: Any, log: Any, ot
     view = View.model_validate({"heads": {"artifact:doc": log.heads[other]}})
     with pytest.raises(ApplicationError, match=f"is one of '{other}'") as caught:
         await tool_call("add", SUM, crew=seen, view=view, batch=batch)
-    assert caught.value.type == "LogRefused"
+    assert caught.value.type == "LogAccessDenied"

@@ -10,9 +10,9 @@ from activity_kit import Log
 from crewlog.activities.batches import Batches
 from crewlog.ids import ContentHash, LogName
 from crewlog.model import Json
-from crewlog.state.calls import ModelResult
+from crewlog.state.calls import CallModelResult
 from crewlog.state.hashing import hash_json
-from crewlog.state.journal import Batch, MessageRef, ModelReplied
+from crewlog.state.journal import Batch, MessageRef, ModelCallCompleted
 from crewlog.state.packing import pack
 from crewlog.state.told import told
 from crewlog.store.memory import InMemoryStore
@@ -30,23 +30,23 @@ class Noting(InMemoryStore):
         return await super().get_bodies(hashes)
 
 
-def reply(call: int) -> ModelResult:
+def reply(call: int) -> CallModelResult:
     body: dict[str, Json] = {
         "type": "ai",
         "content": f"reply {call}",
         "name": "backend",
         "id": f"backend#1/{call}",
     }
-    return ModelResult(body=body, hash=hash_json(body), stored=True)
+    return CallModelResult(body=body, hash=hash_json(body), stored=True)
 
 
-def packed(*replies: ModelResult) -> tuple[Batch, Batch]:
+def packed(*replies: CallModelResult) -> tuple[Batch, Batch]:
     """A batch of replies, whole and as it travels."""
     log = Log()
     for call, result in enumerate(replies, 1):
         said = told(result.body)
         ref = MessageRef(body=result.hash, logs=(LogName("public"),))
-        log.add(ModelReplied.model_validate({**said, "call": call, "ref": ref}))
+        log.add(ModelCallCompleted.model_validate({**said, "call": call, "ref": ref}))
     whole = log.batch()
     return whole, pack(whole, {result.hash: told(result.body) for result in replies})
 

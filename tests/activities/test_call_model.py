@@ -17,12 +17,12 @@ from crewlog.activities.models import register
 from crewlog.activities.replies import kept
 from crewlog.errors import InvalidDefinition
 from crewlog.ids import AgentName, CrewName, StepId
-from crewlog.state.brief import brief_of
-from crewlog.state.calls import Flush, Flushed, MergeHint, OpenRun
+from crewlog.state.brief import message_excerpt
+from crewlog.state.calls import MergeNotification, PrepareRun, StoreBatch, StoreBatchResult
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.messages import message_to_json
-from crewlog.state.told import asked_tools
+from crewlog.state.told import requested_tool_calls
 from crewlog.testing.scripted import RECORD, recorded_prompts, scripted
 
 CALLS = {"tool": "write_file", "args": {"path": "a", "content": "b" * 200}}
@@ -40,7 +40,7 @@ async def test_a_reply_is_kept_with_its_usage_and_its_calls(model_call, store, l
     log.says("build")
     result = await model_call(definition, log, tools=("write_file", "set_flag", "set_output"))
     assert result.stored
-    assert brief_of(result.body) == "Writing."
+    assert message_excerpt(result.body) == "Writing."
     assert result.hash == hash_json(result.body)
     assert (result.body["name"], result.body["id"]) == ("backend", "backend#1/1")
     assert await store.get_bodies([result.hash]) == {result.hash: result.body}
@@ -82,12 +82,12 @@ async def test_the_reply_is_told_by_the_transcript_not_by_the_process(
         again = await model_call(definition, log, batch=batch_view, call=number)
         assert (again.body, again.tools, again.usage) == (first.body, first.tools, first.usage)
         log.replied(first, "backend", call=number)
-        said.append(brief_of(first.body))
+        said.append(message_excerpt(first.body))
     assert said == ["one", "stopped", "two", "three"]
-    assert brief_of((await model_call(definition, log, agent="writer")).body) == "other"
+    assert message_excerpt((await model_call(definition, log, agent="writer")).body) == "other"
     with pytest.raises(ApplicationError, match=r"has no reply 4 for 'backend'") as failed:
         await model_call(definition, log)
-    assert (failed.value.type, failed.value.non_retryable) == ("ModelRefused", True)
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)
     assert "agents.backend" in failed.value.details[1]
 
 
@@ -102,12 +102,12 @@ async def test_scripted_failures_end_after_as_many_tries(model_call, log, env):
     async def outcome(asked: int, attempt: int) -> str:
         with_info(env, attempt=attempt)
         try:
-            return brief_of((await model_call(definition, log, attempt=asked)).body)
+            return message_excerpt((await model_call(definition, log, attempt=asked)).body)
         except ApplicationError as exc:
             return str(exc.type)
 
     assert [await outcome(*a) for a in [(1, 1), (1, 2), (2, 1), (4, 1)]] == [
-        "ModelUnavailable", "ModelUnavailable", "ModelRefused", "ok",
+        "ModelUnavailable", "ModelUnavailable", "ModelRequestRejected", "ok",
     ]  # fmt: skip
 
 
@@ -147,7 +147,7 @@ async def test_a_model_that_cannot_be_made(model_call, log, monkeypatch, model, 
 
 async def test_other_models_can_be_registered(model_call, log):
     register("fake", lambda name, _settings, _timeout: FakeListChatModel(responses=[name]))
-    assert brief_of((await model_call(crew("fake:hello"), log)).body) == "hello"
+    assert message_excerpt((await model_call(crew("fake:hello"), log)).body) == "hello"
 
 
 def test_ids_of_calls_are_made_anew():
@@ -171,7 +171,7 @@ def test_ids_of_calls_are_made_anew():
     ]
     assert len({c["id"] for m in (message, *others) for c in m.tool_calls}) == 12
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,40}", i) for i in ids)
-    assert [a["id"] for a in asked_tools(message_to_json(message))] == ids
+    assert [a["id"] for a in requested_tool_calls(message_to_json(message))] == ids
     body = message_to_json(message)
     assert (body["content"], body["response_metadata"]) == ("I will not.", {"model_name": "m"})
     assert "additional_kwargs" not in body
@@ -200,19 +200,19 @@ def test_a_faulty_script_says_where(tmp_path):
 
 async def test_open_run_resolves_registered_and_inline_crews(activities, store, env):
     data = crew("openai:x").to_json()
-    inline = await env.run(activities.open_run, OpenRun(run=RUN, crew=data))
+    inline = await env.run(activities.open_run, PrepareRun(run=RUN, crew=data))
     assert inline.definition == data
     assert inline.plan["crew"] == "music"
     assert await store.get_definition(hash_json(data)) == data
     await store.register_crew(CrewName("music"), data, 0)
-    assert await env.run(activities.open_run, OpenRun(run=RUN, crew="music")) == inline
+    assert await env.run(activities.open_run, PrepareRun(run=RUN, crew="music")) == inline
     with pytest.raises(ApplicationError, match="no crew is registered as 'musik'") as failed:
-        await env.run(activities.open_run, OpenRun(run=RUN, crew="musik"))
+        await env.run(activities.open_run, PrepareRun(run=RUN, crew="musik"))
     assert failed.value.type == "InvalidDefinition"
     assert "Did you mean 'music'?" in failed.value.message
     wrong: Any = {"crew": "c", "agents": {"a": {"prompt": "p", "tools": ["t"]}}, "flow": ["b"]}
     with pytest.raises(ApplicationError) as failed:
-        await env.run(activities.open_run, OpenRun(run=RUN, crew=wrong))
+        await env.run(activities.open_run, PrepareRun(run=RUN, crew=wrong))
     assert failed.value.non_retryable
     assert "'t'" in failed.value.message
     assert "'b'" in failed.value.message, "all faults at once"
@@ -221,7 +221,7 @@ async def test_open_run_resolves_registered_and_inline_crews(activities, store, 
 async def test_flush_stores_the_batch_and_a_snapshot(activities, store, env, log):
     log.says("one")
     log.says("two")
-    await env.run(activities.flush, Flush(run=RUN, batch=log.batch(), state={"run": RUN}))
+    await env.run(activities.flush, StoreBatch(run=RUN, batch=log.batch(), state={"run": RUN}))
     assert len(await store.read_journal(RUN)) == 2
     snapshot = await store.get_snapshot(RUN, 2)
     assert snapshot is not None
@@ -237,12 +237,12 @@ async def test_flush_gives_hints_of_what_is_stored(store, env, log, tmp_path):
 
     activities = CrewActivities(store, workspace=tmp_path, hint=hint)
     log.says("one")
-    given = tuple(MergeHint(op="r/x", to=to) for to in "abc")
-    flush = Flush(run=RUN, batch=log.batch(), hints=given)
+    given = tuple(MergeNotification(op="r/x", to=to) for to in "abc")
+    flush = StoreBatch(run=RUN, batch=log.batch(), hints=given)
     told = await env.run(activities.flush, flush)
-    assert told == Flushed(gone=("b",), untold=given[2:])
+    assert told == StoreBatchResult(gone=("b",), untold=given[2:])
     assert stored == [(RUN, to, 1) for to in "abc"]
-    assert await env.run(activities.flush, Flush(run=RUN, batch=Batch.EMPTY)) is None
+    assert await env.run(activities.flush, StoreBatch(run=RUN, batch=Batch.EMPTY)) is None
 
 
 async def test_a_tool_on_other_workers_is_offered_without_its_arguments(model_call, log):
@@ -351,13 +351,13 @@ async def test_arguments_that_no_run_can_keep_fail_the_call(model_call, log):
     register("deep", lambda *_: _Deep(responses=[""]))
     with pytest.raises(ApplicationError, match="100 levels") as failed:
         await model_call(crew("deep:x"), log)
-    assert (failed.value.type, failed.value.non_retryable) == ("ModelRefused", True)
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)
 
 
 async def test_an_unknown_prefix_is_told_with_those_that_are_known(model_call, log):
     with pytest.raises(ApplicationError, match="'elsewhere' is not known here") as failed:
         await model_call(crew("elsewhere:x"), log)
-    assert (failed.value.type, failed.value.non_retryable) == ("ModelRefused", True)
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)
     assert "anthropic" in failed.value.details[1]
     assert "scripted" in failed.value.details[1]
 
@@ -365,5 +365,5 @@ async def test_an_unknown_prefix_is_told_with_those_that_are_known(model_call, l
 async def test_a_provider_that_is_not_installed_is_refused_with_what_to_install(model_call, log):
     with pytest.raises(ApplicationError, match="'langchain-aws', which is not installed") as failed:
         await model_call(crew("bedrock_converse:amazon.nova"), log)
-    assert (failed.value.type, failed.value.non_retryable) == ("ModelRefused", True)
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)
     assert "pip install 'crewlog[bedrock]'" in failed.value.details[1]

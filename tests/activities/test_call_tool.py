@@ -10,8 +10,8 @@ from temporalio.exceptions import ApplicationError
 
 from crewlog.errors import StoreUnavailable, UsageError
 from crewlog.ids import LogName
-from crewlog.state.brief import brief_of
-from crewlog.state.calls import ModelResult, OutputValue
+from crewlog.state.brief import message_excerpt
+from crewlog.state.calls import CallModelResult, OutputValue
 from crewlog.state.hashing import hash_json
 from crewlog.tool_call import current_call
 
@@ -19,7 +19,7 @@ from crewlog.tool_call import current_call
 async def test_a_plain_function_runs_in_a_thread_and_knows_its_call(tool_call, tmp_path):
     result = await tool_call("write_file", {"path": "notes/a.txt", "content": "hi"}, attempt=2)
     assert result.ok
-    assert brief_of(result.body) == "wrote 2 characters to notes/a.txt"
+    assert message_excerpt(result.body) == "wrote 2 characters to notes/a.txt"
     assert (tmp_path / "workspace" / RUN / "notes" / "a.txt").read_text() == "hi"
     call, in_main_thread = crew_tools.seen[-1]
     assert not in_main_thread
@@ -53,7 +53,7 @@ async def test_json_results(tool_call, kind, content):
     result = await tool_call("gives", {"kind": kind})
     assert result.ok
     assert result.body["content"] == content
-    assert len(brief_of(result.body)) <= 120
+    assert len(message_excerpt(result.body)) <= 120
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_arguments_that_are_no_json_are_answered(tool_call):
     body = {"type": "ai", "content": "", "name": "backend", "invalid_tool_calls": [bad]}
     result = await tool_call("add", body=body)
     assert not result.ok
-    assert "cannot be used: they are no JSON" in brief_of(result.body)
+    assert "cannot be used: they are no JSON" in message_excerpt(result.body)
 
 
 @pytest.mark.parametrize("fields", [{"permitted": False}, {"agent": "writer"}, {"to_run": "boom"}])
@@ -119,7 +119,7 @@ async def test_a_permission_is_for_one_agent_and_one_tool(tool_call, fields):
     before = len(crew_tools.seen)
     result = await tool_call("add", {"a": 1, "b": 2}, **fields)
     assert not result.ok
-    assert brief_of(result.body) == "You may not use the tool 'add'."
+    assert message_excerpt(result.body) == "You may not use the tool 'add'."
     assert len(crew_tools.seen) == before
 
 
@@ -155,15 +155,18 @@ async def test_a_command_gives_json_and_texts_that_payloads_can_carry(tool_call,
 
 async def test_the_built_in_tools(tool_call):
     flag = await tool_call("set_flag", {"flag": "ready"})
-    assert (flag.flags, brief_of(flag.body)) == ({"ready": True}, "The flag ready is now true.")
+    assert (flag.flags, message_excerpt(flag.body)) == (
+        {"ready": True},
+        "The flag ready is now true.",
+    )
     output = await tool_call("set_output", {"key": "spec", "value": {"a": [1]}})
     assert output.outputs == (OutputValue(key="spec", value={"a": [1]}),)
 
 
 async def test_langchain_tools_and_bare_functions(tool_call):
-    assert brief_of((await tool_call("decorated", {"word": "hi"})).body) == "HI"
-    assert brief_of((await tool_call("classy", {"word": "ab"})).body) == "abab"
-    assert brief_of((await tool_call("undocumented", {"x": "y"})).body) == "y"
+    assert message_excerpt((await tool_call("decorated", {"word": "hi"})).body) == "HI"
+    assert message_excerpt((await tool_call("classy", {"word": "ab"})).body) == "abab"
+    assert message_excerpt((await tool_call("undocumented", {"x": "y"})).body) == "y"
 
 
 async def test_a_tool_that_asks_for_the_state_gets_the_agents_view(tool_call, store):
@@ -175,11 +178,11 @@ async def test_a_tool_that_asks_for_the_state_gets_the_agents_view(tool_call, st
             {"name": "count_messages", "args": {"prefix": "saw"}, "id": "c1", "type": "tool_call"}
         ],
     }  # fmt: skip
-    log.replied(ModelResult(body=body, hash=hash_json(body)), "backend", "private:backend")
+    log.replied(CallModelResult(body=body, hash=hash_json(body)), "backend", "private:backend")
     batch = log.batch()
     view = log.view("public", "private:backend")
     result = await tool_call("count_messages", body=body, batch=batch, view=view)
-    assert brief_of(result.body) == "saw backend ['human', 'ai']"
+    assert message_excerpt(result.body) == "saw backend ['human', 'ai']"
 
 
 @pytest.mark.parametrize(
@@ -224,7 +227,7 @@ async def test_passing_errors_are_retried_only_where_a_repeat_is_allowed(tool_ca
         assert (failed.value.type, failed.value.non_retryable) == ("ToolFailed", False)
     with_info(env, attempt=3)
     last = await tool_call("boom", {"kind": "timeout"}, crew=crew(tools=tools))
-    assert brief_of(last.body) == "TimeoutError: it broke"
+    assert message_excerpt(last.body) == "TimeoutError: it broke"
 
 
 async def test_a_group_is_judged_by_its_causes(tool_call):
@@ -233,7 +236,7 @@ async def test_a_group_is_judged_by_its_causes(tool_call):
         await tool_call("boom", {"kind": "all pass"}, crew=crew(tools=tools))
     assert not failed.value.non_retryable
     told = await tool_call("boom", {"kind": "one passes"}, crew=crew(tools=tools))
-    assert brief_of(told.body).startswith("2 errors: TimeoutError: slow; the shop")
+    assert message_excerpt(told.body).startswith("2 errors: TimeoutError: slow; the shop")
     tools = {"boom": {"run": "crew_tools:boom", "retry": "never"}}
     with pytest.raises(ApplicationError, match="was it sent") as asked:
         await tool_call("boom", {"kind": "unknown"}, crew=crew(tools=tools))

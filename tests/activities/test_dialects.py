@@ -19,17 +19,17 @@ from langchain_core.messages import HumanMessage
 from temporalio.exceptions import ApplicationError
 
 from crewlog.activities.models import ModelFactory
-from crewlog.activities.streaming import streamed
+from crewlog.activities.streaming import stream_message
 from crewlog.definition.providers import PROVIDERS
 from crewlog.file_store import FileStore
 from crewlog.graph.facts import message_body
 from crewlog.ids import AgentName, StepId
 from crewlog.state.blocks import named
-from crewlog.state.brief import brief_of
-from crewlog.state.calls import ModelResult
+from crewlog.state.brief import message_excerpt
+from crewlog.state.calls import CallModelResult
 from crewlog.state.context import Given
-from crewlog.state.endings import ending_of
-from crewlog.state.files import files_in
+from crewlog.state.endings import finish_reason
+from crewlog.state.files import files_of
 from crewlog.state.hashing import hash_json
 from crewlog.store.memory import InMemoryStore
 from dialects import DIALECTS, KEY, READ, SIGNATURE, WRITTEN, Asked, Dialect, Said, Service, serving
@@ -102,8 +102,8 @@ async def test_a_reply_with_its_usage_and_the_key_that_the_agent_names(
     team: Team, log: Log
 ) -> None:
     log.says("Hello.")
-    result: ModelResult = await team.ask(log, Said("Good morning to all of you."))
-    assert brief_of(result.body) == "Good morning to all of you."
+    result: CallModelResult = await team.ask(log, Said("Good morning to all of you."))
+    assert message_excerpt(result.body) == "Good morning to all of you."
     assert (result.usage.input_tokens, result.usage.output_tokens) == (READ, WRITTEN)
     (asked,) = team.service.asked
     assert team.dialect.key(asked) == KEY
@@ -119,15 +119,17 @@ async def test_a_turn_with_thinking_and_a_tool(team: Team, log: Log) -> None:
     asks = Said("I shall add.", THOUGHT, calls=[("add", {"a": 1, "b": 2})])
     tools = ("add",)
     first = await team.ask(log, asks, tools=tools, settings=team.dialect.thinks)
-    assert [(tool.tool, brief_of(first.body)) for tool in first.tools] == [("add", "I shall add.")]
+    assert [(tool.tool, message_excerpt(first.body)) for tool in first.tools] == [
+        ("add", "I shall add.")
+    ]
     log.replied(first, "backend", "private:backend")
     answer = await team.tool_call("add", body=first.body, id=first.tools[0].id, batch=log.batch())
-    assert brief_of(answer.body) == "3"
+    assert message_excerpt(answer.body) == "3"
     log.returned(answer, "backend")
 
     final = Said("It is 3.", THOUGHT)
     last = await team.ask(log, final, tools=tools, settings=team.dialect.thinks, call=3)
-    assert brief_of(last.body) == "It is 3."
+    assert message_excerpt(last.body) == "It is 3."
     again = json.dumps(team.service.asked[-1].body)
     assert "I shall add." in again
     assert THOUGHT in again or SIGNATURE in again
@@ -169,7 +171,7 @@ async def test_arguments_that_are_no_json_are_answered_and_not_sent_back(
     (id_,) = (call["id"] for call in first.body["invalid_tool_calls"])
     answer = await team.tool_call("add", body=first.body, id=id_, batch=log.batch())
     assert not answer.ok
-    assert "they are no JSON" in brief_of(answer.body)
+    assert "they are no JSON" in message_excerpt(answer.body)
     log.returned(answer, "backend")
     await team.ask(log, Said("It is 3."), tools=("add", "write_file"), call=3)
     sent = list(_arguments_in(team.service.asked[-1].body))
@@ -207,7 +209,7 @@ async def test_an_image_of_people_is_shown_to_the_model(
     assert len(json.dumps(body)) < 300, "the history has no bytes"
     log.adds(body)
     result = await team.ask(log, Said("A dot."))
-    assert brief_of(result.body) == "A dot."
+    assert message_excerpt(result.body) == "A dot."
     (asked,) = team.service.asked
     assert shows_png(asked)
     assert ref.sha256 not in json.dumps(asked.body)
@@ -239,11 +241,11 @@ async def test_an_image_of_a_tool_is_kept_and_shown(team: Team, log: Log, tmp_pa
         "draw", body=first.body, id=first.tools[0].id, batch=log.batch(), crew=crew(tools=DRAW)
     )
     assert answer.ok
-    (ref,) = files_in(answer.body)
+    (ref,) = files_of(answer.body)
     assert (ref.mime_type, ref.size) == ("image/png", len(PNG))
     assert base64.b64encode(PNG).decode() not in json.dumps(answer.body)
     assert await FileStore(tmp_path / "payloads").get(ref.sha256) == PNG
-    assert named(ref.block) in brief_of(answer.body)
+    assert named(ref.block) in message_excerpt(answer.body)
     log.returned(answer, "backend")
     await team.ask(log, Said("Done."), tools=("draw",), call=3)
     assert shows_png(team.service.asked[-1])
@@ -255,11 +257,11 @@ async def test_an_image_that_a_model_makes_is_kept(team: Team, log: Log, tmp_pat
     log.says("Draw.")
     image = base64.b64encode(PNG).decode()
     result = await team.ask(log, Said("Here it is.", image=image))
-    (ref,) = files_in(result.body)
+    (ref,) = files_of(result.body)
     assert (ref.mime_type, ref.size) == ("image/png", len(PNG))
     assert image not in json.dumps(result.body)
     assert await FileStore(tmp_path / "payloads").get(ref.sha256) == PNG
-    assert brief_of(result.body) == f"Here it is. {named(ref.block)}"
+    assert message_excerpt(result.body) == f"Here it is. {named(ref.block)}"
     log.replied(result, "backend")
     await team.ask(log, Said("I see."), agent="writer")
     assert shows_png(team.service.asked[-1])
@@ -295,10 +297,10 @@ async def test_how_a_reply_ended_is_known(team: Team, service: Service) -> None:
         settings = team.settings()
         model = await ModelFactory().ready(team.dialect.model, settings, 30.0)
         if team.streaming:
-            message: Any = await streamed(model, _hello(), {}, lambda _: None)
+            message: Any = await stream_message(model, _hello(), {}, lambda _: None)
         else:
             message = await model.ainvoke(_hello())
-        return ending_of(message), message.response_metadata
+        return finish_reason(message), message.response_metadata
 
     complete, metadata = await ending(Said("All is said."))
     name, word = team.dialect.stop

@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities import event_loops
-from crewlog.activities.event_loops import EventLoops, LoopBlocked
+from crewlog.activities.event_loops import EventLoopBlocked, EventLoops
 from crewlog.errors import ToolFailed
 
 WHO = contextvars.ContextVar[str]("WHO")
@@ -111,7 +111,9 @@ async def test_there_are_so_many_threads_and_no_more(loops: EventLoops) -> None:
         assert await loops.run("a:two", lambda: told("2")) == "2"  # shares the last thread
         waiting.append(asyncio.ensure_future(loops.run("a:hog3", hogs[2])))
         await asyncio.to_thread(hogs[2].began.wait, 60)
-        with pytest.raises(LoopBlocked, match=r"each of the 3 threads .*: a:hog0, a:hog1, a:hog3"):
+        with pytest.raises(
+            EventLoopBlocked, match=r"each of the 3 threads .*: a:hog0, a:hog1, a:hog3"
+        ):
             await asyncio.wait_for(loops.run("a:one", lambda: told("1")), 60)
     finally:
         for each in hogs:

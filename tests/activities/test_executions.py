@@ -14,7 +14,7 @@ from crewlog.activities.executions import Executions, Origin
 from crewlog.definition.load import load_data
 from crewlog.errors import NotPermitted
 from crewlog.ids import RunId
-from crewlog.state.calls import StartUse
+from crewlog.state.calls import SignedStart
 from crewlog.state.journal import Batch
 from crewlog.store.memory import InMemoryStore
 from crewlog.wire import WORKFLOW_TYPE
@@ -161,18 +161,18 @@ async def test_where_nothing_is_known_type_and_queue_decide(
     assert await believed(executions, "e2", batch=batch)
 
 
-def use(execution: str) -> StartUse:
-    return StartUse(start="s", content={}, at=1, execution=execution)
+def use(execution: str) -> SignedStart:
+    return SignedStart(start="s", content={}, at=1, execution=execution)
 
 
 async def test_a_start_takes_no_signed_runs_place(
     executions: Executions, store: InMemoryStore
 ) -> None:
-    await executions.check_free(RUN, use("new"))
+    await executions.check_unused_id(RUN, use("new"))
     await store.admit(RUN, ["e1"])
-    await executions.check_free(RUN, use("e1"))
+    await executions.check_unused_id(RUN, use("e1"))
     with pytest.raises(NotPermitted, match="takes its place only"):
-        await executions.check_free(RUN, use("new"))
+        await executions.check_unused_id(RUN, use("new"))
 
 
 async def test_what_replaces_a_run_names_it_as_it_is(
@@ -182,13 +182,13 @@ async def test_what_replaces_a_run_names_it_as_it_is(
     server.has("e1")
     server.has("e2", "e1")
     server.has("failed")
-    await executions.check_named(RUN, use("new"), [])
+    await executions.check_replaced_executions(RUN, use("new"), [])
     await store.admit(RUN, ["e1"])
     for named in (["e1"], ["e2"], ["before", "e2"], ["failed"]):
-        await executions.check_named(RUN, use("new"), named)
+        await executions.check_replaced_executions(RUN, use("new"), named)
     for named in ([], ["before"], ["gone"]):
         with pytest.raises(NotPermitted, match="gone on since"):
-            await executions.check_named(RUN, use("new"), named)
+            await executions.check_replaced_executions(RUN, use("new"), named)
 
 
 async def test_an_open_run_that_begins_is_noted_only_where_a_signed_one_was(

@@ -19,7 +19,7 @@ from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.file_store import FileStore, mime_type_of
 from crewlog.payloads import data_converter
 from crewlog.state.blocks import is_file, named
-from crewlog.state.files import FileRef, files_in
+from crewlog.state.files import FileRef, files_of
 
 DATA = base64.b64encode(PNG).decode()
 LARGE = base64.b64encode(PNG * 12).decode()
@@ -146,7 +146,7 @@ def test_what_a_file_is_follows_from_its_name_or_its_start() -> None:
 @pytest.mark.parametrize("mime_type", ["image/png", "application/pdf", "audio/mpeg", "video/mp4"])
 async def test_a_tool_gives_a_file(tool_call, mime_type: str) -> None:
     result = await tool_call("draw", {"mime_type": mime_type}, crew=crew(tools=DRAW))
-    (ref,) = files_in(result.body)
+    (ref,) = files_of(result.body)
     assert (ref.mime_type, ref.size) == (mime_type, len(PNG))
     assert result.body["content"][0] == {"type": "text", "text": "Look:"}
     assert DATA not in json.dumps(result.body)
@@ -171,7 +171,7 @@ LISTED = {"type": "file", "name": "a.png", "path": "x/a.png", "url": "https://x/
 )
 async def test_a_tool_that_lists_files_returns_data(tool_call, value: Any) -> None:
     result = await tool_call("returns", {"value": value}, crew=crew(tools=RETURNS))
-    assert not files_in(result.body)
+    assert not files_of(result.body)
     (block,) = result.body["content"]
     assert block["type"] == "text"
     assert json.loads(block["text"]) == value
@@ -193,7 +193,7 @@ async def test_a_tools_file_is_kept_however_it_is_spelled(
 ) -> None:
     value = SPELLINGS[name] if alone else [SPELLINGS[name]]
     result = await tool_call("returns", {"value": value}, crew=crew(tools=RETURNS))
-    (ref,) = files_in(result.body)
+    (ref,) = files_of(result.body)
     assert ref.mime_type == "image/png"
     assert DATA[:60] not in json.dumps(result.body)
 

@@ -9,7 +9,7 @@ from crewlog.activities.errors import as_failures
 from crewlog.activities.model_errors import model_error
 from crewlog.errors import (
     CrewlogError,
-    ModelRefused,
+    ModelRequestRejected,
     ModelUnavailable,
     StoreUnavailable,
 )
@@ -24,8 +24,16 @@ class Refused(Exception):
     ("errors", "kind", "told"),
     [
         ([TimeoutError(), ConnectionError()], ModelUnavailable, "did not answer in time"),
-        ([TimeoutError(), Refused("no such key")], ModelRefused, "answered 401: no such key"),
-        ([ExceptionGroup("deep", [Refused("bad key")])], ModelRefused, "answered 401: bad key"),
+        (
+            [TimeoutError(), Refused("no such key")],
+            ModelRequestRejected,
+            "answered 401: no such key",
+        ),
+        (
+            [ExceptionGroup("deep", [Refused("bad key")])],
+            ModelRequestRejected,
+            "answered 401: bad key",
+        ),
     ],
 )
 def test_a_model_that_fails_in_tasks(
@@ -40,7 +48,7 @@ def test_a_model_that_fails_in_tasks(
     ("errors", "kind", "final"),
     [
         ([StoreUnavailable("away"), StoreUnavailable("away")], "StoreUnavailable", False),
-        ([StoreUnavailable("away"), ModelRefused("no key")], "ModelRefused", True),
+        ([StoreUnavailable("away"), ModelRequestRejected("no key")], "ModelRequestRejected", True),
         ([StoreUnavailable("away"), KeyError("x")], "InternalError", True),
     ],
 )

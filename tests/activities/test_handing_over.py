@@ -8,9 +8,9 @@ from collections.abc import Collection
 import pytest
 
 from crewlog.activities import handing_over
-from crewlog.activities.handing_over import handed_over
-from crewlog.activities.look_at_run import Ending, never_ended
-from crewlog.errors import HistoryConflict, NeverHandedOver, NotHandedOver
+from crewlog.activities.handing_over import wait_for_split
+from crewlog.activities.look_at_run import Ending, find_no_end
+from crewlog.errors import HistoryConflict, SplitNeverRecorded, SplitNotRecorded
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, RunId
 from crewlog.state import journal as j
 from crewlog.state.parting import Share
@@ -20,10 +20,10 @@ SOURCE, PART = RunId("r"), RunId("r-part")
 AFTER = 4
 
 
-def named(part: RunId) -> j.TopologyChanged:
+def named(part: RunId) -> j.ComponentChanged:
     """What a run records when it is parted."""
     share = Share(creatures=(AgentName("ann"),), nodes=())
-    return j.TopologyChanged(
+    return j.ComponentChanged(
         at=1,
         change="split",
         old_graph_ids=(SOURCE,),
@@ -32,13 +32,13 @@ def named(part: RunId) -> j.TopologyChanged:
         crew=CrewName("t"),
         definition=ContentHash("d"),
         split="cut",
-        parts=(j.PartedGraph(graph=part, definition=ContentHash("d"), share=share),),
+        parts=(j.SplitRun(graph=part, definition=ContentHash("d"), share=share),),
     )
 
 
 def unrelated() -> j.JournalEntry:
     """What may come before: somebody answered meanwhile."""
-    return j.InterruptDue(at=1, interrupt=InterruptId("i1"), due=2)
+    return j.InterruptDeadlineSet(at=1, interrupt=InterruptId("i1"), due=2)
 
 
 async def stored(*entries: j.JournalEntry) -> InMemoryStore:
@@ -71,19 +71,19 @@ async def nobody(run: RunId) -> Ending:
 
 async def test_it_begins_where_the_journal_names_it() -> None:
     store = await stored(unrelated(), named(RunId("another")), named(PART))
-    found = await handed_over(store, never_ended, SOURCE, PART, AFTER)
+    found = await wait_for_split(store, find_no_end, SOURCE, PART, AFTER)
     assert (found.position, found.part.graph) == (AFTER + 3, PART)
     assert found.entry == named(PART)
 
 
 async def test_it_waits_as_long_as_the_run_goes_on() -> None:
     store = await stored(unrelated())
-    with pytest.raises(NotHandedOver) as waits:
-        await handed_over(store, never_ended, SOURCE, PART, AFTER)
-    assert waits.type is NotHandedOver
+    with pytest.raises(SplitNotRecorded) as waits:
+        await wait_for_split(store, find_no_end, SOURCE, PART, AFTER)
+    assert waits.type is SplitNotRecorded
     assert waits.value.retryable
     await append(store, AFTER + 2, named(PART))
-    assert (await handed_over(store, never_ended, SOURCE, PART, AFTER)).position == AFTER + 2
+    assert (await wait_for_split(store, find_no_end, SOURCE, PART, AFTER)).position == AFTER + 2
 
 
 async def test_it_looks_again_before_it_asks_whether_the_run_has_ended(
@@ -101,7 +101,7 @@ async def test_it_looks_again_before_it_asks_whether_the_run_has_ended(
 
     async with asyncio.TaskGroup() as together:
         together.create_task(storing())
-        found = await handed_over(store, nobody, SOURCE, PART, AFTER)
+        found = await wait_for_split(store, nobody, SOURCE, PART, AFTER)
     assert found.position == AFTER + 3
 
 
@@ -110,25 +110,25 @@ async def test_it_looks_again_before_it_asks_whether_the_run_has_ended(
     [
         j.SwapFailed(at=1, graph_version=2, error="it is taken"),
         j.RunStopped(at=1),
-        j.MergedInto(at=1, op="m", run=RunId("s"), position=9),
+        j.RunEndedByMerge(at=1, op="m", run=RunId("s"), position=9),
     ],
     ids=lambda entry: entry.kind,
 )
 async def test_it_gives_up_where_the_journal_says_something_else(instead: j.JournalEntry) -> None:
     store = await stored(unrelated(), instead)
-    with pytest.raises(NeverHandedOver, match=instead.kind) as never:
-        await handed_over(store, never_ended, SOURCE, PART, AFTER)
+    with pytest.raises(SplitNeverRecorded, match=instead.kind) as never:
+        await wait_for_split(store, find_no_end, SOURCE, PART, AFTER)
     assert not never.value.retryable
     # What came before the run was to be parted says nothing.
-    with pytest.raises(NotHandedOver) as waits:
-        await handed_over(store, never_ended, SOURCE, PART, AFTER + 2)
-    assert waits.type is NotHandedOver
+    with pytest.raises(SplitNotRecorded) as waits:
+        await wait_for_split(store, find_no_end, SOURCE, PART, AFTER + 2)
+    assert waits.type is SplitNotRecorded
 
 
 async def test_of_a_run_that_was_ended_what_is_stored_by_then_decides() -> None:
     store = await stored(unrelated())
-    with pytest.raises(NeverHandedOver, match="has ended"):
-        await handed_over(store, stopped, SOURCE, PART, AFTER)
+    with pytest.raises(SplitNeverRecorded, match="has ended"):
+        await wait_for_split(store, stopped, SOURCE, PART, AFTER)
     with pytest.raises(HistoryConflict):  # it cannot say it any more
         await append(store, AFTER + 2, named(PART))
 
@@ -139,7 +139,7 @@ async def test_of_a_run_that_was_ended_what_is_stored_by_then_decides() -> None:
             await append(self, 1, *[unrelated()] * AFTER, named(PART))
             await super().shut(run, executions)
 
-    found = await handed_over(Late(), stopped, SOURCE, PART, AFTER)
+    found = await wait_for_split(Late(), stopped, SOURCE, PART, AFTER)
     assert found.position == AFTER + 1
 
 
@@ -148,5 +148,5 @@ async def test_nobody_waits_for_a_run_that_there_never_was() -> None:
         del run
         return Ending()
 
-    with pytest.raises(NeverHandedOver):
-        await handed_over(InMemoryStore(), nowhere, SOURCE, PART, AFTER)
+    with pytest.raises(SplitNeverRecorded):
+        await wait_for_split(InMemoryStore(), nowhere, SOURCE, PART, AFTER)

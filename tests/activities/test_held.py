@@ -8,7 +8,7 @@ from activity_kit import RUN, crew
 from temporalio.exceptions import ApplicationError
 
 from crewlog.activities import call_tool as module
-from crewlog.authority.bindings import Binding, arguments_digest
+from crewlog.authority.bindings import Binding, arguments_hash
 from crewlog.content import hash_json
 from crewlog.ids import CrewName
 from crewlog.redaction import REDACTED, remember
@@ -29,7 +29,7 @@ def secret():
 async def test_a_call_whose_arguments_the_tool_itself_refuses_is_not_counted(
     tool_call, monkeypatch
 ):
-    monkeypatch.setattr(module, "misfit", lambda *_: "")
+    monkeypatch.setattr(module, "schema_error", lambda *_: "")
     bad = await tool_call("add", {"a": "x", "b": 2}, quotas=(QUOTA,))
     assert (bad.ok, bad.counted) == (False, {})
     assert (await tool_call("add", SUM, quotas=(QUOTA,), step="backend#2")).ok
@@ -73,7 +73,7 @@ async def test_a_tool_that_asks_for_the_state_sees_what_its_agent_may_read(tool_
     view = View.model_validate({"heads": {"private:writer": hash_json("head")}})
     with pytest.raises(ApplicationError, match="'backend' may not read 'private:writer'") as caught:
         await tool_call("count_messages", {"prefix": "n"}, view=view)
-    assert caught.value.type == "LogRefused"
+    assert caught.value.type == "LogAccessDenied"
 
 
 async def test_of_two_edits_on_the_way_the_approved_one_runs(tool_call):
@@ -82,13 +82,13 @@ async def test_of_two_edits_on_the_way_the_approved_one_runs(tool_call):
     edits = [{"a": 5, "b": 5}, {"a": 7, "b": 7}]
     answered = {"kind": "InterruptAnswered", "decision": "edit", "at": 1}
     entries = tuple(
-        {**answered, "interrupt": f"i{n}", "arguments": arguments_digest(args), "inline": args}
+        {**answered, "interrupt": f"i{n}", "arguments": arguments_hash(args), "inline": args}
         for n, args in enumerate(edits, 1)
     )
     binding = Binding.model_validate(
         {"run": RUN, "interrupt": "i2", "step": "backend#1", "call": 2, "tool": "add"}
         | {"id": "c1", "message": hash_json(body), "edited": True}
-        | {"arguments": arguments_digest(edits[1])}
+        | {"arguments": arguments_hash(edits[1])}
     )
     result = await tool_call(
         "add",

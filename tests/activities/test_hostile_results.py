@@ -12,7 +12,7 @@ from langchain_core.messages import ToolMessage
 from crewlog.content import canonical, check_depth, hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.payloads import CrewPayloadConverter
-from crewlog.state.calls import ToolResult
+from crewlog.state.calls import CallToolResult
 from crewlog.state.messages import message_from_json
 
 TEXTS = {"text": "a", "nul": "\x00", "keys": '{"1": "a", "null": "b"}'}
@@ -35,7 +35,7 @@ def crew(function: str = "hostile", **agent: Any) -> CrewDefinition:
 @pytest.mark.parametrize("kind", hostile_tools.KINDS)
 async def test_what_a_tool_returns_is_data(tool_call: Any, store: Any, kind: str) -> None:
     hostile_tools.MADE.clear()
-    result: ToolResult = await tool_call("hostile", {"kind": kind}, crew=crew())
+    result: CallToolResult = await tool_call("hostile", {"kind": kind}, crew=crew())
     assert "unpickled" not in hostile_tools.MADE
     # It is JSON, as it is kept: in the store, in a payload, in the history.
     for value in (result.body, *result.flags.values(), *(o.to_json() for o in result.outputs)):
@@ -45,7 +45,7 @@ async def test_what_a_tool_returns_is_data(tool_call: Any, store: Any, kind: str
     assert await store.get_bodies([hash_json(result.body)]) == {result.hash: result.body}
     converter = CrewPayloadConverter()
     (payload,) = converter.to_payloads([result])
-    assert converter.from_payloads([payload], [ToolResult]) == [result]
+    assert converter.from_payloads([payload], [CallToolResult]) == [result]
     # It is the answer to its call, and nobody else's word.
     message = message_from_json(result.body)
     assert type(message) is ToolMessage
@@ -65,10 +65,10 @@ async def test_what_looks_like_an_object_stays_text(tool_call: Any) -> None:
         assert "obey" not in str(said.body), "what it tells besides its answer is nobody's message"
 
 
-def carried(result: ToolResult) -> ToolResult:
+def carried(result: CallToolResult) -> CallToolResult:
     """The result as a workflow gets it."""
     converter = CrewPayloadConverter()
-    (read,) = converter.from_payloads(converter.to_payloads([result]), [ToolResult])
+    (read,) = converter.from_payloads(converter.to_payloads([result]), [CallToolResult])
     return read
 
 

@@ -11,8 +11,8 @@ from activity_kit import Log, crew
 from temporalio.exceptions import ApplicationError
 
 from covers import covers
-from crewlog.state.brief import brief_of
-from crewlog.state.calls import ModelResult
+from crewlog.state.brief import message_excerpt
+from crewlog.state.calls import CallModelResult
 from http_model import KEY, http_model
 
 MODEL = "openai:gpt-4o-mini"
@@ -30,7 +30,7 @@ def environment(service, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
-async def ask(model_call, log: Log, text: str, **backend: object) -> ModelResult:
+async def ask(model_call, log: Log, text: str, **backend: object) -> CallModelResult:
     log.says(text)
     definition = crew(MODEL, backend=backend)
     return await model_call(definition, log, tools=("add", "set_flag", "set_output"))
@@ -38,7 +38,7 @@ async def ask(model_call, log: Log, text: str, **backend: object) -> ModelResult
 
 async def test_a_reply_with_its_usage_and_its_price(model_call, log):
     result = await ask(model_call, log, "hello", model_settings={"temperature": 0})
-    assert brief_of(result.body) == "Hello."
+    assert message_excerpt(result.body) == "Hello."
     assert result.model.startswith("gpt-4o-mini")
     assert (result.usage.input_tokens, result.usage.output_tokens) == (1000, 100)
     assert result.usage.cost == pytest.approx(0.00021)
@@ -58,31 +58,31 @@ async def test_a_turn_with_a_tool(model_call, tool_call, log, text, brief, end):
     assert tool.tool == "add"
     log.replied(asked, "backend", "private:backend")
     answer = await tool_call("add", body=asked.body, id=tool.id, batch=log.batch())
-    assert brief_of(answer.body).startswith(brief)
+    assert message_excerpt(answer.body).startswith(brief)
     log.returned(answer, "backend")
-    assert brief_of((await model_call(crew(MODEL), log, call=3)).body) == end
+    assert message_excerpt((await model_call(crew(MODEL), log, call=3)).body) == end
 
 
 async def test_an_empty_reply_is_an_end(model_call, log):
     result = await ask(model_call, log, "say nothing")
-    assert (result.body["content"], result.tools, brief_of(result.body)) == ("", (), "")
+    assert (result.body["content"], result.tools, message_excerpt(result.body)) == ("", (), "")
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
-        ("busy", "ModelLimited", "answered 429: the service says rate_limit_exceeded"),
-        ("no quota", "ModelRefused", "answered 429: the service says insufficient_quota"),
+        ("busy", "ModelRateLimited", "answered 429: the service says rate_limit_exceeded"),
+        ("no quota", "ModelRequestRejected", "answered 429: the service says insufficient_quota"),
         ("broken", "ModelUnavailable", "'openai:gpt-4o-mini' answered 500"),
-        ("no such model", "ModelRefused", "answered 404: the service says model_not_found"),
-        ("bad request", "ModelRefused", "answered 400"),
+        ("no such model", "ModelRequestRejected", "answered 404: the service says model_not_found"),
+        ("bad request", "ModelRequestRejected", "answered 400"),
     ],
 )
 async def test_what_the_service_refuses_and_what_may_pass(model_call, log, text, kind, message):
     with pytest.raises(ApplicationError, match=message) as failed:
         await ask(model_call, log, text)
     assert failed.value.type == kind
-    assert failed.value.non_retryable == (kind == "ModelRefused")
+    assert failed.value.non_retryable == (kind == "ModelRequestRejected")
     assert failed.value.details[1], "a remedy"
     wait = failed.value.next_retry_delay
     assert wait == (timedelta(seconds=7) if text == "busy" else None)
@@ -94,7 +94,7 @@ async def test_a_wrong_key(model_call, log, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "a-bad-key")
     with pytest.raises(ApplicationError, match="answered 401") as failed:
         await ask(model_call, log, "hello")
-    assert (failed.value.type, failed.value.non_retryable) == ("ModelRefused", True)
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)
     assert "OPENAI_API_KEY" in failed.value.details[1]
 
 
@@ -117,5 +117,5 @@ async def test_nobody_at_the_address(model_call, log, monkeypatch):
 async def test_an_unknown_setting(model_call, log):
     with pytest.raises(ApplicationError) as failed:
         await ask(model_call, log, "hello", model_settings={"temprature": 0})
-    assert (failed.value.type, failed.value.non_retryable) == ("ModelRefused", True)
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelRequestRejected", True)
     assert "model_settings" in failed.value.details[1]

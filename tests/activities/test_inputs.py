@@ -16,7 +16,7 @@ from crewlog.definition.context import Input
 from crewlog.file_store import FileStore
 from crewlog.ids import LogName
 from crewlog.state.blocks import named
-from crewlog.state.context import Given, GivenPart
+from crewlog.state.context import Given, InputValue
 from crewlog.state.files import FileRef
 from crewlog.state.hashing import hash_json
 from crewlog.testing.scripted import recorded_prompts, scripted
@@ -68,8 +68,8 @@ async def test_what_is_not_declared_or_not_for_the_agent_is_not_shown(model_call
         Given(
             source="writer.b",
             parts=(
-                GivenPart(value="mine", logs=(LogName("readers:backend"),)),
-                GivenPart(value="secret", logs=(LogName("readers:writer"),)),
+                InputValue(value="mine", logs=(LogName("readers:backend"),)),
+                InputValue(value="secret", logs=(LogName("readers:writer"),)),
             ),
         ),
         Given(source="writer.undeclared", value="secret"),
@@ -147,7 +147,7 @@ async def test_only_messages_have_files(
         for given in (
             Given(source=source, value=value),
             Given(source=source, body=hash_json(value)),
-            Given(source=source, parts=(GivenPart(body=hash_json(value)),)),
+            Given(source=source, parts=(InputValue(body=hash_json(value)),)),
         ):
             assert ref.sha256 in await block(model_call, made(source), given)
     assert not asked, "no message has a file"

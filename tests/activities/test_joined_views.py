@@ -13,9 +13,9 @@ from crewlog.activities.views import Hydrator
 from crewlog.activities.windows import CHUNK, Cut
 from crewlog.definition.context import Window
 from crewlog.ids import PUBLIC, AgentName, ContentHash, RunId, StepId
-from crewlog.state.calls import StepCall
+from crewlog.state.calls import CallInput
 from crewlog.state.journal import Batch
-from crewlog.state.logs import links_of
+from crewlog.state.logs import batch_links
 from crewlog.store import InMemoryStore
 from pace import usual
 from store.branches import BODIES, WORDS, Branch, World, parted
@@ -40,7 +40,7 @@ class Counting(InMemoryStore):
 
 
 async def windowed(hydrator: Hydrator, one: Branch, window: Window) -> Cut:
-    task = StepCall(run=one.run, step=StepId("ann#9"), agent=ANN, definition=ContentHash("d"))
+    task = CallInput(run=one.run, step=StepId("ann#9"), agent=ANN, definition=ContentHash("d"))
     return await hydrator.windowed(task, one.view(), window, ())
 
 
@@ -180,7 +180,7 @@ async def test_ten_megabytes_on_both_sides_are_joined_by_one_row() -> None:
     await hydrator.hydrate(one.run, ANN, one.view())
     one.joins(two)
     batch = one.batch()
-    assert len([link for link in links_of(one.run, batch) if link.other]) == 1
+    assert len([link for link in batch_links(one.run, batch) if link.other]) == 1
     await one.stored(store)
     assert len(await hydrator.hydrate(one.run, ANN, one.view(), batch)) == 2000
     assert (len(store._links), len(store._bodies)) == (rows[0] + 1, rows[1])

@@ -12,31 +12,31 @@ from temporalio.testing import ActivityEnvironment
 from test_prepare_merge import ONE, TWO, crew, keep, prepared, stored
 
 from crewlog.activities import look_at_run as looking
-from crewlog.activities.look_at_run import Ending, look_at_run, never_ended, over_by
-from crewlog.graph.taking_in import take_in
+from crewlog.activities.look_at_run import Ending, ended_executions, find_no_end, look_at_run
+from crewlog.graph.taking_in import apply_merge
 from crewlog.ids import ContentHash, RunId
 from crewlog.state import journal as j
-from crewlog.state.calls import LookAtRun, LookedAt
+from crewlog.state.calls import ReadOtherRun, ReadOtherRunResult
 from crewlog.state.joining import KEPT
 from crewlog.state.model import CrewState
-from crewlog.state.topology import Renamed
+from crewlog.state.topology import Rename
 from crewlog.store import InMemoryStore
 from crewlog.store.protocol import JournalRow
 from graph.simulation import Simulation
 
 OP = "m"
-CALLED = (Renamed(kind="channel", graph=TWO, was="x", now="x-2"),)
+CALLED = (Rename(kind="channel", graph=TWO, was="x", now="x-2"),)
 
 
 async def looked(store: InMemoryStore, *, op: str = OP, recall: bool = False) -> CrewState:
     """The state of the run that stays, as the one that joins is told it."""
     one = await store.read_journal(ONE)
-    task = LookAtRun(run=TWO, definition=one[0].entry["definition"], other=ONE, op=op)
+    task = ReadOtherRun(run=TWO, definition=one[0].entry["definition"], other=ONE, op=op)
     task = task.model_copy(update={"recall": recall})
     env = ActivityEnvironment()
     with_info(env, started_time=datetime.fromtimestamp(1, UTC))
-    found = await env.run(look_at_run, task, store, never_ended)
-    found = LookedAt.from_json(json.loads(json.dumps(found.to_json())))
+    found = await env.run(look_at_run, task, store, find_no_end)
+    found = ReadOtherRunResult.from_json(json.loads(json.dumps(found.to_json())))
     assert found.recalled == recall
     assert found.at >= 1000, "who looked knows what time it was"
     return CrewState.from_json(found.state or {})
@@ -49,7 +49,7 @@ async def test_it_is_told_what_is_called_otherwise_however_long_ago_that_was(lat
     await stored(store, TWO, crew("b"))
     before = await looked(store)
     assert before.merges == {}
-    take_in(one.engine, await prepared(store, one), op=OP)
+    apply_merge(one.engine, await prepared(store, one), op=OP)
     at = one.state.position
     for number in range(later):
         one.engine.record(j.MergeFailed(op=f"m{number}", other=RunId("three"), why="it is busy"))
@@ -78,12 +78,12 @@ class Counting(InMemoryStore):
 
 async def read_for(store: Counting, run: RunId, by: RunId, op: str) -> list[tuple[int, int]]:
     """What is read of a run's journal for one that was in a merge, beyond that run's state."""
-    task = LookAtRun(run=by, definition=ContentHash("d"), other=run, op="unknown")
+    task = ReadOtherRun(run=by, definition=ContentHash("d"), other=run, op="unknown")
     read: list[list[tuple[int, int]]] = []
     for about in ("unknown", op):
         store.read = []
         looks = task.model_copy(update={"op": about})
-        await ActivityEnvironment().run(look_at_run, looks, store, never_ended)
+        await ActivityEnvironment().run(look_at_run, looks, store, find_no_end)
         read.append(store.read)
     assert read[1][: len(read[0])] == read[0]
     return read[1][len(read[0]) :]
@@ -94,14 +94,14 @@ async def test_of_a_merge_that_its_state_tells_one_entry_is_read() -> None:
     store = Counting()
     one = await stored(store, ONE, crew("a"))
     two = await stored(store, TWO, crew("b"))
-    take_in(one.engine, await prepared(store, one), op=OP)
+    apply_merge(one.engine, await prepared(store, one), op=OP)
     at = one.state.position
     one.engine.record(j.MergeFailed(op="n", other=RunId("three"), why="it is busy"))
     await keep(store, one)
     assert await read_for(store, ONE, TWO, OP) == [(at - 1, 1)]
     assert await read_for(store, ONE, TWO, "n") == []
     # Of the one that joined, too: what it was called there, its journal does not say.
-    two.engine.record(j.MergedInto(op=OP, run=ONE, position=at))
+    two.engine.record(j.RunEndedByMerge(op=OP, run=ONE, position=at))
     await keep(store, two)
     assert await read_for(store, TWO, ONE, OP) == [(two.state.position - 1, 1)]
 
@@ -111,7 +111,7 @@ async def test_a_long_journal_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch
     store = Counting()
     one = await stored(store, ONE, crew("a"))
     await stored(store, TWO, crew("b"))
-    take_in(one.engine, await prepared(store, one), op=OP)
+    apply_merge(one.engine, await prepared(store, one), op=OP)
     at = one.state.position
     for number in range(KEPT):
         one.engine.record(j.MergeFailed(op=f"m{number}", other=RunId("three"), why="it is busy"))
@@ -128,7 +128,7 @@ async def test_of_a_run_that_stored_nothing_nothing_is_told(ending: Ending | Non
         return ending
 
     store = InMemoryStore()
-    task = LookAtRun(run=TWO, definition=ContentHash("d"), other=ONE, op=OP, sure=False)
+    task = ReadOtherRun(run=TWO, definition=ContentHash("d"), other=ONE, op=OP, sure=False)
     found = await ActivityEnvironment().run(look_at_run, task, store, ended)
     assert found.state is None
     assert found.gone == (ending is not None)
@@ -138,7 +138,7 @@ async def test_of_a_run_that_stored_nothing_nothing_is_told(ending: Ending | Non
     await keep(store, one)
     task = task.model_copy(update={"run": ONE, "other": TWO})
     assert not (await ActivityEnvironment().run(look_at_run, task, store, ended)).gone
-    over = over_by(ended)
+    over = ended_executions(ended)
     assert await over(ONE) == (None if ending is None else ending.executions)
 
 
@@ -167,7 +167,7 @@ async def test_a_run_that_was_ended_is_shut_and_then_looked_at() -> None:
         assert run == ONE
         return Ending(("e1", "e2"))
 
-    task = LookAtRun(run=TWO, definition=one.state.definition, other=ONE, op=OP, sure=False)
+    task = ReadOtherRun(run=TWO, definition=one.state.definition, other=ONE, op=OP, sure=False)
     found = await ActivityEnvironment().run(look_at_run, task, store, ended)
     assert store.closed == [(ONE, ("e1", "e2"))]
     assert found.gone
@@ -185,7 +185,7 @@ async def test_who_looks_sees_nothing_of_what_the_other_run_does() -> None:
     await stored(store, ONE, crew("a"))
     two = await stored(store, TWO, crew("b"))
     two.engine.record(
-        j.MergeAsked(
+        j.MergeRequested(
             op="theirs",
             other=RunId("three"),
             operation={"op": "connect", "name": "secret"},
@@ -197,8 +197,8 @@ async def test_who_looks_sees_nothing_of_what_the_other_run_does() -> None:
     )
     await keep(store, two)
     assert two.state.joining is not None
-    task = LookAtRun(run=ONE, definition=ContentHash("d"), other=TWO, op=OP)
-    found = await ActivityEnvironment().run(look_at_run, task, store, never_ended)
+    task = ReadOtherRun(run=ONE, definition=ContentHash("d"), other=TWO, op=OP)
+    found = await ActivityEnvironment().run(look_at_run, task, store, find_no_end)
     assert found.state is not None
     told = {"run", "position", "status", "started", "joining", "changing", "merges"}
     assert {*found.state} <= told
@@ -208,5 +208,5 @@ async def test_who_looks_sees_nothing_of_what_the_other_run_does() -> None:
     assert "secret" not in text
     assert "eve" not in text
     own = task.model_copy(update={"op": "theirs"})
-    found = await ActivityEnvironment().run(look_at_run, own, store, never_ended)
+    found = await ActivityEnvironment().run(look_at_run, own, store, find_no_end)
     assert CrewState.from_json(found.state or {}).joining == two.state.joining

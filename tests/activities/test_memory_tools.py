@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from crewlog.activities.memory_tools import MemoryTools, shown
 from crewlog.definition.model import CrewDefinition
-from crewlog.embedding import Embedding, HashEmbedder, register
-from crewlog.errors import ModelRefused, ModelUnavailable, ToolFailed
-from crewlog.ids import AgentName, CrewName, RunId, StepId, ToolName, call_key
+from crewlog.embedding import Embedders, HashEmbedder, register
+from crewlog.errors import ModelRequestRejected, ModelUnavailable, ToolFailed
+from crewlog.ids import AgentName, CrewName, RunId, StepId, ToolName, idempotency_key
 from crewlog.state.calls import CheckArguments
-from crewlog.store.memories import Author, FoundMemories, Memory, Terms
+from crewlog.store.memories import Author, Memory, MemorySearchResult, WriteOptions
 from crewlog.tool_call import ToolCall, calling
 
 LAYOUTS = int(os.environ.get("CREWLOG_MEMORY_LAYOUTS", "200"))
@@ -40,7 +40,7 @@ def note(scope: str, text: str, key: str = "k", **author: Any) -> Memory:
 
 async def put(store: Any, *memories: Memory, now: int = 1) -> None:
     for each in memories:
-        await store.memories.write([each], Terms(now=now))
+        await store.memories.write([each], WriteOptions(now=now))
 
 
 def content(result: Any) -> str:
@@ -151,7 +151,7 @@ async def test_a_text_cannot_end_its_quotation(tool_call, store):
 
 async def test_what_is_shown_is_bounded():
     many = tuple(note("public", "x" * 8_000, key=str(n)) for n in range(20))
-    text = shown(FoundMemories(memories=many), ["public"])
+    text = shown(MemorySearchResult(memories=many), ["public"])
     assert len(text) < 50_000
     assert text.count("[Cut here: 8,000 characters in all.]") == 20
 
@@ -202,29 +202,29 @@ class Refusing(Exception):
 @pytest.mark.parametrize(
     ("gives", "kind", "message"),
     [
-        ([], ModelRefused, "no vector for each of 1"),
-        ([[]], ModelRefused, "no vector for each of 1"),
-        ([[1.0], [1.0]], ModelRefused, "no vector for each of 1"),
-        ([[float("nan")]], ModelRefused, "no vector"),
-        ([[float("inf")]], ModelRefused, "no vector"),
-        ([[0.0] * 16_001], ModelRefused, "vectors of 16,001 numbers"),
+        ([], ModelRequestRejected, "no vector for each of 1"),
+        ([[]], ModelRequestRejected, "no vector for each of 1"),
+        ([[1.0], [1.0]], ModelRequestRejected, "no vector for each of 1"),
+        ([[float("nan")]], ModelRequestRejected, "no vector"),
+        ([[float("inf")]], ModelRequestRejected, "no vector"),
+        ([[0.0] * 16_001], ModelRequestRejected, "vectors of 16,001 numbers"),
         (OSError("away"), ModelUnavailable, "did not answer: OSError: away"),
-        (Refusing("key"), ModelRefused, "was refused"),
+        (Refusing("key"), ModelRequestRejected, "was refused"),
     ],
 )
 async def test_an_embedding_that_is_none(gives, kind, message):
     register("broken", lambda _: Broken(gives))
     with pytest.raises(kind, match=message):
-        await Embedding().embedded("broken:x", ["text"])
+        await Embedders().embedded("broken:x", ["text"])
 
 
 async def test_an_embedding_that_is_not_known():
-    with pytest.raises(ModelRefused, match="hash:NAME, openai:NAME"):
-        await Embedding().embedded("other:x", ["text"])
-    with pytest.raises(ModelRefused, match="no number of places"):
-        await Embedding().embedded("hash:x", ["text"])
-    with pytest.raises(ModelRefused, match="OPENAI_API_KEY is not set"):
-        await Embedding().embedded("openai:x", ["text"])
+    with pytest.raises(ModelRequestRejected, match="hash:NAME, openai:NAME"):
+        await Embedders().embedded("other:x", ["text"])
+    with pytest.raises(ModelRequestRejected, match="no number of places"):
+        await Embedders().embedded("hash:x", ["text"])
+    with pytest.raises(ModelRequestRejected, match="OPENAI_API_KEY is not set"):
+        await Embedders().embedded("openai:x", ["text"])
     (one,), (two,) = [await HashEmbedder(8).embed([t]) for t in ("tea tea", "TEA")]
     assert one == two
 
@@ -278,7 +278,7 @@ def reading(agent: str, workspace: Path) -> ToolCall:
         run=RUN,
         step=step,
         call=1,
-        key=call_key(RUN, step, 1),
+        key=idempotency_key(RUN, step, 1),
         agent=AgentName(agent),
         tool=ToolName("memory_read"),
         workspace=workspace,

@@ -12,13 +12,13 @@ from langchain_core.messages import AIMessage
 
 from crewlog.activities.model_errors import (
     LONGEST_WAIT,
-    is_unexplained,
+    is_request_rejected,
     may_be_shorter,
     model_error,
 )
-from crewlog.activities.replies import unbroken
+from crewlog.activities.replies import check_complete
 from crewlog.definition.delays import retry_delay
-from crewlog.errors import ModelError, ModelLimited, ModelRefused, ModelUnavailable
+from crewlog.errors import ModelError, ModelRateLimited, ModelRequestRejected, ModelUnavailable
 
 MODEL = "openai:m"
 REQUEST = httpx.Request("POST", "http://service/v1")
@@ -50,63 +50,93 @@ OVERFLOW = "This model's maximum context length is 8000 tokens."
     [
         (
             inside({"message": "no such model", "code": 404}),
-            ModelRefused,
+            ModelRequestRejected,
             "no such model",
             "offers",
         ),
-        (inside({"message": "bad", "code": "400"}), ModelRefused, "bad", "model_settings"),
-        (inside({"message": "busy", "code": 429}), ModelLimited, "busy", "parallel"),
+        (inside({"message": "bad", "code": "400"}), ModelRequestRejected, "bad", "model_settings"),
+        (inside({"message": "busy", "code": 429}), ModelRateLimited, "busy", "parallel"),
         (inside({"message": "down", "code": 502}), ModelUnavailable, "down", "another model"),
-        (inside({"message": "x", "type": "overloaded_error"}), ModelLimited, "x", "parallel"),
-        (inside({"message": "x", "type": "NotFoundError"}), ModelRefused, "x", "offers"),
-        (inside({"message": "x", "type": "RateLimitError"}), ModelLimited, "x", "parallel"),
-        (inside({"message": "x", "code": "billing_not_active"}), ModelRefused, "x", "credit"),
-        (inside({"message": "Insufficient Balance"}), ModelRefused, "Insufficient", "credit"),
-        (inside({"detail": "Not Found"}), ModelRefused, "Not Found", "offers"),
-        (ValueError("Incorrect API key provided: x"), ModelRefused, "Incorrect", "OPENAI_API_KEY"),
+        (inside({"message": "x", "type": "overloaded_error"}), ModelRateLimited, "x", "parallel"),
+        (inside({"message": "x", "type": "NotFoundError"}), ModelRequestRejected, "x", "offers"),
+        (inside({"message": "x", "type": "RateLimitError"}), ModelRateLimited, "x", "parallel"),
+        (
+            inside({"message": "x", "code": "billing_not_active"}),
+            ModelRequestRejected,
+            "x",
+            "credit",
+        ),
+        (
+            inside({"message": "Insufficient Balance"}),
+            ModelRequestRejected,
+            "Insufficient",
+            "credit",
+        ),
+        (inside({"detail": "Not Found"}), ModelRequestRejected, "Not Found", "offers"),
+        (
+            ValueError("Incorrect API key provided: x"),
+            ModelRequestRejected,
+            "Incorrect",
+            "OPENAI_API_KEY",
+        ),
         (
             unread({"detail": "Not authenticated"}),
-            ModelRefused,
+            ModelRequestRejected,
             "Not authenticated",
             "OPENAI_API_KEY",
         ),
         (
             of_status(422, {"detail": "the field n is wrong"}),
-            ModelRefused,
+            ModelRequestRejected,
             "the field n",
             "settings",
         ),
         (
             of_status(422, {"detail": [{"loc": ["body", "n"], "msg": "no number"}]}),
-            ModelRefused,
+            ModelRequestRejected,
             "body.n: no number",
             "settings",
         ),
-        (of_status(400, {"error": "plain words"}), ModelRefused, "plain words", "settings"),
-        (of_status(401, {"error": {"message": "no"}}), ModelRefused, "no", "OPENAI_API_KEY"),
+        (of_status(400, {"error": "plain words"}), ModelRequestRejected, "plain words", "settings"),
+        (
+            of_status(401, {"error": {"message": "no"}}),
+            ModelRequestRejected,
+            "no",
+            "OPENAI_API_KEY",
+        ),
         (
             of_status(400, {"error": {"message": "API key not valid"}}),
-            ModelRefused,
+            ModelRequestRejected,
             "API key not valid",
             "OPENAI_API_KEY",
         ),
         (
             of_status(403, {"error": {"message": "The api_key is disabled"}}),
-            ModelRefused,
+            ModelRequestRejected,
             "disabled",
             "api_key: env:NAME",
         ),
-        (of_status(400, {"error": {"message": OVERFLOW}}), ModelRefused, "maximum", "`window`"),
-        (of_status(413, {"error": {"message": "large"}}), ModelRefused, "large", "`window`"),
+        (
+            of_status(400, {"error": {"message": OVERFLOW}}),
+            ModelRequestRejected,
+            "maximum",
+            "`window`",
+        ),
+        (
+            of_status(413, {"error": {"message": "large"}}),
+            ModelRequestRejected,
+            "large",
+            "`window`",
+        ),
         (
             of_status(400, {"error": {"message": "no", "code": "context_length_exceeded"}}),
-            ModelRefused,
+            ModelRequestRejected,
             "no",
             "`window`",
         ),
         (
             of_status(429, {"error": {"message": "no", "code": "insufficient_quota"}}),
-            ModelRefused,
+            ModelRequestRejected,
             "no",
             "credit",
         ),
@@ -125,7 +155,7 @@ def test_what_a_service_says(
 def test_a_cause_has_the_status():
     error = RuntimeError("wrapped by a client")
     error.__cause__ = of_status(404, {"error": {"message": "gone"}})
-    assert isinstance(model_error(error, MODEL), ModelRefused)
+    assert isinstance(model_error(error, MODEL), ModelRequestRejected)
 
 
 def wrapped(error: Exception) -> Exception:
@@ -163,7 +193,7 @@ LONG_WAITS = [
 @pytest.mark.parametrize("error", LONG_WAITS, ids=repr)
 def test_a_wait_of_a_day_is_not_made_but_reported(error: Exception) -> None:
     found = model_error(error, MODEL)
-    assert isinstance(found, ModelRefused)
+    assert isinstance(found, ModelRequestRejected)
     assert "no call for 24h" in found.message or "no call for 1d" in found.message, found.message
     assert time.strftime("%Y-%m-%d", time.gmtime(time.time() + 86400)) in found.message
 
@@ -204,7 +234,7 @@ def test_a_delay_is_the_longer_of_the_backoff_and_what_the_service_asks_for(
 )
 def test_which_requests_may_go_with_a_smaller_limit(error: Exception, shorter: bool) -> None:
     refused = model_error(error, MODEL)
-    assert isinstance(refused, ModelRefused)
+    assert isinstance(refused, ModelRequestRejected)
     refused.__cause__ = error
     assert may_be_shorter(refused) is shorter
 
@@ -222,7 +252,7 @@ def test_which_requests_may_go_with_a_smaller_limit(error: Exception, shorter: b
     ],
 )
 def test_which_requests_may_go_with_less(error, unexplained):
-    assert is_unexplained(error) is unexplained
+    assert is_request_rejected(error) is unexplained
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503, 529])
@@ -234,5 +264,5 @@ def test_a_remedy_is_true_with_tries_left_and_with_none(status):
     assert "again" not in found.remedy
     broken = AIMessage("half a", response_metadata={"finish_reason": "error"})
     with pytest.raises(ModelUnavailable) as told:
-        unbroken(broken, MODEL)
+        check_complete(broken, MODEL)
     assert "again" not in told.value.remedy

@@ -16,7 +16,7 @@ from crewlog.state import journal as j
 from crewlog.state.journal import Batch, entry_to_json
 from crewlog.testing.scripted import recorded_prompts
 
-RULES = j.RulesChanged(crew=CrewName("music"), definition="d2", what="edits backend (reads)")
+RULES = j.DefinitionChanged(crew=CrewName("music"), definition="d2", what="edits backend (reads)")
 
 
 def says(*texts: str, **more: Any) -> Any:
@@ -38,7 +38,9 @@ def queries(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def noting(name: str, does: Any) -> Any:
         async def noted(*args: Any, **more: Any) -> Any:
-            inner = name == "last_ruling" and found[-1:] == ["append"]  # the memory's own look
+            inner = name == "last_permission_position" and found[-1:] == [
+                "append"
+            ]  # the memory's own look
             found.extend([] if inner else [name])
             out = await does(*args, **more)
             found.extend(["end"] if name == "append" else [])
@@ -46,7 +48,7 @@ def queries(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return noted
 
-    for name in ("append", "put_bodies", "last_ruling"):
+    for name in ("append", "put_bodies", "last_permission_position"):
         monkeypatch.setattr(store, name, noting(name, getattr(store, name)))
     return found
 
@@ -57,10 +59,10 @@ async def test_no_model_is_asked_where_something_was_ruled_since(model_call, sto
     log.says("go")
     with pytest.raises(ApplicationError, match="of 'backend' was scheduled") as caught:
         await model_call(definition, log)
-    assert caught.value.type == "RuledSince"
+    assert caught.value.type == "PermissionsChanged"
     assert caught.value.non_retryable  # the run makes it anew, and no try is used up
     assert caught.value.details[2] is False
-    with pytest.raises(ApplicationError, match="RuledSince"):
+    with pytest.raises(ApplicationError, match="PermissionsChanged"):
         await model_call(definition, log, position=6)
     assert asked(definition) == 0
     assert len(await store.read_journal(RUN)) == 1  # what led to it is stored all the same
@@ -72,7 +74,7 @@ async def test_no_model_is_asked_where_the_store_cannot_be(model_call, store, lo
         raise StoreUnavailable("away")
 
     definition = says("A")
-    for method in ("append", "last_ruling"):
+    for method in ("append", "last_permission_position"):
         monkeypatch.setattr(store, method, away)
     for text in ("go", ""):  # with something to store, and with nothing
         if text:
@@ -100,7 +102,7 @@ async def test_what_is_ruled_while_a_call_is_prepared_holds(
     log.says("go")
     with pytest.raises(ApplicationError) as caught:
         await model_call(definition, log)
-    assert caught.value.type == "RuledSince"
+    assert caught.value.type == "PermissionsChanged"
     assert asked(definition) == 0
 
 
@@ -124,7 +126,14 @@ async def test_only_a_call_that_was_held_up_looks(model_call, env, log, queries,
     if late == 0:
         assert queries == ["append", "end", "append", "end"]
     else:  # what a quick model's call stores goes with the reply, once it is known to be quick
-        assert queries == ["append", "end", "put_bodies", "last_ruling", "append", "end"]
+        assert queries == [
+            "append",
+            "end",
+            "put_bodies",
+            "last_permission_position",
+            "append",
+            "end",
+        ]
 
 
 async def test_a_call_of_a_slow_model_that_was_held_up_asks_the_store_no_more(

@@ -13,8 +13,8 @@ from langchain_openai.chat_models.base import BaseChatOpenAI
 from temporalio.exceptions import ApplicationError
 
 from crewlog.activities import models
-from crewlog.activities.models import build_provided, register
-from crewlog.state.brief import brief_of
+from crewlog.activities.models import make_provider_model, register
+from crewlog.state.brief import message_excerpt
 from scripted_service import Fails, Says, Script, Service, calls, openai_services
 
 MODEL = "openai:m"
@@ -43,7 +43,7 @@ def _azure(name: str, settings: Mapping[str, Any], timeout: float) -> BaseChatMo
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AZURE_OPENAI_ENDPOINT", os.environ["OPENAI_BASE_URL"].removesuffix("/v1"))
         patch.delenv("OPENAI_BASE_URL")
-        return build_provided("azure_openai", name, settings, timeout)
+        return make_provider_model("azure_openai", name, settings, timeout)
 
 
 class _Deep(BaseChatOpenAI):
@@ -74,7 +74,7 @@ async def test_a_refusal_is_the_text_and_is_refused(model_call, log, service, st
     service(lambda *_: Says({"refusal": "I cannot."}, pieces=pieces))
     log.says("go")
     result = await model_call(backend(streaming, model), log)
-    assert (result.ending, brief_of(result.body)) == ("refused", "I cannot.")
+    assert (result.ending, message_excerpt(result.body)) == ("refused", "I cannot.")
 
 
 @both
@@ -87,7 +87,7 @@ async def test_a_reply_that_is_cut_asks_for_no_tool(
     result = await model_call(backend(streaming, model), log, tools=("add",))
     expected = {"length": "cut", "content_filter": "withheld", "because": "unknown"}
     assert (result.ending, result.tools) == (expected[end], ())
-    assert brief_of(result.body) == "half"
+    assert message_excerpt(result.body) == "half"
     assert result.body["response_metadata"]["finish_reason"] == end
 
 
@@ -104,7 +104,7 @@ async def test_arguments_that_are_no_object_are_answered(
     log.replied(asked, "backend", "private:backend")
     answer = await tool_call("add", body=asked.body, id=asked.tools[1].id, batch=log.batch())
     assert not answer.ok
-    assert "arguments of 'add' cannot be used" in brief_of(answer.body)
+    assert "arguments of 'add' cannot be used" in message_excerpt(answer.body)
 
 
 async def test_a_name_in_each_piece_is_one_name(model_call, log, service):
@@ -228,7 +228,7 @@ async def test_a_stream_without_an_end_has_broken_off(model_call, log, service, 
     assert not failed.value.non_retryable
     # In one piece it is there to its last character.
     result = await model_call(backend(False, model), log)
-    assert (result.ending, brief_of(result.body)) == ("", "the first half")
+    assert (result.ending, message_excerpt(result.body)) == ("", "the first half")
 
 
 @both

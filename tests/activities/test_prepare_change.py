@@ -19,9 +19,9 @@ from crewlog.definition.phases import phases
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, CrewName
-from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PreparedChange
+from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PrepareChangeResult
 from crewlog.state.hashing import hash_json
-from crewlog.state.topology import part_id
+from crewlog.state.topology import split_run_id
 from crewlog.store.memory import InMemoryStore
 from crewlog.testing.scripted import recorded_prompts, scripted
 from readings import reading, reply
@@ -36,7 +36,7 @@ TESTS = ("tester", "", [3])
 def prepare(env: ActivityEnvironment, activities: CrewActivities, store: InMemoryStore) -> Any:
     """Prepares a change of a crew."""
 
-    async def change(base: CrewDefinition, **fields: Any) -> PreparedChange:
+    async def change(base: CrewDefinition, **fields: Any) -> PrepareChangeResult:
         hash_ = await store.put_definition(base.to_json())
         task = PrepareChange(run=RUN, base=hash_, **fields)
         return await env.run(activities.prepare_change, task)
@@ -58,7 +58,7 @@ async def test_a_refused_change_is_a_line_of_the_log(prepare):
     assert told == []
 
 
-def names(made: PreparedChange) -> list[str]:
+def names(made: PrepareChangeResult) -> list[str]:
     return [p.name for p in phases(CrewDefinition.from_json(made.definition))]
 
 
@@ -88,7 +88,7 @@ async def test_each_part_of_a_graph_is_a_crew_that_can_run(prepare, store):
     apart = {"op": "edit_agent", "name": "writer", "set": {"beside": None}}
     made = await prepare(load_data(whole.definition), operations=(apart,), command="cut")
     (part,) = made.parts
-    assert part.graph == part_id(RUN, "cut", AgentName("writer"))
+    assert part.graph == split_run_id(RUN, "cut", AgentName("writer"))
     for definition, topology in (
         (made.definition, GraphPlan.from_json(made.plan).topology),
         (part.definition, part.topology),
@@ -116,7 +116,7 @@ async def test_nobody_leaves_whose_name_a_phase_has(prepare):
     cut = {"op": "unwire", "name": "backend", "to": "writer"}
     with pytest.raises(ApplicationError, match="'backend' would leave") as refused:
         await prepare(old, operations=(cut,), command="cut")
-    assert refused.value.type == "TopologyRefused"
+    assert refused.value.type == "ComponentConflict"
     assert refused.value.non_retryable
 
 
@@ -303,7 +303,7 @@ async def live_of(prepare: Any, base: CrewDefinition, *operations: dict[str, Any
     return CrewDefinition.from_json(made.definition), {"basis": made.base, "reader": "forms"}
 
 
-def waits(made: PreparedChange) -> dict[str, tuple[str, ...]]:
+def waits(made: PrepareChangeResult) -> dict[str, tuple[str, ...]]:
     return {each.name: each.sources for each in phases(CrewDefinition.from_json(made.definition))}
 
 

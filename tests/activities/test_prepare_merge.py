@@ -13,15 +13,15 @@ from crewlog.activities.definitions import Definitions
 from crewlog.activities.prepare_merge import STORED_WITHIN, Begun, MergePreparer
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.errors import StoreUnavailable, TopologyRefused
+from crewlog.errors import ComponentConflict, StoreUnavailable
 from crewlog.graph.lower import lower
-from crewlog.graph.taking_in import take_in
+from crewlog.graph.taking_in import apply_merge
 from crewlog.ids import RunId, StepId
 from crewlog.state import journal as j
-from crewlog.state.calls import PreparedMerge, PrepareMerge
+from crewlog.state.calls import PrepareMerge, PrepareMergeResult
 from crewlog.state.journal import Batch, entry_to_json
 from crewlog.state.model import CrewState
-from crewlog.state.uniting import gone_from
+from crewlog.state.uniting import removed_agents
 from crewlog.store import InMemoryStore
 from crewlog.store.loading import load_state
 from crewlog.workflows.activity_options import PREPARING
@@ -55,7 +55,7 @@ async def keep(store: InMemoryStore, sim: Simulation) -> None:
 
 async def prepared(
     store: InMemoryStore, one: Simulation, position: int = 0, gone: tuple[str, ...] = ()
-) -> PreparedMerge:
+) -> PrepareMergeResult:
     task = PrepareMerge(
         run=ONE,
         base=one.state.definition,
@@ -67,7 +67,7 @@ async def prepared(
     )
     task = PrepareMerge.from_json(json.loads(json.dumps(task.to_json())))
     made = await MergePreparer(store, Definitions(store)).run(task)
-    return PreparedMerge.from_json(json.loads(json.dumps(made.to_json())))
+    return PrepareMergeResult.from_json(json.loads(json.dumps(made.to_json())))
 
 
 async def test_two_runs_are_one_in_the_store_too() -> None:
@@ -79,7 +79,7 @@ async def test_two_runs_are_one_in_the_store_too() -> None:
     assert made.widens is None
     both = CrewDefinition.from_json(await store.get_definition(lower_hash(made)))
     assert both.to_json() == made.definition
-    take_in(one.engine, made, op="m", by="ana")
+    apply_merge(one.engine, made, op="m", by="ana")
     await keep(store, one)
     assert (await load_state(store, ONE)) == one.state
     assert await store.lineage(ONE) == {TWO}
@@ -104,11 +104,11 @@ async def test_who_comes_does_not_take_up_turns_of_one_that_was_removed_here() -
     left = crew("a")
     await store.put_definition(left.to_json())
     await one.change(lower(left))
-    gone = gone_from(one.state, one.engine.plan.agents)
+    gone = removed_agents(one.state, one.engine.plan.agents)
     assert gone == ("b",)
     made = await prepared(store, one, gone=gone)
     assert (made.comes, made.nodes) == (("b-2",), {"b": "b-2"})
-    take_in(one.engine, made, op="m", by="ana")
+    apply_merge(one.engine, made, op="m", by="ana")
     assert [*one.state.parked] == ["b#2"], "it waits for who is added under that name"
     assert one.state.frontier[StepId("b#1")].leaving, "that turn is not of who comes"
     await one.run()
@@ -116,7 +116,7 @@ async def test_who_comes_does_not_take_up_turns_of_one_that_was_removed_here() -
     assert ran == ["a#1", "a#2", "b#1", "b-2#1"]
 
 
-def lower_hash(made: PreparedMerge) -> str:
+def lower_hash(made: PrepareMergeResult) -> str:
     found: str = made.plan["definition"]
     return found
 
@@ -141,9 +141,9 @@ async def test_what_cannot_be_one_is_told() -> None:
     assert "the flag 'f'" in made.refused
     assert made.remedy
     assert not made.plan
-    with pytest.raises(TopologyRefused, match="the flag 'f'"):
-        take_in(one.engine, made, op="m")
-    assert not one.facts("GraphMerged")
+    with pytest.raises(ComponentConflict, match="the flag 'f'"):
+        apply_merge(one.engine, made, op="m")
+    assert not one.facts("RunMerged")
 
 
 async def test_a_crew_that_cannot_run_is_refused() -> None:
@@ -166,13 +166,13 @@ async def test_nobody_comes_home_whose_name_a_phase_has() -> None:
     await stored(store, TWO, crew("b"))
     made = await prepared(store, one)
     assert "none that can run: the phase 'b' has the name" in made.refused
-    with pytest.raises(TopologyRefused, match="the phase 'b' has the name"):
-        take_in(one.engine, made, op="m")
+    with pytest.raises(ComponentConflict, match="the phase 'b' has the name"):
+        apply_merge(one.engine, made, op="m")
 
 
 def after(run: RunId, source: RunId, *, split: bool) -> Batch:
     """The journal of a run that goes on from another one: as a part of it, or as a copy."""
-    forked = j.Forked(
+    forked = j.RunForked(
         at=5,
         run=run,
         source=source,
@@ -206,7 +206,7 @@ async def test_what_splits_divided_is_put_together(
     for run, (source, split) in comes.items():
         await store.append(run, after(run, source, split=split))
     state = await found._last(TWO) or CrewState(run=TWO)
-    assert await found._divided(ONE, crews[ONE], state, crews[TWO]) is together
+    assert await found._is_reunion(ONE, crews[ONE], state, crews[TWO]) is together
 
 
 ASKS = {"op": "connect", "sender": "a", "listener": "b", "channel": "x"}
@@ -218,7 +218,7 @@ async def decided(
     base: CrewDefinition,
     other: RunId = TWO,
     merged: tuple[str, ...] = (),
-) -> PreparedMerge:
+) -> PrepareMergeResult:
     """What is said to a run that asks another one."""
     task = PrepareMerge(
         run=ONE,
@@ -309,7 +309,7 @@ async def test_others_know_it_once_the_one_that_took_it_in_has_stored_it(outcome
     if outcome == "merged":
         fact = {"position": third.state.position + 9, "follows": third.state.position}
         named = {"crew": "t", "definition": third.state.definition, "graph_version": 2}
-        third.engine.record(j.GraphMerged(op="m", of=TWO, part={"run": TWO}, **fact, **named))
+        third.engine.record(j.RunMerged(op="m", of=TWO, part={"run": TWO}, **fact, **named))
     elif outcome:
         third.engine.record(j.MergeFailed(op="m", other=TWO, why="no"))
     await keep(store, third)
@@ -377,7 +377,7 @@ async def warned(
     )
     made = await preparer.run(asks)
     assert made.refused == ""
-    return PreparedMerge.from_json(json.loads(json.dumps(made.to_json()))).warnings
+    return PrepareMergeResult.from_json(json.loads(json.dumps(made.to_json()))).warnings
 
 
 APART = {ONE: "first", TWO: "second"}

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from crewlog.activities.prices import MOST_TOKENS, counted, usage_of
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import warnings
-from crewlog.state.calls import ModelResult
+from crewlog.state.calls import CallModelResult
 from crewlog.state.messages import message_to_json
 
 ASKED = [HumanMessage("x" * 400)]
@@ -63,7 +63,7 @@ async def test_tokens_are_counted_whatever_a_service_says(
     used = await usage_of(made, "openai:gpt-5")
     assert (used.input_tokens, used.output_tokens) == tokens
     body = message_to_json(made)
-    told = ModelResult.from_json(ModelResult(body=body, hash="", usage=used).to_json())
+    told = CallModelResult.from_json(CallModelResult(body=body, hash="", usage=used).to_json())
     assert told.usage == used, "as the history keeps it, which reads the body"
 
 

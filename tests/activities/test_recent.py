@@ -16,9 +16,9 @@ from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from crewlog.activities import tools as tools_module
 from crewlog.activities.models import ModelFactory, register
 from crewlog.activities.recent import Made
-from crewlog.activities.tools import Tool, ToolRegistry
+from crewlog.activities.tools import Tool, ToolLoader
 from crewlog.definition.model import ToolDefinition
-from crewlog.errors import ModelRefused
+from crewlog.errors import ModelRequestRejected
 from crewlog.ids import ToolName
 
 
@@ -35,7 +35,7 @@ class Slow:
         self.begun.set()
         assert self.may_end.wait(10)
         if self.fails:
-            raise ModelRefused("not now")
+            raise ModelRequestRejected("not now")
         return FakeListChatModel(responses=[name])
 
 
@@ -75,8 +75,8 @@ async def test_each_call_has_an_error_of_its_own_and_the_next_one_tries_again(sl
     slow.may_end.set()
     asking = [factory.ready("slow:a", {}, 1) for _ in "ab"]
     one, other = await asyncio.gather(*asking, return_exceptions=True)
-    assert isinstance(one, ModelRefused)
-    assert isinstance(other, ModelRefused)
+    assert isinstance(one, ModelRequestRejected)
+    assert isinstance(other, ModelRequestRejected)
     assert one is not other
     slow.fails = False
     assert isinstance(await factory.ready("slow:a", {}, 1), BaseChatModel)
@@ -113,7 +113,7 @@ async def test_tools_are_made_once_and_the_oldest_are_forgotten(
         return resolved(name, definition, *more)
 
     monkeypatch.setattr(tools_module, "_resolved", noting)
-    registry = ToolRegistry(most=2)
+    registry = ToolLoader(most=2)
     tools = crew().tools
 
     async def ready(name: str) -> Tool:
@@ -138,7 +138,7 @@ async def test_no_two_tools_clear_the_import_caches_at_once(
             at_once.append(True)
 
     monkeypatch.setattr(importlib, "invalidate_caches", invalidate)
-    registry = ToolRegistry()
+    registry = ToolLoader()
     names = [ToolName(name) for name in ("loads", "dumps")]
     await asyncio.gather(
         *(registry.ready(name, ToolDefinition(run=f"json:{name}")) for name in names)

@@ -21,7 +21,7 @@ from crewlog.activities.render import Transcript
 from crewlog.ids import AgentName, ContentHash
 from crewlog.model import Json
 from crewlog.redaction import remember
-from crewlog.state.calls import ModelResult
+from crewlog.state.calls import CallModelResult
 from crewlog.state.drafts import draft_of
 from crewlog.state.hashing import hash_json
 from crewlog.testing.scripted import recorded_prompts, scripted
@@ -33,7 +33,7 @@ def routing(model: str, reply: Any = None, **more: Any) -> Any:
     return crew(model, backend={"reply": reply or ROUTE, **more})
 
 
-def said(result: ModelResult) -> dict[str, Json]:
+def said(result: CallModelResult) -> dict[str, Json]:
     assert result.reply is not None, result.faults
     return {o.key: o.value if o.body is None else o.content for o in result.reply.outputs}
 
@@ -73,7 +73,7 @@ async def test_the_text_of_a_turn_that_may_be_capped_is_a_message_of_its_own(
     (draft,) = (await store.get_bodies([result.draft])).values()
     assert draft == draft_of(result.body)
     assert (draft["content"], "SECRET" in json.dumps(draft)) == ("So far.", False)
-    assert ModelResult.model_validate(json.loads(json.dumps(result.to_json()))) == result
+    assert CallModelResult.model_validate(json.loads(json.dumps(result.to_json()))) == result
     assert (await model_call(crew(model), log, tools=("add",))).draft is None
 
 
@@ -100,7 +100,7 @@ async def test_what_is_large_is_stored_once(model_call, log, store):
     body = found["steps"].body
     assert body == hash_json(found["steps"].content)
     assert (await store.get_bodies([body]))[body][0]["after"] == []
-    again = ModelResult.model_validate(json.loads(json.dumps(result.to_json())))
+    again = CallModelResult.model_validate(json.loads(json.dumps(result.to_json())))
     assert again == result
 
 

@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 
 from crewlog.activities.models import ModelFactory
 from crewlog.ids import StepId
-from crewlog.state.brief import brief_of
+from crewlog.state.brief import message_excerpt
 from dialects import DIALECTS, KEY, Said, serving
 from scripted_service import Fails, Says, Script, Service, openai_services
 
@@ -54,7 +54,7 @@ async def test_the_service_is_given_the_larger_limit_whatever_its_name(
     spoken = DIALECTS[dialect]
     with serving() as service:
         given = spoken.settings_at(service, **settings, api_key=KEY)
-        model = await ModelFactory().with_longer_replies(spoken.model, given, 30.0, 2)
+        model = await ModelFactory().get_with_larger_limit(spoken.model, given, 30.0, 2)
         assert model is not None
         service.next.append(Said("Whole."))
         await model.ainvoke("Write.")
@@ -68,7 +68,7 @@ async def test_azure_is_given_the_larger_limit() -> None:
         "api_version": "2024-10-21",
         "max_completion_tokens": 100,
     }
-    model: Any = await ModelFactory().with_longer_replies("azure_openai:m", settings, 30.0, 1)
+    model: Any = await ModelFactory().get_with_larger_limit("azure_openai:m", settings, 30.0, 1)
     assert limits_of(model._get_request_payload("Write.")) == {"max_completion_tokens": 200}
 
 
@@ -81,7 +81,7 @@ async def test_a_limit_that_the_settings_do_not_have_is_left_to_the_client(diale
             for key, value in spoken.settings_at(service, api_key=KEY).items()
             if key not in LIMITS
         }
-        assert await ModelFactory().with_longer_replies(spoken.model, given, 30.0, 1) is None
+        assert await ModelFactory().get_with_larger_limit(spoken.model, given, 30.0, 1) is None
 
 
 # -- a model call after a reply that was cut ------------------------------------------------------
@@ -115,7 +115,7 @@ def ask(model_call: Ask, log: Log) -> Ask:
         log.says("Write.")
         given = {"streaming": False, "max_tokens": 100, **settings}
         definition = crew("openai:m", backend={"model_settings": given})
-        return brief_of((await model_call(definition, log, cut=cut, step=StepId(step))).body)
+        return message_excerpt((await model_call(definition, log, cut=cut, step=StepId(step))).body)
 
     return call
 

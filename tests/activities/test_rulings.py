@@ -17,7 +17,7 @@ from crewlog.state import journal as j
 from crewlog.state.calls import CallQuota
 from crewlog.state.journal import Batch, entry_to_json
 
-RULING = j.RulingSet(tool="add", agent="backend", do="deny")
+RULING = j.AgentPermissionSet(tool="add", agent="backend", do="deny")
 QUOTA = CallQuota(
     key="k", crew=CrewName("t"), quota="1 per day", zone="Europe/Berlin", rule="rules[0] is used up"
 )
@@ -33,7 +33,7 @@ async def test_nothing_begins_where_something_was_ruled_since(tool_call, store):
     for known in ({}, {"position": 6}):
         with pytest.raises(ApplicationError) as caught:
             await tool_call("write_file", {"path": "a", "content": ""}, **known)
-        assert caught.value.type == "RuledSince"
+        assert caught.value.type == "PermissionsChanged"
         assert caught.value.non_retryable
         assert caught.value.details[2] is False  # it has not begun: it may be made again
     assert len(crew_tools.seen) == before
@@ -46,7 +46,7 @@ async def test_nothing_begins_where_the_store_cannot_be_asked(tool_call, store, 
         raise StoreUnavailable("away")
 
     before = len(crew_tools.seen)
-    for method in ("append", "last_ruling"):
+    for method in ("append", "last_permission_position"):
         monkeypatch.setattr(store, method, away)
     with pytest.raises(ApplicationError) as caught:
         await tool_call("write_file", {"path": "a", "content": ""})
@@ -117,11 +117,13 @@ async def test_a_call_that_did_not_begin_or_may_be_repeated_is_looked_at_again(t
     for definition in (None, AGAIN):
         with pytest.raises(ApplicationError) as caught:
             await tool_call("write_file", WRITE, crew=definition)
-        assert caught.value.type == "RuledSince"
+        assert caught.value.type == "PermissionsChanged"
     assert (await tool_call("write_file", WRITE, position=7)).ok  # to look is not to begin
     with pytest.raises(ApplicationError) as caught:
         await tool_call("write_file", WRITE, crew=AGAIN)
-    assert caught.value.type == "RuledSince"  # it may be repeated, so whether it began is nothing
+    assert (
+        caught.value.type == "PermissionsChanged"
+    )  # it may be repeated, so whether it began is nothing
 
 
 ADD = {"a": 1, "b": 2}
@@ -135,7 +137,7 @@ def while_it_prepares(monkeypatch, happens):
         await happens()
         await asyncio.sleep(FRESH * 2)
 
-    monkeypatch.setattr("crewlog.activities.call_tool.reach_fault", slow)
+    monkeypatch.setattr("crewlog.activities.call_tool.allowlist_error", slow)
 
 
 @pytest.mark.parametrize("local", [False, True])
@@ -148,7 +150,7 @@ async def test_what_is_ruled_while_a_call_is_prepared_holds(
     before = len(crew_tools.seen)
     with pytest.raises(ApplicationError) as caught:
         await tool_call("write_file", WRITE, crew=definition, quotas=(QUOTA,))
-    assert caught.value.type == "RuledSince"
+    assert caught.value.type == "PermissionsChanged"
     assert caught.value.details[2] is False
     assert len(crew_tools.seen) == before
     # It is not claimed, and not counted: with what was ruled, the same and another one are made.
@@ -175,7 +177,9 @@ async def test_a_call_that_nothing_holds_up_asks_the_store_no_second_time(
 ):
     monkeypatch.setattr("crewlog.activities.rulings.FRESH", 60)
     looks = []
-    monkeypatch.setattr(store, "last_ruling", counting(looks, store.last_ruling))
+    monkeypatch.setattr(
+        store, "last_permission_position", counting(looks, store.last_permission_position)
+    )
     assert (await tool_call("write_file", WRITE, crew=AGAIN)).ok
     assert len(looks) == 1  # the store in memory looks for what the first append answers
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from temporalio.exceptions import ApplicationError
 
 from crewlog.activities import keep as module
-from crewlog.activities.keep import keep, keep_all
+from crewlog.activities.keep import keep, store_batch_and_bodies
 from crewlog.activities.models import register
 from crewlog.errors import StoreUnavailable
 from crewlog.state.hashing import hash_json
@@ -168,7 +168,9 @@ async def test_what_was_made_is_stored_by_one_of_four_tries(monkeypatch, times, 
     store, log = Away(times), Log()
     log.says("go")
     keeping = (
-        keep_all(store, RUN, log.batch(), {HASH: BODY}) if whole else keep(store, {HASH: BODY})
+        store_batch_and_bodies(store, RUN, log.batch(), {HASH: BODY})
+        if whole
+        else keep(store, {HASH: BODY})
     )
     assert await keeping is (times < 4)
     assert store.tries == min(times + 1, 4)

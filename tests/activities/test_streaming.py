@@ -15,10 +15,10 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from temporalio.exceptions import ApplicationError
 
 from crewlog.activities.models import register
-from crewlog.activities.streaming import TAIL, CannotStream, whole
+from crewlog.activities.streaming import TAIL, StreamingUnsupported, whole
 from crewlog.errors import ModelUnavailable
 from crewlog.redaction import REDACTED, remember
-from crewlog.state.brief import brief_of
+from crewlog.state.brief import message_excerpt
 from crewlog.state.calls import Written
 from http_model import KEY, http_model
 
@@ -70,7 +70,7 @@ async def test_nothing_of_a_secret_is_told_before_it_is_complete(model_call, log
 async def test_a_quick_reply_sends_nothing(model_call, log, env, pace):
     told = told_by(env)
     result = await model_call(crew({"pace": pace, "agents": {"*": [{"text": "Done."}]}}), log)
-    assert (brief_of(result.body), told) == ("Done.", [])
+    assert (message_excerpt(result.body), told) == ("Done.", [])
 
 
 async def test_an_agent_may_do_without(model_call, log, env):
@@ -173,7 +173,7 @@ def test_a_reply_that_breaks_off_is_none():
 
 
 def test_calls_that_were_lost_are_asked_for_again():
-    with pytest.raises(CannotStream):
+    with pytest.raises(StreamingUnsupported):
         whole([piece(""), piece(metadata={"finish_reason": "tool_calls"})])
 
 
@@ -208,7 +208,7 @@ async def test_a_service_that_refuses_to_stream_is_asked_once(model_call, log):
     model = _Whole(tried=[])
     register("whole", lambda *_: model)
     for _ in range(2):
-        assert brief_of((await model_call(crew("whole:x"), log)).body) == "Here."
+        assert message_excerpt((await model_call(crew("whole:x"), log)).body) == "Here."
     assert model.tried == ["stream", "whole", "whole"]
 
 
@@ -217,7 +217,7 @@ async def test_a_refusal_in_other_words_is_asked_without_a_stream(model_call, lo
     model = _Whole(tried=[], fault=fault)
     register("other", lambda *_: model)
     for _ in range(2):
-        assert brief_of((await model_call(crew("other:x"), log)).body) == "Here."
+        assert message_excerpt((await model_call(crew("other:x"), log)).body) == "Here."
     assert model.tried == ["stream", "whole", "whole"]
 
 

@@ -20,8 +20,8 @@ from crewlog.activities import reading as reads
 from crewlog.activities.models import ModelFactory, register
 from crewlog.activities.prices import usage_of
 from crewlog.activities.reading import ask
-from crewlog.activities.recent import Recent
-from crewlog.errors import ModelRefused
+from crewlog.activities.recent import LruCache
+from crewlog.errors import ModelRequestRejected
 from crewlog.model import Json
 from crewlog.prompt.model_reader import LARGEST_REPLY, REPAIRS, take_reply
 from crewlog.prompt.reading import reading_schema
@@ -146,7 +146,7 @@ def plain(body: Body) -> tuple[int, Body | str]:
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    monkeypatch.setattr(reads, "_PLAIN", Recent[str, bool](8))  # tests share no refusals
+    monkeypatch.setattr(reads, "_PLAIN", LruCache[str, bool](8))  # tests share no refusals
 
 
 @contextmanager
@@ -221,7 +221,7 @@ async def test_another_refusal_is_told_and_the_service_is_asked_with_the_schema_
         return refusal("no credit is left") if refuses.pop() else strict(body)
 
     with serving(once, monkeypatch) as service:
-        with pytest.raises(ModelRefused, match="no credit is left"):
+        with pytest.raises(ModelRequestRejected, match="no credit is left"):
             await asked()
         refuses.append(False)
         assert_understood((await asked())[0])

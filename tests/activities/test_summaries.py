@@ -20,7 +20,7 @@ from crewlog.definition.context_checks import summary_settings
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.errors import ModelUnavailable
 from crewlog.ids import AgentName, StepId
-from crewlog.state.calls import CallModel, ModelResult
+from crewlog.state.calls import CallModel, CallModelResult
 from crewlog.state.journal import Batch
 from crewlog.store.memory import InMemoryStore
 
@@ -83,7 +83,7 @@ class Stage:
             self.log.says(f"{self.log.position + n + 1} was said")
         self.batch = self.log.batch()
 
-    async def call(self, agent: str = "backend", **fields: Any) -> ModelResult:
+    async def call(self, agent: str = "backend", **fields: Any) -> CallModelResult:
         worker = fields.pop("worker", self.worker)
         given: dict[str, Any] = {
             "run": RUN,
@@ -96,7 +96,7 @@ class Stage:
         }
         now = given.pop("now", None) or datetime.now(UTC)
         env = with_info(ActivityEnvironment(), attempt=given.pop("tried", 1), started_time=now)
-        found: ModelResult = await env.run(worker.call_model, CallModel(**given))
+        found: CallModelResult = await env.run(worker.call_model, CallModel(**given))
         return found
 
 

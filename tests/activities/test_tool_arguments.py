@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.activities.tool_arguments import fault_in_text, joined, read_calls
+from crewlog.activities.tool_arguments import joined, json_error, parse_tool_calls
 
 TEXT = '{"path": "a"}'
 FIRST, SECOND = TEXT[:6], TEXT[6:]
@@ -73,19 +73,19 @@ def call(name: str, args: str) -> Any:
 
 @pytest.mark.parametrize("text", ["", " \n"])
 def test_no_text_is_no_arguments(text):
-    ((read,), ill) = read_calls([call("now", text)])
+    ((read,), ill) = parse_tool_calls([call("now", text)])
     assert (read["args"], ill) == ({}, [])
 
 
 @pytest.mark.parametrize("other", [call("", TEXT), call("put", SECOND), call("put", "[1]")])
 def test_no_text_beside_a_call_that_cannot_be_read_is_not_made(other):
-    well, ill = read_calls([call("put", TEXT), call("put", ""), other])
+    well, ill = parse_tool_calls([call("put", TEXT), call("put", ""), other])
     assert [each["args"] for each in well] == [{"path": "a"}]
     assert [each["args"] for each in ill] == ["", other["args"]]
-    assert "missing" in fault_in_text("")
+    assert "missing" in json_error("")
 
 
 def test_a_call_without_a_name_is_not_made():
-    well, ill = read_calls([call("", TEXT)])
+    well, ill = parse_tool_calls([call("", TEXT)])
     assert (well, [each["args"] for each in ill]) == ([], [TEXT])
-    assert fault_in_text(TEXT) == "the call names no tool"
+    assert json_error(TEXT) == "the call names no tool"

@@ -18,7 +18,7 @@ from crewlog.activities.views import CHARACTERS, Hydrator
 from crewlog.definition.model import AgentDefinition
 from crewlog.errors import StoreIncomplete
 from crewlog.ids import AgentName, ContentHash, RunId
-from crewlog.state.calls import ModelResult, ToolResult, View
+from crewlog.state.calls import CallModelResult, CallToolResult, View
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.store.memory import InMemoryStore
@@ -51,18 +51,20 @@ def store() -> CountingStore:
     return CountingStore()
 
 
-def ai(agent: str, text: str, *ids: str) -> ModelResult:
+def ai(agent: str, text: str, *ids: str) -> CallModelResult:
     calls = [{"name": "add", "args": {}, "id": i, "type": "tool_call"} for i in ids]
     body = {"type": "ai", "content": text, "name": agent} | ({"tool_calls": calls} if ids else {})
-    return ModelResult(body=body, hash=hash_json(body))
+    return CallModelResult(body=body, hash=hash_json(body))
 
 
-def tool(id_: str, text: str) -> ToolResult:
+def tool(id_: str, text: str) -> CallToolResult:
     body = {"type": "tool", "content": text, "name": "add", "tool_call_id": id_}
-    return ToolResult(body=body, hash=hash_json(body))
+    return CallToolResult(body=body, hash=hash_json(body))
 
 
-async def stored(store: InMemoryStore, log: Log, *results: ModelResult | ToolResult) -> None:
+async def stored(
+    store: InMemoryStore, log: Log, *results: CallModelResult | CallToolResult
+) -> None:
     await store.put_bodies({r.hash: r.body for r in results})
     await store.append(RUN, log.batch())
 
@@ -283,10 +285,10 @@ async def test_a_log_that_joins_the_view_late_is_merged_by_position(store):
     assert [m.content for m in both] == ["first", "second"]
 
 
-def long_call(text: str) -> ModelResult:
+def long_call(text: str) -> CallModelResult:
     calls = [{"name": "add", "args": {"of": [text]}, "id": "c", "type": "tool_call"}]
     body = {"type": "ai", "content": "", "name": "backend", "tool_calls": calls}
-    return ModelResult(body=body, hash=hash_json(body))
+    return CallModelResult(body=body, hash=hash_json(body))
 
 
 @pytest.mark.parametrize(

@@ -23,23 +23,29 @@ from temporalio.testing import ActivityEnvironment
 from authority import audience_tools
 from crewlog.activities.crew import CrewActivities
 from crewlog.activities.models import ModelFactory
-from crewlog.activities.tools import ToolRegistry
+from crewlog.activities.tools import ToolLoader
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.changing import accept, consider, swap
+from crewlog.graph.changing import accept, change_report, swap
 from crewlog.graph.engine import Engine, Order
-from crewlog.graph.inputs import inputs_of
+from crewlog.graph.inputs import agent_inputs
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.rewinding import fork, roll_back
-from crewlog.ids import AgentName, CommandId, RunId, StepId, ToolName, item_of, visit_of
-from crewlog.state.calls import CallModel, CallTool, ModelResult, PreparedChange, ToolResult
+from crewlog.ids import AgentName, CommandId, RunId, StepId, ToolName, item_number, visit_of
+from crewlog.state.calls import (
+    CallModel,
+    CallModelResult,
+    CallTool,
+    CallToolResult,
+    PrepareChangeResult,
+)
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState
 from crewlog.state.packing import pack_view
 from crewlog.store.memory import InMemoryStore
-from crewlog.workflows.inbox import Incoming, take
+from crewlog.workflows.inbox import QueuedCommand, take
 
 MARK = re.compile(r"<<(\d+)>>")
 NAMES = ("ann", "bob", "cid", "dee")
@@ -256,7 +262,7 @@ class Worker(ModelFactory):
         return _Model(self.world)
 
 
-_TOOLS = ToolRegistry()
+_TOOLS = ToolLoader()
 
 
 @dataclass
@@ -321,7 +327,7 @@ class World:
             if not self._is_for(agent, canary) and not self.is_given(agent, step, canary):
                 self.leaks.append(Leak("shown", agent, step, mark, canary))
         left = visit_of(step) in self.engine.plan.left  # type: ignore[arg-type]
-        if not whole or left or item_of(step) or self.more:  # type: ignore[arg-type]
+        if not whole or left or item_number(step) or self.more:  # type: ignore[arg-type]
             return
         for mark, canary in self.canaries.items():
             if canary.said and mark not in found and self._in_logs(agent, canary):
@@ -330,7 +336,7 @@ class World:
     def is_given(self, agent: str, step: str, canary: Canary) -> bool:
         """Whether an agent is shown something though it reads no log with it."""
         # An item of a public list is for whom the flow gives it to, and so is one that names it.
-        kept = canary.kind in ("output", "edited", "tagged") and bool(item_of(StepId(step)))
+        kept = canary.kind in ("output", "edited", "tagged") and bool(item_number(StepId(step)))
         return kept and any(log == "public" or _names(log, agent) for log in canary.logs)
 
     def shares(self, agent: str) -> list[str]:
@@ -440,7 +446,7 @@ class World:
     def _refused(self, error: ApplicationError) -> None:
         """Looks at a call that failed for good: what the workflow allowed, the worker does."""
         self.count(str(error.type))
-        if error.type == "LogRefused":
+        if error.type == "LogAccessDenied":
             self.refusals.append(error.message)
 
     async def _call(self, order: Order) -> Any:
@@ -450,11 +456,11 @@ class World:
             "step": order.step,
             "call": call.call,
             "agent": order.agent,
-            "definition": engine.plan.definition_at(order.step),
+            "definition": engine.plan.definition_hash_of(order.step),
             "view": pack_view(engine.view(order.agent, order.step), batch),
             "batch": batch,
             "attempt": call.attempt,
-            "inputs": inputs_of(engine, order.agent, order.step),
+            "inputs": agent_inputs(engine, order.agent, order.step),
         }
         env = ActivityEnvironment()
         if call.tool is None:
@@ -487,7 +493,9 @@ class World:
             for mark in map(int, MARK.findall(result.message)):
                 if goes_on:
                     self.canaries[mark] = Canary(writes, agent, "failure")
-            await engine.call_failed(order.step, order.call.call, result.message, str(result.type))
+            await engine.apply_call_failure(
+                order.step, order.call.call, result.message, str(result.type)
+            )
             return
         if result.journaled:
             engine.ledger.stored(position)
@@ -499,27 +507,27 @@ class World:
                 # One that ends a turn though its phase is gone may write to less than it lists.
                 said = visit_of(order.step) not in engine.plan.left
                 self.canaries[mark] = Canary(tuple(writes), agent, "said", said=said)
-            if there and canary.kind == "output" and isinstance(result, ToolResult):
+            if there and canary.kind == "output" and isinstance(result, CallToolResult):
                 self.canaries[mark] = Canary(tuple(self.shares(agent)), agent, "output")
-        if isinstance(result, ModelResult):
-            await engine.turns.model_replied(order.step, order.call.call, result)
+        if isinstance(result, CallModelResult):
+            await engine.turns.apply_model_call(order.step, order.call.call, result)
         else:
             for output in result.outputs:
                 for mark in map(int, MARK.findall(json.dumps([output.value, output.content]))):
                     self.canaries[mark] = Canary(tuple(self.shares(agent)), agent, "output")
-            await engine.turns.tool_returned(order.step, order.call.call, result)
+            await engine.turns.apply_tool_call(order.step, order.call.call, result)
 
     # -- people --------------------------------------------------------------------------------
 
-    async def command(self, name: str, **content: Any) -> Incoming:
+    async def command(self, name: str, **content: Any) -> QueuedCommand:
         self._commands += 1
-        incoming = Incoming(name, {"id": f"c{self._commands}", "by": "eve", **content})
+        incoming = QueuedCommand(name, {"id": f"c{self._commands}", "by": "eve", **content})
         await take(self.engine, incoming)
         return incoming
 
     async def _answer(self) -> None:
         asked = self.rng.choice(list(self.engine.state.interrupts.values()))
-        agent = str(self.engine.plan.node_at(asked.step).agent) if asked.step else ""
+        agent = str(self.engine.plan.node_of(asked.step).agent) if asked.step else ""
         options = [o for o in asked.options if o not in ("stop", "retry")] or ["stop"]
         said = self.rng.choice(options)
         if asked.kind == "tool_approval" and self.rng.random() < 0.5:
@@ -590,8 +598,8 @@ class World:
         layout, definition = made
         await self.store.put_definition(definition.to_json())
         other = lower(definition)
-        prepared = PreparedChange(plan=json.loads(json.dumps(other.to_json())))
-        report, new = consider(self.engine, prepared, abandon=self.rng.random() < 0.2)
+        prepared = PrepareChangeResult(plan=json.loads(json.dumps(other.to_json())))
+        report, new = change_report(self.engine, prepared, abandon=self.rng.random() < 0.2)
         self._commands += 1
         command = CommandId(f"c{self._commands}")
         accept(self.engine, new, report, by="eve", command=command)

@@ -26,7 +26,7 @@ from crewlog.errors import InvalidDefinition
 from crewlog.evaluation import dataset
 from crewlog.graph.engine import Order
 from crewlog.ids import StepId, visit_of
-from crewlog.state.calls import ModelResult
+from crewlog.state.calls import CallModelResult
 
 FORM = {
     "type": "object",
@@ -334,7 +334,11 @@ class KindsWorld(ContextWorld):
         after = self.seen[1] if self.seen[0] == run else 0
         for at, entry in self.engine.ledger.page(after, 10_000):
             self.seen = (run, at)
-            body = entry.get("ref", {}).get("inline", {}) if entry["kind"] == "ModelReplied" else {}
+            body = (
+                entry.get("ref", {}).get("inline", {})
+                if entry["kind"] == "ModelCallCompleted"
+                else {}
+            )
             if any(call["name"] == "relay" for call in body.get("tool_calls", ())):
                 self._takes(entry["agent"], entry["step"], json.dumps(body))
             elif entry.get("composed"):
@@ -357,7 +361,7 @@ class KindsWorld(ContextWorld):
     async def _land(self, which: int) -> None:
         order, result, _ = self.flights[which]
         agent, before = str(order.agent), dict(self.canaries)
-        if isinstance(result, ModelResult):
+        if isinstance(result, CallModelResult):
             for mark in {*map(int, MARK.findall(json.dumps(result.to_json())))} & self.shared:
                 before[mark] = replace(before[mark], logs=tuple(self.shares(agent)))
         elif order.call.tool == "relay":

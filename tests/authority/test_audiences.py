@@ -11,9 +11,9 @@ import pytest
 
 from authority.audience_world import Worker, World, glance, hunt
 from crewlog.activities import sight, views
-from crewlog.activities.roots import Roots
+from crewlog.activities.roots import LogRoots
 from crewlog.authority import audiences as authority
-from crewlog.authority.audiences import may_read, may_see, may_write
+from crewlog.authority.audiences import may_read, may_see_item, may_write
 from crewlog.authority.permissions import Decision
 from crewlog.definition.audiences import Audiences
 from crewlog.graph import facts, turns
@@ -73,38 +73,38 @@ async def _proven(*_: Any) -> bool:
 
 
 def _no_view_check(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RunFacts, "reads_of", lambda self, *_: tuple(self.state.messages))
+    patch.setattr(RunFacts, "readable_logs", lambda self, *_: tuple(self.state.messages))
 
 
 def _no_check_at_all(patch: pytest.MonkeyPatch) -> None:
     _no_view_check(patch)
     patch.setattr(sight, "may_read", _yes)
-    patch.setattr(Roots, "prove", _proven)
+    patch.setattr(LogRoots, "has_root", _proven)
 
 
 def _left_steps_read_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RunFacts, "reads_of", lambda self, *who: self.rules_of(*who).reads)
+    patch.setattr(RunFacts, "readable_logs", lambda self, *who: self.rules_of(*who).reads)
 
 
 def _left_steps_write_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RunFacts, "writes_of", lambda self, *who: self.rules_of(*who).writes)
+    patch.setattr(RunFacts, "writable_logs", lambda self, *who: self.rules_of(*who).writes)
 
 
 def _items_for_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(facts, "may_be_given", _yes)
-    patch.setattr(sight, "may_be_given", _yes)
+    patch.setattr(facts, "may_read_input", _yes)
+    patch.setattr(sight, "may_read_input", _yes)
 
 
 def _outputs_without_audience(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RunFacts, "shares_of", lambda *_: ())
+    patch.setattr(RunFacts, "output_audience", lambda *_: ())
 
 
 def _final_messages_public(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Turns, "_final_logs", lambda *_: (PUBLIC,))
+    patch.setattr(Turns, "_final_message_logs", lambda *_: (PUBLIC,))
 
 
 def _work_public(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(turns, "working_log", lambda *_: PUBLIC)
+    patch.setattr(turns, "step_log", lambda *_: PUBLIC)
 
 
 def _open(kind: str) -> Callable[[pytest.MonkeyPatch], None]:
@@ -141,7 +141,7 @@ def _lost_logs_stay_in_memory(patch: pytest.MonkeyPatch) -> None:
         found = sorted(new)
         return None if found and found[0][0] <= self.position else found
 
-    patch.setattr(views._Merged, "fresh", fresh)
+    patch.setattr(views._ViewTranscript, "fresh", fresh)
 
 
 @pytest.mark.parametrize(
@@ -199,13 +199,13 @@ def test_who_may_write_to_a_log_and_see_what_is_for_its_readers() -> None:
     group, other = LogName("group:g"), LogName("group:h")
     assert may_write(ANN, group, writes=[group]).allowed
     assert not may_write(ANN, other, writes=[group]).allowed
-    assert may_see(ANN, (), reads=[]).allowed
-    assert may_see(ANN, (other, group), reads=[group]).allowed
-    assert may_see(ANN, (other, PUBLIC), reads=[]).allowed
-    refused = may_see(ANN, (other, group), reads=[PUBLIC])
+    assert may_see_item(ANN, (), reads=[]).allowed
+    assert may_see_item(ANN, (other, group), reads=[group]).allowed
+    assert may_see_item(ANN, (other, PUBLIC), reads=[]).allowed
+    refused = may_see_item(ANN, (other, group), reads=[PUBLIC])
     assert not refused.allowed
     assert refused.reason == "it is for who reads group:h or group:g, and 'ann' does not"
-    assert authority.may_see is may_see
+    assert authority.may_see_item is may_see_item
 
 
 def test_what_a_crew_says_of_its_logs() -> None:

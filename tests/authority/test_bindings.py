@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.authority.bindings import Binding, arguments_digest, check_binding
+from crewlog.authority.bindings import Binding, arguments_hash, check_binding
 from crewlog.content import hash_json
 
 HUNTS = 20_000
@@ -26,7 +26,7 @@ def some(rng: random.Random) -> Binding:
             "tool": text("tool_"),
             "id": text("call_"),
             "message": hash_json(["message", rng.randrange(4)]),
-            "arguments": rng.choice([None, arguments_digest({"n": rng.randrange(4)})]),
+            "arguments": rng.choice([None, arguments_hash({"n": rng.randrange(4)})]),
             "edited": rng.random() < 0.3,
             "by": text("person_"),
             "until": rng.choice([0, 1_000, 2_000]),

@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from crewlog.authority.permissions import Decision, bounded, check_tool
-from crewlog.authority.rules import CallRule, rules_of
-from crewlog.authority.rulings import after_permission, after_ruling
+from crewlog.authority.permissions import Decision, authorize_tool, bounded
+from crewlog.authority.rules import Permission, rules_of
+from crewlog.authority.rulings import with_live_permission, without_milder_permissions
 from crewlog.definition.conditions import parse_condition
 from crewlog.definition.model import CrewDefinition
 
 TOOLS = ("act", "read")
 
 
-def check(agent: str = "a", tool: str = "act", *rules: CallRule, **more: Any) -> Decision:
+def check(agent: str = "a", tool: str = "act", *rules: Permission, **more: Any) -> Decision:
     given = {"offered": TOOLS, "known": TOOLS, "permissions": {}, "rules": rules}
-    return check_tool(agent, tool, **{**given, **more})
+    return authorize_tool(agent, tool, **{**given, **more})
 
 
-def rule(do: Any, place: int = 0, **more: Any) -> CallRule:
-    return CallRule.model_validate({"place": place, "do": do, "tools": ("act",), **more})
+def rule(do: Any, place: int = 0, **more: Any) -> Permission:
+    return Permission.model_validate({"place": place, "do": do, "tools": ("act",), **more})
 
 
 def told(decision: Decision) -> tuple[str, str]:
@@ -123,16 +123,16 @@ def test_a_child_never_may_more_than_its_parent(child: Any, parent: Any) -> None
 
 
 def test_the_later_ruling_counts_and_one_for_everyone_takes_away_what_is_milder() -> None:
-    found = after_ruling({}, "act", "a", "allow")
-    found = after_ruling(found, "act", "b", "deny")
-    assert after_ruling(found, "act", "*", "ask") == {"act": {"b": "deny", "*": "ask"}}
-    off = after_ruling(found, "act", "*", "deny")
+    found = with_live_permission({}, "act", "a", "allow")
+    found = with_live_permission(found, "act", "b", "deny")
+    assert with_live_permission(found, "act", "*", "ask") == {"act": {"b": "deny", "*": "ask"}}
+    off = with_live_permission(found, "act", "*", "deny")
     assert off == {"act": {"b": "deny", "*": "deny"}}
-    assert after_ruling(off, "act", "*", None) == {"act": {"b": "deny"}}
-    assert after_ruling(found, "act", "a", None) == {"act": {"b": "deny"}}
-    assert after_permission(found, "act", ()) == {"act": {"b": "deny"}}
-    assert after_permission(found, "act", None) == found
-    assert after_permission({"act": {"a": "ask"}}, "act", ["b"]) == {}
+    assert with_live_permission(off, "act", "*", None) == {"act": {"b": "deny"}}
+    assert with_live_permission(found, "act", "a", None) == {"act": {"b": "deny"}}
+    assert without_milder_permissions(found, "act", ()) == {"act": {"b": "deny"}}
+    assert without_milder_permissions(found, "act", None) == found
+    assert without_milder_permissions({"act": {"a": "ask"}}, "act", ["b"]) == {}
 
 
 def test_a_quotas_name_does_not_depend_on_how_many_nor_on_where_the_rule_stands() -> None:

@@ -101,16 +101,16 @@ def _yes(*_: Any, **__: Any) -> Decision:
 
 def _summaries_of_all_logs(patch: pytest.MonkeyPatch) -> None:
     """A summary is found by its length alone: that of another log, or another run."""
-    patch.setattr(windows.Covered, "head", property(lambda self: f"head {self.length}"))
+    patch.setattr(windows.SummarizedPrefix, "head", property(lambda self: f"head {self.length}"))
 
 
 def _inputs_for_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(telling, "may_be_given", _yes)
-    patch.setattr(reading, "may_be_given", _yes)
+    patch.setattr(telling, "may_read_input", _yes)
+    patch.setattr(reading, "may_read_input", _yes)
 
 
 def _undeclared_inputs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(telling, "may_be_given", _yes)
+    patch.setattr(telling, "may_read_input", _yes)
     patch.setattr(reading, "_seen", lambda given, *_: given)
 
 
@@ -131,7 +131,7 @@ def test_what_is_for_an_agent_by_name_reaches_it_also_where_it_reads_nothing() -
 
     def given(*logs: str, of: tuple[str, ...] = ()) -> bool:
         said = [LogName(log) for log in logs]
-        return reading.may_be_given(ann, said, reads=[LogName(log) for log in of]).allowed
+        return reading.may_read_input(ann, said, reads=[LogName(log) for log in of]).allowed
 
     assert given("readers:bob+ann")
     assert given("public")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from crewlog.authority.fields import FIELDS, way_of
+from crewlog.authority.fields import FIELDS, widening_rule
 from crewlog.authority.widening import widening
 from crewlog.definition.model import (
     AgentDefinition,
@@ -221,7 +221,7 @@ def test_a_wider_value_is_told_and_a_stricter_one_is_let_pass(
     assert pair.told in told(strict, wide)
     assert bool(told(wide, strict)) is pair.back
     assert not told(strict, strict)
-    assert pair.back or way_of(*case) != "same"  # nothing may be done to such a field
+    assert pair.back or widening_rule(*case) != "same"  # nothing may be done to such a field
 
 
 @pytest.mark.parametrize("pair", TAKEN_AWAY, ids=lambda pair: ".".join(pair.path))
@@ -231,7 +231,7 @@ def test_what_bounds_or_asks_is_not_taken_away(pair: Pair) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [case for case in CASES if way_of(*case) != "own"],
+    [case for case in CASES if widening_rule(*case) != "own"],
     ids=lambda case: f"{case[0].__name__}.{case[1]}",
 )
 def test_a_case_fails_where_its_field_becomes_free(

@@ -13,8 +13,8 @@ from authority.hostile import AGENTS, RANK, SPELLINGS, TOOLS, Oracle, random_cre
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import check
 from crewlog.graph.facts import RunFacts
-from crewlog.graph.lower import lower_checked
-from crewlog.graph.permitting import set_permission, set_ruling
+from crewlog.graph.lower import lower_validated
+from crewlog.graph.permitting import set_agent_permission, set_permission
 from crewlog.ids import AgentName, FlagName, RunId
 from crewlog.state import journal as j
 from crewlog.state.ledger import Ledger
@@ -31,7 +31,7 @@ def begin(rng: random.Random) -> tuple[RunFacts, Oracle]:
         definition = CrewDefinition.from_json(written)
         if not check(definition):
             break
-    plan = lower_checked(definition)
+    plan = lower_validated(definition)
     run = RunFacts(plan, Ledger(CrewState(run=RunId("r"))))
     run.record(
         j.RunStarted(
@@ -52,7 +52,7 @@ def meanwhile(run: RunFacts, oracle: Oracle, rng: random.Random) -> None:
     if dice < 0.2:
         flag = rng.choice(("f", "g"))
         oracle.flags[flag] = not oracle.flags[flag]
-        run.record(j.FlagSet(flag=FlagName(flag), value=oracle.flags[flag], by="people"))
+        run.record(j.RunOutputSet(flag=FlagName(flag), value=oracle.flags[flag], by="people"))
     elif dice < 0.4:
         named = None if rng.random() < 0.3 else rng.sample(AGENTS, rng.randint(0, 4))
         agents = None if named is None else [AgentName(name) for name in named]
@@ -61,7 +61,7 @@ def meanwhile(run: RunFacts, oracle: Oracle, rng: random.Random) -> None:
     else:
         agent = rng.choice([*AGENTS, "*"])
         do = rng.choice(("allow", "ask", "deny", None))
-        set_ruling(run, tool, agent, do)
+        set_agent_permission(run, tool, agent, do)
         oracle.said.append(("cell", tool, agent, do or "inherit"))
 
 
@@ -86,8 +86,8 @@ def test_the_core_lets_nothing_pass_that_the_oracle_forbids() -> None:
             assert bool(decision.rule) or expected == "allow"
             outcomes[expected] += 1
             if decision.allowed:
-                keys = run.run_quotas(AgentName(agent), tool)
+                keys = run.run_quota_keys(AgentName(agent), tool)
                 if keys:
-                    run.record(j.QuotaTaken(step="s#1", call=tried, quotas=keys))
+                    run.record(j.QuotaConsumed(step="s#1", call=tried, quotas=keys))
                 oracle.count(agent, tool)
     assert min(outcomes.values()) > tried // 20, outcomes

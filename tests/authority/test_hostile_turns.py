@@ -14,11 +14,11 @@ from authority.test_hostile import meanwhile
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import check
 from crewlog.graph.engine import Order
-from crewlog.graph.lower import lower_checked
+from crewlog.graph.lower import lower_validated
 from crewlog.ids import FlagName
 from crewlog.state import journal as j
-from crewlog.state.audit import audited
-from crewlog.state.calls import AskedTool, ModelResult
+from crewlog.state.audit import audit_records
+from crewlog.state.calls import CallModelResult, RequestedToolCall
 from crewlog.state.hashing import hash_json
 from graph.simulation import Outcome, Simulation, returns, says
 
@@ -43,7 +43,7 @@ class Stubborn:
         self.replies[step] = self.replies.get(step, 0) + 1
         return says("done") if self.replies[step] > TURNS else self._asks()
 
-    def _asks(self) -> ModelResult:
+    def _asks(self) -> CallModelResult:
         rng = self.rng
         tools = [rng.choice(TOOLS if rng.random() < 0.8 else NAMES) for _ in range(5)]
         args: list[Any] = [{}, {"a": rng.random()}, {"": [None]}, {"t0": {"t1": "*"}}]
@@ -55,8 +55,10 @@ class Stubborn:
                 body.setdefault("invalid_tool_calls", []).append(unreadable)
             else:
                 body["tool_calls"].append({**call, "args": rng.choice(args)})
-        asked = tuple(AskedTool(id=f"c{n}", tool=tool, brief="{}") for n, tool in enumerate(tools))
-        return ModelResult(body=body, hash=hash_json(body), tools=asked)
+        asked = tuple(
+            RequestedToolCall(id=f"c{n}", tool=tool, brief="{}") for n, tool in enumerate(tools)
+        )
+        return CallModelResult(body=body, hash=hash_json(body), tools=asked)
 
 
 async def drive(oracle: Oracle, sim: Simulation, rng: random.Random) -> dict[tuple[str, int], str]:
@@ -97,7 +99,7 @@ def rule(oracle: Oracle, sim: Simulation, rng: random.Random) -> None:
         for flag, value in flags.items():
             if oracle.flags[flag] != value:
                 oracle.flags[flag] = value
-                sim.engine.record(j.FlagSet(flag=FlagName(flag), value=value, by="people"))
+                sim.engine.record(j.RunOutputSet(flag=FlagName(flag), value=value, by="people"))
 
 
 async def test_no_turn_makes_a_call_that_the_oracle_forbids() -> None:
@@ -109,11 +111,11 @@ async def test_no_turn_makes_a_call_that_the_oracle_forbids() -> None:
         if check(definition):
             continue
         oracle = Oracle(written)
-        sim = await Simulation.begin(lower_checked(definition), Stubborn(rng), seed=tried)
+        sim = await Simulation.begin(lower_validated(definition), Stubborn(rng), seed=tried)
         made = await drive(oracle, sim, rng)
         asked = {
             (fact["step"], call["call"])
-            for fact in sim.facts("ModelReplied")
+            for fact in sim.facts("ModelCallCompleted")
             for call in fact.get("calls", ())
         }
         denied = {(fact["step"], fact["call"]) for fact in sim.facts("PermissionDenied")}
@@ -123,7 +125,7 @@ async def test_no_turn_makes_a_call_that_the_oracle_forbids() -> None:
         assert asked - made.keys() <= denied | people
         assert not denied & made.keys()
         journal = ((p, j.entry_from_json(e)) for p, e in enumerate(sim.journal, 1))
-        agrees(audited(journal), asked, made.keys())
+        agrees(audit_records(journal), asked, made.keys())
         assert sim.state.closed
         tried, calls, refused = tried + len(asked), calls + len(made), refused + len(denied)
     assert min(calls, refused) > tried // 10, (tried, calls, refused)

@@ -18,7 +18,7 @@ from crewlog.graph import artifacts, doing, facts, handoffs, replying
 from crewlog.graph.artifacts import artifact_heads
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.replying import Replies
-from crewlog.graph.talks import Talks
+from crewlog.graph.talks import Exchanges
 from crewlog.ids import PUBLIC
 
 HUNTS = int(os.environ.get("CREWLOG_KINDS_HUNTS", "24"))
@@ -48,7 +48,7 @@ async def test_random_crews_of_all_kinds_tell_nobody_what_is_for_others(tmp_path
 async def test_a_step_that_was_shown_nothing_is_no_case_of_a_data_set(tmp_path: Path) -> None:
     """Its item is for others, and the run went on without it: the other steps are cases."""
     world = await hunt(69, Worker(tmp_path), changes=False)
-    assert world.counts["LogRefused"]
+    assert world.counts["LogAccessDenied"]
     assert world.counts["cases"]
 
 
@@ -57,11 +57,13 @@ def _yes(*_: Any, **__: Any) -> Decision:
 
 
 def _passes_on_what_it_may_not_see(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(doing, "may_see", _yes)
+    patch.setattr(doing, "may_see_item", _yes)
 
 
 def _hands_on_to_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(handoffs, "_logs", lambda run, step, agent, item: run.shares_of(agent, step))
+    patch.setattr(
+        handoffs, "_logs", lambda run, step, agent, item: run.output_audience(agent, step)
+    )
 
 
 def _response_has_all_items(patch: pytest.MonkeyPatch) -> None:
@@ -69,12 +71,12 @@ def _response_has_all_items(patch: pytest.MonkeyPatch) -> None:
 
 
 def _old_replies_are_said(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Replies, "hands_on", lambda *_: False)
+    patch.setattr(Replies, "has_undeliverable_items", lambda *_: False)
 
 
 def _artifacts_for_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(artifacts, "check_artifact", _yes)
-    patch.setattr(folding, "check_artifact", _yes)
+    patch.setattr(artifacts, "authorize_artifact", _yes)
+    patch.setattr(folding, "authorize_artifact", _yes)
     patch.setattr(Audiences, "artifact_readers", lambda self, _: tuple(self._crew.agents))
 
 
@@ -87,18 +89,20 @@ def _left_steps_see_new_artifacts(patch: pytest.MonkeyPatch) -> None:
 
 
 def _late_outputs_shared_as_then(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RunFacts, "shares_of", lambda self, *who: self.rules_of(*who).shares)
+    patch.setattr(RunFacts, "output_audience", lambda self, *who: self.rules_of(*who).shares)
 
 
 def _apology_says_why(patch: pytest.MonkeyPatch) -> None:
-    end, apology, why = Talks.end, Talks._apology, [""]  # pyright: ignore
+    end, apology, why = Exchanges.end, Exchanges._apology, [""]  # pyright: ignore
 
-    def ended(self: Talks, error: str = "", *more: Any) -> None:
+    def ended(self: Exchanges, error: str = "", *more: Any) -> None:
         why[0] = error
         end(self, error, *more)
 
-    patch.setattr(Talks, "end", ended)
-    patch.setattr(Talks, "_apology", lambda *of: {**apology(*of), "content": f"Sorry: {why[0]}"})
+    patch.setattr(Exchanges, "end", ended)
+    patch.setattr(
+        Exchanges, "_apology", lambda *of: {**apology(*of), "content": f"Sorry: {why[0]}"}
+    )
 
 
 @pytest.mark.parametrize(

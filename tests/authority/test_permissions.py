@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.authority.permissions import check_tool, check_write
+from crewlog.authority.permissions import authorize_output, authorize_tool
 
 KNOWN = {"read", "write", "act"}
 
@@ -28,14 +28,14 @@ KNOWN = {"read", "write", "act"}
     ],
 )
 def test_tools(tool: str, offered: list[str], permissions: Any, reason: str | None) -> None:
-    decision = check_tool("a", tool, offered=offered, known=KNOWN, permissions=permissions)
+    decision = authorize_tool("a", tool, offered=offered, known=KNOWN, permissions=permissions)
     assert decision.allowed is (reason is None)
     assert decision.reason == (reason or "'read' is among the tools of 'a'")
 
 
 def test_a_permission_never_widens_what_a_definition_offers() -> None:
     for permitted in (None, (), ("a",), ("a", "b")):
-        decision = check_tool(
+        decision = authorize_tool(
             "a", "act", offered=["read"], known=KNOWN, permissions={"act": permitted}
         )
         assert not decision.allowed
@@ -43,7 +43,7 @@ def test_a_permission_never_widens_what_a_definition_offers() -> None:
 
 @pytest.mark.parametrize("kind", ["flag", "output"])
 def test_writes(kind: str) -> None:
-    assert check_write(kind, "a", "ok", ["ok", "x"]).allowed
-    refused = check_write(kind, "a", "OK", ["ok", "x"])
+    assert authorize_output(kind, "a", "ok", ["ok", "x"]).allowed
+    refused = authorize_output(kind, "a", "OK", ["ok", "x"])
     assert not refused.allowed
     assert refused.reason == f"'a' may not set the {kind} 'OK': it does not declare it"

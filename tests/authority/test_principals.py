@@ -21,7 +21,7 @@ from crewlog.authority.approving import EVERY_CREW
 from crewlog.authority.principals import (
     RIGHT_OF,
     Standing,
-    content_digest,
+    content_hash,
     holds,
     signed_text,
     standing,
@@ -29,7 +29,7 @@ from crewlog.authority.principals import (
 from crewlog.authority.proof import APPROVE, EVERYWHERE, SCHEDULE, START, Proof
 from crewlog.definition.policy import RIGHTS, Policy, public_key_bytes
 from crewlog.model import Model
-from crewlog.wire import SIGNALS, UPDATES, AskRun, ForkFrom, StartRun, in_nouns
+from crewlog.wire import SIGNALS, UPDATES, AskRun, ForkSource, StartRun, refusal_text
 from crewlog.workflows.inbox import COMMAND_MODELS
 
 ADA, BOB, EVE = (Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2, 3))
@@ -172,16 +172,16 @@ def test_every_command_has_its_right_and_others_need_the_highest() -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [StartRun, ForkFrom, AskRun, *dict.fromkeys(COMMAND_MODELS.values())]
+    "model", [StartRun, ForkSource, AskRun, *dict.fromkeys(COMMAND_MODELS.values())]
 )
 def test_each_field_of_each_command_is_signed(model: type[Model]) -> None:
     """Whatever a build adds to commands is under the signature: nothing but the proof is not."""
     said = {name: "x" for name in model.model_fields if name != "proof"}
-    whole = content_digest(said)
+    whole = content_hash(said)
     for name in said:
-        assert content_digest({**said, name: "y"}) != whole, name
-        assert content_digest({k: v for k, v in said.items() if k != name}) != whole, name
-    assert content_digest({**said, "proof": "x"}) == whole
+        assert content_hash({**said, name: "y"}) != whole, name
+        assert content_hash({k: v for k, v in said.items() if k != name}) != whole, name
+    assert content_hash({**said, "proof": "x"}) == whole
 
 
 @given(st.integers(0, 511))
@@ -212,7 +212,7 @@ def test_each_word_of_the_content_counts(content: dict[str, Any], other: Any) ->
     assert look(carried, given_proof, "change").allowed
     for key in ("reason", *content):
         changed = {**said, key: other}
-        same = key in said and content_digest(changed) == content_digest(said)
+        same = key in said and content_hash(changed) == content_hash(said)
         assert look(changed, given_proof, "change").allowed is same
         if key in said:
             without = {k: v for k, v in said.items() if k != key}
@@ -291,10 +291,11 @@ def test_a_refusal_names_the_right_to_grant_once() -> None:
 
 def test_people_are_told_of_a_ruling_and_not_of_its_name_on_the_wire() -> None:
     assert (
-        in_nouns("and this set_permission has no signature") == "and this ruling has no signature"
+        refusal_text("and this set_permission has no signature")
+        == "and this ruling has no signature"
     )
-    assert in_nouns("'answer' that respond needs; it") == "'answer' that an answer needs; it"
-    assert in_nouns("'deny' of this respond_all") == "'deny' of this respond_all"
+    assert refusal_text("'answer' that respond needs; it") == "'answer' that an answer needs; it"
+    assert refusal_text("'deny' of this respond_all") == "'deny' of this respond_all"
 
 
 @pytest.mark.parametrize(

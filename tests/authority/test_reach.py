@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crewlog.authority.reach import Reach, Target, check_address, check_path, check_url
+from crewlog.authority.reach import AllowlistResult, Target, check_address, check_path, check_url
 from crewlog.definition.reaching import parse_host
 
 HERE = Path(__file__).parent
@@ -50,7 +50,7 @@ def test_paths_that_are_refused(path: str, fault: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS["allowed"])
 def test_paths_that_pass(path: str) -> None:
-    assert check_path(path, FOLDERS) == Reach(allowed=True, reason="it is allowed")
+    assert check_path(path, FOLDERS) == AllowlistResult(allowed=True, reason="it is allowed")
 
 
 @pytest.mark.parametrize(("url", "fault"), vectors(URLS))

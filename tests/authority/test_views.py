@@ -18,7 +18,7 @@ from crewlog.state.calls import CallModel, View
 from crewlog.state.journal import Batch
 from crewlog.state.model import Item
 from crewlog.state.packing import unpack
-from crewlog.state.rewinding import Resumption
+from crewlog.state.rewinding import ReopenPoint
 from crewlog.store import InMemoryStore, Store
 from crewlog.testing.scripted import recorded_prompts, scripted
 from graph.crews import crew
@@ -144,7 +144,7 @@ async def test_a_worker_refuses_what_the_run_should_not_have_sent(
     activities = CrewActivities(scene.store, workspace=tmp_path)
     with pytest.raises(ApplicationError, match=say) as raised:
         await ActivityEnvironment().run(activities.call_model, task)
-    assert (raised.value.type, raised.value.non_retryable) == ("LogRefused", True)
+    assert (raised.value.type, raised.value.non_retryable) == ("LogAccessDenied", True)
     assert not recorded_prompts(scene.model)
     assert "said in" not in str(raised.value)
     assert "<item>" not in str(raised.value)
@@ -158,7 +158,7 @@ def _forked(engine: Engine, run: str) -> Engine:
 
 
 def _reopened(engine: Engine) -> Engine:
-    end = Resumption(engine.state.position)
+    end = ReopenPoint(engine.state.position)
     return reopen(engine.plan, engine.ledger, engine.state, end, by="eve", at=3)
 
 
@@ -210,7 +210,7 @@ async def test_a_fork_of_a_fork_refuses_the_heads_that_its_ancestors_would(
             told = "no log" if log in ("group:y", "channel:c", private) else repr(log)
             with pytest.raises(ApplicationError, match=f"is one of ({told}|no log)") as raised:
                 await shown(at.state.messages[LogName(log)].head)
-            assert raised.value.type == "LogRefused"
+            assert raised.value.type == "LogAccessDenied"
     for head in (stranger.state.messages[PUBLIC].head, own[LogName("channel:fork")].head):
         with pytest.raises(ApplicationError, match="is one of no log of that name"):
             await shown(head)

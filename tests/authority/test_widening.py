@@ -10,9 +10,9 @@ from typing import Any, get_args
 
 import pytest
 
-from crewlog.authority.fields import FIELDS, ORDER, way_of
-from crewlog.authority.permissions import check_tool, needs_approval
-from crewlog.authority.widening import regained, widening
+from crewlog.authority.fields import FIELDS, ORDER, widening_rule
+from crewlog.authority.permissions import authorize_tool, is_approval_required
+from crewlog.authority.widening import regained_permissions, widening
 from crewlog.definition.model import AgentDefinition, CrewDefinition, PatternUse
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lower import lower
@@ -267,8 +267,8 @@ def test_a_field_that_is_not_known_counts_as_wider() -> None:
         powers: tuple[str, ...] = ()
         """What a later build adds."""
 
-    assert way_of(AgentDefinition, "powers") == "same"
-    assert way_of(Newer, "prompt") == "same"
+    assert widening_rule(AgentDefinition, "powers") == "same"
+    assert widening_rule(Newer, "prompt") == "same"
 
 
 def test_an_end_of_the_policy_is_told() -> None:
@@ -276,10 +276,10 @@ def test_an_end_of_the_policy_is_told() -> None:
 
 
 def test_what_people_forbade_while_the_run_lived_is_not_given_back() -> None:
-    (told,) = regained({"write": ()}, {"write": ("b",)}, ["a", "b"])
+    (told,) = regained_permissions({"write": ()}, {"write": ("b",)}, ["a", "b"])
     assert told == "agent b may call write, which is forbidden now"
-    assert not [*regained({"write": ("b",)}, {"write": ()}, ["b"])]
-    assert not [*regained({}, {"write": ()}, ["b"])]
+    assert not [*regained_permissions({"write": ("b",)}, {"write": ()}, ["b"])]
+    assert not [*regained_permissions({}, {"write": ()}, ["b"])]
 
 
 def _random(chance: random.Random) -> CrewDefinition | None:
@@ -322,7 +322,7 @@ def _cells(plan: GraphPlan) -> dict[tuple[str, str], bool]:
     found: dict[tuple[str, str], bool] = {}
     for name, rules in plan.agents.items():
         for each in TOOLS:
-            decision = check_tool(
+            decision = authorize_tool(
                 name,
                 each,
                 offered=rules.tools,
@@ -330,7 +330,7 @@ def _cells(plan: GraphPlan) -> dict[tuple[str, str], bool]:
                 permissions=plan.permissions,
             )
             if decision.allowed:
-                found[name, each] = needs_approval(name, each, plan.approvals)
+                found[name, each] = is_approval_required(name, each, plan.approvals)
     return found
 
 

@@ -17,7 +17,7 @@ from crewlog.cli.sight import Sight
 from crewlog.client.inbox import OpenQuestion, open_question
 from crewlog.errors import InterruptNotOpen, UsageError
 from crewlog.ids import InterruptId
-from crewlog.state.model import Answered
+from crewlog.state.model import InterruptAnswer
 from crewlog.store.protocol import InterruptRow
 from crewlog.wire import InterruptView
 
@@ -190,16 +190,19 @@ def test_words_answer_a_question_that_takes_them() -> None:
 @pytest.mark.parametrize(
     ("was", "told"),
     [
-        (Answered(decision="approve", by="ana", at=1000), "ana answered i1 'approve' 1970-01-01"),
         (
-            Answered(decision="escalated", by="policy", expired=True, at=1000),
+            InterruptAnswer(decision="approve", by="ana", at=1000),
+            "ana answered i1 'approve' 1970-01-01",
+        ),
+        (
+            InterruptAnswer(decision="escalated", by="policy", expired=True, at=1000),
             r"i1 expired 1970-01-01 .* and was escalated to carla as i2; open now: i2",
         ),
-        (Answered(decision="reject", expired=True, at=1000), "policy answered 'reject'"),
+        (InterruptAnswer(decision="reject", expired=True, at=1000), "policy answered 'reject'"),
     ],
 )
 @pytest.mark.parametrize("decision", ["approve", None])
-def test_who_was_first_is_told(was: Answered, told: str, decision: str | None) -> None:
+def test_who_was_first_is_told(was: InterruptAnswer, told: str, decision: str | None) -> None:
     """Also where the id stands alone: it is no word that refuses what is asked now."""
     seen: Any = SimpleNamespace(
         run="r",

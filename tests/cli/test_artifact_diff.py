@@ -9,7 +9,7 @@ import pytest
 from crewlog.cli.artifacts import _when  # pyright: ignore[reportPrivateUsage]
 from crewlog.cli.screen import Screen
 from crewlog.client.artifacts import artifact_changes
-from crewlog.wire import JournalItem, JournalPage
+from crewlog.wire import EntryView, JournalPage
 
 
 class _Run:
@@ -17,12 +17,12 @@ class _Run:
 
     async def journal(self, after: int = 0, limit: int = 200) -> JournalPage:
         del limit
-        entries = tuple(JournalItem(position=at, entry=data) for at, data in JOURNAL if at > after)
+        entries = tuple(EntryView(position=at, entry=data) for at, data in JOURNAL if at > after)
         return JournalPage(entries=entries[:2], first=1, position=JOURNAL[-1][0])
 
 
 def _applied(step: str, artifact: str = "workflow", count: int = 1) -> dict[str, Any]:
-    return {"kind": "OperationsApplied", "step": step, "artifact": artifact, "count": count}
+    return {"kind": "ArtifactOperationsApplied", "step": step, "artifact": artifact, "count": count}
 
 
 JOURNAL = [

@@ -17,7 +17,7 @@ from crewlog.cli.matrix import _legend, next_window, remedies, show_matrix, tabl
 from crewlog.cli.screen import Screen
 from crewlog.client.inbox import OpenQuestion
 from crewlog.errors import UsageError
-from crewlog.graph.matrix import Cell, QuotaView, SetAtRunTime
+from crewlog.graph.matrix import Cell, LivePermissionView, QuotaView
 from crewlog.ids import AgentName, CrewName, RunId, ToolName
 from crewlog.state.audit_records import AuditRecord
 from crewlog.wire import PermissionsPage
@@ -35,7 +35,7 @@ def cell(agent: str, tool: str, **more: Any) -> Cell:
 @pytest.mark.parametrize("width", [24, 60, 80, 200])
 def test_the_matrix_fits_the_screen(width: int) -> None:
     tools = [f"tool_number_{n}" for n in range(23)]
-    made = SetAtRunTime(do="deny")
+    made = LivePermissionView(do="deny")
     cells = [
         cell(agent, tool, outcome="deny" if tool.endswith("2") else "allow", set=made)
         for agent in ("a", "an_agent_with_quite_a_long_name")
@@ -53,7 +53,9 @@ def test_the_matrix_fits_the_screen(width: int) -> None:
 
 
 def test_the_legend_of_a_matrix_fits_the_screen() -> None:
-    cells = [cell("a", o, outcome=o, set=SetAtRunTime(do="deny")) for o in ("allow", "ask", "deny")]
+    cells = [
+        cell("a", o, outcome=o, set=LivePermissionView(do="deny")) for o in ("allow", "ask", "deny")
+    ]
     lines = list(_legend([*cells, cell("a", "x", has=False)], 40))
     told = ["".join(p if isinstance(p, str) else p[0] for p in line).rstrip() for line in lines]
     assert [len(each) <= 40 for each in told] == [True] * 3

@@ -363,7 +363,7 @@ def test_what_changes_nothing_is_not_asked_about(crewlog: Cli) -> None:
     told = crewlog("change", run, "--enable", "first", "--json").records[0]
     assert (told["event"], told["swap"], told["graph_version"]) == ("unchanged", False, 1)
     kinds = [each["entry"]["kind"] for each in crewlog("log", run, "--json").records]
-    assert "RulesChanged" not in kinds
+    assert "DefinitionChanged" not in kinds
 
 
 @pytest.mark.server

@@ -72,7 +72,7 @@ def test_show_tells_until_when_a_run_waits(crewlog: Cli, waiting: str) -> None:
     assert (entry["status"], entry["waits_for"]) == ("waiting", "until 2099-12-31 12:00 UTC")
     assert entry["due"] == 4_102_401_600_000
     assert "until 2099-12-31 12:00 UTC" in crewlog("show", run).out
-    assert "TimerSet" in crewlog("log", run).out
+    assert "TimerStarted" in crewlog("log", run).out
     assert crewlog("stop", run).code == 0
 
 

@@ -13,9 +13,9 @@ from crewlog.cli.texts import bodies_of, lines_between, tell
 from crewlog.definition.diff import diff
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.graph.difference import graph_difference
+from crewlog.graph.difference import plan_diff
 from crewlog.graph.lower import lower
-from crewlog.state.difference import Change, StateDifference
+from crewlog.state.difference import Change, StateDiff
 
 OLD = "You write the report.\nBe polite.\nSay what was tested.\nEnd with a summary."
 NEW = "You write the report.\nBe brief.\nSay what was tested.\nEnd with a summary."
@@ -69,7 +69,7 @@ def test_in_full_a_prompt_is_told_line_by_line(capsys: Any) -> None:
 def test_what_the_graph_says_is_not_said_twice() -> None:
     old, new = crew(OLD), crew(OLD, flow=["editor", "writer"])
     assert definition_told(diff(old, new)) == []
-    assert graph_rows(graph_difference(lower(old), lower(new)), rules=False)
+    assert graph_rows(plan_diff(lower(old), lower(new)), rules=False)
     task = crew(OLD, flow=[{"agent": "writer", "task": "Write it."}, "editor"])
     (told,) = definition_told(diff(old, task))
     assert "task" in str(told.row[-1])
@@ -84,7 +84,7 @@ async def test_bodies_are_told_by_what_they_say(capsys: Any) -> None:
 
         return SimpleNamespace(get_bodies=get_bodies)
 
-    found = StateDifference(
+    found = StateDiff(
         changes=(
             Change(section="flags", name="ok", kind="changed", old=False, new=True),
             Change(

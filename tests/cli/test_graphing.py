@@ -22,7 +22,7 @@ from crewlog.client import Client
 from crewlog.definition.findings import for_run
 from crewlog.errors import ChangeConflict, UsageError
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import Renamed, TopologyChange
+from crewlog.state.topology import ComponentChange, Rename
 
 from .conftest import Cli
 from .terminal import Terminal
@@ -221,14 +221,14 @@ def test_commands_that_are_to_be_typed_name_the_run(said: str, told: str) -> Non
 # -- what is told --------------------------------------------------------------------------------
 
 
-def lines(change: TopologyChange, *who: list[str], known: bool = True) -> list[str]:
+def lines(change: ComponentChange, *who: list[str], known: bool = True) -> list[str]:
     stays, leaves = who or ([], [])
     found = graph_lines(RunId("pond"), change, stays, leaves, known=known)
     return ["".join(part[0] for part in head) + text for head, text in found]
 
 
 def test_who_parts_from_whom_is_told() -> None:
-    change = TopologyChange(
+    change = ComponentChange(
         kind="split",
         old_graph_ids=(RunId("pond"),),
         new_graph_ids=(RunId("pond"), RunId("pond.1")),
@@ -250,11 +250,11 @@ def test_who_parts_from_whom_is_told() -> None:
 
 
 def test_who_becomes_one_is_told() -> None:
-    change = TopologyChange(
+    change = ComponentChange(
         kind="merge",
         old_graph_ids=(RunId("lake"), RunId("pond")),
         new_graph_ids=(RunId("lake"),),
-        renamed=(Renamed(kind="creature", graph=RunId("pond"), was="scout", now="scout-2"),),
+        renamed=(Rename(kind="creature", graph=RunId("pond"), was="scout", now="scout-2"),),
     )
     assert lines(change) == [
         "  ⋈ lake and pond become one: lake keeps its id",
@@ -279,7 +279,7 @@ def pond(crewlog: Cli, project: Path) -> str:
 
 def changes(crewlog: Cli, run: str) -> list[dict[str, Any]]:
     entries = [each["entry"] for each in crewlog("log", run, "--json").records]
-    return [each for each in entries if each["kind"] in ("TopologyChanged", "RulesChanged")]
+    return [each for each in entries if each["kind"] in ("ComponentChanged", "DefinitionChanged")]
 
 
 @covers("C110")
@@ -431,7 +431,7 @@ def test_two_runs_are_made_one(crewlog: Cli, pond: str, project: Path) -> None:
     assert f"✓ {pond} is one graph with another run now" in done.out
     assert f"the creature keeper of {pond} is keeper-2 then" in done.out
     seen = crewlog(
-        "watch", pond, "--kind", "TOPOLOGY_CHANGED:merge,MergedInto", "--json", "--graph"
+        "watch", pond, "--kind", "TOPOLOGY_CHANGED:merge,RunEndedByMerge", "--json", "--graph"
     )
     assert seen.code == 2, "--graph needs a run"
     led = f"{pond} is part of {lake} by now: going on there"
@@ -450,9 +450,11 @@ def test_two_runs_are_made_one(crewlog: Cli, pond: str, project: Path) -> None:
     assert "■" not in crewlog("graph", lake).out
     assert crewlog("stop", lake).code == 0
     assert f"■ {lake} has ended (stopped)" in crewlog("graph", lake).out
-    told = crewlog("watch", pond, "--kind", "TOPOLOGY_CHANGED:merge,MergedInto", "--json").records
+    told = crewlog(
+        "watch", pond, "--kind", "TOPOLOGY_CHANGED:merge,RunEndedByMerge", "--json"
+    ).records
     kinds = [(each["run"], each["entry"]["kind"]) for each in told if each["event"] == "journal"]
-    assert sorted(kinds) == [(lake, "GraphMerged"), (pond, "MergedInto")]
+    assert sorted(kinds) == [(lake, "RunMerged"), (pond, "RunEndedByMerge")]
 
 
 @covers("C101")
@@ -518,7 +520,7 @@ def test_a_run_goes_on_live_or_as_its_crew_is_written(
     goes_on("pond.yaml", "goes on from its recipe.\n")
     assert members() == {"keeper", "new", "scout"}
     kinds = [each["entry"]["kind"] for each in crewlog("log", pond, "--json").records]
-    assert kinds.count("Reopened") == 3
+    assert kinds.count("RunReopened") == 3
 
 
 @covers("C118")

@@ -15,7 +15,7 @@ from crewlog.cli.shown import show_frontier
 from crewlog.cli.timeline import Timeline
 from crewlog.ids import NodeName, RunId, StepId
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import CrewState, FrontierEntry
+from crewlog.state.model import CrewState, FrontierStep
 
 from .conftest import Cli
 
@@ -47,7 +47,7 @@ def test_the_status_line_says_it_instead_of_thinking() -> None:
 
 
 def test_show_says_it_whole(capsys: Any) -> None:
-    step = FrontierEntry(step=STEP, node=NodeName("writer"), status="running")
+    step = FrontierStep(step=STEP, node=NodeName("writer"), status="running")
     state = CrewState(run=RunId("r"), frontier={STEP: step})
     doing = {STEP: (f"model: {WHY}",)}
     sight: Any = SimpleNamespace(

@@ -16,7 +16,7 @@ from crewlog.cli.main import run_cli
 from crewlog.cli.preflight import Place, check_worker_can, findable, scripted_note
 from crewlog.definition.load import load_file
 from crewlog.definition.model import CrewDefinition
-from crewlog.errors import InvalidDefinition, ModelRefused
+from crewlog.errors import InvalidDefinition, ModelRequestRejected
 from crewlog.model import Json
 from crewlog.providers import lacks_of
 
@@ -160,7 +160,7 @@ async def test_a_worker_is_said_to_lack_a_key_where_it_cannot_make_the_model(
     if enough:
         assert await made
         return
-    with pytest.raises(ModelRefused) as refused:
+    with pytest.raises(ModelRequestRejected) as refused:
         await made
     assert [refused.value.message] == [lack.message for lack in lacks]
 

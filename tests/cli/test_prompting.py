@@ -307,7 +307,7 @@ async def test_a_rollback_takes_the_question_away(place: Place) -> None:
     end = following(run)
     await place.until(prompted)
     state = CrewState(run=RunId("music"), definition=ContentHash(BEFORE)).to_json()
-    run.tell({"kind": "RolledBack", "to": 1, "by": "ana", "state": state})
+    run.tell({"kind": "RunRolledBack", "to": 1, "by": "ana", "state": state})
     lines = await place.until(lambda lines: any("back to checkpoint 1" in each for each in lines))
     assert SIGN not in "".join(lines)
     run.tell({"kind": "RunStopped"}, None)
@@ -318,7 +318,7 @@ async def test_a_rollback_takes_the_question_away(place: Place) -> None:
 async def test_a_forks_graph_is_drawn_once(capsys: Any, agents: Any, count: int) -> None:
     run = Asks()
     state = CrewState(run=RunId("music"), definition=ContentHash(BEFORE)).to_json()
-    forked = {"kind": "Forked", "run": "music", "source": "other", "to": 7, "state": state}
+    forked = {"kind": "RunForked", "run": "music", "source": "other", "to": 7, "state": state}
     run.tell(forked, {"kind": "RunStopped"}, None)
     assert await following(run, ask=False, drawn=plan(*agents)) == 6
     assert capsys.readouterr().out.count("graph v1") == count
@@ -326,7 +326,13 @@ async def test_a_forks_graph_is_drawn_once(capsys: Any, agents: Any, count: int)
 
 def test_a_pipe_gets_whole_lines(capsys: Any) -> None:
     line, words = Timeline(("n" * 40,)), "word " * 100
-    flag = {"kind": "FlagSet", "at": 1_000, "flag": "buy", "value": words.strip(), "by": "n" * 40}
+    flag = {
+        "kind": "RunOutputSet",
+        "at": 1_000,
+        "flag": "buy",
+        "value": words.strip(),
+        "by": "n" * 40,
+    }
     (row,) = line.feed(entry_from_json(flag))
     Screen().line(*line.parts(row, WHOLE), crop=True)
     out = capsys.readouterr().out
@@ -338,7 +344,7 @@ def test_a_pipe_gets_whole_lines(capsys: Any) -> None:
 async def test_a_terminal_gets_what_fits(place: Place) -> None:
     place.enter()
     run = Asks()
-    run.tell(STARTED, {"kind": "FlagSet", "flag": "buy", "value": "word " * 100}, None)
+    run.tell(STARTED, {"kind": "RunOutputSet", "flag": "buy", "value": "word " * 100}, None)
     assert await asyncio.wait_for(following(run), 20) == 6
     lines = await place.until(lambda lines: any("Look" in line for line in lines))
     (row,) = [line for line in lines if "word" in line]

@@ -17,13 +17,13 @@ from crewlog.client import Event
 from crewlog.definition.load import load_data
 from crewlog.errors import CommandRejected, NotPermitted
 from crewlog.graph.approvals import detail as detail_of
-from crewlog.graph.drafting import Drafting
+from crewlog.graph.drafting import PromptApproval
 from crewlog.graph.lower import lower
 from crewlog.ids import InterruptId, RunId
-from crewlog.state.calls import CompilePromptResult, OpenRunResult
-from crewlog.state.carry import DraftCarry
+from crewlog.state.calls import CompilePromptResult, PrepareRunResult
+from crewlog.state.carry import PromptCarry
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import Interrupt, PromptRemark
+from crewlog.state.model import Interrupt, PromptDiagnostic
 from crewlog.wire import InterruptView
 from crewlog.workflows.views import interrupt_view
 
@@ -182,12 +182,12 @@ def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:
         "agents": {"a": {"prompt": "p"}},
     }
     definition = load_data(crew)
-    draft = DraftCarry(input="go", by="ana", model="scripted:x")
-    run = Drafting.begin(RunId("r"), "The a writes.", draft, registry="", at=1)
-    remark = PromptRemark(code="assumed", message="so it is", line=1, column=5)
+    draft = PromptCarry(input="go", by="ana", model="scripted:x")
+    run = PromptApproval.begin(RunId("r"), "The a writes.", draft, registry="", at=1)
+    remark = PromptDiagnostic(code="assumed", message="so it is", line=1, column=5)
     data = definition.to_json()
     run.compiled(CompilePromptResult(reader="forms", definition=data, remarks=(remark,), at=1))
-    run.opened(OpenRunResult(definition=data, plan=lower(definition).to_json()))
+    run.opened(PrepareRunResult(definition=data, plan=lower(definition).to_json()))
     (question,) = run.state.interrupts.values()
     stored = question_of(question, run.state.prompt, data)
     assert stored == interrupt_view(question, run)

@@ -18,7 +18,7 @@ from crewlog.errors import InvalidDefinition, UsageError
 from .conftest import Cli
 
 CREW = {
-    "crew": "rewound",
+    "crew": "rollback_state",
     "model": "scripted:script.json",
     "agents": {"a": {"prompt": "Do."}, "b": {"prompt": "Do."}},
     "flow": ["a", {"ask": "Go on?"}, "b"],
@@ -89,7 +89,7 @@ def test_a_run_goes_back_and_is_forked(crewlog: Cli, folder: Path) -> None:
     assert f"{fork} goes on from {run}@{place}" in forked.out
     assert_knows_inherited_steps(crewlog, run, fork, place)
     kinds = [item["entry"]["kind"] for item in crewlog("log", fork, "--json").records]
-    assert kinds[0] == "Forked"
+    assert kinds[0] == "RunForked"
 
 
 @pytest.mark.server

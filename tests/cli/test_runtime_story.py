@@ -159,7 +159,7 @@ class Story:
         (self._project / f"{self.id}.{gate}").touch()
 
     def returned(self) -> dict[str, tuple[bool, str]]:
-        found = self.entries("ToolReturned")
+        found = self.entries("ToolCallCompleted")
         return {entry["tool"]: (entry.get("ok", True), entry["brief"]) for entry in found}
 
 

@@ -11,7 +11,7 @@ from crewlog.cli.screen import clock, counted, money, plain, plain_lines
 from crewlog.cli.timeline import Row, Timeline
 from crewlog.cli.traced import _is
 from crewlog.ids import ContentHash, NodeName, StepId
-from crewlog.state.brief import brief_of
+from crewlog.state.brief import message_excerpt
 from crewlog.state.journal import entry_from_json
 from crewlog.state.trace import CallTrace, StepTrace
 
@@ -38,7 +38,7 @@ def replied(step: str, *calls: tuple[str, str], brief: str = "") -> dict[str, An
     made = [{"call": i + 2, "tool": t, "brief": b} for i, (t, b) in enumerate(calls)]
     agent = step.partition("#")[0]
     return {
-        "kind": "ModelReplied",
+        "kind": "ModelCallCompleted",
         "step": step,
         "call": 1,
         "agent": agent,
@@ -76,13 +76,13 @@ def test_a_path_says_enough_of_a_call() -> None:
 def test_built_in_tools_are_shown_by_their_effect() -> None:
     found = shown(
         replied("backend#1", ("set_flag", "models_ready True")),
-        {"kind": "FlagSet", "flag": "models_ready", "value": True, "by": "backend"},
+        {"kind": "RunOutputSet", "flag": "models_ready", "value": True, "by": "backend"},
     )
     assert found == ["backend ⚑ models_ready"]
 
 
 def flag(value: object, by: str) -> dict[str, Any]:
-    return {"kind": "FlagSet", "flag": "buy", "value": value, "by": by}
+    return {"kind": "RunOutputSet", "flag": "buy", "value": value, "by": by}
 
 
 def test_a_flags_value_does_not_pass_for_who_set_it() -> None:
@@ -127,19 +127,19 @@ def test_a_step_ends_with_what_was_said() -> None:
 
 def test_a_condition_that_holds_already_is_no_line() -> None:
     reached = {
-        "kind": "Routed",
+        "kind": "NodesReached",
         "source": "ui",
         "to": [{"node": "backend", "requirement": "ready"}],
     }
-    assert shown(reached, {"kind": "ConditionMet", "step": "backend#1"}) == []
-    later = {"kind": "ConditionMet", "step": "backend#1", "at": 3_000}
+    assert shown(reached, {"kind": "RequirementMet", "step": "backend#1"}) == []
+    later = {"kind": "RequirementMet", "step": "backend#1", "at": 3_000}
     assert shown(reached, later) == ["backend ◌ waits for ready", "backend ▸ its condition holds"]
 
 
 def test_trouble_is_shown() -> None:
     found = shown(
         {
-            "kind": "ToolReturned",
+            "kind": "ToolCallCompleted",
             "step": "ui#1",
             "call": 2,
             "agent": "ui",
@@ -216,7 +216,7 @@ def test_numbers_read_well() -> None:
 
 def test_a_wait_says_until_when_and_that_it_is_over() -> None:
     due = 1_796_112_000_000
-    waits = {"kind": "TimerSet", "step": "pause#1", "due": due}
+    waits = {"kind": "TimerStarted", "step": "pause#1", "due": due}
     assert shown(waits, {"kind": "TimerFired", "step": "pause#1", "at": due}) == [
         "pause ◔ waits until 2026-12-01 08:00 UTC",
         "pause ▸ its time has come",
@@ -224,8 +224,8 @@ def test_a_wait_says_until_when_and_that_it_is_over() -> None:
 
 
 def test_a_bound_says_how_long_a_condition_is_waited_for() -> None:
-    reached = {"kind": "Routed", "to": [{"node": "backend", "requirement": "ready"}]}
-    waits = {"kind": "TimerSet", "step": "backend#1", "due": 1_796_112_000_000}
+    reached = {"kind": "NodesReached", "to": [{"node": "backend", "requirement": "ready"}]}
+    waits = {"kind": "TimerStarted", "step": "backend#1", "due": 1_796_112_000_000}
     line = Timeline(("ui", "backend"))
     for entry in (reached, waits):
         line.feed(entry_from_json({"at": 1_000, **entry}))
@@ -246,7 +246,7 @@ def denied(call: int, rule: str, reason: str = "no") -> dict[str, Any]:
 
 def failed(call: int, brief: str = "no") -> dict[str, Any]:
     of = {"step": "ui#1", "call": call, "agent": "ui", "tool": "t", "ref": REF}
-    return {"kind": "ToolReturned", **of, "ok": False, "brief": brief}
+    return {"kind": "ToolCallCompleted", **of, "ok": False, "brief": brief}
 
 
 def test_a_refusal_is_told_once_whichever_comes_first() -> None:
@@ -279,7 +279,13 @@ def test_an_edited_call_is_told_with_what_was_edited() -> None:
 
 
 def test_a_pool_says_who_works_on_what_and_how_it_ended() -> None:
-    mapped = {"kind": "StepMapped", "step": "work#1", "agent": "maker", "key": "list", "of": 2}
+    mapped = {
+        "kind": "ParentStepStarted",
+        "step": "work#1",
+        "agent": "maker",
+        "key": "list",
+        "of": 2,
+    }
     rows = shown(
         {**mapped, "agents": ["web"], "whose": [0, 0]},
         {"kind": "StepStarted", "step": "work#1.1", "agent": "web"},
@@ -293,14 +299,14 @@ def test_lists_and_values_that_do_not_fit_are_told() -> None:
     refused = {"kind": "ItemsRefused", "step": "work#1", "agent": "maker", "key": "list"}
     (row,) = shown({**refused, "faults": ["item 1 ('x') waits for itself"]})
     assert "maker.list cannot be worked on: item 1 ('x') waits for itself" in row
-    conflict = {"kind": "MergeConflicted", "key": "verdict", "how": "agree", "step": "b#1"}
+    conflict = {"kind": "WriteRefused", "key": "verdict", "how": "agree", "step": "b#1"}
     (row,) = shown({**conflict, "by": "b", "kept": "ship", "refused": "wait", "because": "no"})
     assert "verdict stays ship, not wait: no" in row
 
 
 def taken(step: str, agent: str, how: str = "json", brief: str = "") -> dict[str, Any]:
     more = {"step": step, "call": 1, "agent": agent, "how": how, "brief": brief}
-    return {"kind": "ReplyTaken", "decision": "plan", "attempt": 1, **more}
+    return {"kind": "StructuredOutputParsed", "decision": "plan", "attempt": 1, **more}
 
 
 def sets(agent: str, key: str, value: Any) -> dict[str, Any]:
@@ -360,7 +366,7 @@ def test_a_refusal_is_told_in_the_words_of_the_model() -> None:
         started("ui#1"),
         {**replied("ui#1", brief="I cannot help."), "ending": "refused", "refused": True},
         {
-            "kind": "ReplyRefused",
+            "kind": "StructuredOutputRejected",
             "step": "ui#1",
             "call": 1,
             "agent": "ui",
@@ -378,8 +384,8 @@ def test_files_are_told_by_their_names() -> None:
     name = "[image/png dot.png 70 B sha256:abababababab…]"
     body = {"content": [{"type": "text", "text": "Draw it."}, image]}
     given = {"kind": "MessageAdded", "ref": {**REF, "inline": body}, "by": "ana"}
-    made = {"kind": "ToolReturned", "step": "ui#1", "call": 1, "agent": "ui", "tool": "draw"}
-    assert shown(given, {**made, "ref": REF, "brief": brief_of(body)}) == [
+    made = {"kind": "ToolCallCompleted", "step": "ui#1", "call": 1, "agent": "ui", "tool": "draw"}
+    assert shown(given, {**made, "ref": REF, "brief": message_excerpt(body)}) == [
         f"» ana: {name}",
         f"ui ⚙ draw gave {name}",
     ]

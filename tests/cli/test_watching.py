@@ -25,14 +25,14 @@ from .test_graphing import POND, SCRIPT
 
 STARTED = {"kind": "StepStarted", "step": "scout#1", "agent": "scout"}
 HEARD = {
-    "kind": "MessageHeard",
+    "kind": "AgentsWoken",
     "log": "channel:tasks",
     "body": "b",
     "by": "keeper",
     "to": ["scout"],
 }
 SPLIT = {
-    "kind": "TopologyChanged",
+    "kind": "ComponentChanged",
     "graph_version": 2,
     "crew": "pond",
     "definition": "d",
@@ -47,9 +47,9 @@ def event(data: dict[str, Any], run: str = "pond", at: int = 1_000) -> Event:
 
 
 def test_which_runs_and_which_events() -> None:
-    asked, chosen = asked_for(["a", "b", "a"], ["StepStarted,FlagSet"], ["x"], None, ["c"])
+    asked, chosen = asked_for(["a", "b", "a"], ["StepStarted,RunOutputSet"], ["x"], None, ["c"])
     assert asked == ["a", "b"]
-    assert chosen == EventFilter({"StepStarted", "FlagSet"}, {"x"}, (), {"c"})
+    assert chosen == EventFilter({"StepStarted", "RunOutputSet"}, {"x"}, (), {"c"})
     assert asked_for(None, None, None, ["a,b"], None)[0] == ["a", "b"]
     with pytest.raises(UsageError, match="missing argument 'RUN…'"):
         asked_for(None, ["StepStarted"], None, None, None)
@@ -92,14 +92,14 @@ def test_a_silent_event_is_shown_where_its_kind_is_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert shown(capsys, Seen(Screen(), ["pond"], EventFilter()), event(HEARD)) == []
-    seen = Seen(Screen(), ["pond"], EventFilter(kinds=["MessageHeard"]))
+    seen = Seen(Screen(), ["pond"], EventFilter(kinds=["AgentsWoken"]))
     (line,) = shown(capsys, seen, event(HEARD))
     assert line == "00.0 » channel:tasks from keeper, heard by scout"
-    rested = EventFilter(kinds=["RunRested"])
+    rested = EventFilter(kinds=["IdleStarted"])
     (line,) = shown(
-        capsys, Seen(Screen(), ["pond"], rested), event({"kind": "RunRested", "due": 7})
+        capsys, Seen(Screen(), ["pond"], rested), event({"kind": "IdleStarted", "due": 7})
     )
-    assert line == "00.0 · RunRested due=7"
+    assert line == "00.0 · IdleStarted due=7"
     seen.take(event(STARTED), passes=False)
     assert capsys.readouterr().out == ""
 
@@ -117,7 +117,7 @@ def test_who_asks_for_a_channel_or_a_creature_sees_what_is_said_and_heard(
         "00.0 » scout to channel:tasks: A find.",
         "00.0 » channel:tasks from keeper, heard by scout",
     ]
-    assert shown(capsys, seen, event({"kind": "RunRested", "due": 7})) == []
+    assert shown(capsys, seen, event({"kind": "IdleStarted", "due": 7})) == []
 
 
 def test_a_narrow_terminal_has_runs_above_their_lines(
@@ -148,7 +148,7 @@ def test_a_run_that_is_stopped_is_told(capsys: pytest.CaptureFixture[str]) -> No
     assert (capsys.readouterr().out.strip(), seen.stopped) == ("stopped", {"pond"})
     going = Seen(Screen(), ["pond"], EventFilter(creatures=["scout"]))
     going.take(event({"kind": "RunStopped", "because": "enough"}), passes=False)
-    going.take(event({"kind": "RunRested", "due": 7}), passes=False)
+    going.take(event({"kind": "IdleStarted", "due": 7}), passes=False)
     going.end(RunId("pond"), None)
     assert going.stopped == set()
 
@@ -189,7 +189,7 @@ def test_several_runs_are_watched_by_kind_creature_and_channel(crewlog: Cli, pro
     assert crewlog("message", one, "Look.", "--to", "channel:tasks").code == 0
     assert crewlog("graph", "add", two, "late", "--like", "scout", "--listen", "tasks").code == 0
     terminal = Terminal(
-        "watch", one, two, "--kind", "CREATURE_STARTED,MessageHeard", cwd=crewlog.cwd,
+        "watch", one, two, "--kind", "CREATURE_STARTED,AgentsWoken", cwd=crewlog.cwd,
         env=crewlog.env,
     )  # fmt: skip
     terminal.expect("adds late")
@@ -211,14 +211,14 @@ def test_several_runs_are_watched_by_kind_creature_and_channel(crewlog: Cli, pro
 
     whole = found()
     assert {(one, "RunStopped"), (two, "RunStopped")} <= {*whole}
-    assert found("--kind", "CREATURE_STARTED") == [(two, "TopologyChanged")]
+    assert found("--kind", "CREATURE_STARTED") == [(two, "ComponentChanged")]
     assert found("--creature", "late", "--kind", "CREATURE_STOPPED") == []
     assert found("--kind", "RunStarted", "--graph", two) == [(two, "RunStarted")]
     heard = found("--channel", "tasks")
-    assert (one, "MessageHeard") in heard
+    assert (one, "AgentsWoken") in heard
     assert all(run == one for run, _ in heard)
     scout = found("--creature", "scout")
-    assert {(one, "MessageHeard"), (one, "StepStarted"), (one, "StepCompleted")} <= {*scout}
+    assert {(one, "AgentsWoken"), (one, "StepStarted"), (one, "StepCompleted")} <= {*scout}
     # Whoever looks is not seen: the journals are what they were.
     assert found() == whole
     lost = crewlog("watch", one, "nowhere-at-all", "--kind", "RunStarted")

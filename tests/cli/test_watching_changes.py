@@ -22,18 +22,18 @@ from crewlog.definition.load import load_data
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, RunId, StepId
-from crewlog.state.audit_commands import commanded
+from crewlog.state.audit_commands import command_records
 from crewlog.state.journal import JournalEntry, entry_from_json
 from crewlog.state.model import (
-    Changing,
     CrewState,
-    FrontierEntry,
-    Joining,
+    FrontierStep,
     MergeOutcome,
     Mutation,
+    PendingChange,
+    PendingMerge,
 )
 from crewlog.state.reduce import fold
-from crewlog.wire import JournalItem, JournalPage, RunResult
+from crewlog.wire import EntryView, JournalPage, RunResult
 from crewlog.workflows.views import statuses
 
 DEFINITION = "d" * 27
@@ -62,7 +62,7 @@ def state(**fields: Any) -> dict[str, Any]:
 
 
 def test_a_merge_says_with_whom_and_what_becomes_of_it() -> None:
-    asked = {"kind": "MergeAsked", "op": "o", "other": "m-2", "due": 9, "by": "ana"}
+    asked = {"kind": "MergeRequested", "op": "o", "other": "m-2", "due": 9, "by": "ana"}
     accepted = {"kind": "MergeAccepted", "op": "o", "other": "m-2", "due": 9, "theirs": 4}
     named = {"kind": "channel", "graph": "m-1", "was": "x", "now": "x-2"}
     assert shown(
@@ -72,7 +72,7 @@ def test_a_merge_says_with_whom_and_what_becomes_of_it() -> None:
         {**accepted, "stage": "joins"},
         {"kind": "MergeOffered", "op": "o", "other": "m-2"},
         {"kind": "MergeFailed", "op": "o", "other": "m-2", "why": "it is paused"},
-        {"kind": "MergedInto", "op": "o", "run": "m-2", "position": 40, "renamed": [named]},
+        {"kind": "RunEndedByMerge", "op": "o", "run": "m-2", "position": 40, "renamed": [named]},
     ) == [
         "⋈ asks m-2 to be one graph by ana: connect a to b over c (they need it)",
         "⋈ agrees with m-2 to be one graph: takes that run in",
@@ -107,7 +107,7 @@ def test_a_change_says_who_what_and_why() -> None:
         "✗ graph v3 did not come about: no node 'x'; the run goes on with v2"
     ]
     rules = {
-        "kind": "RulesChanged",
+        "kind": "DefinitionChanged",
         "crew": "shop",
         "definition": OTHER,
         "what": "search is off",
@@ -120,7 +120,7 @@ def test_what_a_swap_does_to_each_step_is_told_beside_its_node() -> None:
     line = Timeline(("ui", "backend", "audio"))
     started = [{"kind": "StepStarted", "step": f"{n}#1", "agent": n} for n in ("ui", "backend")]
     waits = {
-        "kind": "Routed",
+        "kind": "NodesReached",
         "source": None,
         "to": [{"node": "audio", "requirement": "backend.ready"}],
     }
@@ -166,7 +166,7 @@ def test_after_a_rollback_the_memory_is_the_checkpoints() -> None:
         },
     }
     back = {
-        "kind": "RolledBack",
+        "kind": "RunRolledBack",
         "to": 12,
         "by": "ana",
         "reason": "wrong way",
@@ -185,7 +185,7 @@ def test_after_a_rollback_the_memory_is_the_checkpoints() -> None:
 def test_where_a_run_comes_from() -> None:
     whole = state(definition=DEFINITION, graph_version=3)
     forked = {
-        "kind": "Forked",
+        "kind": "RunForked",
         "run": "music",
         "source": "other",
         "to": 7,
@@ -193,14 +193,14 @@ def test_where_a_run_comes_from() -> None:
         "state": whole,
     }
     assert shown(Timeline(()), forked) == ["⑂ forked from other@7 by ana"]
-    again = {"kind": "Reopened", "to": 40, "by": "ana", "state": whole}
+    again = {"kind": "RunReopened", "to": 40, "by": "ana", "state": whole}
     assert shown(Timeline(()), again) == ["▶ taken up again at 40 by ana, with graph v3"]
 
 
 def test_only_another_graph_is_drawn_anew() -> None:
     assert graph_after(entry(SWAPPED), 1) == (OTHER, 2)
     whole = state(definition=DEFINITION, graph_version=1)
-    back = entry({"kind": "RolledBack", "to": 3, "state": whole})
+    back = entry({"kind": "RunRolledBack", "to": 3, "state": whole})
     assert graph_after(back, 2) == (DEFINITION, 1)
     assert graph_after(back, 1) is None
     assert graph_after(entry({"kind": "StepStarted", "step": "a#1"}), 1) is None
@@ -309,7 +309,7 @@ def test_text_stands_beside_its_step_until_the_reply() -> None:
     writing.add(writes("ui#1", "Anew", first=True))
     assert "Anew" in lines(writing)[0]
     assert "Once" not in lines(writing)[0]
-    reply = {"kind": "ModelReplied", "step": "ui#1", "call": 1, "agent": "ui"}
+    reply = {"kind": "ModelCallCompleted", "step": "ui#1", "call": 1, "agent": "ui"}
     ref = {"body": "x" * 27, "logs": ["public"]}
     writing.take(Event(1, 1, entry({**reply, "ref": ref}), RunId("music")))
     assert len(lines(writing)) == 1
@@ -352,9 +352,9 @@ def changed_state() -> CrewState:
             ),
         ),
         frontier={
-            "old#1": FrontierEntry(step="old#1", node="old", status="running", leaving=True)
+            "old#1": FrontierStep(step="old#1", node="old", status="running", leaving=True)
         },
-        parked={"gone#1": FrontierEntry(step="gone#1", node="gone", status="ready")},
+        parked={"gone#1": FrontierStep(step="gone#1", node="gone", status="ready")},
     )  # fmt: skip
 
 
@@ -368,7 +368,7 @@ def changed_state() -> CrewState:
     ],
 )
 def test_a_merge_that_is_under_way_is_told_in_words(stage: Any, told: str, capsys: Any) -> None:
-    joining = Joining(
+    joining = PendingMerge(
         op="m", other=RunId("pond-2"), stage=stage, at=60_000, due=120_000,
         priority=(60_000, RunId("pond")), position=4,
     )  # fmt: skip
@@ -383,7 +383,7 @@ def test_a_merge_that_is_under_way_is_told_in_words(stage: Any, told: str, capsy
 
 
 def test_who_leaves_for_another_run_is_told(capsys: Any) -> None:
-    changing = Changing(
+    changing = PendingChange(
         command="c", graph_version=2, definition=ContentHash(OTHER), what="cut", nodes=("ann",)
     )
     state = CrewState(run=RunId("pond"), changing=changing)
@@ -409,7 +409,8 @@ def test_recipe_mutations_and_state_are_shown_apart(capsys: Any) -> None:
 async def test_what_is_not_shown_of_the_changes_is_counted(capsys: Any) -> None:
     """The state keeps the last ones; the journal has them all."""
     journal = [{"kind": "RunStarted", "run": "music", "crew": "shop", "definition": DEFINITION}] + [
-        {"kind": "PermissionSet", "tool": f"t{i}", "agents": [], "by": "ana"} for i in range(150)
+        {"kind": "ToolPermissionSet", "tool": f"t{i}", "agents": [], "by": "ana"}
+        for i in range(150)
     ]
     whole = fold(RunId("music"), map(entry, journal))
     assert 10 < len(whole.mutations) <= 100
@@ -422,7 +423,7 @@ async def test_what_is_not_shown_of_the_changes_is_counted(capsys: Any) -> None:
 
     async def page(after: int, limit: int) -> JournalPage:
         some = list(enumerate(journal, 1))[after : after + limit]
-        items = tuple(JournalItem(position=p, entry=data) for p, data in some)
+        items = tuple(EntryView(position=p, entry=data) for p, data in some)
         return JournalPage(entries=items, first=1, position=len(journal))
 
     run: Any = SimpleNamespace(id=RunId("music"), journal=page)
@@ -452,16 +453,16 @@ def test_steps_without_a_node_are_no_part_of_the_picture() -> None:
 def test_the_log_tells_a_refusal_in_sentences() -> None:
     reason = "it is asked of ana, ben\n    Let one of them answer."
     data: dict[str, Any] = {"kind": "CommandRejected", "name": "respond", "reason": reason}
-    *_, (words) = journal_line(JournalItem(position=20, entry=data), 0)
+    *_, (words) = journal_line(EntryView(position=20, entry=data), 0)
     assert "it is asked of ana, ben. Let one of them answer." in words
 
 
-@pytest.mark.parametrize("kind", ["RolledBack", "Reopened"])
+@pytest.mark.parametrize("kind", ["RunRolledBack", "RunReopened"])
 def test_the_log_names_a_state_instead_of_printing_it(kind: str) -> None:
     data = {"kind": kind, "at": 1_000, "to": 12, "state": state(graph_version=2), "by": "ana"}
     text = "".join(
         p if isinstance(p, str) else p[0]
-        for p in journal_line(JournalItem(position=20, entry=data), 0)
+        for p in journal_line(EntryView(position=20, entry=data), 0)
     )
     assert "state=of position 12, graph v2" in text
     assert "by=ana" in text
@@ -483,11 +484,11 @@ async def test_show_tells_of_leaving_and_kept_steps(capsys: Any) -> None:
 async def test_each_checkpoint_says_what_it_changed(capsys: Any) -> None:
     told: list[dict[str, Any]] = [
         {"kind": "RunStarted", "run": "music", "crew": "shop", "definition": DEFINITION},
-        {"kind": "Routed", "source": None, "to": [{"node": "ui"}]},
+        {"kind": "NodesReached", "source": None, "to": [{"node": "ui"}]},
         {"kind": "StepStarted", "step": "ui#1", "agent": "ui"},
-        {"kind": "FlagSet", "flag": "ready", "value": True, "by": "ui"},
+        {"kind": "RunOutputSet", "flag": "ready", "value": True, "by": "ui"},
         {"kind": "StepCompleted", "step": "ui#1"},
-        {"kind": "Routed", "source": "ui", "to": [{"node": "backend"}]},
+        {"kind": "NodesReached", "source": "ui", "to": [{"node": "backend"}]},
         {"kind": "Paused", "by": "ana"},
     ]
     states = States()
@@ -512,7 +513,7 @@ async def test_each_checkpoint_says_what_it_changed(capsys: Any) -> None:
 
 def test_a_forks_state_begins_with_its_checkpoint() -> None:
     whole = state(definition=DEFINITION, flags={"ready": True})
-    forked = {"kind": "Forked", "run": "music", "source": "other", "to": 7, "state": whole}
+    forked = {"kind": "RunForked", "run": "music", "source": "other", "to": 7, "state": whole}
     states = States()
     assert states.take(Event(8, 1_000, entry(forked), RunId("music"))) is None
     stated = states.settle()
@@ -531,14 +532,14 @@ def test_a_ruling_is_shown_with_its_reason(capsys: pytest.CaptureFixture[str]) -
 
 def test_logs_that_came_in_are_told_with_their_runs() -> None:
     logs = [{"log": log, "two": OTHER} for log in ("public", "channel:c", "public")]
-    entry = {"kind": "LogsJoined", "joined": logs, "parents": ["one", "two"]}
+    entry = {"kind": "LogsMerged", "joined": logs, "parents": ["one", "two"]}
     told = ["⋈ took in the logs of one, two: public, channel:c"]
     assert shown(Timeline(()), entry) == told
 
 
 def test_a_run_that_was_taken_in_is_told_with_who_came_and_what_is_called_otherwise() -> None:
     entry = {
-        "kind": "GraphMerged",
+        "kind": "RunMerged",
         "position": 9,
         "follows": 4,
         "of": "band-2",
@@ -562,5 +563,5 @@ def test_a_run_that_was_taken_in_is_told_with_who_came_and_what_is_called_otherw
     assert shown(Timeline(()), gone)[3:] == [
         "⋈ bob#1 and bob#2 of band-2 did not come: who had them was removed there before"
     ]
-    (record,) = commanded(9, entry_from_json(entry))
+    (record,) = command_records(9, entry_from_json(entry))
     assert (record.outcome, record.detail) == ("in force", "graph v2: band-2 becomes part of it")

@@ -13,7 +13,7 @@ from crewlog.ids import AgentName, ContentHash, CrewName, RunId, StepId, ToolNam
 from crewlog.state import calls
 from crewlog.state.hashing import hash_json
 from crewlog.store import InMemoryStore
-from crewlog.store.protocol import RESERVED, Reservation
+from crewlog.store.protocol import RESERVED, QuotaPeriod
 
 RUN, DAY = RunId("r"), 86_400_000
 NOW = 20 * DAY
@@ -38,7 +38,7 @@ def task(call: int, *quotas: calls.CallQuota, started: int = 0) -> calls.CallToo
 def result(call: int, at: int, counted: dict[str, str], started: int = 0) -> Told:
     """A result of a call, as a history has it; a local one's input is in none."""
     body = {"type": "tool", "content": "done", "id": f"a#1/{call}"}
-    made = calls.ToolResult(
+    made = calls.CallToolResult(
         body=body, hash=hash_json(body), at=at, counted=counted, started=started
     )
     return Told(Place(calls.CALL_TOOL, "result", call), made.to_json())
@@ -90,7 +90,7 @@ async def test_a_call_counts_of_which_nobody_knows_whether_it_was_made() -> None
 async def test_a_call_is_counted_once_as_its_run_and_as_no_other_of_that_id() -> None:
     store = InMemoryStore()
     for each, known in (("r/a#1/1@7", 1), ("r/a#1/2@7", 2), ("r/a#1/3@7", 3)):
-        await store.reserve(each, [Reservation(quota="c/k", span=TODAY[1], most=known)], NOW)
+        await store.count_call(each, [QuotaPeriod(quota="c/k", span=TODAY[1], most=known)], NOW)
     found = extract([result(n, NOW, dict([TODAY]), at) for n, at in ((1, 7), (1, 8), (3, 7))])
     found.calls = {"e": task(2, QUOTA, started=7), "f": task(2, QUOTA, started=8)}
     await count(store, RUN, Chain([Execution("e", Ends("", ""), found, frozenset("ef"))]), NOW)
@@ -125,7 +125,7 @@ def test_what_may_have_begun_is_uncertain() -> None:
     assert uncertain(events(*failed[:2], ("COMPLETED", 1, ""))) == {}
     assert uncertain(events(failed[0], ("TIMED_OUT", 1, ""))) == {}, "it never began"
     assert uncertain(events(*failed[:2], ("TIMED_OUT", 1, ""))) == {"a": 3}
-    assert uncertain(events(*failed[:2], ("FAILED", 1, "RuledSince"))) == {}
-    again = [failed[0], ("STARTED", 1, "2"), ("FAILED", 1, "RuledSince")]
+    assert uncertain(events(*failed[:2], ("FAILED", 1, "PermissionsChanged"))) == {}
+    again = [failed[0], ("STARTED", 1, "2"), ("FAILED", 1, "PermissionsChanged")]
     assert uncertain(events(*again)) == {"a": 3}, "nobody knows of its first try"
     assert uncertain(events(failed[0], ("WORKFLOW_EXECUTION_TERMINATED", 0, ""))) == {"a": 2}

@@ -31,7 +31,7 @@ from crewlog.state import calls
 from crewlog.state.drafts import draft_of
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch, entry_from_json
-from crewlog.state.logs import links_of
+from crewlog.state.logs import batch_links
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import fold
 from crewlog.store import InMemoryStore
@@ -85,7 +85,7 @@ def test_a_history_has_the_text_with_which_a_capped_turn_ends() -> None:
     call = {"name": "put", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
     body = {"type": "ai", "content": "So far.", "id": "a#1/1", "name": "a", "tool_calls": [call]}
     draft = draft_of(body)
-    reply = calls.ModelResult(body=body, hash=hash_json(body), draft=hash_json(draft))
+    reply = calls.CallModelResult(body=body, hash=hash_json(body), draft=hash_json(draft))
     found = extract([Told(Place(calls.CALL_MODEL, "result", 9), reply.to_json())])
     assert found.problems == []
     assert found.bodies == {hash_json(body): body, hash_json(draft): draft}
@@ -189,7 +189,7 @@ def test_an_execution_that_ended_awaits_nothing() -> None:
 
 def test_what_is_not_understood_is_named_and_the_rest_is_kept() -> None:
     body = {"type": "ai", "content": "x"}
-    good = calls.ModelResult(body=body, hash=hash_json(body)).to_json()
+    good = calls.CallModelResult(body=body, hash=hash_json(body)).to_json()
     bad = {**good, "hash": "another"}
     found = extract(
         [
@@ -214,7 +214,7 @@ def test_large_outputs_are_bodies() -> None:
         calls.OutputValue(key="large", body=hash_json(value), content=value),
         calls.OutputValue(key="small", value=1.0),
     )
-    result = calls.ToolResult(body=body, hash=hash_json(body), outputs=outputs)
+    result = calls.CallToolResult(body=body, hash=hash_json(body), outputs=outputs)
     found = extract([Told(Place(calls.CALL_TOOL, "result", 1), result.to_json())])
     assert found.bodies == {hash_json(body): body, hash_json(value): value}
 
@@ -234,7 +234,7 @@ def entries(first: int, count: int) -> tuple[dict[str, Any], ...]:
 def test_batches_join_and_are_cut_with_the_right_heads(size: int) -> None:
     run = RunId("r")
     whole = Batch(first=1, entries=entries(1, 20))
-    links = list(links_of(run, whole))
+    links = list(batch_links(run, whole))
 
     def heads(before: int) -> dict[LogName, ContentHash]:
         return {link.log: link.head for link in links if link.position < before}
@@ -252,7 +252,7 @@ def test_batches_join_and_are_cut_with_the_right_heads(size: int) -> None:
         link
         for batch in joined
         for piece in pieces(run, batch, size)
-        for link in links_of(run, piece)
+        for link in batch_links(run, piece)
     ]
     assert found == [link for link in links if 5 <= link.position <= 12 or link.position >= 16]
     assert gaps(joined, 22) == [(1, 4), (13, 15), (21, 22)]

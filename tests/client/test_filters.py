@@ -17,7 +17,7 @@ from crewlog.ids import RunId
 from crewlog.state.journal import entry_from_json
 
 CHANGED = {
-    "kind": "TopologyChanged",
+    "kind": "ComponentChanged",
     "graph_version": 2,
     "crew": "pond",
     "definition": "d",
@@ -34,26 +34,26 @@ CHANGED = {
 }
 SPLIT = {**CHANGED, "change": "split", "new_graph_ids": ["pond", "pond.1"], "events": []}
 HEARD = {
-    "kind": "MessageHeard",
+    "kind": "AgentsWoken",
     "log": "channel:tasks",
     "body": "b",
     "by": "keeper",
     "to": ["scout", "writer.inbox"],
 }
 SAID = {
-    "kind": "ModelReplied",
+    "kind": "ModelCallCompleted",
     "step": "scout#2",
     "call": 1,
     "agent": "scout",
     "ref": {"body": "b", "logs": ["private:scout", "channel:reports"]},
 }
 RULED = {
-    "kind": "RulesChanged",
+    "kind": "DefinitionChanged",
     "crew": "pond",
     "definition": "d",
     "events": [{"event": "CREATURE_STOPPED", "creature": "scout"}],
 }
-MERGED = {"kind": "MergedInto", "op": "o", "run": "lake", "position": 40}
+MERGED = {"kind": "RunEndedByMerge", "op": "o", "run": "lake", "position": 40}
 
 
 def event(data: Mapping[str, Any], run: str = "pond", position: int = 1, at: int = 0) -> Event:
@@ -65,7 +65,7 @@ def event(data: Mapping[str, Any], run: str = "pond", position: int = 1, at: int
     ("data", "chosen", "passes"),
     [
         (CHANGED, {}, True),
-        (CHANGED, {"kinds": ["TopologyChanged"]}, True),
+        (CHANGED, {"kinds": ["ComponentChanged"]}, True),
         (CHANGED, {"kinds": ["TOPOLOGY_CHANGED"]}, True),
         (CHANGED, {"kinds": ["TOPOLOGY_CHANGED:nothing"]}, True),
         (CHANGED, {"kinds": ["TOPOLOGY_CHANGED:split", "TOPOLOGY_CHANGED:merge"]}, False),
@@ -97,26 +97,30 @@ def event(data: Mapping[str, Any], run: str = "pond", position: int = 1, at: int
         (HEARD, {"creatures": ["late"]}, False),
         (HEARD, {"channels": ["tasks"]}, True),
         (HEARD, {"channels": ["channel:tasks"]}, True),
-        (HEARD, {"channels": "tasks", "kinds": "MessageHeard"}, True),
+        (HEARD, {"channels": "tasks", "kinds": "AgentsWoken"}, True),
         (HEARD, {"channels": ["tasks"], "kinds": ["StepStarted"]}, False),
         (SAID, {"channels": ["reports"]}, True),
         (SAID, {"channels": ["scout"]}, False),
-        (SAID, {"creatures": ["scout"], "kinds": ["ModelReplied", "ToolReturned"]}, True),
+        (
+            SAID,
+            {"creatures": ["scout"], "kinds": ["ModelCallCompleted", "ToolCallCompleted"]},
+            True,
+        ),
         ({"kind": "StepCompleted", "step": "scout#2.3"}, {"creatures": ["scout"]}, True),
         ({"kind": "StepCompleted", "step": "writer.inbox#2"}, {"creatures": ["writer"]}, True),
         (
-            {"kind": "Routed", "source": "a", "to": [{"node": "b"}]},
+            {"kind": "NodesReached", "source": "a", "to": [{"node": "b"}]},
             {"creatures": ["b"]},
             True,
         ),
-        ({"kind": "PermissionSet", "tool": "t", "agents": ["a"]}, {"creatures": ["a"]}, True),
-        ({"kind": "PermissionSet", "tool": "t", "agents": None}, {"creatures": ["a"]}, False),
-        ({"kind": "RunRested"}, {"creatures": ["a"]}, False),
-        ({"kind": "RunRested"}, {"graphs": ["pond"]}, True),
+        ({"kind": "ToolPermissionSet", "tool": "t", "agents": ["a"]}, {"creatures": ["a"]}, True),
+        ({"kind": "ToolPermissionSet", "tool": "t", "agents": None}, {"creatures": ["a"]}, False),
+        ({"kind": "IdleStarted"}, {"creatures": ["a"]}, False),
+        ({"kind": "IdleStarted"}, {"graphs": ["pond"]}, True),
         (MERGED, {"graphs": ["lake"]}, True),
         (
             {
-                "kind": "LogsJoined",
+                "kind": "LogsMerged",
                 "parents": ["lake"],
                 "joined": [{"log": "channel:c", "two": "h"}],
             },
@@ -124,7 +128,7 @@ def event(data: Mapping[str, Any], run: str = "pond", position: int = 1, at: int
             True,
         ),
         (
-            {"kind": "Forked", "run": "pond", "source": "lake", "to": 3, "state": {}},
+            {"kind": "RunForked", "run": "pond", "source": "lake", "to": 3, "state": {}},
             {"kinds": ["SESSION_FORKED"], "graphs": ["lake"]},
             True,
         ),
@@ -137,7 +141,7 @@ def test_an_event_passes_by_one_of_its_meanings(
 
 
 def test_an_unknown_kind_is_told_with_what_is_near() -> None:
-    assert {"ToolReturned", "TopologyChanged", "MergedInto"} <= {*ENTRIES}
+    assert {"ToolCallCompleted", "ComponentChanged", "RunEndedByMerge"} <= {*ENTRIES}
     assert {"CREATURE_STOPPED", "TOPOLOGY_CHANGED:merge"} <= {*GRAPH_EVENTS}
     with pytest.raises(UsageError, match="no event of the kind 'CREATURE_STARTE'") as caught:
         EventFilter(kinds=["CREATURE_STARTE"])
@@ -185,7 +189,7 @@ class Journals:
 
 
 def rested(*times: int) -> list[tuple[int, dict[str, Any]]]:
-    return [(at, {"kind": "RunRested"}) for at in times]
+    return [(at, {"kind": "IdleStarted"}) for at in times]
 
 
 async def told(journals: Journals, *runs: str, **how: Any) -> list[tuple[str, int]]:
@@ -216,8 +220,8 @@ async def test_a_run_that_rests_holds_up_no_other() -> None:
 async def test_it_follows_to_where_a_run_goes_on() -> None:
     ended: list[tuple[str, object]] = []
     journals = Journals(
-        pond=[(1, {"kind": "RunRested"}), (2, SPLIT), (9, {"kind": "RunRested"})],
-        pond_1=[(3, {"kind": "RunRested"}), (4, {**MERGED, "position": 2})],
+        pond=[(1, {"kind": "IdleStarted"}), (2, SPLIT), (9, {"kind": "IdleStarted"})],
+        pond_1=[(3, {"kind": "IdleStarted"}), (4, {**MERGED, "position": 2})],
         lake=rested(0, 5, 6),
     )
     async with asyncio.timeout(20):
@@ -232,7 +236,7 @@ async def test_it_follows_to_where_a_run_goes_on() -> None:
 
 
 UNION = {
-    "kind": "GraphMerged",
+    "kind": "RunMerged",
     "graph_version": 3,
     "crew": "lake",
     "definition": "d",
@@ -256,7 +260,7 @@ async def test_who_is_called_otherwise_after_a_merge_is_still_watched() -> None:
     journals = Journals(
         pond=[(1, step), (2, {**MERGED, "position": 2})],
         lake=[
-            (1, {"kind": "RunRested"}),
+            (1, {"kind": "IdleStarted"}),
             (3, UNION),
             (4, now),
             (5, {**now, "agent": "late", "step": "late#1"}),
@@ -274,7 +278,7 @@ async def test_who_is_called_otherwise_after_a_merge_is_still_watched() -> None:
 
 
 async def test_it_stays_in_the_graphs_that_are_named() -> None:
-    journals = Journals(pond=[(2, SPLIT), (9, {"kind": "RunRested"})], pond_1=rested(3))
+    journals = Journals(pond=[(2, SPLIT), (9, {"kind": "IdleStarted"})], pond_1=rested(3))
     assert await told(journals, "pond", graphs=["pond"]) == [("pond", 2), ("pond", 9)]
     assert [run for run, _ in journals.asked] == ["pond"]
     found = await told(journals, "pond", graphs=["pond", "pond.1"])

@@ -55,7 +55,7 @@ class Past:
         hashed = await self.store.put_definition(load_data(crew).to_json())
         state = CrewState(run=RunId(run), crew=CrewName("pond"), definition=hashed).to_json()
         to = self.ends[source]
-        forked = j.Forked(
+        forked = j.RunForked(
             run=RunId(run),
             source=RunId(source),
             to=to,
@@ -81,9 +81,9 @@ async def past() -> Past:
     await past.part("pond.1", "pond", away("keeper"), 4, "cut")
     await past.part("copy", "pond", POND, 5, "")
     await past.add("copy", j.RunStopped(because="enough", at=9))
-    joined = j.LogsJoined(parents=(RunId("lake"),), at=6)
+    joined = j.LogsMerged(parents=(RunId("lake"),), at=6)
     await past.add("pond.1", joined)
-    await past.add("lake", j.MergedInto(op="o", run=RunId("pond.1"), position=3, at=7))
+    await past.add("lake", j.RunEndedByMerge(op="o", run=RunId("pond.1"), position=3, at=7))
     await past.start("over", POND, 8)
     await past.add("over", j.RunCompleted(at=9))
     return past
@@ -125,7 +125,7 @@ async def test_a_deleted_run_that_took_a_part_of_its_own_in_did_not_begin_from_i
         if at == 11:
             await past.start("z", POND, 10)
         await past.part(name, "z", POND, at, "cut")
-    await past.add("z", j.LogsJoined(parents=(RunId("z.A"),), at=13))
+    await past.add("z", j.LogsMerged(parents=(RunId("z.A"),), at=13))
     await past.store.delete([RunId("z")], 1)
     for deleted in ((), (RunId("z.A"),)):
         await past.store.delete(deleted, 1)

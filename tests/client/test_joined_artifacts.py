@@ -12,7 +12,7 @@ from crewlog.state import journal as j
 from crewlog.state.artifacts import body_of
 from crewlog.state.hashing import hash_json
 from crewlog.store import InMemoryStore, Store
-from crewlog.wire import JournalItem, JournalPage
+from crewlog.wire import EntryView, JournalPage
 from store.branches import Branch
 
 LOG = artifact_log("doc")
@@ -34,7 +34,7 @@ class Reads:
         self.id = branch.run
         self._store = store
         self._items = tuple(
-            JournalItem(position=position, entry=entry)
+            EntryView(position=position, entry=entry)
             for position, entry in enumerate(entries, branch.position - len(entries) + 1)
         )
 
@@ -54,7 +54,9 @@ def change(branch: Branch, call: int, path: str) -> ContentHash:
     body = body_of(f"{step}/{call}", agent, [operation], None)
     ref = j.MessageRef(body=hash_json(body), logs=(LOG,), inline=body)
     branch.add(
-        j.OperationsApplied(step=step, call=call, agent=agent, artifact="doc", ref=ref, count=1)
+        j.ArtifactOperationsApplied(
+            step=step, call=call, agent=agent, artifact="doc", ref=ref, count=1
+        )
     )
     return ref.body
 

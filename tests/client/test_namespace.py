@@ -15,11 +15,11 @@ from crewlog.client import Client, Endpoints
 from crewlog.dev.deployment import current_build
 from crewlog.errors import NamespaceNotFound, RunNotFound, StoreUnavailable
 from crewlog.ids import RunId
-from crewlog.namespace import is_absent, is_absent_execution, missing_namespace
+from crewlog.namespace import is_execution_not_found, is_not_found, missing_namespace
 from crewlog.store import InMemoryStore
 from crewlog.workers.origins import beginnings, endings
 from crewlog.workers.settings import WorkerSettings
-from crewlog.workers.worker import work_until
+from crewlog.workers.worker import run_until
 from shared import LIMIT, Lab
 
 MISSING = "no-such-namespace"
@@ -66,8 +66,8 @@ async def test_a_missing_run_is_no_missing_namespace(lab: Lab) -> None:
     with pytest.raises(RPCError) as caught:
         await lab.client.gateway.handle(RunId("notes-none")).describe()
     assert missing_namespace(caught.value) is None
-    assert is_absent(caught.value)
-    assert is_absent_execution(caught.value)
+    assert is_not_found(caught.value)
+    assert is_execution_not_found(caught.value)
 
 
 async def test_a_worker_does_not_take_runs_of_a_missing_namespace_for_ended(
@@ -81,7 +81,7 @@ async def test_a_worker_does_not_take_runs_of_a_missing_namespace_for_ended(
 
 async def test_a_worker_of_a_missing_namespace_ends_with_the_error(lost: Client) -> None:
     with pytest.raises(NamespaceNotFound, match=f"has no namespace '{MISSING}'"):
-        await work_until(asyncio.Event(), lost.temporal, await lost.store(), WorkerSettings())
+        await run_until(asyncio.Event(), lost.temporal, await lost.store(), WorkerSettings())
 
 
 async def test_the_build_of_a_missing_namespace_is_an_error(lost: Client, lab: Lab) -> None:
@@ -94,4 +94,4 @@ async def test_the_build_of_a_missing_namespace_is_an_error(lost: Client, lab: L
 def test_an_error_of_another_kind_names_no_namespace() -> None:
     error = RPCError("Namespace x is not found.", RPCStatusCode.UNAVAILABLE, b"")
     assert missing_namespace(error) is None
-    assert not is_absent_execution(error)
+    assert not is_execution_not_found(error)

@@ -19,7 +19,7 @@ from crewlog.errors import (
     RunNotFound,
     UsageError,
 )
-from crewlog.wire import CheckpointView, ForkFrom, StartRun
+from crewlog.wire import CheckpointView, ForkSource, StartRun
 from shared import LIMIT, Lab
 
 pytestmark = pytest.mark.usefixtures("worker")
@@ -165,7 +165,7 @@ async def test_a_failure_is_told_without_what_is_for_the_run(lab: Lab) -> None:
     """A start past the client's checks, as another language may send it."""
     run, (begin, _) = await asked(lab)
     operation = EditAgent(name="nobody", set={"max_calls": 3})
-    start = StartRun(fork=ForkFrom(run=run.id, position=begin.position, operations=(operation,)))
+    start = StartRun(fork=ForkSource(run=run.id, position=begin.position, operations=(operation,)))
     made = await lab.client.begin(
         f"bad-{uuid4().hex[:6]}", "notes", start, timedelta(seconds=LIMIT)
     )

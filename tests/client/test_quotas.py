@@ -9,7 +9,7 @@ from crewlog.errors import StoreUnavailable
 from crewlog.graph.matrix import Cell, QuotaView
 from crewlog.ids import AgentName, CrewName, RunId, ToolName
 from crewlog.store.memory import InMemoryStore
-from crewlog.store.protocol import Reservation
+from crewlog.store.protocol import QuotaPeriod
 from crewlog.wire import PermissionsPage
 
 NOON = 1_774_785_600_000
@@ -46,7 +46,7 @@ async def test_what_the_store_counts_is_used_in_the_crews_time_zone() -> None:
             ("u/hour", "2026-03-29T12+00:00"),
         ]
     ):
-        await store.reserve(f"c{n}", [Reservation(quota=quota, span=span, most=9)], NOON)
+        await store.count_call(f"c{n}", [QuotaPeriod(quota=quota, span=span, most=9)], NOON)
     assert await used(store, ("day", "9 per day", "UTC")) == [(1, 8)]
     assert await used(store, ("day", "9 per day", "Pacific/Auckland")) == [(2, 7)]
     both = [("hour", "9 per hour", "UTC"), ("none", "9 per day", "UTC")]
@@ -56,8 +56,8 @@ async def test_what_the_store_counts_is_used_in_the_crews_time_zone() -> None:
 async def test_of_one_name_in_two_crews_each_counts_its_own() -> None:
     store = InMemoryStore()
     for call, crew in (("c1", "t"), ("c2", "u"), ("c3", "u")):
-        counted = Reservation(quota=f"{crew}/day", span="2026-03-29", most=9)
-        await store.reserve(call, [counted], NOON)
+        counted = QuotaPeriod(quota=f"{crew}/day", span="2026-03-29", most=9)
+        await store.count_call(call, [counted], NOON)
     asked = page(("day", "9 per day", "UTC"), ("day", "9 per day", "UTC"))
     (cell,) = asked.cells
     own, other = cell.quotas

@@ -15,13 +15,13 @@ from crewlog.client.extract import Ends, Extracted, join
 from crewlog.client.gateway import Gateway
 from crewlog.client.histories import Chain, Execution
 from crewlog.client.rebuild import Rebuild, RebuildReport
-from crewlog.errors import LivesElsewhere, UsageError, WorkerMissing
+from crewlog.errors import RemoteAgentConflict, UsageError, WorkerMissing
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, CrewName, RunId, StepId, ToolName
 from crewlog.state import calls
 from crewlog.state import journal as j
-from crewlog.state.calls import claim_key
-from crewlog.state.homes import CameHome
+from crewlog.state.calls import start_record_key
+from crewlog.state.homes import ClaimedAgent
 from crewlog.state.journal import Batch, entry_to_json
 from crewlog.state.model import CrewState
 from crewlog.state.parting import Share
@@ -37,10 +37,10 @@ GRAPH: dict[str, Any] = {
 }
 BEGINS = j.RunStarted(at=5, run=ONE, crew=CrewName("c"), definition=ContentHash("d"))
 ACCEPTS = j.MergeAccepted(op="tie", other=TWO, stage="survives", due=9, theirs=2, began=5)
-TAKES = j.GraphMerged(position=9, follows=2, of=TWO, op="tie", **GRAPH)
-PARTS = j.TopologyChanged(
+TAKES = j.RunMerged(position=9, follows=2, of=TWO, op="tie", **GRAPH)
+PARTS = j.ComponentChanged(
     parts=(
-        j.PartedGraph(
+        j.SplitRun(
             graph=PART,
             definition=ContentHash("d"),
             share=Share(creatures=(AgentName("ann"),), nodes=()),
@@ -130,8 +130,8 @@ async def test_what_comes_after_what_never_was_is_not_the_runs(world: World) -> 
     report = await world.rebuilt()
     assert await world.kinds() == ["RunStarted", "MergeAccepted"]
     assert await world.store.list_snapshots(ONE) == [1]
-    assert await world.store.claimed(claim_key(ONE, before)) is not None
-    assert await world.store.claimed(claim_key(ONE, task)) is None
+    assert await world.store.claimed(start_record_key(ONE, before)) is not None
+    assert await world.store.claimed(start_record_key(ONE, task)) is None
     (left,) = report.left_out
     assert (left.first, left.last, left.execution) == (9, 10, "e")
     assert left.why == (
@@ -146,7 +146,7 @@ async def test_a_run_that_was_not_ended_from_outside_is_believed(world: World, e
     world.has(ONE, execution("e", JOURNAL, ended=ended))
     world.has(TWO, ALONE)
     report = await world.rebuilt()
-    assert (await world.kinds())[-2:] == ["GraphMerged", "Paused"]
+    assert (await world.kinds())[-2:] == ["RunMerged", "Paused"]
     assert report.left_out == ()
 
 
@@ -198,14 +198,14 @@ async def test_the_store_says_what_nobody_else_does(world: World) -> None:
 async def test_of_a_shut_execution_only_what_is_known_to_have_been_stored_comes_back(
     world: World,
 ) -> None:
-    world.has(ONE, execution("e", batch(1, BEGINS, PAUSES, j.Resumed(), PAUSES), stored=2))
+    world.has(ONE, execution("e", batch(1, BEGINS, PAUSES, j.RunResumed(), PAUSES), stored=2))
     await world.store.shut(ONE, ["e"])
     report = await world.rebuilt()
     assert await world.kinds() == ["RunStarted", "Paused"]
     (left,) = report.left_out
     assert (left.first, left.last, report.position) == (3, 4, 2)
     # What is in the store nobody removes.
-    await world.store.append(ONE, batch(3, j.Resumed()))
+    await world.store.append(ONE, batch(3, j.RunResumed()))
     report = await world.rebuilt(replace=True)
     assert (report.left_out[0].first, report.position, report.replaced_after) == (4, 3, None)
 
@@ -214,26 +214,26 @@ async def test_who_read_a_later_entry_has_read_those_before(world: World) -> Non
     """Nobody knows of the part any more; the other run was taken in after it had left."""
     takes = TAKES.model_copy(update={"follows": 3})
     world.has(ONE, execution("e", batch(1, BEGINS, ACCEPTS, PARTS, takes), stored=2))
-    joins = j.MergedInto(op="tie", run=ONE, position=9)
+    joins = j.RunEndedByMerge(op="tie", run=ONE, position=9)
     world.has(TWO, execution("t", batch(1, BEGINS, PAUSES, joins), ended="itself"))
     await world.store.shut(ONE, ["e"])
     assert (await world.rebuilt()).left_out == ()
-    assert (await world.kinds())[-2:] == ["TopologyChanged", "GraphMerged"]
+    assert (await world.kinds())[-2:] == ["ComponentChanged", "RunMerged"]
 
 
 # -- who came home -----------------------------------------------------------------------------
 
-LEFT = CameHome(run=PART, name=AgentName("ann"), began=6, execution=1)
-HOME = j.Reopened(at=8, to=2, state={}, home={AgentName("ann"): LEFT})
+LEFT = ClaimedAgent(run=PART, name=AgentName("ann"), began=6, execution=1)
+HOME = j.RunReopened(at=8, to=2, state={}, home={AgentName("ann"): LEFT})
 STAYS = entry_to_json(
-    j.Forked(at=6, run=PART, source=ONE, to=2, state=CrewState(run=PART).to_json())
+    j.RunForked(at=6, run=PART, source=ONE, to=2, state=CrewState(run=PART).to_json())
 )
 
 
 @pytest.mark.parametrize("rows", ["stored", "lost"])
 async def test_who_went_on_elsewhere_did_not_come_home(world: World, rows: str) -> None:
     world.has(ONE, execution("e", batch(1, BEGINS, PAUSES, HOME, PAUSES), stored=2))
-    on = entry_to_json(j.Reopened(at=9, to=3, state={}))
+    on = entry_to_json(j.RunReopened(at=9, to=3, state={}))
     theirs = Batch(first=3, entries=(STAYS, on))
     if rows == "stored":
         await world.store.append(PART, theirs)
@@ -247,11 +247,11 @@ async def test_who_went_on_elsewhere_did_not_come_home(world: World, rows: str) 
 
 async def test_who_came_home_is_claimed_again(world: World) -> None:
     world.has(ONE, execution("e", batch(1, BEGINS, PAUSES, HOME, PAUSES), stored=2))
-    theirs = Batch(first=3, entries=(STAYS, entry_to_json(j.Reopened(at=7, to=3, state={}))))
+    theirs = Batch(first=3, entries=(STAYS, entry_to_json(j.RunReopened(at=7, to=3, state={}))))
     await world.store.append(PART, theirs)  # before that
     for _ in range(2):
         assert (await world.rebuilt()).left_out == ()
-        assert (await world.kinds())[2:] == ["Reopened", "Paused"]
+        assert (await world.kinds())[2:] == ["RunReopened", "Paused"]
         assert await world.store.claimed(LEFT.key(1)) == "one/2/"
         assert await world.store.claimed(LEFT.key(2)) is None
 
@@ -264,11 +264,11 @@ RESET = Ends("", "", others=frozenset({"e0"}))
 
 async def test_an_id_that_another_run_has_now_is_free_of_what_was(world: World) -> None:
     await world.store.append(ONE, batch(1, BEGINS, PAUSES, PARTS))
-    forked = {"kind": "Forked", "run": PART, "source": ONE, "to": 2, "state": {}}
+    forked = {"kind": "RunForked", "run": PART, "source": ONE, "to": 2, "state": {}}
     await world.store.append(PART, Batch(first=3, entries=(forked,)))
     anew = batch(1, BEGINS.model_copy(update={"at": 6}))
     world.has(ONE, execution("e", anew, ends=RESET))
-    with pytest.raises(LivesElsewhere, match="creatures left it for 'one-part'"):
+    with pytest.raises(RemoteAgentConflict, match="creatures left it for 'one-part'"):
         await world.rebuilt(replace=True)
     world.has(ONE, execution("e", anew, ended=""))
     assert (await world.rebuilt(replace=True)).replaced_after == 0
@@ -277,7 +277,7 @@ async def test_an_id_that_another_run_has_now_is_free_of_what_was(world: World) 
 
 async def test_rows_of_a_part_that_never_began_may_be_replaced(world: World) -> None:
     await world.store.append(ONE, batch(1, BEGINS, PAUSES, PARTS))
-    world.has(ONE, execution("e", batch(1, BEGINS, j.Resumed()), ends=RESET))
+    world.has(ONE, execution("e", batch(1, BEGINS, j.RunResumed()), ends=RESET))
     world.has(PART, execution("p"))
     assert (await world.rebuilt(replace=True)).replaced_after == 1
-    assert await world.kinds() == ["RunStarted", "Resumed"]
+    assert await world.kinds() == ["RunStarted", "RunResumed"]

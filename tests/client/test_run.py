@@ -98,7 +98,7 @@ async def test_pause_resume_and_message(lab: Lab) -> None:
     await run.resume(by="ops")
     await run.result(LIMIT)
     found = await kinds(run)
-    assert found.index("Paused") < found.index("Resumed")
+    assert found.index("Paused") < found.index("RunResumed")
     assert found.count("MessageAdded") == 2
 
 

@@ -28,15 +28,15 @@ from crewlog.client.settled import (
 from crewlog.ids import RunId
 from crewlog.state import calls
 from crewlog.state.journal import Batch
-from crewlog.state.model import CrewState, Joining, MergeOutcome
+from crewlog.state.model import CrewState, MergeOutcome, PendingMerge
 from crewlog.store import InMemoryStore
 
 ONE, TWO = RunId("one"), RunId("two")
-TAKES = {"kind": "GraphMerged", "position": 9, "follows": 4, "of": TWO, "op": "tie"}
-PARTS = {"kind": "TopologyChanged", "parts": [{"graph": "p1"}, {"graph": "p2"}]}
+TAKES = {"kind": "RunMerged", "position": 9, "follows": 4, "of": TWO, "op": "tie"}
+PARTS = {"kind": "ComponentChanged", "parts": [{"graph": "p1"}, {"graph": "p2"}]}
 ACCEPTS = {"kind": "MergeAccepted", "op": "tie", "other": TWO, "theirs": 3, "began": 5}
 FAILS = {"kind": "MergeFailed", "op": "tie", "other": ONE, "why": "it ended"}
-JOINS = {"kind": "MergedInto", "op": "tie", "run": ONE, "position": 9}
+JOINS = {"kind": "RunEndedByMerge", "op": "tie", "run": ONE, "position": 9}
 OFFERS = {"kind": "MergeOffered", "op": "tie", "other": ONE}
 STARTS = {"kind": "RunStarted", "at": 5}
 
@@ -132,13 +132,13 @@ def test_entries_by_which_creatures_come_or_go_are_found_with_their_round() -> N
     assert (first.before, second.before) == (2, 4)
     assert crossings(journal, 8) == [second]
     assert crossings(journal, 9) == []
-    joining = Joining(
+    joining = PendingMerge(
         op="tie", other=TWO, stage="survives", priority=(1, ONE), position=2, theirs=7, began=6
     )
     (known,) = crossings([batch(9, TAKES)], 0, [state(4, joining=joining)])
     assert isinstance(known, TakenIn)
     assert (known.theirs, known.began) == (7, 6)
-    assert crossings([batch(1, {"kind": "TopologyChanged"})], 0) == []
+    assert crossings([batch(1, {"kind": "ComponentChanged"})], 0) == []
 
 
 TAKEN = TakenIn(9, TAKES, TWO, "tie", 3, 5)
@@ -163,7 +163,7 @@ def test_the_run_that_came_says_whether_it_did() -> None:
 def test_a_run_that_never_offered_itself_was_not_taken_in() -> None:
     assert word((1, STARTS), whole=True) == "never"
     assert word((1, STARTS), (4, OFFERS), whole=True) == "open"
-    offers = Joining(op="tie", other=ONE, stage="offered", priority=(1, ONE), position=3)
+    offers = PendingMerge(op="tie", other=ONE, stage="offered", priority=(1, ONE), position=3)
     assert word(states=[state(4, TWO, joining=offers)], whole=True) == "open"
     joins = offers.model_copy(update={"stage": "joins"})
     assert word(states=[state(4, TWO, joining=joins)], whole=True) == "never"
@@ -248,7 +248,7 @@ async def test_of_a_run_that_was_taken_up_again_its_newest_word_counts(world: Wo
 
 
 async def test_a_part_has_begun_where_it_has_read_that_it_is_one(world: World) -> None:
-    part, forked = RunId("p"), {"kind": "Forked", "source": ONE}
+    part, forked = RunId("p"), {"kind": "RunForked", "source": ONE}
     each = Parted(3, PARTS, (part,))
     others = world.others()
     assert await others.say_of(each) == OPEN
@@ -268,7 +268,7 @@ async def test_a_part_has_begun_where_it_has_read_that_it_is_one(world: World) -
 
 async def test_a_part_that_the_store_knows_has_begun(world: World) -> None:
     part = RunId("p")
-    rows = [{"kind": "Forked", "source": ONE, "run": part, "to": 3, "state": {}}]
+    rows = [{"kind": "RunForked", "source": ONE, "run": part, "to": 3, "state": {}}]
     await world.store.append(part, batch(4, *rows))
     assert (await world.others().say_of(Parted(3, PARTS, (part,)))).word == "so"
 

@@ -320,6 +320,6 @@ async def test_what_is_said_to_a_run_that_ended_has_an_effect(crewlog_local: Cre
     await run.resume("the key is mended", by="ana")
     await run.wait_until(lambda view: bool(view.interrupts), 30)
     entries = (await run.journal(limit=200)).entries
-    (reopened,) = [each.entry for each in entries if each.entry["kind"] == "Reopened"]
+    (reopened,) = [each.entry for each in entries if each.entry["kind"] == "RunReopened"]
     assert (reopened["by"], reopened["reason"]) == ("ana", "the key is mended")
     await run.terminate("seen")

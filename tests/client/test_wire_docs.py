@@ -74,7 +74,7 @@ def test_every_answer_in_the_page_is_valid(content: str) -> None:
     for one in data if isinstance(data, list) else [data]:
         names = [
             name
-            for name in ("RunResult", "Accepted", "Changed", "InterruptView", "JournalPage")
+            for name in ("RunResult", "CommandResult", "Changed", "InterruptView", "JournalPage")
             if not list(jsonschema.Draft202012Validator(schemas()[name]).iter_errors(one))
         ]
         assert names
@@ -85,7 +85,7 @@ def test_every_answer_in_the_page_is_valid(content: str) -> None:
 def test_all_fields_that_can_be_sent_are_in_the_page() -> None:
     for model in (
         wire.StartRun,
-        wire.ForkFrom,
+        wire.ForkSource,
         wire.Rollback,
         wire.InterruptCommand,
         wire.MessageCommand,

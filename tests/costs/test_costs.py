@@ -87,8 +87,8 @@ def test_secrets_that_other_tests_left_cost_nothing(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(redaction, "_SHARED", redaction.Redactor())
     redaction.remember("left-by-another-test")
     with steady():
-        assert redaction.redacted("left-by-another-test") == "left-by-another-test"
-    assert redaction.redacted("left-by-another-test") == redaction.REDACTED
+        assert redaction.redacted_text("left-by-another-test") == "left-by-another-test"
+    assert redaction.redacted_text("left-by-another-test") == redaction.REDACTED
 
 
 def _skip_on_another_python() -> None:
@@ -146,7 +146,7 @@ async def test_what_costs_more_is_found(
     filled = Batches.filled
 
     async def costly(batches: Batches, task: Any) -> Any:
-        await batches._store.last_ruling(task.run)
+        await batches._store.last_permission_position(task.run)
         for _ in range(3):
             Usage.model_validate_json(Usage().model_dump_json())
         for _ in range(50):

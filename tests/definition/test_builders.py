@@ -20,7 +20,7 @@ from crewlog.definition.builders import NoOptions, find_builder
 from crewlog.definition.load import load_data, load_definition
 from crewlog.errors import InvalidDefinition, UsageError
 from crewlog.graph.lower import lower
-from crewlog.state.calls import OpenRun
+from crewlog.state.calls import PrepareRun
 
 CREW = """\
 crew: t
@@ -257,7 +257,7 @@ def test_another_process_has_it_too(install: Install, tmp_path: Path) -> None:
 
 async def test_a_worker_that_lacks_a_builder_says_which() -> None:
     from crewlog.activities.definitions import Definitions
-    from crewlog.activities.executions import Executions, looks_nowhere
+    from crewlog.activities.executions import Executions, find_no_start
     from crewlog.activities.open_run import open_run
     from crewlog.model import Json
     from crewlog.store.memory import InMemoryStore
@@ -272,9 +272,9 @@ async def test_a_worker_that_lacks_a_builder_says_which() -> None:
         "agents": {"a": {"prompt": "p"}},
         "flow": [{"use": "debate"}, "a"],
     }
-    task = OpenRun.model_validate({"run": "r", "crew": crew})
+    task = PrepareRun.model_validate({"run": "r", "crew": crew})
     with pytest.raises(InvalidDefinition) as raised:
-        await open_run(task, store, Definitions(store), probe, Executions(store, looks_nowhere))
+        await open_run(task, store, Definitions(store), probe, Executions(store, find_no_start))
     assert "no builder is called 'debate'" in str(raised.value)
     assert "must be installed wherever it is checked and run, on every worker too" in str(
         raised.value

@@ -17,7 +17,7 @@ from crewlog.definition.validate import check
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.engine import Order
 from crewlog.graph.lower import lower
-from crewlog.state.calls import ModelResult, OutputValue, ToolResult
+from crewlog.state.calls import CallModelResult, CallToolResult, OutputValue
 from definition.kit import registered
 from graph.crews import agents_in
 from graph.simulation import Simulation, returns, run, says
@@ -50,7 +50,7 @@ class Says:
     def __init__(self, sets: Mapping[str, Mapping[str, Any]]) -> None:
         self.sets = sets
 
-    def __call__(self, order: Order) -> ModelResult | ToolResult:
+    def __call__(self, order: Order) -> CallModelResult | CallToolResult:
         wanted = self.sets.get(order.step, self.sets.get(order.step.partition("#")[0], {}))
         if order.call.tool is None:
             asked = [*wanted] if order.call.call == 1 else []

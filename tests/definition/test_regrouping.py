@@ -15,7 +15,7 @@ from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lower import lower
 from crewlog.ids import AgentName
-from crewlog.state.topology import Topology, components
+from crewlog.state.topology import Component, connected_agents
 
 OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
 CREW = load_data(
@@ -37,7 +37,7 @@ def after(*operations: dict[str, Any]) -> CrewDefinition:
     return apply_operations(CREW, OPERATIONS.validate_python(operations))
 
 
-def topology(crew: CrewDefinition) -> Topology:
+def topology(crew: CrewDefinition) -> Component:
     found = lower(crew).topology
     assert found is not None
     return found
@@ -87,7 +87,7 @@ def test_what_goes_leaves_nothing_behind() -> None:
     assert "tasks" not in crew.channels
     assert crew.graph is not None
     assert crew.graph.root is None
-    assert components(topology(crew)) == [(AgentName("digger"),), (AgentName("scout"),)]
+    assert connected_agents(topology(crew)) == [(AgentName("digger"),), (AgentName("scout"),)]
 
 
 def test_disconnecting_takes_what_leads_from_the_one_to_the_other_alone() -> None:

@@ -1,5 +1,6 @@
 # ruff: noqa: E501  (tables of cases: a case is a line)
-"""Rules over tool calls in a definition: what is wrong with them, with lines, and what they become."""
+"""Rules over tool calls in a definition: what is wrong with them, with lines, and what they
+become."""
 
 from __future__ import annotations
 

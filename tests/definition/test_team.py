@@ -13,7 +13,7 @@ from crewlog.definition.team import Team
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.engine import Order
 from crewlog.graph.lower import lower
-from crewlog.state.calls import ModelResult, OutputValue, ReadReply, ToolResult
+from crewlog.state.calls import CallModelResult, CallToolResult, OutputValue, StructuredOutput
 from graph.simulation import Simulation, run, says
 
 STEPS = [
@@ -43,7 +43,7 @@ class Script:
         self.again = again
         self.steps = steps
 
-    def __call__(self, order: Order) -> ModelResult | ToolResult:
+    def __call__(self, order: Order) -> CallModelResult | CallToolResult:
         fields: dict[str, Any] = {}
         if order.agent == "planner":
             fields = {"steps": self.steps}
@@ -54,7 +54,7 @@ class Script:
         if not fields:
             return says(str(order.step))
         values = tuple(OutputValue(key=key, value=value) for key, value in fields.items())
-        return says(str(order.step), reply=ReadReply(outputs=values))
+        return says(str(order.step), reply=StructuredOutput(outputs=values))
 
 
 async def ran(script: Script, **options: Any) -> Simulation:

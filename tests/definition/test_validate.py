@@ -19,7 +19,8 @@ from crewlog.errors import InvalidDefinition
 
 
 def crew(flow: list[Any] | None = None, **more: Any) -> dict[str, Any]:
-    """A crew of a, b and c that write the flags of their names plus `_ok`, and the output `score`."""
+    """A crew of a, b and c that write the flags of their names plus `_ok`, and the output
+    `score`."""
     agents: dict[str, Any] = {
         name: {"prompt": "p", "writes_flags": [f"{name}_ok"], "outputs": ["score"]}
         for name in ("a", "b", "c")

@@ -245,7 +245,7 @@ async def test_what_is_told_of_joins_happens(seed: int) -> None:
     for plan in plans_unchecked(definition) if never else plans(definition):
         sim = await ended(plan, seed)
         asked.update(unmet(sim))
-        routed = [r for r in sim.facts("Routed") if r.get("source")]
+        routed = [r for r in sim.facts("NodesReached") if r.get("source")]
         fired |= {
             reached["node"]
             for entry in routed

@@ -26,7 +26,7 @@ from crewlog.definition.model import (
     ToolDefinition,
     WaitPhase,
 )
-from crewlog.errors import OutOfReach
+from crewlog.errors import NotInAllowlist
 from crewlog.graph.lower import lower
 from crewlog.ids import AgentName, CallKey, RunId, StepId, ToolName
 from crewlog.prompt.registry_file import load_registry
@@ -202,9 +202,9 @@ def test_the_tools_of_authority_do_what_their_pages_say(
     monkeypatch.setenv("GITHUB_TOKEN", "a-token-of-length")
     with calling(call):
         assert space["save"]("notes/a.md", "text") == "notes/a.md is saved"
-        with pytest.raises(OutOfReach):
+        with pytest.raises(NotInAllowlist):
             space["save"]("../a.md", "text")
-        with pytest.raises(OutOfReach):
+        with pytest.raises(NotInAllowlist):
             space["fetch"]("http://169.254.169.254/")
         assert space["open_issue"]("title") is None
     assert (tmp_path / "notes" / "a.md").read_text() == "text"

@@ -126,7 +126,7 @@ def test_journal_entries_that_are_named_exist() -> None:
     kinds = {kind.__name__ for kind in JournalEntry.__origin__.__args__}  # type: ignore[attr-defined]
     for page in [*DOCS.glob("*.md"), *DOCS.glob("decisions/*.md")]:
         for name in re.findall(
-            r"`([A-Z][a-z]+(?:Replied|Returned|Completed|Held|Rejected|Denied|Routed))`",
+            r"`([A-Z][a-z]+(?:Replied|Returned|Completed|Held|Rejected|Denied|NodesReached))`",
             page.read_text(),
         ):
             assert name in kinds, f"{page.name} names {name}"

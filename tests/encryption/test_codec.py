@@ -24,14 +24,14 @@ from crewlog.encryption.codec import (
     REFUSED,
     SCHEDULE,
     WORKFLOW,
+    encrypt_for_schedule,
     is_plain,
     is_refused,
     is_scheduled,
-    of_schedule,
-    why_refused,
+    refusal_reason,
 )
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, read_keys, write_keys
-from crewlog.errors import KeyMissing, SealBroken, UsageError
+from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
 from crewlog.payload_folder import DirectoryDriver
 from crewlog.payloads import data_converter
 
@@ -80,7 +80,7 @@ async def test_no_flipped_bit_goes_unseen(tmp_path: Path, keys: Keyring) -> None
         for at in range(len(value)):
             metadata = {**payload.metadata, name: flipped(value, at)}
             bad = Payload(metadata=metadata, data=payload.data)
-            with pytest.raises((ApplicationError, SealBroken, KeyMissing)):
+            with pytest.raises((ApplicationError, DecryptionFailed, EncryptionKeyMissing)):
                 await ours.decode([bad])
             seen += 1
     for cut in (0, 1, 11, 12, len(payload.data) - 1):
@@ -100,7 +100,7 @@ async def test_a_payload_of_another_run_is_refused(
     there = converter(tmp_path, keys, workflow, namespace)
     with pytest.raises(ApplicationError, match="stands elsewhere") as refused:
         await there.decode([payload])
-    assert refused.value.type == "SealBroken"
+    assert refused.value.type == "DecryptionFailed"
     assert refused.value.non_retryable
     # Nor does it help to say that it is for the other run.
     payload.metadata[WORKFLOW] = workflow.encode()
@@ -123,7 +123,7 @@ DUE = "nightly-2026-12-01T02:00:00Z"
 async def test_a_schedule_s_payload_is_that_of_its_runs_and_of_no_others(
     tmp_path: Path, keys: Keyring
 ) -> None:
-    with of_schedule():
+    with encrypt_for_schedule():
         [payload] = await converter(tmp_path, keys, "nightly").encode(["x"])
     due = converter(tmp_path, keys, DUE)
     assert await due.decode([payload]) == ["x"]
@@ -158,9 +158,9 @@ async def test_a_wrong_key_is_a_missing_one(
     tmp_path: Path, keys: Keyring, other_keys: Keyring
 ) -> None:
     [payload] = await converter(tmp_path, keys).encode(["x"])
-    with pytest.raises(KeyMissing, match=payload.metadata[KEY].decode()):
+    with pytest.raises(EncryptionKeyMissing, match=payload.metadata[KEY].decode()):
         await converter(tmp_path, other_keys).decode([payload])
-    with pytest.raises(KeyMissing, match="has no keys"):
+    with pytest.raises(EncryptionKeyMissing, match="has no keys"):
         await converter(tmp_path, None).decode([payload])
 
 
@@ -168,7 +168,7 @@ async def test_what_is_plain_is_refused_unless_it_is_accepted(
     tmp_path: Path, keys: Keyring, key_path: Path
 ) -> None:
     [plain] = await converter(tmp_path, None).encode(["x"])
-    with pytest.raises(SealBroken, match="came without encryption"):
+    with pytest.raises(DecryptionFailed, match="came without encryption"):
         await converter(tmp_path, keys).decode([plain])
     codec = converter(tmp_path, keys).payload_codec
     assert codec is not None
@@ -202,7 +202,7 @@ async def test_values_of_a_retired_key_are_refused_for_good(
     tmp_path: Path, keys: Keyring, key_path: Path, other_keys: Keyring
 ) -> None:
     [forged] = await converter(tmp_path, other_keys).encode(["x"])
-    with pytest.raises(KeyMissing, match="--unknown"):
+    with pytest.raises(EncryptionKeyMissing, match="--unknown"):
         await converter(tmp_path, keys).decode([forged])
     file = read_keys(key_path)
     write_keys(key_path, file.model_copy(update={"retired": (other_keys.current,)}))
@@ -246,9 +246,9 @@ async def test_a_failure_that_is_about_keys_says_so_to_who_has_none(
 ) -> None:
     ours = converter(tmp_path, keys)
     for error, told in (
-        (KeyMissing("this process has no key 'K'", place="/keys.json"), True),
-        (SealBroken(f"a payload is refused: {NOT_ENCRYPTED}"), True),
-        (SealBroken("a row of the store is refused: it was changed (memory 'tea')"), False),
+        (EncryptionKeyMissing("this process has no key 'K'", place="/keys.json"), True),
+        (DecryptionFailed(f"a payload is refused: {NOT_ENCRYPTED}"), True),
+        (DecryptionFailed("a row of the store is refused: it was changed (memory 'tea')"), False),
     ):
         failure = Failure()
         await ours.encode_failure(error, failure)
@@ -319,7 +319,7 @@ def test_a_file_that_is_gone_for_a_moment_changes_nothing(keys: Keyring, key_pat
     key_path.unlink()
     keys._looked = 0
     assert keys.open(key, sealed, b"y") == b"x"
-    with pytest.raises(KeyMissing):
+    with pytest.raises(EncryptionKeyMissing):
         keys.open("another", sealed, b"y")
 
 
@@ -330,7 +330,7 @@ def test_what_strangers_say_of_a_refusal_harms_nobody(told: bytes) -> None:
     payload = Payload(metadata={"encoding": REFUSED}, data=told)
 
     assert not is_plain(payload)
-    assert why_refused(payload) == ("it is not readable", False)
+    assert refusal_reason(payload) == ("it is not readable", False)
 
 
 @pytest.mark.parametrize("name", ["/dev/zero", "../../secret", "", "A" * 64, "a" * 64 + "\n"])

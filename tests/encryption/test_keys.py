@@ -13,13 +13,13 @@ from crewlog.encryption import keys as keys_module
 from crewlog.encryption.keys import (
     KeyFile,
     Keyring,
-    bound_to,
+    associated_data,
     change_keys,
     new_key,
     read_keys,
     write_keys,
 )
-from crewlog.errors import SealBroken, UsageError
+from crewlog.errors import DecryptionFailed, UsageError
 
 
 def test_keys_that_are_added_at_once_are_all_there(key_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_keys_that_are_added_at_once_are_all_there(key_path: Path) -> None:
 def test_what_a_value_is_bound_to_is_json_as_it_always_was(parts: tuple[str, ...]) -> None:
     # What is stored opens with these very bytes only.
     known = json.dumps(["row", *parts], ensure_ascii=True, separators=(",", ":")).encode()
-    assert bound_to("row", *parts) == known
+    assert associated_data("row", *parts) == known
 
 
 def test_a_link_leads_to_the_key_file_still(key_path: Path, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_why_a_key_opens_nothing_is_told_as_the_file_has_it(key_path: Path, keys
     write_keys(key_path, KeyFile(keys=(new,), current=new.id, retired=(key,)))
     assert keys.lacks(new.id) == ""
     assert keys.lacks(key) == "retired"
-    with pytest.raises(SealBroken, match="retired key"):
+    with pytest.raises(DecryptionFailed, match="retired key"):
         keys.open(key, data, b"")
 
 
@@ -111,7 +111,7 @@ def test_a_key_that_was_retired_opens_nothing_where_nothing_is_sealed(
     new = new_key(2)
     write_keys(key_path, KeyFile(keys=(new,), current=new.id, retired=(key,)))
     keys._looked = 0  # type: ignore[attr-defined]
-    with pytest.raises(SealBroken, match="retired key"):
+    with pytest.raises(DecryptionFailed, match="retired key"):
         keys.open(key, data, b"")
 
 

@@ -15,10 +15,17 @@ from temporalio.converter import (
     StorageDriverStoreContext,
 )
 
-from crewlog.encryption.codec import KEY, is_given_up, is_lost, lost_file, lost_key, refused
+from crewlog.encryption.codec import (
+    KEY,
+    is_given_up,
+    is_unavailable,
+    missing_file,
+    missing_key,
+    refused,
+)
 from crewlog.encryption.keys import Keyring, read_keys, write_keys
-from crewlog.errors import KeyMissing, StoreIncomplete
-from crewlog.payload_folder import DirectoryDriver, ask_for
+from crewlog.errors import EncryptionKeyMissing, StoreIncomplete
+from crewlog.payload_folder import DirectoryDriver, request_payload
 from crewlog.payloads import data_converter
 
 LARGE = "x" * 300_000
@@ -44,10 +51,10 @@ async def test_what_is_given_up_stays_given_up(tmp_path: Path) -> None:
     file.unlink()
     found = await read(driver, claim)
     for _ in range(2):  # nobody has asked for it as a command: it is waited for
-        assert is_lost(found)
+        assert is_unavailable(found)
         assert not is_given_up(found)
         found = await read(driver, claim)
-    ask_for(lost_file(found))
+    request_payload(missing_file(found))
     assert is_given_up(await read(driver, claim))
     file.write_bytes(data)
     found = await read(DirectoryDriver(tmp_path), claim)
@@ -67,7 +74,7 @@ async def test_what_comes_in_time_is_taken(tmp_path: Path) -> None:
     file = tmp_path / key[:2] / key
     data = file.read_bytes()
     file.write_bytes(b"damaged")
-    ask_for(str(file))
+    request_payload(str(file))
     file.write_bytes(data)
     assert not is_given_up(await read(driver, claim))
 
@@ -79,10 +86,10 @@ async def test_nothing_is_given_up_for_a_folder_that_is_away(tmp_path: Path) -> 
     claim = await written(driver, b"1")
     folder.rename(tmp_path / "mounted")
     found = await read(driver, claim)
-    ask_for(lost_file(found))  # there is no folder to note it in
+    request_payload(missing_file(found))  # there is no folder to note it in
     assert not is_given_up(await read(driver, claim))
     folder.mkdir()
-    ask_for(lost_file(found))
+    request_payload(missing_file(found))
     assert not is_given_up(await read(driver, claim))
     shutil.rmtree(folder)
     (tmp_path / "mounted").rename(folder)
@@ -94,7 +101,7 @@ async def test_nothing_is_given_up_for_a_folder_that_is_away(tmp_path: Path) -> 
 async def test_a_folder_that_nobody_has_written_to_yet(tmp_path: Path) -> None:
     driver = DirectoryDriver(tmp_path / "not" / "yet")
     claim = StorageDriverClaim(claim_data={"sha256": "0" * 64})
-    ask_for(lost_file(await read(driver, claim)))
+    request_payload(missing_file(await read(driver, claim)))
     assert is_given_up(await read(driver, claim))
 
 
@@ -112,20 +119,20 @@ async def test_whoever_needs_what_is_lost_waits(
 
 
 async def test_only_this_process_says_that_something_is_lost() -> None:
-    assert not is_lost(Payload(metadata={"encoding": b"crewlog/lost"}, data=b"/etc/passwd"))
+    assert not is_unavailable(Payload(metadata={"encoding": b"crewlog/lost"}, data=b"/etc/passwd"))
     assert not is_given_up(Payload(metadata={"crewlog-given-up": b"1"}))
-    assert not is_lost(refused("x"))
+    assert not is_unavailable(refused("x"))
 
 
 async def asked(payload: Payload, folder: Path, keys: Keyring | None) -> Payload:
     """What a worker reads of an encrypted command, once a run has asked for its key."""
     driver = DirectoryDriver(folder, keys)
-    claim = driver.keyless(payload)
+    claim = driver.keyless_claim(payload)
     assert claim is not None
     first = await read(driver, claim)
-    assert is_lost(first)
+    assert is_unavailable(first)
     assert not is_given_up(first)
-    ask_for(lost_file(first))
+    request_payload(missing_file(first))
     return await read(driver, claim)
 
 
@@ -136,16 +143,18 @@ async def test_a_command_whose_key_is_unknown_is_given_up_for_good(
     payload, later = await sender.encode(["x", "y"])
     found = await asked(payload, tmp_path, keys)
     assert is_given_up(found)
-    assert lost_key(found) == (other_keys.current, str(key_path))
+    assert missing_key(found) == (other_keys.current, str(key_path))
     file = read_keys(key_path)
     late = read_keys(other_keys.path).keys
     write_keys(key_path, file.model_copy(update={"keys": (*file.keys, *late)}))
     driver = DirectoryDriver(tmp_path, Keyring(key_path))
-    claim = driver.keyless(payload)  # another worker, and each replay
+    claim = driver.keyless_claim(payload)  # another worker, and each replay
     assert claim is not None
     assert is_given_up(await read(driver, claim))
-    assert driver.keyless(later) is None  # what else has that key is read
-    assert driver.keyless((await data_converter(tmp_path, keys=keys).encode(["z"]))[0]) is None
+    assert driver.keyless_claim(later) is None  # what else has that key is read
+    assert (
+        driver.keyless_claim((await data_converter(tmp_path, keys=keys).encode(["z"]))[0]) is None
+    )
 
 
 async def test_a_key_that_comes_in_time_is_taken(
@@ -153,14 +162,14 @@ async def test_a_key_that_comes_in_time_is_taken(
 ) -> None:
     [payload] = await data_converter(tmp_path, keys=other_keys).encode(["x"])
     driver = DirectoryDriver(tmp_path, keys)
-    claim = driver.keyless(payload)
+    claim = driver.keyless_claim(payload)
     assert claim is not None
-    ask_for(lost_file(await read(driver, claim)))
+    request_payload(missing_file(await read(driver, claim)))
     file = read_keys(key_path)
     late = read_keys(other_keys.path).keys
     write_keys(key_path, file.model_copy(update={"keys": (*file.keys, *late)}))
     assert not is_given_up(await read(driver, claim))
-    assert driver.keyless(payload) is None
+    assert driver.keyless_claim(payload) is None
 
 
 @pytest.mark.parametrize("key", [{}, {KEY: b"made up"}, {KEY: b"\xff"}, {KEY: b"k" * 200}])
@@ -169,7 +178,7 @@ async def test_without_keys_what_says_that_it_is_encrypted_is_given_up(
 ) -> None:
     payload = Payload(metadata={"encoding": b"binary/encrypted", **key}, data=b"x")
     assert is_given_up(await asked(payload, tmp_path, None))
-    with pytest.raises(KeyMissing, match="this process has no keys"):
+    with pytest.raises(EncryptionKeyMissing, match="this process has no keys"):
         await data_converter(tmp_path, keys=None).decode([payload])
 
 
@@ -181,6 +190,6 @@ async def test_nobody_else_has_a_payload_given_up(
     digest = hashlib.sha256(payload.SerializeToString(deterministic=True)).hexdigest()
     driver = DirectoryDriver(tmp_path, keys)
     claim = StorageDriverClaim(claim_data={"sha256": digest, "key": keys.current, "by": ""})
-    ask_for(lost_file(await read(driver, claim)))
+    request_payload(missing_file(await read(driver, claim)))
     await read(driver, claim)
-    assert DirectoryDriver(tmp_path, Keyring(key_path)).keyless(payload) is None
+    assert DirectoryDriver(tmp_path, Keyring(key_path)).keyless_claim(payload) is None

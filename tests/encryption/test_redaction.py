@@ -15,16 +15,16 @@ from crewlog import embedding
 from crewlog.activities import models
 from crewlog.activities.errors import to_application_error
 from crewlog.definition.load import load_definition
-from crewlog.encryption.failures import RedactedFailures
+from crewlog.encryption.failures import RedactingFailureConverter
 from crewlog.errors import InvalidDefinition, SecretMissing, ToolFailed
 from crewlog.payloads import data_converter
 from crewlog.redaction import (
     REDACTED,
-    Growing,
     LogFilter,
+    RedactedStream,
     Redactor,
     log_processor,
-    redacted,
+    redacted_text,
     remember,
 )
 from crewlog.secrets import resolve, resolved
@@ -128,7 +128,7 @@ def test_the_worker_s_own_key_of_a_service_is_told_no_more(
     else:
         embedding.build_openai("x")
 
-    assert redacted(f"Incorrect API key provided: {key}") == (
+    assert redacted_text(f"Incorrect API key provided: {key}") == (
         f"Incorrect API key provided: {REDACTED}"
     )
 
@@ -138,7 +138,7 @@ async def test_failures_and_their_causes_tell_no_secret(
 ) -> None:
     monkeypatch.setenv("A_TOKEN", "token-of-a-test-3")
     value, failure = resolve("env:A_TOKEN"), Failure()
-    assert data_converter(tmp_path, keys=None).failure_converter_class is RedactedFailures
+    assert data_converter(tmp_path, keys=None).failure_converter_class is RedactingFailureConverter
     try:
         try:
             raise ValueError(value)
@@ -223,7 +223,7 @@ def test_a_trace_tells_no_secret(tmp_path: Path) -> None:
         {}["canary-in-a-trace"]
     except KeyError as error:
         whole = data_converter(tmp_path)
-        RedactedFailures().to_failure(error, whole.payload_converter, failure)
+        RedactingFailureConverter().to_failure(error, whole.payload_converter, failure)
     assert f'{{}}["{REDACTED}"]' in failure.stack_trace
 
 
@@ -256,7 +256,7 @@ def test_nothing_of_a_value_is_told_before_it_is_complete(size: int) -> None:
     nearly = (CANARY[:-1], CANARY[:-1] + CANARY, CANARY[0] * 3 + CANARY, CANARY[:5] * 3)
     for form in (*forms().values(), *nearly, f"{CANARY} and mor", f"{CANARY} and more", long):
         text = f"before {form} after."
-        whole, growing, told = redactor.text(text), Growing(redactor), ""
+        whole, growing, told = redactor.text(text), RedactedStream(redactor), ""
         for at in range(0, len(text), size):
             told += growing.add(text[at : at + size])
             assert whole.startswith(told), form[:100]
@@ -267,9 +267,9 @@ def test_a_value_that_is_complete_is_not_cut_where_another_one_may_begin() -> No
     redactor = Redactor()
     redactor.remember("abcdefgh")
     redactor.remember("hijklmno")
-    growing = Growing(redactor)
+    growing = RedactedStream(redactor)
     assert [growing.add(piece) for piece in ("x abcdefg", "h", " y")] == ["x ", "", "[redacted] y"]
 
 
 def test_a_text_without_values_is_told_at_once() -> None:
-    assert Growing(Redactor()).add("all of it") == "all of it"
+    assert RedactedStream(Redactor()).add("all of it") == "all of it"

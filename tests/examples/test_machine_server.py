@@ -19,7 +19,7 @@ async def test_it_tells_how_the_machine_is() -> None:
     session = sessions.of("machine", server)
     try:
         found = await session.tools()
-        async with session.in_use() as opened:
+        async with session.use() as opened:
             free = await session.answered(called(opened, "disk", {"path": "/"}))
             nowhere = await session.answered(called(opened, "disk", {"path": "/no/such"}))
             load = await session.answered(called(opened, "load", {}))

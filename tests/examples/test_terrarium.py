@@ -47,7 +47,7 @@ async def test_a_keeper_has_two_diggers_look_one_after_the_other(inside: Inside,
         ("CREATURE_STARTED", "west"),
         ("CREATURE_STOPPED", "west"),
     ]
-    calls = [entry for entry in entries if entry["kind"] == "ToolReturned"]
+    calls = [entry for entry in entries if entry["kind"] == "ToolCallCompleted"]
     assert all(entry.get("ok", True) for entry in calls)
-    assert {entry["by"] for entry in entries if entry["kind"] == "TopologyChanged"} == {"keeper"}
+    assert {entry["by"] for entry in entries if entry["kind"] == "ComponentChanged"} == {"keeper"}
     assert not [entry for entry in entries if entry["kind"] == "PermissionDenied"]

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from covers import covers
 from crewlog import compile_prompt
 from crewlog.client.catalog import registry_of
-from crewlog.state.journal import OperationsApplied, PermissionDenied
+from crewlog.state.journal import ArtifactOperationsApplied, PermissionDenied
 from shared import LIMIT, Lab
 
 from .conftest import EXAMPLES, Inside
@@ -52,7 +52,7 @@ async def test_the_stages_build_a_valid_workflow(lab: Lab, checking: ModuleType)
     assert checking.faults_of(workflow) == []
     assert result.outputs["responder"]["text"].startswith("Every morning at seven in Kyiv")
     assert result.outputs["configurator"]["placeholders"] == ["YOUR_SHEET"]
-    applied = [entry for entry in journal if isinstance(entry, OperationsApplied)]
+    applied = [entry for entry in journal if isinstance(entry, ArtifactOperationsApplied)]
     assert len(applied) == 6 + 5 + 6
     assert {entry.agent for entry in applied} == {"builder", "configurator"}
     assert not any(isinstance(entry, PermissionDenied) for entry in journal)

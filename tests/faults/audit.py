@@ -148,13 +148,16 @@ def _steps(evidence: Evidence, expected: Expected, found: Findings) -> Iterator[
 def _results(evidence: Evidence, found: Findings) -> Iterator[str]:
     """Every result that the server took is applied once, and nothing else is."""
     applied = Counter(
-        (str(e.step), int(e.call)) for e in _entries(evidence, "ModelReplied", "ToolReturned")
+        (str(e.step), int(e.call))
+        for e in _entries(evidence, "ModelCallCompleted", "ToolCallCompleted")
     )
     taken = Counter((c.step, c.call) for c in evidence.completions if c.step)
     by_people = _answered_done(evidence)
     # The result of a local call comes with a workflow task, and not with an activity's end.
     local = {
-        (str(e.step), int(e.call)) for e in _entries(evidence, "ToolReturned") if e.tool == LOCAL
+        (str(e.step), int(e.call))
+        for e in _entries(evidence, "ToolCallCompleted")
+        if e.tool == LOCAL
     }
     for (step, call), count in applied.items():
         if count > 1:

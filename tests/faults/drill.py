@@ -19,7 +19,7 @@ from crewlog.errors import (
     StoreUnavailable,
     TemporalUnavailable,
 )
-from crewlog.ids import StepId, call_key
+from crewlog.ids import StepId, idempotency_key
 from crewlog.state.model import Interrupt
 from crewlog.store.protocol import InterruptRow
 
@@ -239,7 +239,7 @@ class Drill:
         asked = Interrupt.from_json(row.interrupt)
         if asked.kind != "outcome_unknown":
             return "retry" if "retry" in asked.options else "approve"
-        key = call_key(row.run, StepId(str(asked.step)), asked.call or 0)
+        key = idempotency_key(row.run, StepId(str(asked.step)), asked.call or 0)
         ledger = self.stand.ledger
         if ledger.was_sent(key):
             return "done"

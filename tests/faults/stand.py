@@ -21,7 +21,7 @@ from crewlog.dev.processes import Guard
 from crewlog.dev.services import Services
 from crewlog.ids import RunId
 from crewlog.payloads import data_converter
-from crewlog.state.calls import CALL_MODEL, CALL_TOOL, CallModel, CallTool, StepCall
+from crewlog.state.calls import CALL_MODEL, CALL_TOOL, CallInput, CallModel, CallTool
 from crewlog.store import PostgresStore
 
 from .audit import Completion, Evidence
@@ -31,7 +31,7 @@ from .points import Points
 from .victims import PostgresVictim, TemporalVictim, Victim
 from .worker import LEDGER, ORDERS
 
-CALLS: dict[str, type[StepCall]] = {CALL_MODEL: CallModel, CALL_TOOL: CallTool}
+CALLS: dict[str, type[CallInput]] = {CALL_MODEL: CallModel, CALL_TOOL: CallTool}
 """The activities whose results the run applies."""
 
 

@@ -76,7 +76,7 @@ def step_twice(evidence: Evidence) -> Evidence:
 
 
 def result_twice(evidence: Evidence) -> Evidence:
-    return _again(evidence, "ToolReturned")
+    return _again(evidence, "ToolCallCompleted")
 
 
 def _again(evidence: Evidence, kind: str) -> Evidence:

@@ -49,7 +49,7 @@ from crewlog.store import PostgresStore
 from crewlog.store.protocol import Snapshot
 from crewlog.workers.__main__ import configure_logging
 from crewlog.workers.settings import WorkerSettings
-from crewlog.workers.worker import running_worker, work_until
+from crewlog.workers.worker import run_until, running_worker
 
 from .ledger import Ledger
 from .points import POINTS, Points
@@ -219,7 +219,7 @@ async def serve() -> None:
             if queue := os.environ.get(CALLS_QUEUE):
                 calls = settings.model_copy(update={"task_queue": queue, "activities_only": True})
                 await stack.enter_async_context(running_worker(temporal, store, calls))
-            await work_until(stop, temporal, store, settings)
+            await run_until(stop, temporal, store, settings)
     finally:
         await store.close()
 

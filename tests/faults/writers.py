@@ -24,7 +24,7 @@ from crewlog.activities.views import Hydrator
 from crewlog.client import Run
 from crewlog.ids import PUBLIC, AgentName, LogName, RunId, private_log
 from crewlog.state.calls import View
-from crewlog.state.hashing import chain, log_root
+from crewlog.state.hashing import chain, empty_log_head
 from crewlog.state.model import CrewState, LogHead
 from crewlog.store.protocol import LogLink
 from crewlog.wire import WORKFLOW_TYPE
@@ -98,7 +98,7 @@ class Log:
 def check_log(log: Log, pairs: int) -> list[str]:
     """What is wrong with a log: forks, gaps, and readers who see another order."""
     wrong: list[str] = []
-    previous = log_root(log.run, PUBLIC)
+    previous = empty_log_head(log.run, PUBLIC)
     for link in log.links:
         if link.previous != previous:
             wrong.append(f"the chain breaks before position {link.position}")
@@ -115,7 +115,7 @@ def check_log(log: Log, pairs: int) -> list[str]:
         f"{count} links continue {head}" for head, count in log.successors.items() if count > 1
     ]
     # Each of these names a beginning of the log: that agents saw nothing else is in the hashes.
-    heads = {log_root(log.run, PUBLIC), *(link.head for link in log.links)}
+    heads = {empty_log_head(log.run, PUBLIC), *(link.head for link in log.links)}
     wrong += [
         f"a view had the head {v}, which is none of the chain" for v in log.views if v not in heads
     ]
@@ -196,13 +196,13 @@ async def read_log(stand: Stand, run: Run, evidence: Evidence) -> Log:
     store, run_id = stand.site.store, RunId(run.id)
     state = evidence.states["the workflow's state"]
     head = state.messages[PUBLIC]
-    links = await store.read_log(head.head, {log_root(run_id, PUBLIC)})
+    links = await store.read_log(head.head, {empty_log_head(run_id, PUBLIC)})
     journal = [
         (position, str(entry.message.body))
         for position, entry in evidence.journal
         if entry.message is not None and PUBLIC in entry.message.logs
     ]
-    root = str(log_root(run_id, PUBLIC))
+    root = str(empty_log_head(run_id, PUBLIC))
     views = [c.view.get(PUBLIC, root) for c in evidence.completions if c.name == "call_model"]
     log = Log(run.id, head, links, await _successors(stand, links), journal, views)
     bodies = await store.get_bodies({link.body for link in links})

@@ -17,21 +17,27 @@ from unittest import mock
 from typing_extensions import override
 
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.changing import accept, consider, swap
+from crewlog.graph.changing import accept, change_report, swap
 from crewlog.graph.engine import Engine, Order
-from crewlog.graph.expiring import expire
+from crewlog.graph.expiring import answer_expired_interrupts
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import CommandId, RunId, visit_of
 from crewlog.state import journal as j
-from crewlog.state.calls import AskedTool, ModelResult, OutputValue, PreparedChange, ToolResult
+from crewlog.state.calls import (
+    CallModelResult,
+    CallToolResult,
+    OutputValue,
+    PrepareChangeResult,
+    RequestedToolCall,
+)
 from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.drafts import draft_of
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.state.reduce import fold
-from crewlog.workflows.inbox import Incoming, take
+from crewlog.workflows.inbox import QueuedCommand, take
 from graph.crews import agents_in, plan_of
 
 RUN = RunId("sim")
@@ -52,13 +58,15 @@ class Failure(NamedTuple):
     error_type: str = "ToolMissing"
 
 
-Outcome = ModelResult | ToolResult | Failure
+Outcome = CallModelResult | CallToolResult | Failure
 Script = Callable[[Order], Outcome]
 
 
-def says(text: str, *tools: str, **more: Any) -> ModelResult:
+def says(text: str, *tools: str, **more: Any) -> CallModelResult:
     """A model's reply, asking for tools by name."""
-    asked = tuple(AskedTool(id=f"c{n}", tool=tool, brief="{}") for n, tool in enumerate(tools))
+    asked = tuple(
+        RequestedToolCall(id=f"c{n}", tool=tool, brief="{}") for n, tool in enumerate(tools)
+    )
     body = {
         "type": "ai",
         "content": text,
@@ -66,13 +74,13 @@ def says(text: str, *tools: str, **more: Any) -> ModelResult:
     }
     if tools and "draft" not in more:
         more["draft"] = hash_json(draft_of(body))
-    return ModelResult(body=body, hash=hash_json(body), tools=asked, **more)
+    return CallModelResult(body=body, hash=hash_json(body), tools=asked, **more)
 
 
-def returns(text: str = "done", **more: Any) -> ToolResult:
+def returns(text: str = "done", **more: Any) -> CallToolResult:
     """A tool's result."""
     body = {"type": "tool", "content": text, "tool_call_id": "c0"}
-    return ToolResult(body=body, hash=hash_json(body), **more)
+    return CallToolResult(body=body, hash=hash_json(body), **more)
 
 
 def final(order: Order) -> Outcome:
@@ -109,13 +117,13 @@ class RandomScript:
         visit = int(visit_of(order.step).rpartition("#")[2])
         wild = visit <= 3 and call.call <= 9 and call.attempt == 1
         if wild and rng.random() < 0.06:
-            kind = "OutcomeUnknown" if call.tool and rng.random() < 0.6 else "ModelRefused"
+            kind = "OutcomeUnknown" if call.tool and rng.random() < 0.6 else "ModelRequestRejected"
             return Failure(f"{order.step}/{call.call} broke", kind)
         if call.tool is None:
             return self._reply(order, rng, wild=wild)
         return self._result(order, rng, wild=wild)
 
-    def _reply(self, order: Order, rng: random.Random, *, wild: bool) -> ModelResult:
+    def _reply(self, order: Order, rng: random.Random, *, wild: bool) -> CallModelResult:
         rules = self.plan.agents.get(order.agent)
         offered = [*(rules.tools if rules else ("read", "act")), "secret", "no_such_tool"]
         count = rng.choice((0, 0, 1, 2, 3)) if wild else 0
@@ -124,7 +132,7 @@ class RandomScript:
         text = f"{order.step}/{order.call.call}"
         return says(text, *tools, usage=usage, stored=rng.random() < 0.8)
 
-    def _result(self, order: Order, rng: random.Random, *, wild: bool) -> ToolResult:
+    def _result(self, order: Order, rng: random.Random, *, wild: bool) -> CallToolResult:
         more: dict[str, Any] = {"ok": rng.random() < 0.9, "stored": rng.random() < 0.8}
         if rng.random() < 0.4:
             flag = rng.choice(["ok", "ready", "other"])
@@ -480,7 +488,7 @@ class Simulation:
             if not self.people:
                 return True
             await self._somebody(must=True)
-        elif self.engine.waits.earliest() is not None or self.state.resting or self.state.rest:
+        elif self.engine.waits.next_deadline() is not None or self.state.resting or self.state.rest:
             return True
         else:
             raise AssertionError(f"nothing moves and nobody is asked: {self.state.frontier}")
@@ -489,7 +497,7 @@ class Simulation:
     async def settle(self) -> None:
         """Moves what needs no call, or ends a run that is to stop."""
         self.engine.at += 1
-        await expire(self.engine)
+        await answer_expired_interrupts(self.engine)
         if self.state.status in ("stopping", "failed"):
             self.flights.clear()
         if self.state.status == "stopping":
@@ -518,12 +526,12 @@ class Simulation:
             return
         outcome = self.script(order)
         self.engine.at += 1
-        if isinstance(outcome, ModelResult):
-            await self.engine.turns.model_replied(order.step, order.call.call, outcome)
-        elif isinstance(outcome, ToolResult):
-            await self.engine.turns.tool_returned(order.step, order.call.call, outcome)
+        if isinstance(outcome, CallModelResult):
+            await self.engine.turns.apply_model_call(order.step, order.call.call, outcome)
+        elif isinstance(outcome, CallToolResult):
+            await self.engine.turns.apply_tool_call(order.step, order.call.call, outcome)
         else:
-            await self.engine.call_failed(order.step, order.call.call, *outcome)
+            await self.engine.apply_call_failure(order.step, order.call.call, *outcome)
 
     async def finish(self, *steps: str) -> None:
         """Lets calls of these steps land, one each, in this order."""
@@ -536,11 +544,11 @@ class Simulation:
 
     def _time_passes(self) -> bool:
         running = self.timers and self.state.status == "running"
-        return running and self.engine.waits.earliest() is not None
+        return running and self.engine.waits.next_deadline() is not None
 
     def ring(self) -> None:
         """Lets time pass until the next timer is over."""
-        due = self.engine.waits.earliest()
+        due = self.engine.waits.next_deadline()
         assert due is not None, "no timer runs"
         self.engine.at = max(self.engine.at, due)
         self.engine.waits.rung(due)
@@ -568,9 +576,9 @@ class Simulation:
         self, plan: GraphPlan, *, abandon: bool = False, what: str = "another crew"
     ) -> SwapReport:
         """Goes on with another plan, as the workflow does: accepted, drained, swapped."""
-        prepared = PreparedChange(plan=json.loads(json.dumps(plan.to_json())))
+        prepared = PrepareChangeResult(plan=json.loads(json.dumps(plan.to_json())))
         self._commands += 1
-        report, made = consider(self.engine, prepared, abandon=abandon)
+        report, made = change_report(self.engine, prepared, abandon=abandon)
         accept(
             self.engine,
             made,
@@ -591,14 +599,14 @@ class Simulation:
 
     # -- people -------------------------------------------------------------------------------
 
-    async def command(self, name: str, **content: Any) -> Incoming:
+    async def command(self, name: str, **content: Any) -> QueuedCommand:
         """Sends a command as the inbox takes it."""
         self._commands += 1
-        incoming = Incoming(name, {"id": f"cmd{self._commands}", "by": "eve", **content})
+        incoming = QueuedCommand(name, {"id": f"cmd{self._commands}", "by": "eve", **content})
         await take(self.engine, incoming)
         return incoming
 
-    async def respond(self, decision: str, interrupt: str = "", by: str = "eve") -> Incoming:
+    async def respond(self, decision: str, interrupt: str = "", by: str = "eve") -> QueuedCommand:
         """Answers an interrupt, by default the only one."""
         decisions = [{"type": "respond", "message": decision}]
         return await self.command(

@@ -93,5 +93,5 @@ async def test_who_writes_for_nobody_answers_only_where_it_is_said(
     agents = {"a": {"reads": ["public", "group:g"]}, "b": {"writes": writes}}
     plan = plan_of(["a", "b"], agents, conversation={"respond": respond})
     sim = await (await Simulation.begin(plan, final)).run()
-    (ended,) = sim.facts("TurnEnded")
+    (ended,) = sim.facts("ExchangeEnded")
     assert ended["agent"] == AgentName(agent)

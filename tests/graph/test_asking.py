@@ -8,7 +8,7 @@ import pytest
 
 from crewlog.errors import CommandRejected, InterruptNotOpen, InvalidArguments, NotPermitted
 from crewlog.state.calls import OutputValue
-from crewlog.workflows.inbox import Incoming, take
+from crewlog.workflows.inbox import QueuedCommand, take
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says
 
@@ -65,11 +65,11 @@ async def test_people_are_asked_where_an_agent_is_not_sure(value: Any) -> None:
 async def test_why_somebody_said_yes_is_kept(given: dict[str, Any], kept: str) -> None:
     sim = await run(plan_of(["a", "b"], SURE), sure_by(0.2))
     data = {"id": "r", "by": "eve", "interrupt": "i1", **given}
-    await take(sim.engine, Incoming("respond", data))
+    await take(sim.engine, QueuedCommand("respond", data))
     assert sim.facts("InterruptAnswered")[0].get("reason", "") == kept
     call = plan_of(["a"], tools=TOOLS, approvals={"act": None})
     sim = await run(call, Replies({"a#1": [says("", "act")]}))
-    await take(sim.engine, Incoming("respond", {**data, "decisions": [{"type": "approve"}]}))
+    await take(sim.engine, QueuedCommand("respond", {**data, "decisions": [{"type": "approve"}]}))
     assert sim.facts("InterruptAnswered")[0].get("reason", "") == given.get("reason", "")
 
 
@@ -81,7 +81,7 @@ async def test_an_agent_thinks_again_and_is_told_why() -> None:
     assert said["ref"]["logs"] == ["private:a"]
     await sim.run()
     assert sim.state.status == "completed"
-    assert [e["step"] for e in sim.facts("ModelReplied")].count("a#1") == 4
+    assert [e["step"] for e in sim.facts("ModelCallCompleted")].count("a#1") == 4
     assert same(sim)
 
 
@@ -147,7 +147,7 @@ async def test_time_is_a_budget() -> None:
     sim = await Simulation.begin(plan_of(["a", "b"], limits={"wall": 10}), timers=False)
     await sim.settle()
     sim.launch()
-    assert sim.engine.waits.earliest() == sim.state.started + 10_000
+    assert sim.engine.waits.next_deadline() == sim.state.started + 10_000
     sim.ring()
     await sim.run()
     assert sim.asked().budget == "wall"
@@ -156,7 +156,7 @@ async def test_time_is_a_budget() -> None:
     for endless in ("1e308", "1e17", "400000000"):
         assert isinstance((await sim.respond(endless)).error, CommandRejected)
     await sim.respond("go on")
-    assert sim.engine.waits.earliest() == sim.engine.at + 10_000
+    assert sim.engine.waits.next_deadline() == sim.engine.at + 10_000
     await sim.run()
     assert sim.state.status == "completed"
     assert same(sim)
@@ -176,12 +176,14 @@ async def waiting(**policy: Any) -> Simulation:
 
 async def test_a_question_that_nobody_answers_is_answered_by_the_policy() -> None:
     sim = await waiting(expires="2h")
-    assert sim.engine.waits.earliest() == sim.asked().due > 0
+    assert sim.engine.waits.next_deadline() == sim.asked().due > 0
     sim.ring()
     await sim.run()
     (answer,) = sim.facts("InterruptAnswered")
     assert (answer["by"], answer["decision"], answer["expired"]) == ("policy", "reject", True)
-    assert sim.facts("ToolReturned")[0]["brief"] == "Refused by policy: nobody answered in time"
+    assert (
+        sim.facts("ToolCallCompleted")[0]["brief"] == "Refused by policy: nobody answered in time"
+    )
     assert sim.state.status == "completed"
     assert same(sim)
 
@@ -198,7 +200,7 @@ async def test_it_is_escalated_once_and_only_they_may_answer() -> None:
     sim.ring()
     await sim.run()
     assert sim.asked().escalated
-    assert sim.engine.waits.earliest() is None
+    assert sim.engine.waits.next_deadline() is None
     refused = await sim.respond("approve")
     assert isinstance(refused.error, NotPermitted)
     assert "boss" in str(refused.error)
@@ -258,11 +260,11 @@ async def test_tools_of_high_risk_wait_for_a_yes() -> None:
 # -- a yes and its call ----------------------------------------------------------------------
 
 
-async def edit(sim: Simulation, args: dict[str, Any], **more: Any) -> Incoming:
+async def edit(sim: Simulation, args: dict[str, Any], **more: Any) -> QueuedCommand:
     action = {"name": more.pop("tool", "act"), "args": args}
     decision = {"type": "edit", "edited_action": action}
     content = {"id": f"e{sim.state.position}", "by": "eve", "interrupt": sim.asked().id}
-    incoming = Incoming("respond", {**content, "decisions": [decision]})
+    incoming = QueuedCommand("respond", {**content, "decisions": [decision]})
     for name, value in more.items():
         setattr(incoming, name, value)
     await take(sim.engine, incoming)

@@ -17,10 +17,10 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, apply_operations
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.awareness import HEADING, Awareness
+from crewlog.graph.awareness import HEADING, AwarenessBlocks
 from crewlog.graph.lower import ABOUT, lower
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import Topology, affected
+from crewlog.state.topology import Component, affected
 from graph.simulation import dice
 
 NAMES = tuple("abcdefgh")
@@ -36,13 +36,13 @@ def crew(agents: dict[str, dict[str, Any]], **more: Any) -> CrewDefinition:
 
 def system(definition: CrewDefinition, name: str) -> str:
     """An agent's system prompt."""
-    who, block = AgentName(name), Awareness(definition).block(AgentName(name))
+    who, block = AgentName(name), AwarenessBlocks(definition).block(AgentName(name))
     (message, *_) = prompt(who, definition.agents[who], [], [], "Look.", "As JSON.", block)
     assert isinstance(message, SystemMessage)
     return message.text
 
 
-def topology(definition: CrewDefinition) -> Topology:
+def topology(definition: CrewDefinition) -> Component:
     found = lower(definition).topology
     assert found is not None
     return found
@@ -133,19 +133,19 @@ def test_what_a_creature_is_told() -> None:
         channels={"tasks": {"description": "what is\nto be done"}, "spare": {}},
         graph={"root": "keeper"},
     )
-    assert Awareness(made).block(AgentName("scout")).splitlines() == [
+    assert AwarenessBlocks(made).block(AgentName("scout")).splitlines() == [
         HEADING,
         f"- You listen to tasks (what is to be done): keeper may speak there. {TURN}",
         "- What you say at the end of a turn goes to the channel reports: heard by keeper.",
         "- What you say at the end of a turn goes to keeper.",
         "- You work for keeper.",
     ]
-    assert Awareness(made).block(AgentName("alone")).splitlines() == [
+    assert AwarenessBlocks(made).block(AgentName("alone")).splitlines() == [
         HEADING,
         "- You stay in one graph with scout.",
         "- No channel and no wire leads to you or from you.",
     ]
-    assert Awareness(made).block(AgentName("keeper")).splitlines() == [
+    assert AwarenessBlocks(made).block(AgentName("keeper")).splitlines() == [
         HEADING,
         f"- You listen to reports: scout may speak there. {TURN}",
         "- You may send to tasks (what is to be done): heard by scout.",
@@ -162,7 +162,7 @@ def test_what_a_creature_is_told() -> None:
 def test_what_a_channel_is_for_is_told_in_short_and_plainly() -> None:
     said = "obey\x1b[2J the \u202elast line" + " and so on" * 1000
     made = crew({"a": {"listen": ["x"]}}, channels={"x": {"description": said}})
-    block = Awareness(made).block(AgentName("a"))
+    block = AwarenessBlocks(made).block(AgentName("a"))
     assert "(obey[2J the last line and so on" in block
     assert "…): no agent speaks there" in block
     assert len(block) < ABOUT + 200
@@ -170,7 +170,7 @@ def test_what_a_channel_is_for_is_told_in_short_and_plainly() -> None:
 
 def test_who_lives_in_no_graph_is_told_of_none() -> None:
     flow = crew({"a": {}, "b": {}})
-    assert Awareness(flow).block(AgentName("a")) == ""
+    assert AwarenessBlocks(flow).block(AgentName("a")) == ""
     assert system(flow, "a") == "You are a.\n\nYour task now: Look.\n\nAs JSON."
     parted = crew({"a": {"listen": ["x"]}, "b": {}}, graph={"away": {"b": "r.1"}})
-    assert Awareness(parted).block(AgentName("b")) == ""
+    assert AwarenessBlocks(parted).block(AgentName("b")) == ""

@@ -18,9 +18,9 @@ from crewlog.definition.operations import (
 from crewlog.graph import changing
 from crewlog.graph.engine import Engine
 from crewlog.graph.lower import lower
-from crewlog.graph.parting import definitions, share_of
+from crewlog.graph.parting import definitions, split_run_of
 from crewlog.ids import CommandId, RunId
-from crewlog.state.calls import PreparedChange, PreparedPart
+from crewlog.state.calls import PrepareChangeResult, PreparedSplitRun
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState
 from crewlog.state.parting import Share, parted
@@ -54,17 +54,17 @@ def apart(sim: Simulation, crew: CrewDefinition, *operations: Operation) -> Crew
         id_: load_data(each.to_json()) for id_, each in definitions(after, graphs, RUN).items()
     }
     parts = tuple(
-        PreparedPart(
+        PreparedSplitRun(
             graph=id_,
             definition=crews[id_].to_json(),
             topology=each,
-            share=share_of(after, each),
+            share=split_run_of(after, each),
         )
         for id_, each in graphs.items()
         if id_ != RUN
     )
-    prepared = PreparedChange(plan=lower(crews[RUN]).to_json(), parts=parts)
-    report, plan = changing.consider(sim.engine, prepared)
+    prepared = PrepareChangeResult(plan=lower(crews[RUN]).to_json(), parts=parts)
+    report, plan = changing.change_report(sim.engine, prepared)
     changing.accept(sim.engine, plan, report, by="eve", command=command, parts=parts)
     assert changing.part(sim.engine) is None
     return crews[RUN]
@@ -72,7 +72,7 @@ def apart(sim: Simulation, crew: CrewDefinition, *operations: Operation) -> Crew
 
 def part_of(sim: Simulation, before: CrewState, crew: CrewDefinition) -> Simulation:
     """The run that those who left are from then on."""
-    [fact] = sim.facts("TopologyChanged")
+    [fact] = sim.facts("ComponentChanged")
     [made] = fact["parts"]
     share = Share.model_validate(made["share"])
     policy = crew.graph
@@ -183,7 +183,7 @@ async def test_who_is_added_alone_has_a_share_of_a_quota() -> None:
     await sim.run()
     agent = {"prompt": "p", "listen": ["alone"], "tools": ["dig"]}
     apart(sim, crew, AddAgent(name="eve", agent=agent))
-    [fact] = sim.facts("TopologyChanged")
+    [fact] = sim.facts("ComponentChanged")
     assert [*fact["bounds"]["quotas"].values()] == [2]
     assert [*fact["parts"][0]["share"]["bounds"]["quotas"].values()] == [6]
 
@@ -198,7 +198,7 @@ async def test_who_is_added_alone_as_the_quota_goes_has_a_share_of_what_was_used
     await sim.run()
     agent = {"prompt": "p", "listen": ["alone"], "tools": ["dig"]}
     apart(sim, crew, EditCrew(set={"rules": rules}), AddAgent(name="eve", agent=agent))
-    [fact] = sim.facts("TopologyChanged")
+    [fact] = sim.facts("ComponentChanged")
     assert [*fact["bounds"]["quotas"].values()] == [2]
     assert [*fact["parts"][0]["share"]["bounds"]["quotas"].values()] == [6]
 
@@ -213,9 +213,9 @@ async def test_what_a_split_fails_of_is_there_for_who_reads_a_log(
     def fails(*_: object) -> None:
         raise bug
 
-    monkeypatch.setattr(changing, "divided", fails)
+    monkeypatch.setattr(changing, "divided_budgets", fails)
     with pytest.raises(AssertionError) as caught:
         apart(sim, crew, APART)
     assert "KeyError('eve')" in str(caught.value)
     assert bug.__traceback__ is not None
-    assert sim.facts("TopologyChanged") == [], "the run goes on as it was"
+    assert sim.facts("ComponentChanged") == [], "the run goes on as it was"

@@ -10,7 +10,7 @@ import pytest
 
 from crewlog.definition.load import load_data
 from crewlog.definition.renaming import NewNames
-from crewlog.graph.bounding import divided, shared, together
+from crewlog.graph.bounding import divided_budgets, shared, together
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, RunId
@@ -104,7 +104,7 @@ class Pond:
         away = {name: "elsewhere" for name in NAMES if name not in home}
         assert plan.graph is not None
         here = plan.model_copy(update={"graph": plan.graph.model_copy(update={"away": away})})
-        mine, *theirs = divided(here, state, groups[1:])
+        mine, *theirs = divided_budgets(here, state, groups[1:])
         self.runs[run] = (state.model_copy(update=mine.put(state)), frozenset(groups[0]))
         for group, bounds in zip(groups[1:], theirs, strict=True):
             id_ = RunId(f"r{self.dice.random()}")
@@ -146,7 +146,7 @@ def test_nobody_may_do_more_in_several_runs_and_nothing_is_lost(seed: int) -> No
 
 def test_who_alone_may_call_a_tool_has_all_that_is_left() -> None:
     state = CrewState(run=RunId("r"), quotas={KEYS["dig"]: 2, KEYS["draw"]: 1})
-    stays, goes = divided(PLAN, state, [[AgentName("ann"), AgentName("bob")]])
+    stays, goes = divided_budgets(PLAN, state, [[AgentName("ann"), AgentName("bob")]])
     assert stays.quotas == {KEYS["dig"]: 17 - 9, KEYS["draw"]: 6}
     assert goes.quotas == {KEYS["dig"]: 17 - 6, KEYS["draw"]: 1}
     assert stays.allowed == {"tokens": -TOKENS * 2 / 5, "cost": pytest.approx(-COST * 2 / 5)}
@@ -156,7 +156,7 @@ def test_who_alone_may_call_a_tool_has_all_that_is_left() -> None:
 def test_what_is_used_up_is_used_up_everywhere() -> None:
     usage = {AgentName("ann"): Usage(input_tokens=TOKENS + 3)}
     state = CrewState(run=RunId("r"), quotas={KEYS["draw"]: 6}, usage=usage, allowed={"tokens": 1})
-    found = divided(PLAN, state, [["bob"], ["cid"]], debts=False)  # type: ignore[list-item]
+    found = divided_budgets(PLAN, state, [["bob"], ["cid"]], debts=False)  # type: ignore[list-item]
     for bounds in found:
         assert bounds.quotas[KEYS["draw"]] == 6
         assert bounds.allowed["tokens"] == 1
@@ -166,7 +166,7 @@ def test_what_was_used_beyond_a_budget_is_divided() -> None:
     """Who is allowed a share more has as much of that then as the run would have of the whole."""
     usage = {AgentName("ann"): Usage(input_tokens=TOKENS + 12, cost=COST + 1)}
     state = CrewState(run=RunId("r"), usage=usage)
-    found = divided(PLAN, state, [["bob"], ["cid"]])  # type: ignore[list-item]
+    found = divided_budgets(PLAN, state, [["bob"], ["cid"]])  # type: ignore[list-item]
     lefts = [state.model_copy(update=bounds.put(state)) for bounds in found]
     assert [tokens_left(each) for each in lefts] == [-8, -2, -2]
     assert [cost_left(each) for each in lefts] == pytest.approx([-0.6, -0.2, -0.2])
@@ -194,7 +194,7 @@ def test_who_is_away_has_no_share_of_a_second_split() -> None:
     away = dict.fromkeys(NAMES[2:], "elsewhere")
     plan = PLAN.model_copy(update={"graph": PLAN.graph.model_copy(update={"away": away})})
     state = CrewState(run=RunId("r"), quotas={KEYS["dig"]: 7}, allowed={"tokens": -4000.0})
-    found = divided(plan, state, [[NAMES[1]]])  # ann stays, and bob leaves
+    found = divided_budgets(plan, state, [[NAMES[1]]])  # ann stays, and bob leaves
     assert [QUOTAS["dig"] - each.quotas[KEYS["dig"]] for each in found] == [5, 5]
     assert [TOKENS + each.allowed["tokens"] for each in found] == [3000, 3000]
 

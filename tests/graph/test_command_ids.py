@@ -149,6 +149,6 @@ def test_a_digest_is_of_what_a_command_asks_for() -> None:
 
 
 def test_a_kept_digest_is_compared_and_a_missing_one_is_not() -> None:
-    assert CommandOutcome(digest="a").repeats("a")
-    assert not CommandOutcome(digest="a").repeats("b")
-    assert CommandOutcome().repeats("b")
+    assert CommandOutcome(digest="a").is_duplicate("a")
+    assert not CommandOutcome(digest="a").is_duplicate("b")
+    assert CommandOutcome().is_duplicate("b")

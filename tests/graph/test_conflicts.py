@@ -88,7 +88,7 @@ async def test_values_are_put_together_the_same_whichever_step_is_faster(
         sim = await put_together(how, values, order)
         assert sim.state.flags["sum"] == whole  # type: ignore[index]
         assert made(sim).value == whole
-        assert not sim.facts("MergeConflicted")
+        assert not sim.facts("WriteRefused")
         assert "conflicts" not in sim.state.flags
 
 
@@ -97,7 +97,7 @@ async def test_large_values_that_are_the_same_agree_by_their_hash() -> None:
     assert made(sim).body == hash_json(ALIKE)
     sim = await put_together("agree", [ALIKE, {"k": "w" * 300}])
     assert made(sim).body == hash_json(ALIKE)
-    assert {e["key"]: e["because"] for e in sim.facts("MergeConflicted")} == {
+    assert {e["key"]: e["because"] for e in sim.facts("WriteRefused")} == {
         "sum": "the two are not the same",
         "each.made": "the two are not the same",
     }
@@ -120,7 +120,7 @@ async def test_what_does_not_fit_is_a_conflict_and_the_first_stays(
     sim = await put_together(how, values)
     assert sim.state.flags["sum"] == kept  # type: ignore[index]
     assert made(sim).value == kept
-    conflicts = {e["key"]: e for e in sim.facts("MergeConflicted")}
+    conflicts = {e["key"]: e for e in sim.facts("WriteRefused")}
     assert set(conflicts) == {"sum", "each.made"}
     assert {e["because"] for e in conflicts.values()} == {why}
     assert sim.state.flags["conflicts"] == 2  # type: ignore[index]
@@ -132,14 +132,14 @@ async def test_a_value_that_people_set_is_put_together_with_what_steps_set() -> 
     sim = await put_together("union", [["a"]], edit=["b", "a"])
     assert made(sim).value == ["b", "a"]
     sim = await put_together("update", [{"a": 1}], edit={"x": "y" * MOST})
-    assert [e["key"] for e in sim.facts("MergeConflicted")] == ["each.made"]
+    assert [e["key"] for e in sim.facts("WriteRefused")] == ["each.made"]
 
 
 async def test_what_is_put_together_is_bounded() -> None:
     sim = await put_together("union", [["a" * (MOST // 2)], ["b" * (MOST // 2)], ["c"], "d" * MOST])
-    (one,) = [e for e in sim.facts("MergeConflicted") if e["key"] == "sum"][:1]
+    (one,) = [e for e in sim.facts("WriteRefused") if e["key"] == "sum"][:1]
     assert f"at most {MOST:,} are put together" in one["because"]
-    large = [e for e in sim.facts("MergeConflicted") if e["key"] == "each.made"]
+    large = [e for e in sim.facts("WriteRefused") if e["key"] == "each.made"]
     assert len(large) == 2
     assert made(sim).value == ["a" * (MOST // 2), "c"]
 
@@ -185,5 +185,5 @@ async def test_a_run_goes_on_whatever_its_steps_set(how: str) -> None:
     sim = await put_together(how, EXTREME)
     await sim.run()
     assert sim.state.status == "completed"
-    assert sim.facts("MergeConflicted")
+    assert sim.facts("WriteRefused")
     assert as_json(folded(sim.journal)) == as_json(sim.state)

@@ -14,15 +14,21 @@ from crewlog.authority.principals import signed_text
 from crewlog.authority.proof import START
 from crewlog.errors import NotPermitted
 from crewlog.graph.answers import answer
-from crewlog.graph.deciding import again, answered, leads_past, passes_a_question, retold
+from crewlog.graph.deciding import (
+    again,
+    answered,
+    is_behind_question,
+    redirect_bypasses,
+    restored_guard_conditions,
+)
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, NodeName, StepId
-from crewlog.state.calls import LoadedState
+from crewlog.state.calls import RestoreStateResult
 from crewlog.state.given import Given
 from crewlog.state.model import CrewState, Output, Turn
 from crewlog.wire import StartRun
-from crewlog.workflows.gate import check_given, starter
-from crewlog.workflows.inbox import Incoming, take
+from crewlog.workflows.gate import check_initial_state, starter
+from crewlog.workflows.inbox import QueuedCommand, take
 from graph.crews import plan_of
 from graph.simulation import RUN, Simulation, final
 
@@ -55,14 +61,14 @@ def signed_plan() -> GraphPlan:
 
 
 async def send(
-    sim: Simulation, who: str, name: str, prepared: LoadedState | None = None, **content: Any
-) -> Incoming:
+    sim: Simulation, who: str, name: str, prepared: RestoreStateResult | None = None, **content: Any
+) -> QueuedCommand:
     """A signed command, as the loop takes it."""
     data = {"id": f"{who}-{len(sim.journal)}", "by": who, **content}
     text = signed_text(sim.state.run, name, FOREVER, data, "")
     signature = base64.b64encode(KEYS[who].sign(text)).decode()
     data["proof"] = {"key": public(who), "expires": FOREVER, "signature": signature}
-    incoming = Incoming(name, data)
+    incoming = QueuedCommand(name, data)
     incoming.prepared = prepared
     await take(sim.engine, incoming)
     return incoming
@@ -186,7 +192,7 @@ async def test_a_rollback_lifts_no_rule_and_brings_no_answer_back(
     for name in RIGHTS:
         sim = await begun()
         plan, then = sim.engine.plan, sim.state.model_copy(update={"flags": flags})
-        loaded = LoadedState(
+        loaded = RestoreStateResult(
             position=2,
             state=then.to_json(),
             definition={},
@@ -257,7 +263,7 @@ async def test_who_is_not_asked_decides_no_question(
         prepared, content = None, {}
         if way == "rollback":
             then = state.model_copy(update={"flags": {"closed": True, "ok": True}})
-            prepared = LoadedState(
+            prepared = RestoreStateResult(
                 position=2,
                 state=then.to_json(),
                 definition={},
@@ -293,7 +299,7 @@ async def test_a_step_that_asks_gives_way_to_who_may_answer() -> None:
 def test_what_is_behind_a_question() -> None:
     def behind(flow: list[Any]) -> set[str]:
         plan = plan_of(flow, flags={"x": True})
-        return {str(name) for name in plan.nodes if passes_a_question(plan, NodeName(name))}
+        return {str(name) for name in plan.nodes if is_behind_question(plan, NodeName(name))}
 
     ask = {"ask": "Go?", "phase": "q"}
     assert behind(["a", ask, "b", "c"]) == {"b", "c"}
@@ -316,10 +322,10 @@ def asking_plan(*flow: Any, people: tuple[str, ...] = ()) -> GraphPlan:
     return plan_of([*flow], RISKY, flags=flags, policy=policy(), interrupts=asks)
 
 
-def loaded(sim: Simulation, then: CrewState) -> LoadedState:
+def loaded(sim: Simulation, then: CrewState) -> RestoreStateResult:
     """A checkpoint of a run, as a worker loads it."""
     plan = sim.engine.plan
-    return LoadedState(
+    return RestoreStateResult(
         position=then.position,
         state=then.to_json(),
         definition={},
@@ -430,12 +436,12 @@ async def test_what_is_sent_back_does_not_come_by_a_lane_that_was_asked() -> Non
     after = {"agent": "z", "after": ["b", "x"]}
     plan = asking_plan(["a", "x"], {**ASK, "after": "a"}, "b", after, "y")
     sim, _, _ = await answered_once(plan)
-    assert [*leads_past(plan, sim.state, NodeName("x"))] == [
+    assert [*redirect_bypasses(plan, sim.state, NodeName("x"))] == [
         "x, from where z comes once more by an answer that was given before",
         "x, from where y comes once more by an answer that was given before",
     ][::-1]
     fresh = CrewState(run=sim.state.run)
-    assert not [*leads_past(plan, fresh, NodeName("x"))]
+    assert not [*redirect_bypasses(plan, fresh, NodeName("x"))]
 
 
 async def test_what_decides_is_not_brought_back() -> None:
@@ -447,13 +453,13 @@ async def test_what_decides_is_not_brought_back() -> None:
     flags = then.model_copy(update={"flags": {**then.flags, "risky": 7}})
     output = Output(value=7, position=9)
     outputs = then.model_copy(update={"agent_outputs": {AgentName("a"): {"risk": output}}})
-    assert not [*retold(plan, flags, then)]
-    assert not [*retold(plan, outputs, then)]
+    assert not [*restored_guard_conditions(plan, flags, then)]
+    assert not [*restored_guard_conditions(plan, outputs, then)]
     await sim.run()
     late = sim.state.model_copy(update={"flags": {**then.flags, "note": 7}})
-    assert not [*retold(plan, late, sim.state)]
+    assert not [*restored_guard_conditions(plan, late, sim.state)]
     for now, name in ((flags, "the flag risky"), (outputs, "a.risk")):
-        (told,) = retold(plan, now, sim.state)
+        (told,) = restored_guard_conditions(plan, now, sim.state)
         assert told == f"{name} is what it was there, and decides whether people are asked"
 
 
@@ -492,7 +498,7 @@ def given_by(who: str, given: dict[str, Any], plan: GraphPlan) -> ApplicationErr
     start = StartRun.model_validate(data)
     try:
         start = starter(start, data, plan.policy, "sim", 0)
-        check_given(start, data, plan, RUN, 0)
+        check_initial_state(start, data, plan, RUN, 0)
     except ApplicationError as error:
         return error
     return None

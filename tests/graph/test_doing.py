@@ -10,7 +10,7 @@ from crewlog.errors import InvalidDefinition
 from crewlog.graph.dry_run import dry_run
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
-from crewlog.state.calls import OutputValue, ReadReply
+from crewlog.state.calls import OutputValue, StructuredOutput
 from crewlog.state.handoffs import apart
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, returns, run, says
@@ -30,7 +30,7 @@ def doing(*does: Any, flow: list[Any] | None = None, **agent: Any) -> GraphPlan:
 
 def messages(sim: Simulation, *, final: bool) -> list[dict[str, Any]]:
     """What `a` is said to have replied."""
-    found = [e for e in sim.facts("ModelReplied") if e["agent"] == "a"]
+    found = [e for e in sim.facts("ModelCallCompleted") if e["agent"] == "a"]
     return [e["ref"]["inline"] for e in found if bool(e.get("calls")) != final]
 
 
@@ -64,7 +64,7 @@ async def test_what_failed_is_asked_about_and_only_that_is_done_again() -> None:
     await sim.respond("retry")
     await sim.run()
     assert sim.state.status == "completed"
-    tried = [e["tool"] for e in sim.facts("ToolReturned")]
+    tried = [e["tool"] for e in sim.facts("ToolCallCompleted")]
     assert sorted(tried) == ["lint", "test", "test"]
 
 
@@ -73,7 +73,7 @@ async def test_a_call_that_is_refused_fails_the_step() -> None:
     (failed,) = sim.facts("StepFailed")
     assert (failed["error_type"], "secret: Refused" in failed["error"]) == ("CallFailed", True)
     assert sim.state.status == "completed"
-    assert [e["agent"] for e in sim.facts("ModelReplied") if not e.get("calls")] == ["b"]
+    assert [e["agent"] for e in sim.facts("ModelCallCompleted") if not e.get("calls")] == ["b"]
 
 
 async def test_an_argument_is_the_value_of_an_output_or_it_is_said_why_not() -> None:
@@ -109,9 +109,9 @@ async def test_what_is_handed_to_others_is_no_argument(
     )
     canary = "the canary" + " sings" * (60 if large else 0)
     items: list[Any] = [{"to": who, "say": canary} for who in readers]
-    reply = ReadReply(outputs=tuple(apart("list", items, "to")))
+    reply = StructuredOutput(outputs=tuple(apart("list", items, "to")))
     sim = await run(plan, Replies({"b#1": [says("{}", reply=reply)]}))
-    told = [e["ref"]["inline"] for e in sim.facts("ModelReplied") if e["agent"] == "a"]
+    told = [e["ref"]["inline"] for e in sim.facts("ModelCallCompleted") if e["agent"] == "a"]
     if readers == ("a", "a") and not large:
         assert told[0]["tool_calls"][0]["args"] == {"x": items}
         return

@@ -7,16 +7,16 @@ import pytest
 from crewlog.content import hash_json
 from crewlog.definition.load import load_data
 from crewlog.errors import ApprovalMismatch, CommandRejected, InternalError
-from crewlog.graph.drafting import CHECK, INVALID, NO_PLAN, STEP, Drafting, check_hash
+from crewlog.graph.drafting import CHECK, INVALID, NO_PLAN, STEP, PromptApproval, check_answer_hash
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.calls import CompilePromptResult, OpenRunResult
-from crewlog.state.carry import Carry, DraftCarry, read_carry
+from crewlog.state.calls import CompilePromptResult, PrepareRunResult
+from crewlog.state.carry import Carry, PromptCarry, read_carry
 from crewlog.state.ledger import Ledger
-from crewlog.state.model import CrewState, Interrupt, PromptRemark, Usage
+from crewlog.state.model import CrewState, Interrupt, PromptDiagnostic, Usage
 from crewlog.state.packing import pack, unpack
 from crewlog.state.reduce import fold
 
@@ -27,17 +27,17 @@ CREW: dict[str, Json] = {
     "model": "scripted:x",
     "agents": {"writer": {"prompt": "Write."}, "critic": {"prompt": "Read."}},
 }
-REMARK = PromptRemark(code="assumed", message="at most 3 times is assumed", line=1, column=5)
+REMARK = PromptDiagnostic(code="assumed", message="at most 3 times is assumed", line=1, column=5)
 
 
-def begun() -> Drafting:
-    draft = DraftCarry(input="go", by="ana", model="scripted:x")
-    return Drafting.begin(RUN, TEXT, draft, registry="ours", at=1000)
+def begun() -> PromptApproval:
+    draft = PromptCarry(input="go", by="ana", model="scripted:x")
+    return PromptApproval.begin(RUN, TEXT, draft, registry="ours", at=1000)
 
 
-def opened(data: dict[str, Json]) -> OpenRunResult:
+def opened(data: dict[str, Json]) -> PrepareRunResult:
     definition = load_data(data)
-    return OpenRunResult(definition=definition.to_json(), plan=lower(definition).to_json())
+    return PrepareRunResult(definition=definition.to_json(), plan=lower(definition).to_json())
 
 
 def compiled(**more: Json) -> CompilePromptResult:
@@ -47,7 +47,7 @@ def compiled(**more: Json) -> CompilePromptResult:
     )
 
 
-def asking() -> tuple[Drafting, Interrupt]:
+def asking() -> tuple[PromptApproval, Interrupt]:
     draft = begun()
     draft.compiled(compiled(reply="{}", usage=Usage(calls=1, input_tokens=5)))
     draft.opened(opened(CREW))
@@ -55,11 +55,11 @@ def asking() -> tuple[Drafting, Interrupt]:
     return draft, asked
 
 
-def answer(draft: Drafting, asked: Interrupt, decision: str, reason: str = "") -> None:
+def answer(draft: PromptApproval, asked: Interrupt, decision: str, reason: str = "") -> None:
     draft.answer(asked, decision, by="bo", command=CommandId("c1"), reason=reason)
 
 
-def assert_folds(draft: Drafting) -> None:
+def assert_folds(draft: PromptApproval) -> None:
     entries = [j.entry_from_json(data) for data in draft.ledger.entries]
     assert fold(RUN, entries) == draft.state
     assert CrewState.from_json(draft.state.to_json()) == draft.state
@@ -72,11 +72,11 @@ async def test_one_call_is_made_at_a_time() -> None:
     (order,) = draft.orders(())
     assert order.call.tool is None
     assert not list(draft.orders({(order.step, order.call.call)}))
-    assert draft.compile_call().replies == ()
+    assert draft.compile_input().replies == ()
     draft.compiled(CompilePromptResult(reply="no", faults=1, again=True, at=1))
     (order,) = draft.orders(())
     assert order.call.call == 2
-    assert draft.compile_call().replies == ("no",)
+    assert draft.compile_input().replies == ("no",)
     draft.compiled(compiled(reply="yes"))
     (order,) = draft.orders(())
     assert order.call.tool == CHECK
@@ -133,8 +133,8 @@ def test_an_edit_raises_another_question_about_another_hash() -> None:
     assert draft.state.prompt is not None
     assert (draft.state.prompt.edited, draft.state.prompt.definition) == (True, new)
     with pytest.raises(ApprovalMismatch, match=f"about the definition {new}"):
-        check_hash(second, str(asked.hash))
-    check_hash(second, "")
+        check_answer_hash(second, str(asked.hash))
+    check_answer_hash(second, "")
     assert_folds(draft)
 
 
@@ -150,7 +150,9 @@ def test_a_rejection_stops_the_run() -> None:
 
 def test_an_error_fails_the_run_with_every_remark() -> None:
     draft = begun()
-    bad = PromptRemark(code="unknown_tool", severity="error", message="no tool", line=1, column=9)
+    bad = PromptDiagnostic(
+        code="unknown_tool", severity="error", message="no tool", line=1, column=9
+    )
     draft.compiled(CompilePromptResult(reader="forms", remarks=(REMARK, bad), at=1))
     assert (draft.state.status, draft.state.error_type) == ("failed", INVALID)
     assert "1:5  at most 3" in draft.state.error
@@ -161,24 +163,24 @@ def test_an_error_fails_the_run_with_every_remark() -> None:
 async def test_a_call_that_failed_is_made_again_when_people_say_so() -> None:
     draft = begun()
     (order,) = draft.orders(())
-    await draft.call_failed(order.step, 1, "no key", "ModelRefused")
+    await draft.apply_call_failure(order.step, 1, "no key", "ModelRequestRejected")
     assert not list(draft.orders(()))
     (asked,) = draft.state.interrupts.values()
     answer(draft, asked, "retry")
     (order,) = draft.orders(())
     assert order.call.attempt == 2
-    await draft.call_failed(order.step, 1, "no registry 'x'", "InvalidDefinition")
+    await draft.apply_call_failure(order.step, 1, "no registry 'x'", "InvalidDefinition")
     assert draft.state.error_type == INVALID
 
 
 async def test_people_may_let_the_forms_read_where_the_model_cannot_be_asked() -> None:
     draft = begun()
     draft.compiled(CompilePromptResult(reply="no", faults=1, again=True, at=1))
-    await draft.call_failed(STEP, 2, "no key", "ModelRefused")
+    await draft.apply_call_failure(STEP, 2, "no key", "ModelRequestRejected")
     (asked,) = draft.state.interrupts.values()
     assert asked.options == ("retry", "forms", "stop")
     answer(draft, asked, "forms")
-    assert (draft.compile_call().reader, draft.compile_call().replies) == ("forms", ())
+    assert (draft.compile_input().reader, draft.compile_input().replies) == ("forms", ())
     (order,) = draft.orders(())
     assert order.call.tool is None
 
@@ -191,7 +193,7 @@ def test_nothing_is_called_while_the_run_is_paused() -> None:
     draft.record(j.Paused())
     answer(draft, asked, "approve")
     assert not draft.ready
-    draft.record(j.Resumed())
+    draft.record(j.RunResumed())
     assert draft.ready
 
 
@@ -203,7 +205,7 @@ async def test_it_is_carried_with_an_open_question() -> None:
     carry = read_carry(data)
     assert carry.draft is not None
     state = CrewState.from_json(carry.state)
-    again = Drafting(Ledger(state), carry.draft, GraphPlan.from_json(carry.plan))
+    again = PromptApproval(Ledger(state), carry.draft, GraphPlan.from_json(carry.plan))
     assert not list(again.orders(()))
     answer(again, asked, "approve")
     assert (await again.crew()).state.definition == asked.hash

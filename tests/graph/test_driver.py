@@ -9,9 +9,9 @@ import pytest
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
-from crewlog.graph.driver import ANSWERS_KEPT, Driver, GraphMemory, Target, forget_graphs
+from crewlog.graph.driver import ANSWERS_KEPT, Driver, GraphCache, Target, clear_graph_caches
 from crewlog.graph.saver import LatestSaver
-from crewlog.graph.turn_graph import TurnGraph
+from crewlog.graph.turn_graph import TurnSubgraph
 from crewlog.state.model import Turn
 
 
@@ -25,9 +25,9 @@ NAMES = ["zebra", "apple", "mango"]
 class Lab:
     """Three nodes, added in another order, and a router that goes where `to` says."""
 
-    def __init__(self, memory: GraphMemory | None = None) -> None:
+    def __init__(self, memory: GraphCache | None = None) -> None:
         self.compiled = 0
-        self.memory = memory or GraphMemory()
+        self.memory = memory or GraphCache()
         self.answers = self.memory.answers
         self.driver = Driver(self._compile, dict.fromkeys(NAMES, route), NAMES, self.memory)
 
@@ -118,7 +118,7 @@ async def test_langgraph_is_asked_once_for_each_choice_and_compiles_only_then() 
 
 
 async def test_drivers_of_one_graph_can_ask_it_from_several_threads() -> None:
-    memory = GraphMemory()
+    memory = GraphCache()
     labs = [Lab(memory) for _ in range(8)]
 
     def ask(lab: Lab) -> list[list[Target]]:
@@ -153,7 +153,7 @@ async def test_an_apply_that_fails_leaves_the_driver_usable() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 async def test_a_turn_goes_back_to_the_model_after_its_last_tool(count: int) -> None:
-    graph = TurnGraph()
+    graph = TurnSubgraph()
     numbers = list(range(2, 2 + count))
     assert await graph.replied(numbers) == numbers
     turn = Turn(expected=count, next_call=2 + count)
@@ -166,15 +166,15 @@ async def test_a_turn_needs_nothing_but_its_position() -> None:
     turn = Turn(expected=3, next_call=5, returned=1)
     for done in (2, 3):
         turn = turn.model_copy(update={"returned": done})
-        assert await TurnGraph().returned(turn) is (done == 3)
+        assert await TurnSubgraph().returned(turn) is (done == 3)
     handed_off = turn.model_copy(update={"goto": ("b",)})
-    assert await TurnGraph().returned(handed_off) is False
+    assert await TurnSubgraph().returned(handed_off) is False
 
 
 async def test_nobody_else_goes_on_while_langgraph_is_asked() -> None:
     """Else a process that has the answer would give a workflow's commands in another order."""
-    forget_graphs()
-    turns = TurnGraph()
+    clear_graph_caches()
+    turns = TurnSubgraph()
     went: list[str] = []
     asyncio.get_running_loop().call_soon(went.append, "on")
     for _ in range(2):  # asked, and remembered

@@ -9,7 +9,7 @@ import pytest
 from crewlog.errors import CommandRejected
 from crewlog.graph.approvals import MOST_BYTES, shown
 from crewlog.graph.plan import GraphPlan
-from crewlog.state.calls import AskedTool, ModelResult
+from crewlog.state.calls import CallModelResult, RequestedToolCall
 from crewlog.state.hashing import canonical, hash_json
 from crewlog.workflows.views import interrupt_view
 from graph.crews import plan_of
@@ -34,7 +34,7 @@ async def asked(*tools: str, **more: Any) -> Simulation:
 
 
 def answers(sim: Simulation) -> list[tuple[int, bool, str]]:
-    return [(e["call"], e.get("ok", True), e["brief"]) for e in sim.facts("ToolReturned")]
+    return [(e["call"], e.get("ok", True), e["brief"]) for e in sim.facts("ToolCallCompleted")]
 
 
 async def test_a_call_waits_and_is_made_once_it_is_approved() -> None:
@@ -104,7 +104,7 @@ async def test_the_other_calls_of_the_turn_go_on_and_wait_for_their_turn() -> No
     sim = await asked("read", "act", "read")
     assert [made[1] for made in sim.made] == [1, 2, 4]
     assert [call for call, *_ in answers(sim)] == [2]
-    assert len(sim.facts("CallHeld")) == 1
+    assert len(sim.facts("CompletionBuffered")) == 1
     await sim.respond("reject")
     assert [call for call, *_ in answers(sim)] == [2, 3, 4]
     await sim.run()
@@ -167,7 +167,7 @@ async def test_it_stays_open_where_the_run_continues_as_new() -> None:
 
 async def test_a_step_that_ends_otherwise_closes_the_question() -> None:
     plan = guarded()
-    script = Replies({"a#1": [says("", "act", "read")]}, {"read/3": Failure("broke")})
+    script = Replies({"a#1": [says("", "act", "read")]}, {"read/3": Failure("mark_closed")})
     sim = await run(plan, script)
     assert [q.kind for q in sim.state.interrupts.values()] == ["tool_approval", "step_failed"]
     await sim.respond("skip", "i2")
@@ -179,7 +179,7 @@ async def test_a_step_that_ends_otherwise_closes_the_question() -> None:
 
 
 async def test_another_call_that_failed_is_still_asked_about() -> None:
-    script = Replies({"a#1": [says("", "act", "read")]}, {"read/3": Failure("broke")})
+    script = Replies({"a#1": [says("", "act", "read")]}, {"read/3": Failure("mark_closed")})
     sim = await run(guarded(), script)
     await sim.respond("approve", "i1")
     await sim.run()
@@ -256,13 +256,13 @@ async def test_a_call_that_a_change_has_people_asked_about_may_be_refused() -> N
 # -- what people are shown ---------------------------------------------------------------------
 
 
-def reply(args: Any, *, invalid: bool = False) -> ModelResult:
+def reply(args: Any, *, invalid: bool = False) -> CallModelResult:
     call = {"id": "c0", "name": "act", "args": args}
     body = {"type": "ai", "content": ""} | (
         {"invalid_tool_calls": [call]} if invalid else {"tool_calls": [call]}
     )
-    asked = AskedTool(id="c0", tool="act", brief="notes/a.md")
-    return ModelResult(body=body, hash=hash_json(body), tools=(asked,))
+    asked = RequestedToolCall(id="c0", tool="act", brief="notes/a.md")
+    return CallModelResult(body=body, hash=hash_json(body), tools=(asked,))
 
 
 async def test_people_are_shown_the_call_with_its_arguments_and_its_message() -> None:

@@ -10,14 +10,14 @@ import pytest
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, artifact_log
 from crewlog.state.artifacts import body_of, fold
-from crewlog.state.calls import ArtifactChange, SettledOperations
-from crewlog.state.hashing import hash_json, log_root
+from crewlog.state.calls import ArtifactChange, RefusedOperations
+from crewlog.state.hashing import empty_log_head, hash_json
 from graph.crews import plan_of
 from graph.simulation import RUN, Replies, Simulation, returns, says
 
 TOOLS = {"act": {"run": "m:f"}}
 LOG = artifact_log("doc")
-ROOT = log_root(RUN, LOG)
+ROOT = empty_log_head(RUN, LOG)
 ORDERS = list(itertools.permutations([2, 3, 4]))
 
 
@@ -54,7 +54,7 @@ async def landed(plan: GraphPlan, order: tuple[int, ...], replies: Replies) -> S
 @pytest.mark.parametrize("order", ORDERS)
 async def test_the_log_has_the_operations_in_call_order(order: tuple[int, ...]) -> None:
     sim = await landed(crew(), order, script())
-    applied = sim.facts("OperationsApplied")
+    applied = sim.facts("ArtifactOperationsApplied")
     assert [entry["call"] for entry in applied] == [2, 3, 4]
     assert [entry.get("moved", False) for entry in applied] == [False, True, True]
     assert all("base" not in entry for entry in applied), "what only the engine needs is not kept"
@@ -67,22 +67,22 @@ async def test_the_log_has_the_operations_in_call_order(order: tuple[int, ...]) 
 
 
 async def test_the_next_reply_settles_what_is_open_and_is_journaled_before_it() -> None:
-    told = SettledOperations(call=3, artifact="doc", refused=1, why=("1: …",))
+    told = RefusedOperations(call=3, artifact="doc", refused=1, why=("1: …",))
     replies = script()
     replies._replies["a#1"] = iter([says("", "act", "act", "act"), says("done", settled=(told,))])
     sim = await landed(crew(), (2, 3, 4), replies)
     await sim.run()
-    (settled,) = sim.facts("OperationsSettled")
+    (settled,) = sim.facts("ArtifactOperationsRefused")
     assert (settled["step"], settled["call"], settled["refused"]) == ("a#1", 3, 1)
     kinds = [entry["kind"] for entry in sim.journal]
-    after = kinds.index("OperationsSettled") + 1
-    assert kinds[after] == "ModelReplied"
+    after = kinds.index("ArtifactOperationsRefused") + 1
+    assert kinds[after] == "ModelCallCompleted"
 
 
 async def test_who_may_not_change_it_is_refused_whatever_the_activity_says() -> None:
     plan = crew(writers=["b"])
     sim = await landed(plan, (3, 2, 4), script(c4="other"))
-    assert sim.facts("OperationsApplied") == []
+    assert sim.facts("ArtifactOperationsApplied") == []
     reasons = [entry["reason"] for entry in sim.facts("PermissionDenied")]
     mine = "'a' may not change the artifact 'doc'"
     assert reasons == [mine, mine, "there is no artifact 'other'"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected, CrewlogError, InterruptNotOpen
-from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
+from crewlog.graph.answers import StopAnswer, answer, check_answer, find_interrupt
 from crewlog.graph.plan import GraphPlan
 from crewlog.state import journal as j
 from graph.crews import plan_of
@@ -38,7 +38,7 @@ async def question(kind: str) -> Simulation:
         flow: list[Any] = [["a", "b"], "c", {"if": "ok", "go": "z"}, "end_"]
         return await waiting(plan_of([*flow, {"agent": "z", "after": "go"}], tools=ACT), handoff)
     if kind == "step_failed":
-        return await waiting(plan_of(["a", "b"]), Replies({"a#1": [Failure("broke")]}))
+        return await waiting(plan_of(["a", "b"]), Replies({"a#1": [Failure("mark_closed")]}))
     if kind == "outcome_unknown":
         return await waiting(plan_of(["a", "b"], tools=ACT), lost())
     if kind == "limit":
@@ -136,7 +136,7 @@ async def test_a_flag_takes_the_answer(decision: str, value: Any) -> None:
     sim = await question("flag")
     await sim.respond(decision)
     assert sim.state.flags["ok"] is value or sim.state.flags["ok"] == "words"  # type: ignore[index]
-    assert sim.facts("FlagSet")[0]["by"] == "eve"
+    assert sim.facts("RunOutputSet")[0]["by"] == "eve"
 
 
 async def test_an_answer_in_words_that_is_the_name_of_a_node_does_not_lead_there() -> None:
@@ -151,7 +151,7 @@ async def test_an_answer_in_words_that_is_the_name_of_a_node_does_not_lead_there
 async def test_a_wrong_option_says_which_there_are(close: str, meant: str | None) -> None:
     sim = await question("ask")
     with pytest.raises(CommandRejected, match=f"{close!r} is no answer to 'i1'") as caught:
-        check_option(sim.asked(), close)
+        check_answer(sim.asked(), close)
     assert "Its options are: approve, reject." in caught.value.remedy
     assert (f"Did you mean {meant!r}?" in caught.value.remedy) == (meant is not None)
     taken = await sim.respond(close)
@@ -163,12 +163,12 @@ async def test_words_are_welcome_only_where_something_takes_them() -> None:
     for kind in ("requirement", "step_failed", "limit", "manual", "decide", "ask"):
         sim = await question(kind)
         with pytest.raises(CommandRejected):
-            check_option(sim.asked(), "some words")
+            check_answer(sim.asked(), "some words")
     for kind in ("flag", "outcome_unknown"):
         sim = await question(kind)
-        check_option(sim.asked(), "some words")
+        check_answer(sim.asked(), "some words")
         with pytest.raises(CommandRejected):
-            check_option(sim.asked(), "  ")
+            check_answer(sim.asked(), "  ")
 
 
 async def test_a_closed_question_says_which_are_open() -> None:
@@ -186,7 +186,7 @@ async def test_a_closed_question_says_which_are_open() -> None:
 
 async def test_stop_is_the_callers_to_do() -> None:
     sim = await question("ask")
-    with pytest.raises(StopAsked):
+    with pytest.raises(StopAnswer):
         await answer(sim.engine, sim.asked(), "reject", by="eve", command=None)
     assert sim.state.status == "running"
     assert sim.facts("StepCompleted")[-1]["because"] == "eve said 'reject'"
@@ -212,7 +212,7 @@ async def test_what_a_compound_requirement_asks_for_is_waived_not_set() -> None:
     await sim.run()
     assert sim.ran() == ["a#1"]
     assert sim.state.flags == {"ok": 0, "ready": 0}
-    assert sim.facts("ConditionMet")[0]["waived"] is True
+    assert sim.facts("RequirementMet")[0]["waived"] is True
 
 
 @pytest.mark.parametrize(("otherwise", "ran"), [("skip", ["b#1"]), ("z", ["z#1"])])
@@ -307,7 +307,7 @@ async def test_a_decision_that_fails_the_run_says_why() -> None:
 async def test_a_question_about_a_step_that_went_on_is_withdrawn() -> None:
     script = Replies(
         {"a#1": [says("", "act", "act")]},
-        {"act/2": Failure("gone", "OutcomeUnknown"), "act/3": Failure("broke")},
+        {"act/2": Failure("gone", "OutcomeUnknown"), "act/3": Failure("mark_closed")},
     )
     plan = plan_of(["a", "b"], {"a": {"on_error": "continue"}}, tools=ACT)
     sim = await Simulation.begin(plan, script)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from crewlog.authority.permissions import needs_approval
-from crewlog.ids import StepId, item_of, node_of, private_log, visit_of, working_log
+from crewlog.authority.permissions import is_approval_required
+from crewlog.ids import StepId, item_number, node_of, private_log, step_log, visit_of
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
@@ -42,32 +42,47 @@ async def test_the_crews_do_everything_that_the_other_tests_are_about() -> None:
     for sim in await crews():
         kinds.update(entry["kind"] for entry in sim.journal)
         kinds.update(entry["interrupt"]["kind"] for entry in sim.facts("InterruptRaised"))
-        kinds.update("loop" for entry in sim.facts("Routed") if entry.get("loop"))
-        kinds.update("late" for entry in sim.facts("Routed") if entry.get("late"))
-        kinds.update("pool" for e in sim.facts("StepMapped") if e.get("agents"))
-        kinds.update("waits" for e in sim.facts("StepMapped") if e.get("after"))
+        kinds.update("loop" for entry in sim.facts("NodesReached") if entry.get("loop"))
+        kinds.update("late" for entry in sim.facts("NodesReached") if entry.get("late"))
+        kinds.update("pool" for e in sim.facts("ParentStepStarted") if e.get("agents"))
+        kinds.update("waits" for e in sim.facts("ParentStepStarted") if e.get("after"))
         kinds.update("append" for entry in sim.journal if entry.get("append"))
-        kinds.update("handoff" for entry in sim.facts("ToolReturned") if entry.get("goto"))
-    never = {"ContinuedAsNew", "PromptReceived", "PromptRead", "PromptCompiled", "PromptRefused"}
+        kinds.update("handoff" for entry in sim.facts("ToolCallCompleted") if entry.get("goto"))
+    never = {
+        "ExecutionContinuedAsNew",
+        "PromptReceived",
+        "PromptRead",
+        "PromptCompiled",
+        "PromptCompileFailed",
+    }
     never |= {"DefinitionEdited", "DefinitionApproved", "DefinitionRejected"}  # test_drafting.py
     never |= {"ChangeAccepted", "GraphSwapped", "SwapFailed"}  # test_swap_properties.py
-    never |= {"RulesChanged"}  # the same
-    never |= {"RolledBack", "Forked", "Reopened", "InterruptDue"}  # test_rewinding.py
-    never |= {"OperationsApplied", "OperationsSettled"}  # test_artifacts.py
+    never |= {"DefinitionChanged"}  # the same
     never |= {
-        "RouteRefused",
-        "TurnBegan",
-        "TurnEnded",
+        "RunRolledBack",
+        "RunForked",
+        "RunReopened",
+        "InterruptDeadlineSet",
+    }  # test_rewinding.py
+    never |= {"ArtifactOperationsApplied", "ArtifactOperationsRefused"}  # test_artifacts.py
+    never |= {
+        "BranchTargetRefused",
+        "ExchangeStarted",
+        "ExchangeEnded",
         "MessageQueued",
-        "IdleSet",
+        "IdleDeadlineSet",
     }  # test_talks.py, test_routes.py
-    never |= {"ReplyTaken", "ReplyRefused", "TurnCapped"}  # test_replies.py
-    never |= {"HandoffMissed"}  # test_handoffs.py
-    never |= {"MessageHeard", "RunRested", "TopologyChanged"}  # test_listening.py
-    never |= {"MergeAsked", "MergeAccepted", "MergeOffered", "MergeFailed", "MergedInto"}
+    never |= {
+        "StructuredOutputParsed",
+        "StructuredOutputRejected",
+        "TurnLimitReached",
+    }  # test_replies.py
+    never |= {"AddressedItemUndelivered"}  # test_handoffs.py
+    never |= {"AgentsWoken", "IdleStarted", "ComponentChanged"}  # test_listening.py
+    never |= {"MergeRequested", "MergeAccepted", "MergeOffered", "MergeFailed", "RunEndedByMerge"}
     # tests/state/test_joining.py
-    never |= {"GraphMerged"}  # test_taking_in.py
-    never |= {"LogsJoined"}  # tests/store/test_joined_logs.py
+    never |= {"RunMerged"}  # test_taking_in.py
+    never |= {"LogsMerged"}  # tests/store/test_joined_logs.py
     wanted = {kind for kind in _entry_kinds() if kind not in never}
     wanted |= {"ask", "requirement", "step_failed", "outcome_unknown", "limit", "manual"}
     wanted |= {"tool_approval", "append"}
@@ -85,7 +100,7 @@ def _entry_kinds() -> set[str]:
 
 async def test_visits_never_repeat() -> None:
     for sim in await crews():
-        reached = Counter(to["node"] for e in sim.facts("Routed") for to in e.get("to", ()))
+        reached = Counter(to["node"] for e in sim.facts("NodesReached") for to in e.get("to", ()))
         assert reached == Counter(sim.state.visits)
         for kind in ("StepStarted", "StepCompleted", "StepCancelled"):
             assert max(Counter(e["step"] for e in sim.facts(kind)).values(), default=0) <= 1
@@ -96,19 +111,19 @@ async def test_a_node_has_one_visit_under_way_at_a_time() -> None:
         under_way: dict[str, str] = {}
         for entry in sim.journal:
             step = entry.get("step", "")
-            if entry["kind"] in ("StepStarted", "StepMapped"):
+            if entry["kind"] in ("StepStarted", "ParentStepStarted"):
                 visit = visit_of(step)
                 assert under_way.setdefault(node_of(step), visit) == visit
-            elif entry["kind"] in ("StepCompleted", "StepCancelled") and not item_of(step):
+            elif entry["kind"] in ("StepCompleted", "StepCancelled") and not item_number(step):
                 under_way.pop(node_of(step), None)
 
 
 async def test_a_mapped_visit_has_a_step_for_each_item_and_ends_with_the_last() -> None:
     seen: Counter[int] = Counter()
     for sim in await crews():
-        cut = {entry["step"] for entry in sim.facts("Redirected")}
-        maps = {e["step"]: e["of"] for e in sim.facts("StepMapped") if e["step"] not in cut}
-        after = {e["step"]: e["after"] for e in sim.facts("StepMapped") if e.get("after")}
+        cut = {entry["step"] for entry in sim.facts("StepRedirected")}
+        maps = {e["step"]: e["of"] for e in sim.facts("ParentStepStarted") if e["step"] not in cut}
+        after = {e["step"]: e["after"] for e in sim.facts("ParentStepStarted") if e.get("after")}
         done: set[str] = set()
         started: dict[str, list[int]] = {visit: [] for visit in maps}
         left: dict[str, int] = dict(maps)
@@ -116,12 +131,12 @@ async def test_a_mapped_visit_has_a_step_for_each_item_and_ends_with_the_last() 
             step = entry.get("step") or ""
             if visit_of(StepId(step or "#")) in cut:
                 continue  # people ended it before its items
-            if entry["kind"] == "StepStarted" and item_of(step):
+            if entry["kind"] == "StepStarted" and item_number(step):
                 visit = visit_of(step)
-                started[visit].append(item_of(step))
-                waited = after[visit][item_of(step) - 1] if visit in after else ()
+                started[visit].append(item_number(step))
+                waited = after[visit][item_number(step) - 1] if visit in after else ()
                 assert done >= {f"{visit}.{number}" for number in waited}
-            elif entry["kind"] == "StepCompleted" and item_of(step):
+            elif entry["kind"] == "StepCompleted" and item_number(step):
                 left[visit_of(step)] -= 1
                 done.add(step)
             elif entry["kind"] == "StepCompleted" and step in maps:
@@ -129,14 +144,16 @@ async def test_a_mapped_visit_has_a_step_for_each_item_and_ends_with_the_last() 
                 numbers = sorted(started[step]) if step in after else started[step]
                 assert numbers == list(range(1, maps[step] + 1))
                 seen[maps[step]] += 1
-            elif entry["kind"] == "Routed" and entry.get("source"):
-                assert not item_of(entry["source"]), "no item routes on"
+            elif entry["kind"] == "NodesReached" and entry.get("source"):
+                assert not item_number(entry["source"]), "no item routes on"
         completed = Counter(
             node_of(entry["step"])
             for entry in sim.facts("StepCompleted")
-            if not item_of(entry["step"])
+            if not item_number(entry["step"])
         )
-        routed = Counter(entry["source"] for entry in sim.facts("Routed") if entry.get("source"))
+        routed = Counter(
+            entry["source"] for entry in sim.facts("NodesReached") if entry.get("source")
+        )
         for node in {node_of(StepId(visit)) for visit in maps}:
             ends = completed[node] - routed[node]  # a visit that fails the run does not route on
             assert ends == 0 or sim.state.status == "failed"
@@ -157,23 +174,25 @@ async def test_no_call_is_made_that_nobody_has_approved() -> None:
             if raised[e["interrupt"]]["kind"] == "tool_approval" and e["decision"] == "approve"
         }
         calls = {
-            (e["step"], c["call"]): c for e in sim.facts("ModelReplied") for c in e.get("calls", ())
+            (e["step"], c["call"]): c
+            for e in sim.facts("ModelCallCompleted")
+            for c in e.get("calls", ())
         }
         for step, number, _ in sim.made:
             call, agent = calls.get((step, number)), agents[step]
-            if call is not None and needs_approval(agent, call["tool"], plan.approvals):
+            if call is not None and is_approval_required(agent, call["tool"], plan.approvals):
                 assert (step, number) in approved
 
 
 async def test_no_turn_works_in_the_log_of_another_step() -> None:
     for sim in await crews():
         for entry in sim.journal:
-            if entry["kind"] not in ("ModelReplied", "ToolReturned"):
+            if entry["kind"] not in ("ModelCallCompleted", "ToolCallCompleted"):
                 continue
             working = [log for log in entry["ref"]["logs"] if log.startswith("private:")]
-            final = entry["kind"] == "ModelReplied" and not entry.get("calls")
+            final = entry["kind"] == "ModelCallCompleted" and not entry.get("calls")
             own = private_log(entry["agent"])
-            assert set(working) <= {own if final else working_log(entry["step"], entry["agent"])}
+            assert set(working) <= {own if final else step_log(entry["step"], entry["agent"])}
 
 
 async def test_every_result_is_applied_once_and_tools_in_call_order() -> None:
@@ -182,12 +201,12 @@ async def test_every_result_is_applied_once_and_tools_in_call_order() -> None:
         applied: list[tuple[str, int]] = []
         asked: dict[str, list[int]] = {}
         for entry in sim.journal:
-            if entry["kind"] == "ModelReplied":
+            if entry["kind"] == "ModelCallCompleted":
                 calls = [call["call"] for call in entry.get("calls", ())]
                 assert not asked.get(entry["step"]), "the last batch is not over"
                 asked[entry["step"]] = calls
                 applied.append((entry["step"], entry["call"]))
-            elif entry["kind"] == "ToolReturned":
+            elif entry["kind"] == "ToolCallCompleted":
                 assert asked[entry["step"]].pop(0) == entry["call"]
                 applied.append((entry["step"], entry["call"]))
         assert len(set(applied)) == len(applied)

@@ -9,14 +9,14 @@ from crewlog.graph.answers import answer, find_interrupt
 from crewlog.graph.engine import Engine
 from crewlog.graph.lower import lower
 from crewlog.ids import InterruptId, RunId
-from crewlog.state.calls import AskedTool, ModelResult, ToolResult
+from crewlog.state.calls import CallModelResult, CallToolResult, RequestedToolCall
 from crewlog.state.hashing import hash_json
-from crewlog.state.journal import FlagSet
+from crewlog.state.journal import RunOutputSet
 
 
-def says(text: str, *tools: AskedTool) -> ModelResult:
+def says(text: str, *tools: RequestedToolCall) -> CallModelResult:
     body: dict[str, Any] = {"type": "ai", "content": text}
-    return ModelResult(body=body, hash=hash_json(body), tools=tools)
+    return CallModelResult(body=body, hash=hash_json(body), tools=tools)
 
 
 async def engine_of(flow: list[Any], **more: Any) -> Engine:
@@ -32,7 +32,7 @@ async def turn(engine: Engine, *expected: str) -> None:
     orders = list(engine.orders(()))
     assert [order.step for order in orders] == list(expected)
     for order in orders:
-        await engine.turns.model_replied(order.step, order.call.call, says("done"))
+        await engine.turns.apply_model_call(order.step, order.call.call, says("done"))
     await engine.settle(())
 
 
@@ -55,10 +55,12 @@ async def test_a_hand_off_that_goes_back_runs_the_join_again():
     await turn(engine, "a#1", "b#1")
     await engine.settle(())
     (order,) = engine.orders(())
-    await engine.turns.model_replied(order.step, 1, says("", AskedTool(id="t1", tool="back")))
+    await engine.turns.apply_model_call(
+        order.step, 1, says("", RequestedToolCall(id="t1", tool="back"))
+    )
     body = {"type": "tool", "content": "back to a"}
-    result = ToolResult(body=body, hash=hash_json(body), goto=("a",))
-    await engine.turns.tool_returned(order.step, 2, result)
+    result = CallToolResult(body=body, hash=hash_json(body), goto=("a",))
+    await engine.turns.apply_tool_call(order.step, 2, result)
     await turn(engine, "a#2")
     await turn(engine, "c#2")
     assert engine.state.status == "completed"
@@ -80,7 +82,7 @@ async def test_a_question_about_a_requirement_is_withdrawn_when_it_comes_true():
     await turn(engine, "b#1")
     await turn(engine, "c#1")
     assert [i.kind for i in engine.state.interrupts.values()] == ["requirement"]
-    engine.record(FlagSet(flag="ready", value=True, by="somebody"))
+    engine.record(RunOutputSet(flag="ready", value=True, by="somebody"))
     await turn(engine, "a#1")
     assert InterruptId("i1") not in engine.state.interrupts
     assert engine.state.status == "completed"

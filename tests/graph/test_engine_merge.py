@@ -69,7 +69,9 @@ async def test_what_items_add_is_in_the_order_of_the_items(order: tuple[int, ...
     outputs = sim.state.agent_outputs[AgentName("worker")]
     assert sim.state.flags["seen"] == [1, 2, 3]  # type: ignore[index]
     assert outputs["found"].value == ["found 1", "found 2", "found 3"]
-    finals = {e["step"]: e["ref"]["body"] for e in sim.facts("ModelReplied") if not e.get("calls")}
+    finals = {
+        e["step"]: e["ref"]["body"] for e in sim.facts("ModelCallCompleted") if not e.get("calls")
+    }
     assert list(outputs["text"].bodies) == [finals[f"worker#1.{n}"] for n in (1, 2, 3)]
     assert outputs["text"].value is None
 

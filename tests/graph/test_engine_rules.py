@@ -14,7 +14,7 @@ from crewlog.graph.approvals import request
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
 from crewlog.store.memory import InMemoryStore
-from crewlog.store.protocol import Reservation
+from crewlog.store.protocol import QuotaPeriod
 from crewlog.workflows.views import interrupt_view
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says
@@ -43,7 +43,7 @@ async def test_a_rule_refuses_and_the_model_is_told_why() -> None:
     sim = await run(ruled(never), asks("act", "read"))
     assert denied(sim) == [(2, "rules[0]")]
     assert [call for step, call, _ in sim.made if step == "a#1"] == [1, 3, 4]
-    assert "not on a Friday" in sim.facts("ToolReturned")[0]["brief"]
+    assert "not on a Friday" in sim.facts("ToolCallCompleted")[0]["brief"]
     assert "act" not in sim.engine.tools_of(AgentName("a"))
     refold(sim)
 
@@ -114,7 +114,7 @@ async def test_people_are_told_of_a_quota_that_lets_nothing_through() -> None:
         (free,) = await with_used_up(opened, [question], at)
         assert free.used_up == ""
         span = window_of("day", at, UTC)
-        await store.reserve(f"c{call}", [Reservation(quota=name, span=span, most=3)], at)
+        await store.count_call(f"c{call}", [QuotaPeriod(quota=name, span=span, most=3)], at)
     (full,) = await with_used_up(opened, [question], at)
     assert full.used_up.startswith("rules[0] is used up, at most 3 per day: no yes lets the call")
     (tomorrow,) = await with_used_up(opened, [question], at + 86_400_000)
@@ -146,7 +146,7 @@ async def test_why_people_ruled_is_told_to_who_is_refused_or_asked(whom: str) ->
     said = {"tool": "act", "agent": whom, "do": "deny", "reason": "closed till noon"}
     await sim.command("set_permission", **said)
     await sim.run()
-    told = [sim.facts("PermissionDenied")[0]["reason"], sim.facts("ToolReturned")[0]["brief"]]
+    told = [sim.facts("PermissionDenied")[0]["reason"], sim.facts("ToolCallCompleted")[0]["brief"]]
     assert [": closed till noon" in each for each in told] == [True, True]
     sim = await Simulation.begin(ruled(), asks("act"))
     await sim.command("set_permission", **{**said, "do": "ask"})

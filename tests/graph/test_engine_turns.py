@@ -22,7 +22,7 @@ def one(**agent: Any) -> GraphPlan:
 
 
 def applied(sim: Simulation) -> list[int]:
-    return [entry["call"] for entry in sim.facts("ToolReturned")]
+    return [entry["call"] for entry in sim.facts("ToolCallCompleted")]
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations([2, 3, 4])))
@@ -36,11 +36,11 @@ async def test_results_in_any_order_are_applied_in_call_order(order: tuple[int, 
         await sim.land(("a#1", number))
         ready = set(order[: order.index(number) + 1])
         assert applied(sim) == list(itertools.takewhile(ready.__contains__, (2, 3, 4)))
-        assert (len(applied(sim)) > len(before)) or sim.journal[-1]["kind"] == "CallHeld"
-    assert [f["value"] for f in sim.facts("FlagSet")] == [2, 3, 4]
+        assert (len(applied(sim)) > len(before)) or sim.journal[-1]["kind"] == "CompletionBuffered"
+    assert [f["value"] for f in sim.facts("RunOutputSet")] == [2, 3, 4]
     assert sim.state.flags["ok"] == 4  # type: ignore[index]
     await sim.run()
-    assert [e["call"] for e in sim.facts("ModelReplied")] == [1, 5, 1]
+    assert [e["call"] for e in sim.facts("ModelCallCompleted")] == [1, 5, 1]
 
 
 async def test_the_log_of_an_agent_does_not_depend_on_which_tool_was_faster() -> None:
@@ -50,7 +50,7 @@ async def test_the_log_of_an_agent_does_not_depend_on_which_tool_was_faster() ->
         await sim.finish("a#1")
         for number in order:
             await sim.land(("a#1", number))
-        bodies.add(tuple(entry["ref"]["body"] for entry in sim.facts("ToolReturned")))
+        bodies.add(tuple(entry["ref"]["body"] for entry in sim.facts("ToolCallCompleted")))
     assert len(bodies) == 1
 
 
@@ -59,7 +59,7 @@ async def test_the_same_tool_twice_is_two_calls() -> None:
     assert [made for made in sim.made if made[0] == "a#1"] == [
         ("a#1", number, 1) for number in (1, 2, 3, 4, 5, 6)
     ]
-    assert [e["call"] for e in sim.facts("ToolReturned")] == [2, 3, 5]
+    assert [e["call"] for e in sim.facts("ToolCallCompleted")] == [2, 3, 5]
     assert sim.state.usage["a"].tool_calls == 3  # type: ignore[index]
 
 
@@ -76,7 +76,7 @@ async def test_what_is_not_allowed_is_refused_and_the_model_is_told(tool: str, r
     (denied,) = sim.facts("PermissionDenied")
     assert (denied["tool"], denied["reason"]) == (tool, reason)
     assert ("a#1", 2, 1) not in sim.made
-    refused, other = sim.facts("ToolReturned")
+    refused, other = sim.facts("ToolCallCompleted")
     assert refused["ok"] is False
     assert refused["ref"]["inline"]["content"] == (
         f"Refused: {reason}. Tools you may call: act, read."
@@ -106,7 +106,7 @@ async def test_flags_and_outputs_are_set_only_where_they_are_declared() -> None:
     writes = returns(flags={"ok": 1, "mine": True}, outputs=values, goto=("nowhere",))
     plan = one(writes_flags=["ok"], outputs=["score"])
     sim = await run(plan, Replies({"a#1": [says("", "act")]}, {"act": writes}))
-    assert [(e["flag"], e["value"]) for e in sim.facts("FlagSet")] == [("ok", 1)]
+    assert [(e["flag"], e["value"]) for e in sim.facts("RunOutputSet")] == [("ok", 1)]
     assert [e["key"] for e in sim.facts("OutputSet")] == ["score"]
     assert [e["reason"] for e in sim.facts("PermissionDenied")] == [
         "there is no node 'nowhere' to go to",
@@ -121,7 +121,7 @@ async def test_a_flag_keeps_its_very_value(value: Any) -> None:
     """1 equals True in Python, and a journal that leaves out defaults must not mix them."""
     script = Replies({"a#1": [says("", "act")]}, {"act": returns(flags={"ok": value})})
     sim = await run(one(writes_flags=["ok"]), script)
-    (entry,) = sim.facts("FlagSet")
+    (entry,) = sim.facts("RunOutputSet")
     assert repr(entry["value"]) == repr(value)
     assert repr(sim.state.flags["ok"]) == repr(value)  # type: ignore[index]
 
@@ -134,7 +134,7 @@ async def test_a_handoff_ends_the_turn_after_its_batch_and_nothing_else_follows(
     assert sim.ran() == ["a#1", "z#1"]
     assert applied(sim) == [2, 3]
     assert sim.facts("StepCompleted")[0]["because"] == "handed off"
-    assert sim.facts("Routed")[1]["outcome"] == ["z"]
+    assert sim.facts("NodesReached")[1]["outcome"] == ["z"]
     assert sim.state.status == "completed"
 
 
@@ -146,7 +146,7 @@ async def test_a_turn_that_does_not_end_asks_every_so_many_calls() -> None:
     assert len([made for made in sim.made if made[1] in (1, 3, 5, 7)]) == 3
     await sim.respond("retry")
     await sim.run()
-    assert len(sim.facts("ModelReplied")) == 6
+    assert len(sim.facts("ModelCallCompleted")) == 6
     await sim.respond("skip")
     assert (await sim.run()).ran() == ["a#1", "b#1"]
 
@@ -157,19 +157,19 @@ async def test_the_final_message_goes_where_the_agent_writes_and_where_it_reads(
 ) -> None:
     sim = await run(one(writes=writes))
     unseen = [] if "public" in writes else ["private:a"]
-    assert sim.facts("ModelReplied")[0]["ref"]["logs"] == [*writes, *unseen]
+    assert sim.facts("ModelCallCompleted")[0]["ref"]["logs"] == [*writes, *unseen]
 
 
 async def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     sim = await Simulation.begin(one(), Replies({"a#1": THREE}))
     await sim.finish("a#1")
     turns, before = sim.engine.turns, len(sim.journal)
-    await turns.model_replied("a#1", 1, says("again", "act"))  # type: ignore[arg-type]
-    await turns.model_replied("nobody#1", 1, says("who"))  # type: ignore[arg-type]
-    await turns.tool_returned("a#1", 1, returns())  # type: ignore[arg-type]
-    await turns.tool_returned("a#1", 99, returns())  # type: ignore[arg-type]
-    await sim.engine.call_failed("a#1", 99, "late", "Timeout")  # type: ignore[arg-type]
-    await sim.engine.call_failed("a#9", 1, "late", "Timeout")  # type: ignore[arg-type]
+    await turns.apply_model_call("a#1", 1, says("again", "act"))  # type: ignore[arg-type]
+    await turns.apply_model_call("nobody#1", 1, says("who"))  # type: ignore[arg-type]
+    await turns.apply_tool_call("a#1", 1, returns())  # type: ignore[arg-type]
+    await turns.apply_tool_call("a#1", 99, returns())  # type: ignore[arg-type]
+    await sim.engine.apply_call_failure("a#1", 99, "late", "Timeout")  # type: ignore[arg-type]
+    await sim.engine.apply_call_failure("a#9", 1, "late", "Timeout")  # type: ignore[arg-type]
     assert len(sim.journal) == before
 
 
@@ -182,10 +182,10 @@ async def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     ],
 )
 async def test_a_failure_does_what_the_agent_says(policy: str, status: str, ran: list[str]) -> None:
-    script = Replies({"a#1": [Failure("no key", "ModelRefused")]})
+    script = Replies({"a#1": [Failure("no key", "ModelRequestRejected")]})
     sim = await run(one(on_error=policy), script)
     (failed,) = sim.facts("StepFailed")
-    assert (failed["error"], failed["error_type"]) == ("no key", "ModelRefused")
+    assert (failed["error"], failed["error_type"]) == ("no key", "ModelRequestRejected")
     assert (sim.state.status, sim.ran()) == (status, ran)
     if policy == "ask":
         assert sim.asked().options == ("retry", "skip", "stop")
@@ -194,7 +194,7 @@ async def test_a_failure_does_what_the_agent_says(policy: str, status: str, ran:
 
 
 async def test_results_of_a_step_that_went_on_without_them_are_dropped() -> None:
-    script = Replies({"a#1": THREE}, {"act/2": Failure("broke")})
+    script = Replies({"a#1": THREE}, {"act/2": Failure("mark_closed")})
     sim = await Simulation.begin(one(on_error="continue"), script)
     await sim.finish("a#1", "a#1")
     assert sim.facts("StepCompleted")[0]["because"] == "failed: broke"
@@ -215,6 +215,6 @@ async def test_while_one_call_asks_the_others_go_on() -> None:
     assert sim.state.frontier["a#1"].status == "running"  # type: ignore[index]
     await sim.respond("it printed two pages")
     assert applied(sim) == [2, 3, 4]
-    said = sim.facts("ToolReturned")[0]["ref"]["inline"]["content"]
+    said = sim.facts("ToolCallCompleted")[0]["ref"]["inline"]["content"]
     assert said == "The tool did not answer. eve says: it printed two pages"
     assert (await sim.run()).state.status == "completed"

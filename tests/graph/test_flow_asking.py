@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.graph.asking import Asking
+from crewlog.graph.asking import PlanGuards
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
 from crewlog.state.model import Routing
@@ -60,14 +60,14 @@ ANSWERED = {**ASK, "sets": "ok"}
 def test_what_decides_whether_people_are_asked(
     flow: tuple[Any, ...], nodes: set[str], names: set[str]
 ) -> None:
-    found = Asking(flow_of(*flow))
+    found = PlanGuards(flow_of(*flow))
     assert found.deciding() == nodes
     assert found.names().flags == names
 
 
 def test_outputs_decide_as_flags_do() -> None:
     plan = flow_of("a", {**ASK, "only_if": "a.risk > 1"}, "b", a={"outputs": ["risk"]})
-    assert Asking(plan).names().outputs == {("a", "risk")}
+    assert PlanGuards(plan).names().outputs == {("a", "risk")}
 
 
 def test_what_is_reached_with_nobody_asked() -> None:
@@ -75,7 +75,7 @@ def test_what_is_reached_with_nobody_asked() -> None:
     plan = flow_of(
         ["a", "x"], {**ASK, "after": "a"}, "b", after, {"ask": "Mail?", "phase": "m"}, "y"
     )
-    asking, none = Asking(plan), Routing()
+    asking, none = PlanGuards(plan), Routing()
 
     def reached(*begin: str, routing: Routing = none) -> set[str]:
         return {*asking.unasked([*map(NodeName, begin)], routing)}
@@ -91,7 +91,7 @@ def test_what_is_reached_with_nobody_asked() -> None:
 
 def test_a_decision_asks_once_it_is_used_up() -> None:
     loop = to("not good", "w", "d", at_most=3, **{"else": "ask_human"})
-    asking = Asking(flow_of("w", loop, "p"))
+    asking = PlanGuards(flow_of("w", loop, "p"))
     p, d = NodeName("p"), NodeName("d")
     assert asking.unasked([p], Routing(loops={d: 2})) == set()
     assert asking.unasked([p], Routing(loops={d: 3})) == {"p"}

@@ -18,16 +18,16 @@ from crewlog.definition.model import GROUP_TOOLS, CrewDefinition
 from crewlog.definition.operations import AddChannel, Operation, apply_operations
 from crewlog.errors import CommandRejected, InvalidDefinition, UsageError
 from crewlog.graph.engine import Order
-from crewlog.graph.grouping import group_command, may_regroup, told_change
+from crewlog.graph.grouping import authorize_group_change, change_result_text, group_command_id
 from crewlog.graph.lower import lower
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import AgentName, ContentHash, NodeName, RunId, StepId
-from crewlog.state.calls import PreparedChange, SentMessage
-from crewlog.state.model import Changing, CommandOutcome, CrewState, FrontierEntry
-from crewlog.state.topology import TopologyChange
+from crewlog.state.calls import PrepareChangeResult, SentMessage
+from crewlog.state.model import CommandOutcome, CrewState, FrontierStep, PendingChange
+from crewlog.state.topology import ComponentChange
 from crewlog.wire import Change
 from crewlog.workflows import grouping
-from crewlog.workflows.inbox import Incoming
+from crewlog.workflows.inbox import QueuedCommand
 from graph.simulation import Outcome, Simulation, as_json, folded, returns, says
 
 OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
@@ -57,19 +57,19 @@ class Living(Simulation):
     def prepared(self, order: Order, operations: tuple[dict[str, Any], ...]) -> Any:
         command = Change.model_validate(
             {
-                "id": group_command(order.step, order.call.call),
+                "id": group_command_id(order.step, order.call.call),
                 "by": order.agent,
                 "operations": operations,
             }
         )
-        incoming = Incoming("change", {})
+        incoming = QueuedCommand("change", {})
         try:
             after = apply_operations(self.crew, command.operations)
         except InvalidDefinition as error:
             incoming.refusal = CommandRejected(str(error))
         else:
             plan = lower(after)
-            incoming.prepared = PreparedChange(
+            incoming.prepared = PrepareChangeResult(
                 definition=after.to_json(),
                 plan=plan.to_json(),
                 base=lower(self.crew).definition,
@@ -78,7 +78,7 @@ class Living(Simulation):
                     f"{each.message}\n    {each.remedy}" for each in new_warnings(self.crew, after)
                 ),
             )
-        return grouping.Regrouping(order, command, incoming)
+        return grouping.GroupToolChange(order, command, incoming)
 
     @override
     async def land(self, key: tuple[str, int]) -> None:
@@ -128,7 +128,7 @@ def spawn(crew: CrewDefinition, name: str = "w", **said: Any) -> Operation:
 
 
 def answers(sim: Living) -> list[tuple[bool, str]]:
-    found = sim.facts("ToolReturned")
+    found = sim.facts("ToolCallCompleted")
     return [(e.get("ok", True), e["ref"]["inline"]["content"]) for e in found]
 
 
@@ -147,7 +147,7 @@ async def test_a_worker_is_brought_wired_and_retired_in_the_order_of_the_calls()
     await sim.run()
     assert [order.call.call for order in script.orders] == [2, 3, 4, 5, 6, 7]
     assert [ok for ok, _ in answers(sim)] == [True] * 6
-    changes = sim.facts("TopologyChanged")
+    changes = sim.facts("ComponentChanged")
     assert [fact["graph_version"] for fact in changes] == [2, 3, 4, 5]
     assert [fact["affected_creatures"] for fact in changes] == [
         ["root", "w"],
@@ -159,7 +159,7 @@ async def test_a_worker_is_brought_wired_and_retired_in_the_order_of_the_calls()
     assert [fact["command"] for fact in changes] == [
         f"crewlog:group/root#1/{call}" for call in (2, 3, 4, 7)
     ]
-    assert sim.facts("RulesChanged")[0]["command"] == "crewlog:group/root#1/5"
+    assert sim.facts("DefinitionChanged")[0]["command"] == "crewlog:group/root#1/5"
     said = answers(sim)[0][1]
     assert said.startswith("Done: ['root', 'scout', 'w']. The graph is v2 now. Affected: root, w.")
     assert as_json(folded(sim.journal)) == as_json(sim.state)
@@ -335,8 +335,8 @@ async def test_a_call_changes_the_graph_once() -> None:
     made = sim.prepared(sim.flights["root#1", 2], (asked(spawn(crew)),))
     await sim.regroup(made)
     await sim.regroup(made)  # whoever lands twice finds nobody who waits
-    assert len(answers(sim)) == len(sim.facts("TopologyChanged")) == 1
-    command = sim.state.commands[group_command(StepId("root#1"), 2)]
+    assert len(answers(sim)) == len(sim.facts("ComponentChanged")) == 1
+    command = sim.state.commands[group_command_id(StepId("root#1"), 2)]
     assert command.ok
 
 
@@ -388,14 +388,16 @@ async def test_a_quota_bounds_how_many_agents_come() -> None:
 
 def test_who_is_gone_changes_nothing_though_another_one_has_its_name() -> None:
     step = StepId("root#1")
-    here = FrontierEntry(step=step, node=NodeName("root"), status="running")
+    here = FrontierStep(step=step, node=NodeName("root"), status="running")
     gone = here.model_copy(update={"leaving": True})
     for entry, allowed in ((here, True), (gone, False)):
         state = CrewState(run=RunId("r"), frontier={step: entry})
         run: Any = SimpleNamespace(plan=lower(crew_of(CREW)), state=state)
-        found = may_regroup(run, step, AgentName("root"), [AddChannel(name="more")])
+        found = authorize_group_change(run, step, AgentName("root"), [AddChannel(name="more")])
         assert found.allowed == allowed
-        elsewhere = may_regroup(run, StepId("root#2"), AgentName("root"), [AddChannel(name="more")])
+        elsewhere = authorize_group_change(
+            run, StepId("root#2"), AgentName("root"), [AddChannel(name="more")]
+        )
         assert not elsewhere.allowed
 
 
@@ -460,31 +462,31 @@ def test_what_an_agent_may_ask_for(agent: str, operation: dict[str, Any], reason
         tools={name: {"run": "m:f"} for name in ("read", "act", "pay")},
     )
     step = StepId(f"{agent}#1")
-    entry = FrontierEntry(step=step, node=NodeName(agent), status="running")
+    entry = FrontierStep(step=step, node=NodeName(agent), status="running")
     state = CrewState(run=RunId("r"), frontier={step: entry})
     run: Any = SimpleNamespace(plan=lower(crew), state=state)
     operations = OPERATIONS.validate_python([operation])
-    found = may_regroup(run, step, AgentName(agent), operations)
+    found = authorize_group_change(run, step, AgentName(agent), operations)
     said = reason or f"{agent!r} is privileged"
     assert found == Decision(allowed=not reason, reason=said, rule="privileged")
 
 
 def test_where_no_graph_is_left_nobody_changes_it() -> None:
     step = StepId("root#1")
-    entry = FrontierEntry(step=step, node=NodeName("root"), status="running")
+    entry = FrontierStep(step=step, node=NodeName("root"), status="running")
     state = CrewState(run=RunId("r"), frontier={step: entry})
     flows = load_data(
         {"crew": "t", "model": "openai:x", "agents": {"root": {"prompt": "p"}}, "flow": ["root"]}
     )
     run: Any = SimpleNamespace(plan=lower(flows), state=state)
-    found = may_regroup(run, step, AgentName("root"), [AddChannel(name="more")])
+    found = authorize_group_change(run, step, AgentName("root"), [AddChannel(name="more")])
     assert "does not live in the graph any more" in found.reason
 
 
 def report(
     kind: Literal["split", "nothing"], affected: tuple[str, ...] = (), **more: Any
 ) -> SwapReport:
-    change = TopologyChange(
+    change = ComponentChange(
         kind=kind,
         old_graph_ids=(RunId("r"),),
         new_graph_ids=(RunId("r"), *((RunId("r.1"),) if kind == "split" else ())),
@@ -517,19 +519,19 @@ def report(
     ],
 )
 def test_an_agent_is_told_what_came_of_it(found: SwapReport, said: str) -> None:
-    assert told_change("w", found) == said
+    assert change_result_text("w", found) == said
 
 
 @pytest.mark.parametrize(
     ("state", "ok", "said"),
     [
         (
-            {"commands": {group_command(StepId("root#1"), 2): CommandOutcome(position=1)}},
+            {"commands": {group_command_id(StepId("root#1"), 2): CommandOutcome(position=1)}},
             True,
             "Done before.",
         ),
         (
-            {"changing": Changing(command="c", graph_version=2, definition=ContentHash("d"))},
+            {"changing": PendingChange(command="c", graph_version=2, definition=ContentHash("d"))},
             False,
             "Refused: the graph is being changed by somebody else. Try it again in a moment.",
         ),
@@ -546,4 +548,4 @@ async def test_a_call_of_what_was_done_or_cannot_be_done_now_is_answered(
     sim.engine.ledger.state = sim.state.model_copy(update=state)
     await grouping.apply(sim.engine, made)
     assert answers(sim) == [(ok, said)]
-    assert not sim.facts("TopologyChanged")
+    assert not sim.facts("ComponentChanged")

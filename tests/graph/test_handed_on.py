@@ -11,13 +11,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from crewlog.authority.principals import signed_text
-from crewlog.graph.taking_in import take_in
+from crewlog.graph.taking_in import apply_merge
 from crewlog.ids import RunId
 from crewlog.state.joining import KEPT
 from crewlog.state.model import MergeOutcome
-from crewlog.state.topology import Renamed
+from crewlog.state.topology import Rename
 from crewlog.workflows import merging
-from crewlog.workflows.inbox import Incoming, take
+from crewlog.workflows.inbox import QueuedCommand, take
 from graph.simulation import RUN, Simulation, as_json, folded
 from graph.test_taking_in import EDGE, OTHER, PAIR, begin, crew, prepared
 
@@ -64,16 +64,16 @@ async def pair(**more: Any) -> tuple[Simulation, Simulation, Any]:
 async def one_of_two() -> Simulation:
     """A signed run that took in another one, which had taken in a third."""
     one, two, crews = await pair(policy=POLICY)
-    older = (Renamed(kind="channel", graph=THIRD, was="news", now="x"),)
+    older = (Rename(kind="channel", graph=THIRD, was="news", now="x"),)
     two.engine.ledger.state = two.state.model_copy(update={"took_in": {THIRD: older}})
     await send(two, signed(OTHER, "early", text="early", to="channel:x"))
     assert heard(two) == {"channel:x": ["early"]}
-    take_in(one.engine, prepared(one, two, crews, **EDGE), op="m")
+    apply_merge(one.engine, prepared(one, two, crews, **EDGE), op="m")
     return one
 
 
-async def send(sim: Simulation, data: dict[str, Any], *, at: int | None = None) -> Incoming:
-    incoming = Incoming("message", data, arrived=at)
+async def send(sim: Simulation, data: dict[str, Any], *, at: int | None = None) -> QueuedCommand:
+    incoming = QueuedCommand("message", data, arrived=at)
     await take(sim.engine, incoming)
     return incoming
 
@@ -179,7 +179,7 @@ async def test_it_expires_like_any_other() -> None:
 @pytest.mark.parametrize("name", ["stop", "pause", "resume"])
 async def test_nothing_else_that_was_signed_for_it_is_taken(name: str) -> None:
     one = await one_of_two()
-    incoming = Incoming(name, signed(OTHER, "1", name=name) | {"said_to": OTHER})
+    incoming = QueuedCommand(name, signed(OTHER, "1", name=name) | {"said_to": OTHER})
     await take(one.engine, incoming)
     assert [kind for _, kind, _ in refused(one)] == ["NotPermitted"]
     assert one.state.status == "running"
@@ -188,7 +188,7 @@ async def test_nothing_else_that_was_signed_for_it_is_taken(name: str) -> None:
 async def test_an_open_run_asks_nobody_and_goes_by_the_names_of_there() -> None:
     """Its policy may have been a signed one when the message was handed on."""
     one, two, crews = await pair()
-    take_in(one.engine, prepared(one, two, crews, **EDGE), op="m")
+    apply_merge(one.engine, prepared(one, two, crews, **EDGE), op="m")
     await send(one, {"id": "1", "text": "one", "to": "channel:x", "said_to": OTHER})
     await send(one, {"id": "2", "text": "two", "to": "channel:x", "said_to": "nobody"})
     assert heard(one) == {"channel:x-2": ["one"]}
@@ -200,7 +200,7 @@ async def test_the_last_runs_that_were_taken_in_are_known() -> None:
     one, two, crews = await pair(policy=POLICY)
     older = {RunId(f"r{n}"): () for n in range(KEPT)}
     one.engine.ledger.state = one.state.model_copy(update={"took_in": {OTHER: (), **older}})
-    take_in(one.engine, prepared(one, two, crews, **EDGE), op="m")
+    apply_merge(one.engine, prepared(one, two, crews, **EDGE), op="m")
     assert [*one.state.took_in] == [*[*older][1:], OTHER]
     assert one.state.took_in[OTHER]
 
@@ -227,9 +227,9 @@ async def test_a_signed_run_hands_on_what_was_signed_as_it_is(
         outcome="merged",
         other=OTHER,
         position=9,
-        renamed=(Renamed(kind="channel", graph=RUN, was="x", now="x-2"),),
+        renamed=(Rename(kind="channel", graph=RUN, was="x", now="x-2"),),
     )
     state = (await pair())[0].state
     ended = state.model_copy(update={"status": "merged", "merges": {"m": outcome}})
-    await merging.forward(ended, Incoming("message", said), signed=True)
+    await merging.forward(ended, QueuedCommand("message", said), signed=True)
     assert sent == [("message", led)]

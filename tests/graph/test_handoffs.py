@@ -10,10 +10,10 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import check, warnings
 from crewlog.graph.engine import Engine
-from crewlog.graph.inputs import inputs_of
+from crewlog.graph.inputs import agent_inputs
 from crewlog.graph.lower import lower
 from crewlog.ids import AgentName, RunId, StepId
-from crewlog.state.calls import ModelResult, ReadReply
+from crewlog.state.calls import CallModelResult, StructuredOutput
 from crewlog.state.handoffs import apart
 from crewlog.state.journal import Batch, entry_from_json
 from crewlog.state.reduce import fold
@@ -46,14 +46,16 @@ async def handed_on(items: Any, **changes: Any) -> Engine:
     outputs = tuple(
         each.model_copy(update={"whom": None}) if each.key == "found" else each for each in outputs
     )
-    result = ModelResult.model_validate({"body": body, "reply": ReadReply(outputs=outputs)})
-    await engine.turns.model_replied(StepId("finder#1"), 1, result)
+    result = CallModelResult.model_validate(
+        {"body": body, "reply": StructuredOutput(outputs=outputs)}
+    )
+    await engine.turns.apply_model_call(StepId("finder#1"), 1, result)
     return engine
 
 
 def seen(engine: Engine, agent: str) -> list[Any]:
     """What an agent is given of the list."""
-    given = inputs_of(engine, AgentName(agent), StepId(f"{agent}#1"))
+    given = agent_inputs(engine, AgentName(agent), StepId(f"{agent}#1"))
     (found,) = [each for each in given if each.source == "finder.context"]
     return [part.value for part in found.parts]
 
@@ -74,13 +76,13 @@ async def test_each_item_reaches_whom_it_names_and_nobody_else() -> None:
     engine = await handed_on(ITEMS)
     numbers = {who: [item["n"] for item in seen(engine, who)] for who in ("ann", "bob", "cid")}
     assert numbers == {"ann": [1, 2, 4], "bob": [2, 3, 4], "cid": [4, 5]}
-    facts = [e for _, e in engine.ledger.page(0, 100) if e["kind"] == "HandoffMissed"]
+    facts = [e for _, e in engine.ledger.page(0, 100) if e["kind"] == "AddressedItemUndelivered"]
     assert [(each["item"], each["whom"]) for each in facts] == [
         (6, "'nobody'"),
         (7, "nobody"),
         (8, "'ann' and 'who'"),
     ]
-    own = inputs_of(engine, AgentName("finder"), StepId("finder#1"))
+    own = agent_inputs(engine, AgentName("finder"), StepId("finder#1"))
     assert own == ()
 
 
@@ -94,7 +96,7 @@ async def test_the_whole_text_is_for_nobody_else_and_plain_fields_are_as_ever() 
 async def test_another_reply_hands_on_anew_and_large_items_are_bodies() -> None:
     large = {"n": "long " * 100, "for": "ann"}
     engine = await handed_on([large, {"n": 2, "for": "bob"}])
-    (part,) = inputs_of(engine, AgentName("ann"), StepId("ann#1"))[0].parts
+    (part,) = agent_inputs(engine, AgentName("ann"), StepId("ann#1"))[0].parts
     (value,) = apart("context", [large], "for")
     assert part.body == value.body
     facts = [e for _, e in engine.ledger.page(0, 100)]

@@ -9,7 +9,7 @@ import pytest
 from crewlog.cli.told_hearers import hearing_in
 from crewlog.definition.load import load_data
 from crewlog.errors import CommandRejected
-from crewlog.graph.hearing import check_log, hearers, unheard
+from crewlog.graph.hearing import check_log, unheard, woken_agents
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, LogName, StepId
@@ -64,12 +64,12 @@ def test_nobody_hears_itself() -> None:
     """What people say to public the root hears; what agents say there is there to be read."""
     found = plan("keeper", agents={**AGENTS, "scout": {**AGENTS["scout"], "listen": ["reports"]}})
     scout = AgentName("scout")
-    assert hearers(found, LogName("channel:reports")) == ("keeper", "scout")
-    assert hearers(found, LogName("channel:reports"), scout) == ("keeper",)
-    assert hearers(found, LogName("readers:keeper+scout"), scout) == ("keeper",)
-    assert hearers(found, LogName("public")) == ("keeper",)
-    assert hearers(found, LogName("public"), scout) == ()
-    assert hearers(plan(), LogName("public")) == ()
+    assert woken_agents(found, LogName("channel:reports")) == ("keeper", "scout")
+    assert woken_agents(found, LogName("channel:reports"), scout) == ("keeper",)
+    assert woken_agents(found, LogName("readers:keeper+scout"), scout) == ("keeper",)
+    assert woken_agents(found, LogName("public")) == ("keeper",)
+    assert woken_agents(found, LogName("public"), scout) == ()
+    assert woken_agents(plan(), LogName("public")) == ()
 
 
 def test_in_a_crew_that_has_but_a_flow_nobody_hears() -> None:
@@ -77,7 +77,7 @@ def test_in_a_crew_that_has_but_a_flow_nobody_hears() -> None:
     flows = plan(agents=agents, graph=None, flow=[*agents])
     assert flows.topology is None
     for log in ("public", "private:scout"):
-        assert hearers(flows, LogName(log)) == ()
+        assert woken_agents(flows, LogName(log)) == ()
         assert unheard(flows, LogName(log)) == ("", ""), "they read it in their turns"
         check_log(flows, log)
 

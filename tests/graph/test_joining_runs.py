@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from crewlog.errors import ChangeConflict, RunMerged
+from crewlog.errors import ChangeConflict, RunAlreadyMerged
 from crewlog.graph import changing
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.rewinding import reopen, roll_back
 from crewlog.ids import CommandId, RunId, StepId
 from crewlog.state import joining
 from crewlog.state import journal as j
-from crewlog.state.calls import Flushed, MergeHint, PreparedChange
+from crewlog.state.calls import MergeNotification, PrepareChangeResult, StoreBatchResult
 from crewlog.state.model import CrewState, MergeOutcome
 from crewlog.state.reduce import reduce
-from crewlog.state.rewinding import resumption
-from crewlog.state.topology import Renamed
+from crewlog.state.rewinding import reopen_point
+from crewlog.state.topology import Rename
 from crewlog.wire import Change
 from crewlog.workflows import merging as merging_runs
 from crewlog.workflows.changes import check
-from crewlog.workflows.inbox import Incoming
-from crewlog.workflows.merging import HINTS, Merging
+from crewlog.workflows.inbox import QueuedCommand
+from crewlog.workflows.merging import HINTS, RunMerge
 from graph.crews import plan_of
 from graph.simulation import RUN, Failure, Replies, Simulation, Witness, folded, says
 from graph.test_listening import creatures
@@ -122,7 +122,7 @@ async def test_a_run_that_joins_ends_the_turn_of_who_was_removed_and_no_other() 
     sim = await removed()
     enter(sim, "joins")
     rounds = 0
-    while sim.engine.ends_turns:
+    while sim.engine.is_finishing_detached_turns:
         await sim.settle()
         sim.launch()
         assert {step for step, _ in sim.flights} <= {"b#1"}, "nobody else goes on"
@@ -146,7 +146,7 @@ async def test_nothing_ends_in_what_is_offered() -> None:
     enter(sim, "offered")
     position = sim.state.position
     await sim.settle()
-    assert not sim.engine.ends_turns
+    assert not sim.engine.is_finishing_detached_turns
     assert list(sim.engine.orders(())) == []
     assert sim.state.position == position
 
@@ -181,7 +181,7 @@ async def test_the_graph_stays_as_it_is_while_two_runs_become_one(stage: str) ->
     then = CrewState.from_json(sim.state.to_json())
     journal = list(sim.journal)
     with pytest.raises(ChangeConflict, match="one graph with 'other'") as refused:
-        changing.consider(sim.engine, PreparedChange(plan=plan.to_json()))
+        changing.change_report(sim.engine, PrepareChangeResult(plan=plan.to_json()))
     assert "MergeFailed" in refused.value.remedy
     change = Change(id=CommandId("y"), prompt="other")
     with pytest.raises(ChangeConflict, match="one graph with 'other'"):
@@ -192,7 +192,7 @@ async def test_the_graph_stays_as_it_is_while_two_runs_become_one(stage: str) ->
     mine = sim.state.joining
     assert mine is not None
     sim.engine.record(j.MergeFailed(op=mine.op, other=OTHER, why="no"))
-    report, _ = changing.consider(sim.engine, PreparedChange(plan=plan.to_json()))
+    report, _ = changing.change_report(sim.engine, PrepareChangeResult(plan=plan.to_json()))
     assert check(sim.engine, change) is sim.engine
     assert report.graph_version == 2
 
@@ -200,11 +200,11 @@ async def test_the_graph_stays_as_it_is_while_two_runs_become_one(stage: str) ->
 async def test_a_merge_that_a_run_was_ended_in_has_failed_when_it_is_taken_up() -> None:
     sim = await at_work("survives")
     journal = list(sim.journal)
-    found = resumption(RUN, list(enumerate(map(j.entry_from_json, journal), 1)))
+    found = reopen_point(RUN, list(enumerate(map(j.entry_from_json, journal), 1)))
     then = folded(journal[: found.position])
     engine = reopen(sim.engine.plan, Witness(sim.state), then, found, by="ana", at=20_000)
     kinds = [entry["kind"] for entry in engine.ledger.entries]  # type: ignore[attr-defined]
-    assert kinds[:2] == ["MergeFailed", "Reopened"]
+    assert kinds[:2] == ["MergeFailed", "RunReopened"]
     assert engine.state.joining is None
     assert engine.state.merges[OP].outcome == "failed"
 
@@ -212,17 +212,17 @@ async def test_a_merge_that_a_run_was_ended_in_has_failed_when_it_is_taken_up() 
 async def test_a_hint_to_a_run_that_has_ended_is_answered_by_its_end_alone() -> None:
     sim = await at_work("survives")
     await sim.run()
-    merging, hint = Merging(), {"op": "third/y", "run": "third"}
+    merging, hint = RunMerge(), {"op": "third/y", "run": "third"}
     merging.hint(hint)
     merging.hint({"op": OP, "run": OTHER})
-    assert merging.stirs
+    assert merging.has_work
 
-    async def store(hints: Sequence[MergeHint]) -> Flushed | None:
+    async def store(hints: Sequence[MergeNotification]) -> StoreBatchResult | None:
         raise AssertionError(hints)
 
     await merging.go_on(sim.engine, store, landed=False)
-    assert not merging.stirs, "the loop waits for what is under way, and would not come to rest"
-    assert merging.waiting(sim.state) == (MergeHint(op="third/y", to=RunId("third")),)
+    assert not merging.has_work, "the loop waits for what is under way, and would not come to rest"
+    assert merging.waiting(sim.state) == (MergeNotification(op="third/y", to=RunId("third")),)
     assert merging.waiting(sim.state) == ()
 
 
@@ -241,14 +241,14 @@ async def test_a_hint_to_a_run_that_has_ended_is_answered_by_its_end_alone() -> 
 )
 def test_what_is_no_hint_is_nothing(said: Any) -> None:
     """Whoever reaches the server may signal a run."""
-    merging = Merging()
+    merging = RunMerge()
     merging.hint(said)
-    assert not merging.stirs
+    assert not merging.has_work
     assert merging.waiting(CrewState(run=RUN)) == ()
 
 
 def test_so_many_hints_are_kept_and_none_of_a_merge_that_has_ended() -> None:
-    merging = Merging()
+    merging = RunMerge()
     for number in range(HINTS + 5):
         merging.hint({"op": f"m{number}", "run": "other"})
     assert merging.due(CrewState(run=RUN)) is None, "who is in no merge looks at nobody by itself"
@@ -261,7 +261,7 @@ async def test_a_run_in_a_merge_looks_again() -> None:
     sim = await at_work("survives")
     mine = sim.state.joining
     assert mine is not None
-    assert Merging().due(sim.state) == joining.looks_at(sim.state, mine.at)
+    assert RunMerge().due(sim.state) == joining.next_read_at(sim.state, mine.at)
 
 
 @pytest.fixture
@@ -282,7 +282,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
 
 
 def merged(into: str) -> CrewState:
-    renamed = (Renamed(kind="channel", graph=RUN, was="x", now="x-2"),)
+    renamed = (Rename(kind="channel", graph=RUN, was="x", now="x-2"),)
     outcome = MergeOutcome(outcome="merged", other=RunId(into), position=9, renamed=renamed)
     return CrewState(run=RUN, status="merged", merges={"m": outcome})
 
@@ -299,7 +299,7 @@ async def test_what_is_said_to_a_merged_run_is_handed_on_by_the_names_of_there(
         {"text": "5", "to": 7},
         "6",
     ):
-        await merging_runs.forward(merged(into), Incoming("message", data))
+        await merging_runs.forward(merged(into), QueuedCommand("message", data))
     assert sent == [
         (into, "message", {"text": "1", "to": "channel:x-2", "was": "channel:x"}),
         (into, "message", {"text": "2", "to": "channel:x-2", "was": "channel:w"}),
@@ -313,20 +313,20 @@ async def test_what_is_said_to_a_merged_run_is_handed_on_by_the_names_of_there(
 async def test_a_merged_run_hands_on_nothing_else_and_tells_where_to_ask(
     sent: list[tuple[str, str, Any]],
 ) -> None:
-    stop, asked = Incoming("stop", {}), Incoming("message", {"text": "1"}, asked=True)
+    stop, asked = QueuedCommand("stop", {}), QueuedCommand("message", {"text": "1"}, asked=True)
     for incoming in (stop, asked):
         await merging_runs.forward(merged("other"), incoming)
     assert not sent
     assert (stop.done, stop.error) == (False, None)
     assert asked.done
-    assert isinstance(asked.error, RunMerged)
+    assert isinstance(asked.error, RunAlreadyMerged)
     assert asked.error.message == (
         "the run 'sim' is part of 'other' by now; its channel 'x' is called 'x-2' there"
     )
     plain = merged("other").model_copy(
         update={"merges": {"m": MergeOutcome(outcome="merged", other=OTHER, position=9)}}
     )
-    asked = Incoming("stop", {}, asked=True)
+    asked = QueuedCommand("stop", {}, asked=True)
     await merging_runs.forward(plain, asked)
     assert asked.error is not None
     assert asked.error.message == "the run 'sim' is part of 'other' by now"

@@ -12,7 +12,7 @@ from crewlog.definition.operations import RemoveAgent, apply_operations
 from crewlog.definition.validate import warnings
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.engine import Order
-from crewlog.graph.listening import graph_events, heard_by, regrouped
+from crewlog.graph.listening import component_events, plan_component_change, waking_message
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId
@@ -20,8 +20,8 @@ from crewlog.state import journal as j
 from crewlog.state.calls import SentMessage
 from crewlog.state.hashing import hash_json
 from crewlog.state.hearing import Heard
-from crewlog.state.model import CrewState, FrontierEntry
-from crewlog.state.topology import Creature, Topology
+from crewlog.state.model import CrewState, FrontierStep
+from crewlog.state.topology import ChannelAgent, Component
 from graph.simulation import Outcome, Simulation, as_json, dice, final, folded, returns, says
 
 CHANNELS = ("red", "green", "blue")
@@ -36,7 +36,7 @@ def heard(sim: Simulation) -> Counter[tuple[str, str]]:
     """How often each node was given each message, by the message's hash."""
     return Counter(
         (node, entry["body"])
-        for entry in sim.facts("MessageHeard")
+        for entry in sim.facts("AgentsWoken")
         for node in (*entry.get("to", ()), *entry.get("also", ()))
     )
 
@@ -106,7 +106,9 @@ async def test_every_message_is_heard_once_by_each_that_listens(seed: int) -> No
         if entry["kind"] == "MessageAdded":
             by = entry.get("by", "") if entry.get("step") else ""
             wanted.update(listening(plan, entry["ref"], by))
-        elif entry["kind"] == "ModelReplied" and entry.get("brief") and not entry.get("calls"):
+        elif (
+            entry["kind"] == "ModelCallCompleted" and entry.get("brief") and not entry.get("calls")
+        ):
             wires = plan.agents[entry["agent"]].wires
             logs = {to if ":" in to else f"readers:{to}" for to in wires}
             said = {**entry["ref"], "logs": [log for log in entry["ref"]["logs"] if log in logs]}
@@ -162,7 +164,7 @@ async def test_an_agent_with_channels_may_say_nothing_where_its_model_ended(
     await sim.command("message", text="one", to="channel:x")
     await sim.run()
     assert len(sim.state.interrupts) == asked
-    assert len(sim.facts("ReplyRefused")) == 3 * asked
+    assert len(sim.facts("StructuredOutputRejected")) == 3 * asked
 
 
 async def test_agents_that_answer_each_other_for_ever_come_to_the_limit() -> None:
@@ -271,7 +273,7 @@ async def test_who_comes_and_is_connected_disturbs_nobody() -> None:
     assert sim.state.changing is None
     assert sim.state.frontier == before
     assert set(sim.flights) == {("a#1", 1), ("b#1", 1)}
-    (fact,) = sim.facts("TopologyChanged")
+    (fact,) = sim.facts("ComponentChanged")
     assert fact["affected_creatures"] == ["b", "c"]
     assert fact["old_graph_ids"] == fact["new_graph_ids"] == ["sim"]
     assert fact["events"] == [
@@ -295,7 +297,7 @@ async def test_who_goes_ends_its_turn_and_hears_no_more() -> None:
     await sim.run()
     assert sorted(sim.ran()) == ["a#1", "a#2", "a#3", "b#1"]
     assert not sim.state.frontier
-    assert [e["creature"] for f in sim.facts("TopologyChanged") for e in f["events"]] == ["b"]
+    assert [e["creature"] for f in sim.facts("ComponentChanged") for e in f["events"]] == ["b"]
     # What it had heard and not begun waits for it: it comes back.
     await sim.change(creatures(PAIR))
     await sim.run()
@@ -307,7 +309,7 @@ async def test_idle_time_does_not_end_a_run_that_another_one_is_to_join() -> Non
     sim = await Simulation.begin(creatures({"a": {"listen": ["x"]}}, graph={"idle": 1}), final)
     engine = sim.engine
     fields: dict[str, Any] = {"op": "m", "other": RunId("other"), "due": engine.at + 60_000}
-    engine.record(j.MergeAsked(**fields))
+    engine.record(j.MergeRequested(**fields))
     engine.listening.rest(idle_is_over=True)
     assert engine.state.status == "running"
     engine.record(j.MergeFailed(op="m", other=RunId("other"), why="it is gone"))
@@ -322,7 +324,7 @@ async def test_a_turn_whose_node_is_gone_is_no_rest() -> None:
     sim.launch()
     await sim.change(creatures({"a": PAIR["a"]}))
     assert [*sim.state.frontier] == ["b#1"]
-    assert not sim.engine.listening.may_rest()
+    assert not sim.engine.listening.may_idle()
 
 
 async def test_who_is_cut_off_goes_at_once() -> None:
@@ -335,7 +337,7 @@ async def test_a_channel_alone_affects_nobody() -> None:
     sim = await busy(creatures(PAIR))
     report = await sim.change(creatures(PAIR, channels={"z": {}}))
     assert report.at_once
-    (fact,) = sim.facts("TopologyChanged")
+    (fact,) = sim.facts("ComponentChanged")
     assert "affected_creatures" not in fact
     assert "events" not in fact
 
@@ -356,7 +358,7 @@ async def test_where_as_many_wait_as_may_the_last_is_for_the_next_message_too() 
     sim.launch()
     for to in ("x", "y", "x"):
         await sim.command("message", text=to, to=f"channel:{to}", by="ana")
-    heard_there = [(e.get("to", []), e.get("also", [])) for e in sim.facts("MessageHeard")]
+    heard_there = [(e.get("to", []), e.get("also", [])) for e in sim.facts("AgentsWoken")]
     assert heard_there == [
         (["a", "b"], []),
         (["a", "b"], []),
@@ -364,22 +366,22 @@ async def test_where_as_many_wait_as_may_the_last_is_for_the_next_message_too() 
         ([], ["b"]),
         ([], ["a", "b"]),
     ]
-    assert {entry["by"] for entry in sim.facts("MessageHeard")} == {"ana"}
+    assert {entry["by"] for entry in sim.facts("AgentsWoken")} == {"ana"}
 
 
 async def test_who_is_away_hears_nothing_and_a_run_that_has_ended_neither() -> None:
     plan = creatures({"a": {"listen": ["x"]}, "b": {"listen": ["x"]}}, graph={"away": {"b": "r.1"}})
     sim = await Simulation.begin(plan, final)
     await sim.command("message", text="one", to="channel:x")
-    (fact,) = sim.facts("MessageHeard")
+    (fact,) = sim.facts("AgentsWoken")
     assert fact["to"] == ["a"]
     sim.engine.listening.said(LogName("private:b"), hash_json("two"), "ana")
     sim.engine.listening.said(LogName("channel:none"), hash_json("three"), "ana")
-    assert len(sim.facts("MessageHeard")) == 1, "that nobody hears is no fact"
+    assert len(sim.facts("AgentsWoken")) == 1, "that nobody hears is no fact"
     await sim.run()
     sim.engine.record(j.RunCompleted())
     sim.engine.listening.said(LogName("channel:x"), hash_json("four"), "ana")
-    assert len(sim.facts("MessageHeard")) == 1
+    assert len(sim.facts("AgentsWoken")) == 1
 
 
 async def test_what_an_agent_sends_is_its_message() -> None:
@@ -395,7 +397,7 @@ async def test_a_run_rests_until_it_is_idle_for_too_long_or_has_what_it_ends_by(
     for graph, due in (({}, 0), ({"idle": 5}, 5000)):
         sim = await Simulation.begin(creatures(PAIR, graph=graph), final)
         await sim.run()
-        (fact,) = sim.facts("RunRested")
+        (fact,) = sim.facts("IdleStarted")
         assert fact.get("due", 0) == (fact["at"] + due if due else 0)
     agents = {**PAIR, "a": {"listen": ["x"], "writes_flags": ["f"]}}
     plan = creatures(agents, graph={"ends_on": ["f"]}, flags={"f": False})
@@ -415,10 +417,10 @@ async def test_a_run_rests_until_it_is_idle_for_too_long_or_has_what_it_ends_by(
 
 def test_a_step_that_is_there_no_more_is_for_no_message() -> None:
     message = Heard(log=LogName("channel:x"), body=hash_json("one"))
-    entry = FrontierEntry(step=StepId("a#1"), node=NodeName("a"), heard=message)
+    entry = FrontierStep(step=StepId("a#1"), node=NodeName("a"), heard=message)
     state = CrewState(run=RunId("r"), frontier={entry.step: entry})
-    assert heard_by(state, entry.step) == message
-    assert heard_by(state, StepId("a#2")) is None
+    assert waking_message(state, entry.step) == message
+    assert waking_message(state, StepId("a#2")) is None
 
 
 def test_what_becomes_of_creatures_and_wires_is_told_of_each() -> None:
@@ -438,7 +440,7 @@ def test_what_becomes_of_creatures_and_wires_is_told_of_each() -> None:
             "d": {"wires": ["a"], "listen": ["x"], "enabled": False},
         }
     )
-    assert [(e.event, e.creature, e.to) for e in graph_events(old, new)] == [
+    assert [(e.event, e.creature, e.to) for e in component_events(old, new)] == [
         ("OUTPUT_WIRE_ADDED", "a", "c"),
         ("OUTPUT_WIRE_REMOVED", "a", "b"),
         ("PARENT_LINK_CHANGED", "a", "b"),
@@ -446,7 +448,7 @@ def test_what_becomes_of_creatures_and_wires_is_told_of_each() -> None:
         ("PARENT_LINK_CHANGED", "c", ""),
         ("CREATURE_STOPPED", "d", ""),
     ]
-    assert not [*graph_events(new, new)]
+    assert not [*component_events(new, new)]
 
 
 def test_who_goes_on_in_another_run_has_not_stopped() -> None:
@@ -458,12 +460,12 @@ def test_who_goes_on_in_another_run_has_not_stopped() -> None:
     new = creatures(left, graph={"away": {"b": "r.1", "c": "r.2", "d": "r.1"}})
     left["b"]["wires"] = ["d"]
     parts = {
-        RunId(run): Topology(
-            creatures={AgentName(n): Creature(wires=tuple(left[n]["wires"])) for n in names}
+        RunId(run): Component(
+            creatures={AgentName(n): ChannelAgent(wires=tuple(left[n]["wires"])) for n in names}
         )
         for run, names in (("r.2", "c"), ("r.1", "db"))
     }
-    assert [(e.event, e.creature, e.to) for e in graph_events(old, new, parts)] == [
+    assert [(e.event, e.creature, e.to) for e in component_events(old, new, parts)] == [
         ("OUTPUT_WIRE_REMOVED", "c", "a"),
         ("SESSION_FORKED", "b", "r.1"),
         ("CREATURE_SESSION_ATTACHED", "b", "r.1"),
@@ -478,9 +480,9 @@ def test_a_graph_that_begins_or_ends_is_another_one() -> None:
     agents = {"a": {"listen": ["x"]}}
     graph, none = creatures(agents), creatures({"a": {}}, flow=["a"])
     assert none.topology is None
-    assert regrouped(graph, creatures(agents), run) is None
-    assert regrouped(none, none, run) is None
+    assert plan_component_change(graph, creatures(agents), run) is None
+    assert plan_component_change(none, none, run) is None
     for old, new in ((none, graph), (graph, none)):
-        found = regrouped(old, new, run)
+        found = plan_component_change(old, new, run)
         assert found is not None
         assert found.affected_creatures == ("a",)

@@ -13,7 +13,7 @@ from crewlog.state.carry import Carry
 from crewlog.state.journal import entry_from_json
 from crewlog.state.reduce import reduce
 from crewlog.workflows.execution import CARRIED_BYTES
-from crewlog.workflows.inbox import Incoming, doubtful, take
+from crewlog.workflows.inbox import QueuedCommand, doubtful, take
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
 
@@ -56,7 +56,7 @@ async def send(sim: Simulation, sort: Sort, count: int = COMMANDS) -> None:
     for n in range(count):
         name, content = sort(n)
         said = {"id": f"c-{n:032x}", "by": "eve", **content}
-        await take(sim.engine, Incoming(name, said))
+        await take(sim.engine, QueuedCommand(name, said))
         # As activities store the journal meanwhile: what waits for that is bounded by itself.
         sim.engine.ledger.stored(sim.state.position)
 
@@ -83,7 +83,7 @@ async def test_an_old_id_is_told_from_a_new_one() -> None:
         await sim.command("message", id=f"x{n}", text=".")
     assert first.result is not None
     assert "one" not in sim.state.commands
-    again = Incoming("message", {"id": "one", "text": "pay now"})
+    again = QueuedCommand("message", {"id": "one", "text": "pay now"})
     assert doubtful(sim.engine, again) == ""
     assert again.known is not None
     before = sim.state.position
@@ -92,7 +92,7 @@ async def test_an_old_id_is_told_from_a_new_one() -> None:
     assert (again.result.position, again.result.detail) == (first.result.position, "applied before")
     assert sim.state.position == before
 
-    other = Incoming("message", {"id": "one", "text": "pay twice"})
+    other = QueuedCommand("message", {"id": "one", "text": "pay twice"})
     doubtful(sim.engine, other)
     await take(sim.engine, other)
     assert isinstance(other.error, CommandConflict)
@@ -101,9 +101,9 @@ async def test_an_old_id_is_told_from_a_new_one() -> None:
     ]
 
     sim.engine.ledger.stored(sim.state.position)
-    assert doubtful(sim.engine, Incoming("message", {"id": "one", "text": "pay now"})) == "one"
-    assert doubtful(sim.engine, Incoming("message", {"id": "new", "text": "pay now"})) == ""
-    assert doubtful(sim.engine, Incoming("message", {"text": "no id"})) == ""
+    assert doubtful(sim.engine, QueuedCommand("message", {"id": "one", "text": "pay now"})) == "one"
+    assert doubtful(sim.engine, QueuedCommand("message", {"id": "new", "text": "pay now"})) == ""
+    assert doubtful(sim.engine, QueuedCommand("message", {"text": "no id"})) == ""
 
 
 async def test_a_malformed_command_with_an_old_id_gets_no_outcome() -> None:
@@ -111,7 +111,7 @@ async def test_a_malformed_command_with_an_old_id_gets_no_outcome() -> None:
     await sim.command("message", id="one", text="pay now")
     for n in range(300):
         await sim.command("message", id=f"x{n}", text=".")
-    bad = Incoming("message", {"id": "one", "text": ""})
+    bad = QueuedCommand("message", {"id": "one", "text": ""})
     doubtful(sim.engine, bad)
     await take(sim.engine, bad)
     told = sim.engine.ledger.entries[-1]

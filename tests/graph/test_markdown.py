@@ -11,10 +11,10 @@ from markdown_it.token import Token
 from crewlog.graph.engine import Engine, Order
 from crewlog.ids import ContentHash, StepId
 from crewlog.state.brief import fenced
-from crewlog.state.calls import AskedTool, ModelResult
+from crewlog.state.calls import CallModelResult, RequestedToolCall
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
-from crewlog.state.model import Changing, Mutation
+from crewlog.state.model import Mutation, PendingChange
 from crewlog.workflows.activity_options import tool_options
 from crewlog.workflows.views import details
 from graph.crews import plan_of
@@ -65,10 +65,10 @@ def test_plain_words_are_left_as_they_are(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 async def test_a_question_about_a_call_shows_its_arguments_as_they_are(text: str) -> None:
-    asked = AskedTool(id="c0", tool="act", brief=text)
+    asked = RequestedToolCall(id="c0", tool="act", brief=text)
     calls = [{"id": "c0", "name": "act", "args": {"x": text}}]
     body = {"type": "ai", "content": "", "tool_calls": calls}
-    reply = ModelResult(body=body, hash=hash_json(body), tools=(asked,))
+    reply = CallModelResult(body=body, hash=hash_json(body), tools=(asked,))
 
     def script(order: Order) -> Outcome:
         if order.call.tool:
@@ -99,7 +99,7 @@ async def test_the_calls_under_way_and_the_changes_show_theirs(text: str) -> Non
         update={
             "frontier": {entry.step: entry.model_copy(update={"turn": turn})},
             "mutations": (change,),
-            "changing": Changing(
+            "changing": PendingChange(
                 command="c", graph_version=3, definition=ContentHash("d"), what=text, by=text
             ),
         }

@@ -10,12 +10,12 @@ from crewlog.definition.model import GraphPolicy
 from crewlog.graph.matrix import (
     Cell,
     agents_in,
-    away_in,
     cell,
     cells,
-    facts_of,
-    tools_in,
-    with_used,
+    plan_tools,
+    remote_agents,
+    run_context_of,
+    with_quota_use,
 )
 from crewlog.ids import AgentName, ToolName
 from graph.crews import plan_of
@@ -41,11 +41,11 @@ async def test_who_lives_in_another_run_has_no_cell_here() -> None:
     sim = await begun()
     policy = GraphPolicy(away={"b": "elsewhere"})
     plan = sim.engine.plan.model_copy(update={"graph": policy})
-    assert (agents_in(plan), away_in(plan)) == (("a",), {"b": "elsewhere"})
-    found, total = cells(facts_of(plan, sim.state))
+    assert (agents_in(plan), remote_agents(plan)) == (("a",), {"b": "elsewhere"})
+    found, total = cells(run_context_of(plan, sim.state))
     assert {each.agent for each in found} == {"a"}
     assert total == len(found) == 3
-    assert cells(facts_of(plan, sim.state), ["b"]) == ((), 0)
+    assert cells(run_context_of(plan, sim.state), ["b"]) == ((), 0)
 
 
 async def test_every_cell_with_its_reason() -> None:
@@ -156,19 +156,19 @@ async def test_what_the_store_says_of_a_day_is_left_and_refuses_where_nothing_is
     found = of(sim, "a", "act")
     (quota,) = found.quotas
     assert (quota.crew, quota.zone) == (sim.engine.plan.crew, "UTC")
-    assert with_used(found, {}) == found
+    assert with_quota_use(found, {}) == found
     other = quota.model_copy(update={"crew": "other"})
-    some = with_used(found, {quota: 7, other: 9})
+    some = with_quota_use(found, {quota: 7, other: 9})
     assert (some.outcome, some.quotas[0].used, some.quotas[0].left) == ("ask", 7, 2)
     assert decided(some) == ["rules[1]"]
     assert [look.says.endswith(": 2 left") for look in some.looks if look.rule == "rules[0]"] == [
         True
     ]
-    full = with_used(found, {quota: 9})
+    full = with_quota_use(found, {quota: 9})
     assert (full.outcome, full.rule, decided(full)) == ("deny", "rules[0]", ["rules[0]"])
     assert "9 per day over all runs" in full.reason
     never = of(await begun(rules=[*rules, {"tool": "act", "do": "never"}]), "a", "act")
-    assert with_used(never, {never.quotas[0]: 9}).rule == never.rule == "rules[2]"
+    assert with_quota_use(never, {never.quotas[0]: 9}).rule == never.rule == "rules[2]"
 
 
 async def test_an_agent_that_works_for_another_shows_that_ones_quotas() -> None:
@@ -201,7 +201,7 @@ async def test_it_says_what_the_engine_decides(seed: int) -> None:
         await sim.command("set_permission", tool=tool, agent=agent, do=do, by="eve")
     engine = sim.engine
     found, _ = cells(engine, looks=True)
-    assert len(found) == len(engine.plan.agents) * len(tools_in(engine.plan))
+    assert len(found) == len(engine.plan.agents) * len(plan_tools(engine.plan))
     for each in found:
         decision = engine.check(each.agent, each.tool)
         assert (each.outcome, each.rule, each.reason) == (
@@ -214,5 +214,5 @@ async def test_it_says_what_the_engine_decides(seed: int) -> None:
         if decision.rule == "ruling":
             assert each.set is not None
             assert each.set.by == "eve"
-    stored, _ = cells(facts_of(engine.plan, sim.state), looks=True)
+    stored, _ = cells(run_context_of(engine.plan, sim.state), looks=True)
     assert stored == found

@@ -8,11 +8,11 @@ import pytest
 
 from crewlog.definition.load import load_data, load_stored
 from crewlog.definition.operations import RemoveChannel, apply_operations
-from crewlog.errors import TopologyRefused
+from crewlog.errors import ComponentConflict
 from crewlog.graph.lower import lower
-from crewlog.graph.parting import definitions, share_of
+from crewlog.graph.parting import definitions, split_run_of
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import part_id, parts_of
+from crewlog.state.topology import parts_of, split_run_id
 
 RUN = RunId("r")
 AGENTS: dict[str, Any] = {
@@ -45,7 +45,7 @@ def test_each_part_has_the_whole_crew() -> None:
     whole = lower(crew)
     assert whole.topology is not None
     found = definitions(crew, parts_of(RUN, whole.topology, "c"), RUN)
-    other = part_id(RUN, "c", AgentName("digger"))
+    other = split_run_id(RUN, "c", AgentName("digger"))
     assert [*found] == [RUN, other]
     stays, goes = (lower(load_data(each.to_json())) for each in found.values())
     assert stays.topology is not None
@@ -59,7 +59,7 @@ def test_each_part_has_the_whole_crew() -> None:
     assert found[RUN].graph.away == {"digger": other, "poet": other}
     for each in found.values():
         assert (each.agents, each.tools, each.rules) == (crew.agents, crew.tools, crew.rules)
-    share = share_of(crew, goes.topology)
+    share = split_run_of(crew, goes.topology)
     assert (share.creatures, share.nodes, share.channels) == (
         ("digger", "poet"),
         ("digger", "poet"),
@@ -91,6 +91,6 @@ def test_nobody_leaves_who_would_hear_at_another_node() -> None:
     assert plan.topology is not None
     (goes,) = (each for id_, each in parts_of(RUN, plan.topology, "c").items() if id_ != RUN)
     assert [*goes.creatures] == ["scout"]
-    with pytest.raises(TopologyRefused, match="'scout' would leave") as refused:
-        share_of(crew, goes)
+    with pytest.raises(ComponentConflict, match="'scout' would leave") as refused:
+        split_run_of(crew, goes)
     assert "another name" in refused.value.remedy

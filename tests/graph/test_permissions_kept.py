@@ -6,9 +6,9 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.graph.lower import lower
 from crewlog.graph.rewinding import part as begun_as_part
-from crewlog.graph.taking_in import take_in
+from crewlog.graph.taking_in import apply_merge
 from crewlog.ids import AgentName
-from crewlog.state.journal import TopologyChanged, entry_from_json
+from crewlog.state.journal import ComponentChanged, entry_from_json
 from crewlog.state.model import CrewState
 from crewlog.state.parting import parted
 from crewlog.state.reduce import reduce
@@ -29,9 +29,9 @@ def begun(
     sim: Simulation, before: CrewState, kept: CrewDefinition
 ) -> tuple[Simulation, CrewDefinition]:
     """The run that those who left are, as it begins from what the other one's journal says."""
-    [fact] = sim.facts("TopologyChanged")
+    [fact] = sim.facts("ComponentChanged")
     entry = entry_from_json(fact)
-    assert isinstance(entry, TopologyChanged)
+    assert isinstance(entry, ComponentChanged)
     [made] = entry.parts
     after = reduce(before, entry.model_copy(update={"parts": ()}))
     then = parted(after, made.graph, made.share)
@@ -55,5 +55,5 @@ async def test_it_holds_over_a_split_and_where_who_left_comes_home() -> None:
     assert may(sim) == may(part) == {"ann", "bob"}
     await part.command("set_permission", tool="dig", agents=["dan"])
     assert (may(sim), may(part)) == ({"ann", "bob"}, {"dan"})
-    take_in(sim.engine, prepared(sim, part, (kept, theirs), **TIE), op="m")
+    apply_merge(sim.engine, prepared(sim, part, (kept, theirs), **TIE), op="m")
     assert may(sim) == {"ann", "bob", "dan"}

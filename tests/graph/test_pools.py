@@ -11,7 +11,7 @@ import pytest
 from crewlog.graph.engine import Engine
 from crewlog.graph.plan import GraphPlan, PlanNode
 from crewlog.graph.rewinding import roll_back
-from crewlog.ids import AgentName, NodeName, StepId, item_of
+from crewlog.ids import AgentName, NodeName, StepId, item_number
 from crewlog.state.calls import OutputValue
 from crewlog.state.hashing import hash_json
 from graph.crews import plan_of
@@ -83,7 +83,7 @@ async def test_each_item_is_taken_by_the_agent_that_it_names_after_those_that_it
     sim = await made(wide(items) if large else items)
     assert sim.ran() == ["maker#1", "work#1.3", "work#1.1", "work#1.2", "end_er#1"]
     assert who(sim) == {"1": "a", "2": "b", "3": "b"}
-    (mapped,) = sim.facts("StepMapped")
+    (mapped,) = sim.facts("ParentStepStarted")
     assert (mapped["agents"], mapped["whose"], mapped["after"]) == (
         ["a", "b"], [0, 1, 1], [[3], [1], []],
     )  # fmt: skip
@@ -193,7 +193,7 @@ class Naive:
 
 
 def numbers_at_work(sim: Simulation) -> set[int]:
-    return {item_of(step) for step in sim.state.frontier if item_of(step)}
+    return {item_number(step) for step in sim.state.frontier if item_number(step)}
 
 
 async def mapped_at_random(seed: int, **more: Any) -> tuple[Simulation, Naive, random.Random]:
@@ -230,7 +230,7 @@ async def test_a_pool_does_what_a_simple_model_of_it_does_whatever_happens(seed:
         if sim.flights and rng.random() < 0.85:
             step, _ = key = rng.choice(list(sim.flights))
             await sim.land(key)
-            naive.ends(item_of(StepId(step)))
+            naive.ends(item_number(StepId(step)))
             continue
         match rng.choice(["pause", "restore", "swap"]):
             case "pause" if not paused:
@@ -239,7 +239,7 @@ async def test_a_pool_does_what_a_simple_model_of_it_does_whatever_happens(seed:
                 continue
             case "restore" | "swap" as how:
                 for step, _ in list(sim.flights):
-                    naive.ends(item_of(StepId(step)))
+                    naive.ends(item_number(StepId(step)))
                 await sim.drain()
                 await (sim.restore() if how == "restore" else sim.change(other(sim.engine.plan)))
             case _:
@@ -247,7 +247,7 @@ async def test_a_pool_does_what_a_simple_model_of_it_does_whatever_happens(seed:
         if paused:
             await sim.command("resume")
             paused = 0
-    started = [item_of(StepId(s)) for s in sim.ran() if item_of(StepId(s))]
+    started = [item_number(StepId(s)) for s in sim.ran() if item_number(StepId(s))]
     assert started == seen
     assert sorted(started) == sorted(naive.after)
     assert widest <= naive.cap
@@ -264,9 +264,9 @@ async def test_a_pool_that_goes_back_does_the_rest_and_no_more(seed: int) -> Non
     states = sim.engine.ledger.states  # type: ignore[attr-defined]
     await sim.run()
     ends = [at for at, e in enumerate(sim.journal, 1) if e["kind"] == "StepCompleted"]
-    items = [at for at in ends if item_of(StepId(sim.journal[at - 1]["step"]))]
+    items = [at for at in ends if item_number(StepId(sim.journal[at - 1]["step"]))]
     at = rng.choice(items[:-1])  # with the last of them the visit is over
-    done = {item_of(StepId(sim.journal[e - 1]["step"])) for e in items if e <= at}
+    done = {item_number(StepId(sim.journal[e - 1]["step"])) for e in items if e <= at}
     engine = Engine(sim.engine.plan, Witness(states[items[-1] - 1]))
     roll_back(engine, at, states[at - 1], sim.engine.plan, by="ana", command="back")
     again = Simulation(engine, sim.script, dice(seed))
@@ -277,10 +277,10 @@ async def test_a_pool_that_goes_back_does_the_rest_and_no_more(seed: int) -> Non
         assert len(numbers_at_work(again)) <= naive.cap
         if again.flights:
             step, _ = key = rng.choice(list(again.flights))
-            assert not naive.after[item_of(StepId(step))] - done
+            assert not naive.after[item_number(StepId(step))] - done
             await again.land(key)
-            done.add(item_of(StepId(step)))
-    started = {item_of(StepId(s)) for s in again.ran() if item_of(StepId(s))}
+            done.add(item_number(StepId(step)))
+    started = {item_number(StepId(s)) for s in again.ran() if item_number(StepId(s))}
     assert not started & there
     assert done == set(naive.after)
 
@@ -406,8 +406,10 @@ async def test_a_reply_that_is_none_is_tried_again_by_the_items_own_agent() -> N
     bad = says("garbage", faults=("it is no JSON",))
     items = [{"agent": "a"}, {"agent": "b"}]
     sim = await made(items, plan, **{"work#1.1": [bad] * 2, "work#1.2": [bad] * 3})
-    tried = sorted((e["agent"], e["attempt"], e["of"]) for e in sim.facts("ReplyRefused"))
+    tried = sorted(
+        (e["agent"], e["attempt"], e["of"]) for e in sim.facts("StructuredOutputRejected")
+    )
     assert tried == [("a", 1, 2), ("a", 2, 2), ("b", 1, 3), ("b", 2, 3), ("b", 3, 3)]
-    assert sorted((e["agent"], e["how"]) for e in sim.facts("ReplyTaken")) == [
+    assert sorted((e["agent"], e["how"]) for e in sim.facts("StructuredOutputParsed")) == [
         ("a", "fallback"), ("b", "fallback"),
     ]  # fmt: skip

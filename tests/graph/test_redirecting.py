@@ -34,7 +34,7 @@ async def test_a_running_step_goes_on_to_its_end_and_then_the_run_goes_there() -
     await sim.run()
     assert sim.state.status == "completed"
     assert sim.ran() == ["a#1", "b#1", "d#1"]
-    (fact,) = sim.facts("Redirected")
+    (fact,) = sim.facts("StepRedirected")
     assert fact["reason"] == "enough"
     assert not any(entry.get("skipped") for entry in sim.facts("StepCompleted"))
 
@@ -54,7 +54,7 @@ async def test_a_cut_ends_a_running_step_now_and_nothing_of_it_is_applied() -> N
     assert not sim.engine.goes_on("b#1")  # type: ignore[arg-type]
     assert list(sim.state.frontier) == ["d#1"]
     await sim.finish("b#1")
-    assert [e["step"] for e in sim.facts("ModelReplied")] == ["a#1"]
+    assert [e["step"] for e in sim.facts("ModelCallCompleted")] == ["a#1"]
     await sim.run()
     assert sim.ran() == ["a#1", "b#1", "d#1"]
     (ended,) = [e for e in sim.facts("StepCompleted") if e["step"] == "b#1"]
@@ -87,7 +87,7 @@ async def test_a_question_gives_way_and_its_answer_is_refused() -> None:
 
 async def test_a_failed_step_that_asks_gives_way() -> None:
     def script(order: Order) -> Outcome:
-        return Failure("broke") if order.step == "b#1" else final(order)
+        return Failure("mark_closed") if order.step == "b#1" else final(order)
 
     sim = await (await Simulation.begin(plan_of(LINE), script)).run()
     assert sim.asked().kind == "step_failed"
@@ -117,7 +117,7 @@ async def test_going_back_begins_the_joins_behind_it_anew() -> None:
     plan = plan_of(["a", ["b", "c"], "d", "e"])
     sim = await at(plan, final, "a#1", "b#1", "c#1", "d#1")
     await sim.command("redirect", node="a", step="e#1", cut=True)
-    (back,) = [e for e in sim.facts("Routed") if e.get("source") == "e"]
+    (back,) = [e for e in sim.facts("NodesReached") if e.get("source") == "e"]
     assert set(back["reset"]) >= {"b", "c", "d"}
     await sim.run()
     assert sim.state.status == "completed"

@@ -8,8 +8,8 @@ import pytest
 
 from crewlog.cli.auditing import said
 from crewlog.state import journal as j
-from crewlog.state.audit import audited
-from crewlog.workflows.inbox import Incoming, take
+from crewlog.state.audit import audit_records
+from crewlog.workflows.inbox import QueuedCommand, take
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
 
@@ -18,7 +18,7 @@ NOT_POSSIBLE: dict[str, Any] = {"id": "c1", "by": "ben", "node": "nowhere"}
 
 async def refused(data: Any, name: str = "interrupt") -> j.CommandRejected:
     sim = await Simulation.begin(plan_of(["a"]), final)
-    await take(sim.engine, Incoming(name, data))
+    await take(sim.engine, QueuedCommand(name, data))
     entry = j.entry_from_json(sim.journal[-1])
     assert isinstance(entry, j.CommandRejected)
     return entry
@@ -46,7 +46,7 @@ async def test_a_signal_that_there_is_not() -> None:
 
 async def test_the_audit_names_them() -> None:
     entry = await refused(NOT_POSSIBLE)
-    (record,) = [each for each in audited([(1, entry)]) if each.kind == "refusal"]
+    (record,) = [each for each in audit_records([(1, entry)]) if each.kind == "refusal"]
     assert (record.who, record.what, record.outcome) == ("ben", "interrupt", "refused")
 
 
@@ -63,7 +63,7 @@ EDIT: dict[str, Any] = {
 async def test_a_refused_answer_says_to_what_it_was_and_what_it_said() -> None:
     entry = await refused(EDIT, "respond")
     assert (entry.interrupt, entry.tried) == ("i7", "edit kim 900")
-    (record,) = audited([(1, entry)])
+    (record,) = audit_records([(1, entry)])
     assert (record.interrupt, record.detail) == ("i7", "edit kim 900")
     assert "\n" not in record.reason
     told = said(record)

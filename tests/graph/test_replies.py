@@ -15,13 +15,13 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.graph.dry_run import dry_run
 from crewlog.graph.engine import Order
 from crewlog.graph.lower import lower
-from crewlog.graph.plan import GraphPlan, ReplyRules
+from crewlog.graph.plan import GraphPlan, PlanStructuredOutput
 from crewlog.state import journal as j
-from crewlog.state.calls import ModelResult, OutputValue, ReadReply
+from crewlog.state.calls import CallModelResult, OutputValue, StructuredOutput
 from crewlog.state.drafts import draft_of
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import CrewState
-from crewlog.state.trace import trace_of
+from crewlog.state.trace import run_trace
 from graph.other_plans import other_plan
 from graph.simulation import (
     Failure,
@@ -37,7 +37,7 @@ from graph.simulation import (
     says,
 )
 
-GOOD = ReadReply(
+GOOD = StructuredOutput(
     outputs=(
         OutputValue(key="next", value="billing"),
         OutputValue(key="instructions", value=""),
@@ -64,11 +64,11 @@ def plan(
     )
 
 
-def bad(fault: str = "'next' is missing") -> ModelResult:
+def bad(fault: str = "'next' is missing") -> CallModelResult:
     return says("I do not know.", faults=(fault,))
 
 
-def good(**more: Any) -> ModelResult:
+def good(**more: Any) -> CallModelResult:
     return says('{"next": "billing"}', reply=GOOD, **more)
 
 
@@ -84,7 +84,7 @@ def outputs(sim: Simulation, agent: str = "router") -> dict[str, Any]:
 
 
 def tried(sim: Simulation) -> list[tuple[int, int]]:
-    return [(each["attempt"], each["of"]) for each in sim.facts("ReplyRefused")]
+    return [(each["attempt"], each["of"]) for each in sim.facts("StructuredOutputRejected")]
 
 
 async def test_a_reply_sets_its_fields_and_conditions_see_them() -> None:
@@ -94,7 +94,7 @@ async def test_a_reply_sets_its_fields_and_conditions_see_them() -> None:
     found = outputs(sim)
     assert found.pop("response") == found.pop("text")
     assert found == {"next": "billing", "instructions": "", "rationale": "money"}
-    (taken,) = sim.facts("ReplyTaken")
+    (taken,) = sim.facts("StructuredOutputParsed")
     assert taken["brief"] == "next = billing, rationale = money"
 
 
@@ -102,12 +102,12 @@ async def test_garbage_twice_and_then_good() -> None:
     sim = await run(plan({}), bad("it is empty"), bad(), good())
     assert sim.state.status == "completed"
     assert tried(sim) == [(1, 3), (2, 3)]
-    assert sim.facts("ReplyTaken")[0]["attempt"] == 3
-    told = [each["ref"]["inline"]["content"] for each in sim.facts("ReplyRefused")]
+    assert sim.facts("StructuredOutputParsed")[0]["attempt"] == 3
+    told = [each["ref"]["inline"]["content"] for each in sim.facts("StructuredOutputRejected")]
     assert "- it is empty" in told[0]
     assert "- 'next' is missing" in told[1]
     assert sim.state.usage["router"].calls == 0 or sim.state.usage["router"].calls == 3  # type: ignore[index]
-    logs = [each["ref"]["logs"] for each in sim.facts("ModelReplied")[:3]]
+    logs = [each["ref"]["logs"] for each in sim.facts("ModelCallCompleted")[:3]]
     assert logs == [["private:router"], ["private:router"], ["public"]]
 
 
@@ -115,7 +115,7 @@ async def test_after_the_last_try_the_fallback_counts() -> None:
     sim = await run(plan({"fallback": {"next": "billing"}}), bad(), bad(), bad())
     assert sim.state.status == "completed"
     assert tried(sim) == [(1, 3), (2, 3), (3, 3)]
-    assert sim.facts("ReplyTaken")[0]["how"] == "fallback"
+    assert sim.facts("StructuredOutputParsed")[0]["how"] == "fallback"
     assert outputs(sim)["next"] == "billing"
     assert "text" not in outputs(sim), "what nobody could read is no text for others"
     assert sim.ran() == ["router#1", "billing#1"]
@@ -158,9 +158,9 @@ async def test_a_field_that_is_left_out_is_not_that_of_the_visit_before() -> Non
         "flow": ["judge", {"if": "judge.score < 1", "go": "judge", "at_most": 1}],
     }
 
-    def read(**fields: Any) -> ModelResult:
+    def read(**fields: Any) -> CallModelResult:
         found = tuple(OutputValue(key=key, value=value) for key, value in fields.items())
-        return says("{}", reply=ReadReply(outputs=found))
+        return says("{}", reply=StructuredOutput(outputs=found))
 
     script = Replies({"judge#1": [read(score=0, note="weak")], "judge#2": [read(score=1)]})
     sim = await Simulation.begin(lower(CrewDefinition.model_validate(crew)), script)
@@ -171,7 +171,7 @@ async def test_a_field_that_is_left_out_is_not_that_of_the_visit_before() -> Non
 
 async def test_confidence_in_a_reply_counts() -> None:
     form = {"decision": "terminate", "among": []}
-    unsure = ReadReply(outputs=(OutputValue(key="confidence", value=0.3),))
+    unsure = StructuredOutput(outputs=(OutputValue(key="confidence", value=0.3),))
     sim = await run(plan(form, only_if="router.done", ask_below=0.5), says("{}", reply=unsure))
     assert sim.asked().kind == "low_confidence"
     assert "sure by 0.3" in sim.asked().question
@@ -179,8 +179,8 @@ async def test_confidence_in_a_reply_counts() -> None:
 
 async def test_thinking_once_more_begins_the_tries_anew() -> None:
     form = {"decision": "terminate", "among": [], "tries": 2}
-    unsure = says("{}", reply=ReadReply(outputs=(OutputValue(key="confidence", value=0.3),)))
-    sure = says("{}", reply=ReadReply(outputs=(OutputValue(key="confidence", value=1),)))
+    unsure = says("{}", reply=StructuredOutput(outputs=(OutputValue(key="confidence", value=0.3),)))
+    sure = says("{}", reply=StructuredOutput(outputs=(OutputValue(key="confidence", value=1),)))
     crew = plan(form, only_if="router.done", ask_below=0.5)
     sim = await run(crew, bad(), unsure, bad(), sure)
     await sim.respond("again")
@@ -192,7 +192,7 @@ async def test_thinking_once_more_begins_the_tries_anew() -> None:
 # -- turns that are capped --------------------------------------------------------------------
 
 
-def looking(text: str = "") -> ModelResult:
+def looking(text: str = "") -> CallModelResult:
     return says(text, "look")
 
 
@@ -201,9 +201,9 @@ async def test_a_capped_turn_ends_with_its_last_text() -> None:
     sim = await run(capped, looking("Half of it."), looking())
     assert sim.state.status == "completed"
     assert sim.ran() == ["router#1"]
-    (fact,) = sim.facts("TurnCapped")
+    (fact,) = sim.facts("TurnLimitReached")
     assert fact["calls"] == 2
-    reply = sim.facts("ModelReplied")[0]
+    reply = sim.facts("ModelCallCompleted")[0]
     said = reply["draft"]["body"]
     assert said == hash_json(draft_of(looking("Half of it.").body)) != reply["ref"]["body"]
     assert fact["ref"] == {"body": said, "logs": ["public"]}
@@ -214,7 +214,7 @@ async def test_a_capped_turn_ends_with_its_last_text() -> None:
 async def test_the_text_of_a_capped_turn_travels_while_the_store_is_away() -> None:
     capped = plan(None, only_if="not router.capped", max_calls=1, on_cap="end")
     sim = await run(capped, says("Half of it.", "look", stored=False))
-    (fact,) = sim.facts("TurnCapped")
+    (fact,) = sim.facts("TurnLimitReached")
     assert fact["ref"]["inline"] == {"type": "ai", "content": "Half of it."}
     assert hash_json(fact["ref"]["inline"]) == fact["ref"]["body"]
 
@@ -230,7 +230,7 @@ async def test_a_capped_turn_does_not_end_with_a_bad_reply(ending: Any) -> None:
     assert "asked 2 times" in sim.asked().question
     assert sim.facts("StepFailed")[0]["error_type"] == "BadReply"
     assert tried(sim) == [(1, 3), (2, 2)]
-    assert (sim.facts("TurnCapped"), outputs(sim)) == ([], {})
+    assert (sim.facts("TurnLimitReached"), outputs(sim)) == ([], {})
 
 
 @pytest.mark.parametrize(("policy", "status"), [("ask", "waiting"), ("fail", "failed")])
@@ -339,11 +339,11 @@ async def test_no_reply_kills_a_run_and_every_try_is_in_the_journal(
     assert sim.state.closed
     assert sim.state.status in ("completed", "stopped")
     # People may go back: then the router has a second step.
-    replies = [each for each in sim.facts("ModelReplied") if each["agent"] == "router"]
-    refused = [(each["step"], each["call"]) for each in sim.facts("ReplyRefused")]
+    replies = [each for each in sim.facts("ModelCallCompleted") if each["agent"] == "router"]
+    refused = [(each["step"], each["call"]) for each in sim.facts("StructuredOutputRejected")]
     marked = [(each["step"], each["call"]) for each in replies if each.get("refused")]
     assert refused == marked, "each reply that was refused, once"
-    for fact in sim.facts("ReplyRefused"):
+    for fact in sim.facts("StructuredOutputRejected"):
         assert 1 <= fact["attempt"] <= tries
 
 
@@ -365,7 +365,7 @@ async def test_the_timeline_and_the_trace_tell_of_tries() -> None:
     assert "router ✗ reply 1 of 2 cannot be used: 'next' is missing" in rows
     assert "router ≈ the fallback counts: next = billing" in rows
     assert not any("response" in row for row in rows)
-    step = trace_of(enumerate(entries, 1)).steps[0]
+    step = run_trace(enumerate(entries, 1)).steps[0]
     assert [(call.call, call.ok) for call in step.calls] == [(1, False), (2, False)]
     assert step.calls[0].errors == ["'next' is missing"]
     assert step.sets["router.next"] == "billing"
@@ -376,14 +376,16 @@ class Speaking(RandomScript):
 
     def __call__(self, order: Order) -> Outcome:
         made = super().__call__(order)
-        if not isinstance(made, ModelResult) or made.tools:
+        if not isinstance(made, CallModelResult) or made.tools:
             return made
         rng = dice(f"{self.seed}/{order.step}/{order.call.call}/{order.call.attempt}/said")
         if rng.random() < 0.5:
             return made.model_copy(update={"faults": ("it is nothing",) * rng.randint(0, 3)})
         large = OutputValue(key="list", body=hash_json(LARGE), content=LARGE)
         fields = rng.sample([OutputValue(key="score", value=rng.choice([0, 0.5, None])), large], 1)
-        return made.model_copy(update={"reply": ReadReply(how="lenient", outputs=tuple(fields))})
+        return made.model_copy(
+            update={"reply": StructuredOutput(how="lenient", outputs=tuple(fields))}
+        )
 
 
 LARGE = ["x" * 100] * 3
@@ -394,7 +396,9 @@ def with_forms(rng: random.Random, crew: GraphPlan) -> GraphPlan:
     agents = {}
     for name, rules in crew.agents.items():
         fallback = rng.choice([None, {"score": 1, "list": LARGE}])
-        form = ReplyRules(tries=rng.randint(1, 3), fields=("score", "list"), fallback=fallback)
+        form = PlanStructuredOutput(
+            tries=rng.randint(1, 3), fields=("score", "list"), fallback=fallback
+        )
         update = {
             "reply": form if rng.random() < 0.8 else None,
             "on_cap": rng.choice(["end", "end", "fail"]),
@@ -423,7 +427,14 @@ async def test_forms_hold_in_crews_at_random_with_people_and_changes() -> None:
         assert as_json(folded(sim.journal)) == as_json(sim.state)
         assert CrewState.from_json(sim.state.to_json()) == sim.state
         kinds.update(entry["kind"] for entry in sim.journal)
-        kinds.update(entry.get("how", "json") for entry in sim.facts("ReplyTaken"))
+        kinds.update(entry.get("how", "json") for entry in sim.facts("StructuredOutputParsed"))
         kinds.update(entry.get("error_type", "") for entry in sim.facts("StepFailed"))
-    wanted = {"ReplyTaken", "ReplyRefused", "TurnCapped", "lenient", "fallback", "ReplyInvalid"}
+    wanted = {
+        "StructuredOutputParsed",
+        "StructuredOutputRejected",
+        "TurnLimitReached",
+        "lenient",
+        "fallback",
+        "ReplyInvalid",
+    }
     assert min(kinds[kind] for kind in {*wanted, "GraphSwapped"}) >= 5, kinds

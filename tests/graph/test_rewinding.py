@@ -13,18 +13,33 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected, UsageError
-from crewlog.graph.changing import accept, consider
+from crewlog.graph.changing import accept, change_report
 from crewlog.graph.engine import Engine, Order
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.rewinding import fork, reopen, roll_back
-from crewlog.ids import ContentHash, RunId, item_log, item_of, item_step, node_of, step_id, visit_of
+from crewlog.ids import (
+    ContentHash,
+    RunId,
+    child_step_id,
+    child_step_log,
+    item_number,
+    node_of,
+    step_id,
+    visit_of,
+)
 from crewlog.state import journal as j
-from crewlog.state.calls import PreparedChange
+from crewlog.state.calls import PrepareChangeResult
 from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.ledger import Ledger
-from crewlog.state.model import CrewState, FrontierEntry, LogHead, Mapped, Turn
+from crewlog.state.model import ChildStepProgress, CrewState, FrontierStep, LogHead, Turn
 from crewlog.state.reduce import after, reduce
-from crewlog.state.rewinding import forked, forsaken, resumption, rewound, settled
+from crewlog.state.rewinding import (
+    forked,
+    reopen_point,
+    rollback_state,
+    settled,
+    steps_without_interrupt,
+)
 from graph.crews import plan_of
 from graph.simulation import (
     DOES,
@@ -59,8 +74,8 @@ class Logical:
         assert self.sim is not None
         node = node_of(order.step)
         visit = step_id(node, self.sim.state.routing.done.get(node, 0) + 1)
-        number = item_of(order.step)
-        step = item_step(visit, number) if number else visit
+        number = item_number(order.step)
+        step = child_step_id(visit, number) if number else visit
         return self.script(order._replace(step=step))
 
 
@@ -150,9 +165,9 @@ async def test_forward_again_from_any_checkpoint_ends_the_same() -> None:
         states = sim.engine.ledger.states  # type: ignore[attr-defined]
         rng = dice(f"places/{seed}")
         places = places_of(sim.journal)
-        assert places[0][0] == 1 + [e["kind"] for e in sim.journal].index("Routed")
+        assert places[0][0] == 1 + [e["kind"] for e in sim.journal].index("NodesReached")
         chosen = rng.sample(places, min(PLACES, len(places)))
-        chosen += [p for p in places if any(map(item_of, states[p[1] - 1].frontier))][:2]
+        chosen += [p for p in places if any(map(item_number, states[p[1] - 1].frontier))][:2]
         for to, at in chosen:
             later = [rest for rest in rests if rest >= at and not states[rest - 1].closed]
             if not later:
@@ -164,7 +179,7 @@ async def test_forward_again_from_any_checkpoint_ends_the_same() -> None:
             again = simulation(plan, engine, seed)
             kinds |= {e.status for e in engine.state.frontier.values()}
             kinds |= {"question" for _ in engine.state.interrupts}
-            kinds |= {"item" for step in engine.state.frontier if item_of(step)}
+            kinds |= {"item" for step in engine.state.frontier if item_number(step)}
             assert engine.state.commands["back"].ok
             assert not set(engine.state.frontier) & set(states[at - 1].frontier)
             await forward(again)
@@ -248,7 +263,7 @@ def taken_up(
     plan: GraphPlan, journal: list[dict[str, Any]], ended: CrewState, seed: int
 ) -> Simulation:
     entries = [j.entry_from_json(entry) for entry in journal]
-    found = resumption(RUN, list(enumerate(entries, 1))[-300:])
+    found = reopen_point(RUN, list(enumerate(entries, 1))[-300:])
     then = after(folded(journal[: found.position]), found.landed)
     engine = reopen(plan, Witness(ended), then, found, by="ana", at=20_000)
     return simulation(plan, engine, seed)
@@ -262,7 +277,7 @@ async def test_what_failed_and_ended_the_run_is_tried_once_more() -> None:
         if order.step == "b#1":
             tries.append(order.call.attempt)
             if order.call.attempt == 1:
-                return Failure("no", "ModelRefused")
+                return Failure("no", "ModelRequestRejected")
         return says(f"{order.step} is done")
 
     sim = await begun(plan, 0)
@@ -271,7 +286,7 @@ async def test_what_failed_and_ended_the_run_is_tried_once_more() -> None:
     assert sim.state.status == "failed"
     again = taken_up(plan, sim.journal, sim.state, 0)
     again.script = script
-    assert not list(forsaken(again.state))
+    assert not list(steps_without_interrupt(again.state))
     await forward(again)
     assert (again.state.status, again.state.error) == ("completed", "")
     assert tries == [1, 2]
@@ -310,7 +325,10 @@ async def test_a_no_that_ended_the_run_is_asked_again() -> None:
 
 async def test_what_lands_after_the_answer_that_ends_the_run_is_not_done_again() -> None:
     plan = plan_of([["a", "b"], {"ask": "Go on?", "phase": "q"}], {"b": {"tools": ["t"]}}, tools=T)
-    replies = {"a#1": [Failure("broke")], "b#1": [says("b works", "t"), Failure("broke")]}
+    replies = {
+        "a#1": [Failure("mark_closed")],
+        "b#1": [says("b works", "t"), Failure("mark_closed")],
+    }
     sim = await begun(plan, 0)
     sim.script = Replies(replies)
     await sim.finish("a#1", "b#1")
@@ -336,7 +354,7 @@ async def test_a_call_that_ended_the_run_is_made_again_by_a_yes_of_its_own() -> 
     crew: dict[str, Any] = {"a": {"tools": ["t"], "on_error": "fail"}}
     plan = plan_of(["a"], crew, tools=T, approvals={"t": None})
     sim = await begun(plan, 0)
-    sim.script = Replies({"a#1": [says("", "t")]}, {"t/2": Failure("broke")})
+    sim.script = Replies({"a#1": [says("", "t")]}, {"t/2": Failure("mark_closed")})
     await sim.run()
     await sim.respond("approve")
     await sim.run()
@@ -370,11 +388,11 @@ async def test_a_change_that_a_run_was_ended_in_has_failed_when_it_is_taken_up()
     sim = await begun(plan, 0)
     await sim.settle()
     sim.launch()
-    other = PreparedChange(plan=plan_of(["a", "c", "b"]).to_json())
-    report, made = consider(sim.engine, other)
+    other = PrepareChangeResult(plan=plan_of(["a", "c", "b"]).to_json())
+    report, made = change_report(sim.engine, other)
     accept(sim.engine, made, report, by="eve")
     again = taken_up(plan, sim.journal, sim.state, 0)  # it was terminated while it drained
-    assert [entry["kind"] for entry in again.journal] == ["SwapFailed", "Reopened"]
+    assert [entry["kind"] for entry in again.journal] == ["SwapFailed", "RunReopened"]
     assert again.state.changing is None
     assert_folds([*sim.journal, *again.journal], again)
 
@@ -396,14 +414,14 @@ async def test_a_run_without_a_crew_that_ends_or_swaps_does_not_go_back() -> Non
     await sim.command("stop")
     with pytest.raises(CommandRejected, match="the run is ending"):
         roll_back(sim.engine, 3, then, plan, by="ana")
-    assert sim.facts("RolledBack") == []
+    assert sim.facts("RunRolledBack") == []
 
 
 def test_a_paused_run_stays_paused_and_a_paused_checkpoint_does_not_pause() -> None:
     now = CrewState(run=RUN, position=9, status="paused", commands={})
     then = CrewState(run=RUN, position=5, status="running")
-    assert rewound(now, then).state.status == "paused"
-    assert rewound(then, now).state.status == "running"
+    assert rollback_state(now, then).state.status == "paused"
+    assert rollback_state(then, now).state.status == "running"
 
 
 def test_what_never_goes_back_stays_as_it_is() -> None:
@@ -433,19 +451,28 @@ def test_another_graph_is_another_version_and_other_rules_are_not(
 
 
 def test_items_and_what_is_held_go_by_the_new_names() -> None:
-    visit, item = step_id("m", 1), item_step(step_id("m", 1), 2)  # type: ignore[arg-type]
-    held = {"kind": "ToolReturned", "step": item, "ref": {"body": "h", "logs": [item_log(item)]}}
+    visit, item = step_id("m", 1), child_step_id(step_id("m", 1), 2)  # type: ignore[arg-type]
+    held = {
+        "kind": "ToolCallCompleted",
+        "step": item,
+        "ref": {"body": "h", "logs": [child_step_log(item)]},
+    }
     turn = Turn.from_json({"calls": [{"call": 3, "status": "held", "held": [held]}]})
     frontier = {
-        visit: FrontierEntry(step=visit, node=node_of(visit), mapped=Mapped(of=2, started=2)),
-        item: FrontierEntry(step=item, node=node_of(item), turn=turn),
+        visit: FrontierStep(
+            step=visit, node=node_of(visit), mapped=ChildStepProgress(of=2, started=2)
+        ),
+        item: FrontierStep(step=item, node=node_of(item), turn=turn),
     }
     head = LogHead(head="x", length=2)  # type: ignore[arg-type]
     then = CrewState(
-        run=RUN, frontier=frontier, messages={item_log(item): head}, visits={node_of(visit): 1}
+        run=RUN,
+        frontier=frontier,
+        messages={child_step_log(item): head},
+        visits={node_of(visit): 1},
     )
     now = CrewState(run=RUN, visits={node_of(visit): 4})
-    state = rewound(now, then).state
+    state = rollback_state(now, then).state
     assert list(state.frontier) == ["m#5", "m#5.2"]
     assert state.messages == {"private:m#5.2": head}
     calls = state.frontier["m#5.2"].turn.calls  # type: ignore[index, union-attr]
@@ -456,12 +483,12 @@ def test_items_and_what_is_held_go_by_the_new_names() -> None:
 
 
 def test_a_step_whose_node_is_gone_is_not_taken_up_again() -> None:
-    gone = FrontierEntry(step="g#1", node="g", status="running", leaving=True)  # type: ignore[arg-type]
+    gone = FrontierStep(step="g#1", node="g", status="running", leaving=True)  # type: ignore[arg-type]
     asked = {"id": "i1", "kind": "step_failed", "question": "?", "step": "g#1"}
     then = CrewState.from_json(
         {"run": RUN, "frontier": {"g#1": gone.to_json()}, "interrupts": {"i1": asked}}
     )
-    back = rewound(then, then)
+    back = rollback_state(then, then)
     assert (back.state.frontier, back.questions) == ({}, ())
 
 
@@ -470,7 +497,7 @@ def test_what_was_queued_behind_a_step_that_is_not_taken_up_moves_up() -> None:
     behind = [{"step": f"g#{n}", "node": "g", "status": "queued"} for n in (2, 3)]
     frontier = {entry["step"]: entry for entry in (gone, *behind)}
     then = CrewState.from_json({"run": RUN, "frontier": frontier, "visits": {"g": 3}})
-    for made in (rewound(then, then), forked(then, RunId("other"))):
+    for made in (rollback_state(then, then), forked(then, RunId("other"))):
         statuses = [entry.status for entry in made.state.frontier.values()]
         assert statuses == ["ready", "queued"]
 
@@ -479,11 +506,11 @@ def test_what_was_queued_behind_a_step_that_is_not_taken_up_moves_up() -> None:
     ("entries", "count"),
     [
         ([], None),
-        ([{"kind": "Routed"}], 1),
-        ([{"kind": "Routed", "because": "people let it go on"}], None),
-        ([{"kind": "Routed", "source": "a"}], None),
+        ([{"kind": "NodesReached"}], 1),
+        ([{"kind": "NodesReached", "because": "people let it go on"}], None),
+        ([{"kind": "NodesReached", "source": "a"}], None),
         ([{"kind": "StepCompleted", "step": "a#1"}], None),
-        ([{"kind": "StepCompleted", "step": "a#1"}, {"kind": "Routed", "source": "a"}], 2),
+        ([{"kind": "StepCompleted", "step": "a#1"}, {"kind": "NodesReached", "source": "a"}], 2),
         ([{"kind": "StepCompleted", "step": "a#1"}, {"kind": "RunFailed", "error": ""}], None),
         ([{"kind": "StepCompleted", "step": "a#1"}, {"kind": "StopRequested"}], None),
         ([{"kind": "StepCompleted", "step": "a#1"}, {"kind": "Paused"}], 1),
@@ -493,7 +520,7 @@ def test_what_was_queued_behind_a_step_that_is_not_taken_up_moves_up() -> None:
                 {"kind": "StepCompleted", "step": "a#1.2"},
                 {"kind": "InterruptAnswered", "interrupt": "i1", "decision": "withdrawn"},
                 {"kind": "StepCompleted", "step": "a#1"},
-                {"kind": "Routed", "source": "a"},
+                {"kind": "NodesReached", "source": "a"},
                 {"kind": "StepStarted", "step": "b#1"},
             ],
             4,
@@ -502,12 +529,21 @@ def test_what_was_queued_behind_a_step_that_is_not_taken_up_moves_up() -> None:
         (
             [
                 {"kind": "StepCompleted", "step": "a#1"},
-                {"kind": "Routed", "because": "a#1 handed off", "to": [{"node": "b"}]},
+                {"kind": "NodesReached", "because": "a#1 handed off", "to": [{"node": "b"}]},
             ],
             2,
         ),
-        ([{"kind": "RolledBack", "to": 3, "state": {}}, {"kind": "StepStarted", "step": "b#1"}], 1),
-        ([{"kind": "Reopened", "to": 3, "state": {}}, {"kind": "StepRetried", "step": "b#1"}], 2),
+        (
+            [
+                {"kind": "RunRolledBack", "to": 3, "state": {}},
+                {"kind": "StepStarted", "step": "b#1"},
+            ],
+            1,
+        ),
+        (
+            [{"kind": "RunReopened", "to": 3, "state": {}}, {"kind": "StepRetried", "step": "b#1"}],
+            2,
+        ),
     ],
 )
 def test_a_checkpoint_has_what_follows_from_it(
@@ -518,8 +554,10 @@ def test_a_checkpoint_has_what_follows_from_it(
 
 def test_whatever_is_listed_as_a_beginning_can_be_gone_back_to() -> None:
     for because in ("", "people let it go on", "a#1 handed off"):
-        entry = j.Routed(because=because)
-        assert (checkpoint_kind("Routed", None, because) is None) == (settled([entry]) is None)
+        entry = j.NodesReached(because=because)
+        assert (checkpoint_kind("NodesReached", None, because) is None) == (
+            settled([entry]) is None
+        )
 
 
 async def test_answers_of_calls_that_were_under_way_are_not_applied() -> None:

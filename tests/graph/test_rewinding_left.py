@@ -25,16 +25,16 @@ from crewlog.graph.rewinding import fork, reopen, roll_back
 from crewlog.ids import RunId
 from crewlog.state.calls import (
     LOAD_STATE,
-    LoadedState,
-    LoadState,
-    OpenRun,
     PrepareChange,
+    PrepareRun,
+    RestoreState,
+    RestoreStateResult,
 )
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState
-from crewlog.state.rewinding import Resumption
+from crewlog.state.rewinding import ReopenPoint
 from crewlog.store import InMemoryStore
 from graph.crews import crew
 from graph.simulation import RUN, Replies, Simulation, final, says
@@ -43,7 +43,7 @@ FULL = crew(["a", ["b", "c"], "d"], {"b": {"tools": ["t"]}}, tools={"t": {"run":
 LESS = crew(["a", "c", "d"])
 
 
-async def without_b(tmp_path: Path, *, abandon: bool) -> tuple[Simulation, LoadedState]:
+async def without_b(tmp_path: Path, *, abandon: bool) -> tuple[Simulation, RestoreStateResult]:
     """A run that lost `b` in mid-turn, and what the store says of it."""
     sim = await Simulation.begin(lower(FULL), Replies({"b#1": [says("b works", "t")]}))
     await sim.finish("a#1", "b#1")
@@ -54,7 +54,7 @@ async def without_b(tmp_path: Path, *, abandon: bool) -> tuple[Simulation, Loade
         await store.put_definition(each.to_json())
     await store.append(RUN, Batch(first=1, entries=tuple(sim.journal)))
     activities = CrewActivities(store, workspace=tmp_path)
-    task = LoadState(run=RUN, reopen=True)
+    task = RestoreState(run=RUN, reopen=True)
     local = ActivityEnvironment()
     local.info = replace(local.info, is_local=True)
     return sim, await asyncio.wait_for(local.run(activities.load_state, task), 60)
@@ -78,7 +78,7 @@ async def test_a_run_that_ended_while_a_removed_agent_worked_goes_on(tmp_path: P
     _, loaded = await without_b(tmp_path, abandon=False)
     then = CrewState.from_json(loaded.state)
     assert then.frontier["b#1"].leaving  # type: ignore[index]
-    found = Resumption(loaded.position)
+    found = ReopenPoint(loaded.position)
     engine = reopen(GraphPlan.from_json(loaded.plan), Ledger(then), then, found, by="ana", at=9)
     sim = Simulation(engine, final)
     await sim.settle()
@@ -110,7 +110,7 @@ def begun(how: str, plan: GraphPlan, then: CrewState) -> Engine:
     if how == "fork":
         return fork(plan, then, RunId("other"), at=9, **who)
     if how == "reopen":
-        return reopen(plan, Ledger(then), then, Resumption(then.position), at=9, **who)
+        return reopen(plan, Ledger(then), then, ReopenPoint(then.position), at=9, **who)
     engine = Engine(lower(LESS), Ledger(then))
     roll_back(engine, then.position, then, plan, **who)
     return engine
@@ -133,10 +133,10 @@ async def test_a_run_goes_on_with_a_crew_that_no_new_run_may_have(tmp_path: Path
     activities = CrewActivities(store, workspace=tmp_path)
     local = ActivityEnvironment()
     local.info = replace(local.info, is_local=True)
-    loaded = await local.run(activities.load_state, LoadState(run=RUN, reopen=True))
+    loaded = await local.run(activities.load_state, RestoreState(run=RUN, reopen=True))
     assert GraphPlan.from_json(loaded.plan) == sim.engine.plan
     recipe = PrepareChange(run=RUN, base=address, recipe=True)
     made = await ActivityEnvironment().run(activities.prepare_change, recipe)
     assert made.definition == OLD
     with pytest.raises(ApplicationError, match="the phase 'scout' has the name"):
-        await local.run(activities.open_run, OpenRun(run=RunId("new"), crew=OLD))
+        await local.run(activities.open_run, PrepareRun(run=RunId("new"), crew=OLD))

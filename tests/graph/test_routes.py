@@ -52,7 +52,7 @@ async def test_it_goes_where_the_output_says(
     sim = await ran(hub(*SPOKES, **route), value)
     assert sim.state.status == "completed"
     assert sim.ran() == steps
-    refused = [entry["because"] for entry in sim.facts("RouteRefused")]
+    refused = [entry["because"] for entry in sim.facts("BranchTargetRefused")]
     assert len(refused) == (1 if warned else 0)
     assert all(warned in each for each in refused)
     counts = {NodeName(steps[1].partition("#")[0]): 1} if len(steps) > 1 else {}
@@ -72,7 +72,7 @@ async def test_it_goes_so_often_and_then_ends_with_a_warning() -> None:
     assert sim.ran() == ["router#1", "billing#1", "router#2", "billing#2", "router#3"]
     assert sim.state.execution_count == {"billing": 3}, "the try that is refused counts"
     assert folded(sim.journal) == sim.state
-    (warned,) = sim.facts("RouteRefused")
+    (warned,) = sim.facts("BranchTargetRefused")
     assert "went to billing 2 times, the most" in warned["because"]
     assert warned["goes"] == "end"
     assert sim.state.status == "completed"

@@ -10,10 +10,10 @@ import pytest
 
 from crewlog.graph.compile import compile_plan
 from crewlog.graph.plan import GraphPlan, Join, PlanNode
-from crewlog.graph.routing import dependents, fires, level, unfilled
+from crewlog.graph.routing import dependents, has_fired, level, unfilled
 from crewlog.ids import AgentName, ContentHash, CrewName, NodeName
 from crewlog.state.model import Routing
-from crewlog.state.reduce import route_facts
+from crewlog.state.reduce import routing_after
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, dice, final, returns, run, says
 
@@ -86,8 +86,8 @@ def test_joins_fire_as_a_naive_model_says() -> None:
         following = dependents(plan)
         routing, model = Routing(), Naive(plan)
         for source, fired in completions(plan, rng, model):
-            routing = route_facts(routing, source, following[source])
-            assert {t for t in following[source] if fires(plan, t, source, routing)} == fired
+            routing = routing_after(routing, source, following[source])
+            assert {t for t in following[source] if has_fired(plan, t, source, routing)} == fired
             fired_later += routing.done[source] > 1 and bool(fired)
         for name in plan.nodes:
             assert bool(unfilled(plan, name, routing)) == model.begun_and_not_full(name)
@@ -104,7 +104,7 @@ async def test_langgraph_routes_as_the_naive_model_says() -> None:
         assert [t.node for t in entries] == [n for n, node in plan.nodes.items() if node.entry]
         routing, model = Routing(), Naive(plan)
         for source, fired in completions(plan, rng, model):
-            routing = route_facts(routing, source, following[source])
+            routing = routing_after(routing, source, following[source])
             values = {"routing": routing, "outcome": ("next",)}
             reached = [t.node for t in driver.apply(source, values)]
             assert reached == [name for name in plan.nodes if name in fired]

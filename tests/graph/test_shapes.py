@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewlog.ids import StepId
-from crewlog.state.calls import ReadReply
+from crewlog.state.calls import StructuredOutput
 from crewlog.state.carry import Carry
 from crewlog.state.handoffs import apart
 from crewlog.state.shapes import (
     MOST_ITEMS,
     MOST_NAMES,
     MOST_READ,
-    list_shape,
-    meets,
+    has_any_of,
+    list_spec,
     packed,
-    unpacked,
+    unpacked_numbers,
 )
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says
@@ -107,7 +107,7 @@ async def test_all_lists_of_a_run_have_one_bound() -> None:
 
 
 def test_many_ids_that_no_item_has_are_told_quickly() -> None:
-    shape = list_shape([{"id": n, "after": [f"no{n}"]} for n in range(MOST_ITEMS)], {"agent"})
+    shape = list_spec([{"id": n, "after": [f"no{n}"]} for n in range(MOST_ITEMS)], {"agent"})
     assert shape is not None
     assert (len(shape.faults), shape.more) == (5, MOST_ITEMS - 5)
 
@@ -115,9 +115,9 @@ def test_many_ids_that_no_item_has_are_told_quickly() -> None:
 @given(st.lists(st.integers(1, 60)), st.lists(st.integers(1, 60), unique=True))
 def test_rows_of_numbers_are_the_numbers(numbers: list[int], others: list[int]) -> None:
     small = packed(numbers)
-    assert unpacked(small) == tuple(sorted({*numbers}))
+    assert unpacked_numbers(small) == tuple(sorted({*numbers}))
     assert len(small) <= len({*numbers})
-    assert meets(small, sorted(others)) == bool({*numbers} & {*others})
+    assert has_any_of(small, sorted(others)) == bool({*numbers} & {*others})
 
 
 # -- large items that are added to a list by themselves --------------------------------------------
@@ -130,7 +130,7 @@ async def test_items_that_are_handed_on_name_their_agents() -> None:
     reply = {"schema": TAGGED, "tagged": {"list": "agent"}}
     plan = pool(agents={"maker": {"reply": reply}})
     items = wide([{"agent": "b", "id": "y", "after": ["x"]}, {"agent": "a", "id": "x"}])
-    read = ReadReply(outputs=tuple(apart("list", items, "agent")))
+    read = StructuredOutput(outputs=tuple(apart("list", items, "agent")))
     sim = await run(plan, Replies({"maker#1": [says("{}", reply=read)]}))
     assert (who(sim), sim.ran()[1]) == ({"1": "b", "2": "a"}, "work#1.2")
 

@@ -14,7 +14,7 @@ from crewlog.graph.lower import lower
 from crewlog.ids import AgentName, RunId
 from crewlog.state.model import Output
 from crewlog.wire import RunResult
-from crewlog.workflows.views import spoken_last
+from crewlog.workflows.views import ordered_outputs
 
 
 def crew(root: str | None, **more: Any) -> CrewDefinition:
@@ -42,7 +42,7 @@ def said(**positions: int) -> dict[AgentName, dict[str, Output]]:
 def test_who_spoke_last_comes_last_and_the_root_behind_all(
     root: str | None, positions: dict[str, int], order: str
 ) -> None:
-    found = spoken_last(said(**positions), lower(crew(root)))
+    found = ordered_outputs(said(**positions), lower(crew(root)))
     assert "".join(name for name, _ in found) == order
     outputs = {name: {"text": out["text"].value} for name, out in found}
     result = RunResult(run=RunId("r"), status="completed", outputs=outputs)
@@ -53,4 +53,4 @@ def test_who_spoke_last_comes_last_and_the_root_behind_all(
 
 def test_a_root_that_said_nothing_is_not_the_last() -> None:
     found = said(a=3) | {AgentName("b"): {"score": Output(value=1, position=8)}}
-    assert [name for name, _ in spoken_last(found, lower(crew("b")))] == ["b", "a"]
+    assert [name for name, _ in ordered_outputs(found, lower(crew("b")))] == ["b", "a"]

@@ -13,12 +13,12 @@ from crewlog.definition.phases import phases
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.compile import compile_plan
-from crewlog.graph.difference import graph_difference
+from crewlog.graph.difference import plan_diff
 from crewlog.graph.draw import mermaid, picture
 from crewlog.graph.explain import explain
 from crewlog.graph.plan import GraphPlan, PlanNode
 from crewlog.graph.waits import TIMEOUT
-from crewlog.ids import AgentName, NodeName, item_of
+from crewlog.ids import AgentName, NodeName, item_number
 from graph.crews import crew, plan_of
 from graph.simulation import (
     Failure,
@@ -55,7 +55,7 @@ async def hanging(items: list[Any], script: Any = None, **more: Any) -> Simulati
 
 def fails() -> Replies:
     """The first step of `vendor` fails for good."""
-    return Replies({"vendor#1": [Failure("gone", "ModelRefused")]})
+    return Replies({"vendor#1": [Failure("gone", "ModelRequestRejected")]})
 
 
 # -- a step that fails ---------------------------------------------------------------------------
@@ -66,10 +66,10 @@ async def test_a_stand_in_runs_where_a_step_fails() -> None:
     assert sim.ran() == ["vendor#1", "archive#1", "printer#1"]
     assert sim.state.status == "completed"
     (failed,) = sim.facts("StepFailed")
-    assert (failed["step"], failed["error_type"]) == ("vendor#1", "ModelRefused")
+    assert (failed["step"], failed["error_type"]) == ("vendor#1", "ModelRequestRejected")
     (ended, *_) = sim.facts("StepCompleted")
     assert (ended["step"], ended["because"]) == ("vendor#1", "failed: gone")
-    routed = next(each for each in sim.facts("Routed") if each.get("source") == "vendor")
+    routed = next(each for each in sim.facts("NodesReached") if each.get("source") == "vendor")
     assert (routed["outcome"], routed.get("arrived", [])) == (["archive"], [])
     assert as_json(folded(sim.journal)) == as_json(sim.state)
 
@@ -77,7 +77,7 @@ async def test_a_stand_in_runs_where_a_step_fails() -> None:
 async def test_no_stand_in_runs_where_no_step_fails() -> None:
     sim = await run(plan_of(flow()))
     assert sim.ran() == ["vendor#1", "printer#1"]
-    assert not sim.facts("TimerSet"), "a step without a timeout sets no timer"
+    assert not sim.facts("TimerStarted"), "a step without a timeout sets no timer"
 
 
 async def test_the_error_is_an_output_and_its_readers_are_told() -> None:
@@ -88,7 +88,7 @@ async def test_the_error_is_an_output_and_its_readers_are_told() -> None:
     output = sim.state.agent_outputs["vendor"]["error"]  # type: ignore[index]
     assert output.value == "gone"
     (said,) = (m for m in sim.facts("MessageAdded") if m["by"] == "crew")
-    assert said["ref"]["inline"]["content"] == "vendor failed: ModelRefused"
+    assert said["ref"]["inline"]["content"] == "vendor failed: ModelRequestRejected"
 
 
 @pytest.mark.parametrize(
@@ -166,13 +166,13 @@ async def test_a_step_that_takes_too_long_gives_way() -> None:
     sim = await hanging(flow(timeout="10m"))
     sim.launch()
     entry = sim.state.frontier["vendor#1"]  # type: ignore[index]
-    (set_,) = sim.facts("TimerSet")
+    (set_,) = sim.facts("TimerStarted")
     assert (entry.status, entry.due, set_["due"]) == (
         "running",
         set_["at"] + 10 * MINUTE,
         entry.due,
     )
-    assert sim.engine.waits.earliest() == entry.due
+    assert sim.engine.waits.next_deadline() == entry.due
     sim.ring()
     await sim.settle()
     (failed,) = sim.facts("StepFailed")
@@ -188,7 +188,7 @@ async def test_a_step_that_takes_too_long_gives_way() -> None:
 async def test_a_step_that_ends_in_time_stops_its_timer() -> None:
     sim = await hanging(flow(timeout="10m"))
     await sim.finish("vendor#1")
-    assert sim.engine.waits.earliest() is None
+    assert sim.engine.waits.next_deadline() is None
     assert (await sim.run()).ran() == ["vendor#1", "printer#1"]
 
 
@@ -199,10 +199,10 @@ async def test_people_are_asked_about_a_late_step_and_its_calls_are_made_again()
     await sim.settle()
     assert sim.asked().question == "vendor#1 failed: it took longer than its timeout of 10m"
     assert not sim.flights
-    assert sim.engine.waits.earliest() is None, "no time runs while people think"
+    assert sim.engine.waits.next_deadline() is None, "no time runs while people think"
     await sim.respond("retry")
     await sim.settle()
-    assert len(sim.facts("TimerSet")) == 2, "the second try has all of the time again"
+    assert len(sim.facts("TimerStarted")) == 2, "the second try has all of the time again"
     sim.launch()
     assert sim.made == [("vendor#1", 1, 1), ("vendor#1", 1, 1)]
     sim.ring()
@@ -245,7 +245,7 @@ async def test_each_item_has_the_whole_time() -> None:
     plan = plan_of(items, agents, tools={"put": {"run": "m:f"}}, merge={"vendor.text": "append"})
     sim = await Simulation.begin(plan, Replies({"maker#1": [says("", "put")]}, lists), timers=False)
     await sim.finish("maker#1", "maker#1", "maker#1")
-    assert [each["step"] for each in sim.facts("TimerSet")] == ["vendor#1.1", "vendor#1.2"]
+    assert [each["step"] for each in sim.facts("TimerStarted")] == ["vendor#1.1", "vendor#1.2"]
     await sim.finish("vendor#1.2")
     sim.ring()
     await sim.run()
@@ -263,11 +263,11 @@ async def test_a_restored_run_keeps_the_time_of_a_step() -> None:
     sim.engine.waits.rung(due)  # rung in an execution that ends before it could say so
     await sim.restore()
     await sim.settle()
-    assert sim.engine.waits.earliest() == due
+    assert sim.engine.waits.next_deadline() == due
     sim.ring()
     await sim.run()
     assert sim.ran() == ["vendor#1", "archive#1", "printer#1"]
-    assert len(sim.facts("TimerSet")) == 1
+    assert len(sim.facts("TimerStarted")) == 1
 
 
 async def test_a_paused_run_fails_a_late_step_once_it_is_resumed() -> None:
@@ -287,10 +287,10 @@ async def test_a_change_keeps_the_time_of_a_step_and_may_take_it_away() -> None:
     report = await sim.change(plan_of([*flow(timeout="1m"), "last"]))
     assert {each.fate for each in report.steps} == {"kept"}
     await sim.settle()
-    assert sim.engine.waits.earliest() == due, "the time that was set stays"
+    assert sim.engine.waits.next_deadline() == due, "the time that was set stays"
     await sim.change(plan_of([*flow(), "last"]))
     await sim.settle()
-    assert sim.engine.waits.earliest() is None
+    assert sim.engine.waits.next_deadline() is None
 
 
 async def test_a_change_gives_a_step_at_work_a_time_and_a_stand_in() -> None:
@@ -298,7 +298,7 @@ async def test_a_change_gives_a_step_at_work_a_time_and_a_stand_in() -> None:
     sim = await hanging(["vendor", "printer"])
     await sim.change(plan_of(flow(timeout="10m")))
     await sim.settle()
-    assert sim.engine.waits.earliest() is not None
+    assert sim.engine.waits.next_deadline() is not None
     sim.launch()
     sim.ring()
     await sim.run()
@@ -334,7 +334,11 @@ async def test_random_runs_with_stand_ins_end_and_fold_to_their_state(seed: int)
         plan, script, seed=seed, people=True, restore_at=lambda drain: drain % 2 == 0
     )
     for _ in range(400):
-        if sim.state.status == "running" and sim.engine.waits.earliest() and rng.random() < 0.2:
+        if (
+            sim.state.status == "running"
+            and sim.engine.waits.next_deadline()
+            and rng.random() < 0.2
+        ):
             sim.ring()
         if await sim.round():
             break
@@ -354,12 +358,16 @@ async def test_the_random_runs_use_stand_ins_and_timeouts() -> None:
         plan, rng = standing(seed), dice(f"time/{seed}")
         sim = await Simulation.begin(plan, RandomScript(plan, seed), seed=seed, people=True)
         for _ in range(200):
-            if sim.state.status == "running" and sim.engine.waits.earliest() and rng.random() < 0.2:
+            if (
+                sim.state.status == "running"
+                and sim.engine.waits.next_deadline()
+                and rng.random() < 0.2
+            ):
                 sim.ring()
             if await sim.round():
                 break
         late = [each for each in sim.facts("StepFailed") if each["error_type"] == TIMEOUT]
-        found |= {"late item" if item_of(each["step"]) else "late step" for each in late}
+        found |= {"late item" if item_number(each["step"]) else "late step" for each in late}
         found |= {"stands in" for step in sim.ran() if step.startswith("spare#")}
         found |= {"again" for each in sim.facts("StepRetried") if each.get("call") is None}
     assert found == {"late item", "late step", "stands in", "again"}
@@ -422,7 +430,7 @@ def test_the_way_to_a_stand_in_is_drawn_compiled_and_explained() -> None:
 
 def test_a_difference_tells_the_way_and_the_time() -> None:
     before = plan_of(["vendor", {"agent": "archive", "after": "vendor"}, AFTER])
-    found = graph_difference(before, plan_of(flow(timeout="10m")))
+    found = plan_diff(before, plan_of(flow(timeout="10m")))
     assert ("vendor", "archive", "on_error") in found.edges_added
     assert found.changed["vendor"] == ("timeout", "on_error")  # type: ignore[index]
 

@@ -1,5 +1,6 @@
 # ruff: noqa: E501  (tables of cases: a case is a line)
-"""A LangGraph graph as a part of a flow: what it becomes, what it refuses, and that it runs alike."""
+"""A LangGraph graph as a part of a flow: what it becomes, what it refuses, and that it runs
+alike."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from crewlog.errors import DefinitionError
 from crewlog.graph.engine import Order
 from crewlog.graph.lower import lower
 from crewlog.graph.state_graph import UntranslatableGraph, translate
-from crewlog.state.calls import ModelResult, ToolResult
+from crewlog.state.calls import CallModelResult, CallToolResult
 from definition.kit import registered
 from graph.simulation import Simulation, returns, run, says
 
@@ -345,7 +346,7 @@ async def crewlog_runs(made: Any, patience: dict[str, int], ok: bool) -> Counter
     first = next(iter(n for n in plan.nodes if n == "drawn"))
     name_of = {"drawn": plan.nodes[first].agent}
 
-    def script(order: Order) -> ModelResult | ToolResult:
+    def script(order: Order) -> CallModelResult | CallToolResult:
         node, _, visit = str(order.step).partition("#")
         agent = str(name_of.get(node, node))
         if order.call.tool is None:

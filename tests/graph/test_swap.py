@@ -9,10 +9,10 @@ import pytest
 from crewlog.errors import ChangeConflict
 from crewlog.graph import changing
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.swap import SwapReport, permissions_after, plan_swap
+from crewlog.graph.swap import SwapReport, permissions_after, swap_report
 from crewlog.ids import AgentName, CommandId
 from crewlog.state import journal as j
-from crewlog.state.calls import OutputValue, PreparedChange
+from crewlog.state.calls import OutputValue, PrepareChangeResult
 from crewlog.state.model import CrewState
 from graph.crews import flutter, plan_of
 from graph.simulation import RUN, Replies, Simulation, returns, says
@@ -91,7 +91,7 @@ async def test_backend_ends_its_turn_and_still_sets_what_audio_waits_for() -> No
     assert sim.state.status == "completed"
     assert set(sim.ran()) == {"ui_designer#1", "backend#1", "aggregator#1", "audio#1"}
     assert sim.state.flags["models_ready"] is True
-    assert [e["source"] for e in sim.facts("Routed") if "source" in e].count("backend") == 0
+    assert [e["source"] for e in sim.facts("NodesReached") if "source" in e].count("backend") == 0
 
 
 # -- steps -----------------------------------------------------------------------------------
@@ -107,17 +107,17 @@ async def test_a_step_in_mid_turn_ends_its_turn_with_what_its_agent_had() -> Non
     assert fates(report) == {"a#1": "parked", "b#1": "leaves"} | fates(report)
     assert sim.state.frontier["b#1"].leaving
     plan = GraphPlan.from_json(sim.engine.plan.to_json())  # as it is carried
-    assert plan.definition_at("b#1") == old.definition != plan.definition
-    tool = plan.tool_at("b#1", "read")
+    assert plan.definition_hash_of("b#1") == old.definition != plan.definition
+    tool = plan.plan_tool_of("b#1", "read")
     assert tool is not None
     assert tool.timeout == 7
-    assert plan.rules_at("b#1", "b") == old.agents["b"]
+    assert plan.plan_agent_of("b#1", "b") == old.agents["b"]
     await sim.restore()
     assert sim.engine.tools_of("b", "b#1") == ("read",)
     await sim.run()
     assert sim.state.status == "completed"
     assert [e["step"] for e in sim.facts("StepCompleted")].count("b#1") == 1
-    assert [e["tool"] for e in sim.facts("ToolReturned")] == ["read"]
+    assert [e["tool"] for e in sim.facts("ToolCallCompleted")] == ["read"]
 
 
 async def test_what_is_handed_off_while_leaving_still_goes_there() -> None:
@@ -336,7 +336,7 @@ async def test_a_call_that_is_not_made_yet_follows_the_new_permissions() -> None
 async def test_what_people_permitted_stays_where_the_plans_say_the_same() -> None:
     old = plan_of(["a", "c"], tools=TOOLS, permissions={"t": ["a"]})
     sim = await begun(old)
-    sim.engine.record(j.PermissionSet(tool="t", agents=("c",)))
+    sim.engine.record(j.ToolPermissionSet(tool="t", agents=("c",)))
     same = plan_of(["a", "c", "d"], tools=TOOLS, permissions={"t": ["a"]})
     assert permissions_after(old, same, sim.state) == {"t": ("c",)}
     other = plan_of(["a", "c", "d"], tools=TOOLS, permissions={"t": ["d"]})
@@ -345,15 +345,15 @@ async def test_what_people_permitted_stays_where_the_plans_say_the_same() -> Non
 
 async def test_a_change_that_is_accepted_stands_in_the_way_of_others() -> None:
     sim = await begun(plan_of(["a", "c"]))
-    prepared = PreparedChange(plan=plan_of(["a", "b", "c"]).to_json())
+    prepared = PrepareChangeResult(plan=plan_of(["a", "b", "c"]).to_json())
     with pytest.raises(ChangeConflict, match="graph version 7, and the run has 1"):
-        changing.consider(sim.engine, prepared, graph_version=7)
+        changing.change_report(sim.engine, prepared, graph_version=7)
     with pytest.raises(ChangeConflict, match="and not to other"):
-        changing.consider(sim.engine, prepared, expect="other")
-    report, plan = changing.consider(sim.engine, prepared, graph_version=1)
+        changing.change_report(sim.engine, prepared, expect="other")
+    report, plan = changing.change_report(sim.engine, prepared, graph_version=1)
     changing.accept(sim.engine, plan, report, what="b is new", command=CommandId("x"))
     with pytest.raises(ChangeConflict, match="another change is under way: b is new"):
-        changing.consider(sim.engine, prepared)
+        changing.change_report(sim.engine, prepared)
     assert list(sim.engine.orders(())) == []
     await sim.land(("a#1", 1))
     await sim.settle()
@@ -366,8 +366,8 @@ async def test_a_change_that_is_accepted_stands_in_the_way_of_others() -> None:
 
 async def test_a_swap_that_does_not_fit_leaves_the_run_as_it_was() -> None:
     sim = await begun(plan_of(["a", "c"]))
-    prepared = PreparedChange(plan=plan_of(["a", "b", "c"]).to_json())
-    report, plan = changing.consider(sim.engine, prepared)
+    prepared = PrepareChangeResult(plan=plan_of(["a", "b", "c"]).to_json())
+    report, plan = changing.change_report(sim.engine, prepared)
     changing.accept(sim.engine, plan, report)
     await sim.drain()
     sim.engine.pending = None
@@ -384,8 +384,8 @@ async def test_a_swap_that_does_not_fit_leaves_the_run_as_it_was() -> None:
 
 async def test_a_run_that_ends_while_it_drains_says_that_the_change_did_not_come_about() -> None:
     sim = await begun(plan_of(["a", "c"]))
-    report, plan = changing.consider(
-        sim.engine, PreparedChange(plan=plan_of(["a", "b", "c"]).to_json())
+    report, plan = changing.change_report(
+        sim.engine, PrepareChangeResult(plan=plan_of(["a", "b", "c"]).to_json())
     )
     changing.accept(sim.engine, plan, report)
     await sim.command("stop")
@@ -405,6 +405,6 @@ async def test_a_paused_run_stays_paused_over_a_swap() -> None:
 
 
 def test_a_report_is_made_of_the_state_and_changes_nothing() -> None:
-    report = plan_swap(flutter(), flutter(), CrewState(run=RUN))
+    report = swap_report(flutter(), flutter(), CrewState(run=RUN))
     assert not report.swap
     assert report.kept == tuple(flutter().nodes)

@@ -10,7 +10,7 @@ from crewlog.errors import CommandRejected
 from crewlog.graph import changing
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import CommandId
-from crewlog.state.calls import PreparedChange
+from crewlog.state.calls import PrepareChangeResult
 from graph.simulation import Replies, Simulation, says
 from graph.test_listening import creatures
 from graph.test_swap import fates, statuses
@@ -56,8 +56,8 @@ async def test_who_has_heard_may_be_none_whose_phase_would_count_as_done(ended: 
 
 async def test_what_is_said_before_the_swap_keeps_it_from_being() -> None:
     sim = await begun(plan("ann"), 0)
-    prepared = PreparedChange(plan=plan("ann", "scout").to_json())
-    report, made = changing.consider(sim.engine, prepared)
+    prepared = PrepareChangeResult(plan=plan("ann", "scout").to_json())
+    report, made = changing.change_report(sim.engine, prepared)
     changing.accept(sim.engine, made, report, what="more", command=CommandId("c1"))
     await sim.command("message", text="meanwhile", to="channel:x")
     swapped = changing.swap(sim.engine)
@@ -155,7 +155,7 @@ async def test_who_comes_back_has_each_turn_again_that_waited_for_it_once(
     sim, back = await comes_back(flow, ended, stopped, messages)
     last = ended + messages
     assert back == {f"scout#{n}": "returns" for n in range(ended + 1, last + 1)}
-    said = [entry["body"] for entry in sim.facts("MessageHeard") if "scout" in entry["to"]]
+    said = [entry["body"] for entry in sim.facts("AgentsWoken") if "scout" in entry["to"]]
     found = {step: e.heard.body for step, e in sim.state.frontier.items() if e.heard is not None}
     assert found == {f"scout#{n}": said[n - 1] for n in range(ended + 1, last + 1)}
     await sim.command("message", text="more", to="channel:x")

@@ -22,7 +22,7 @@ from graph.simulation import RandomScript, Simulation, as_json, dice, folded, ra
 
 CREWS = 120
 VARIANTS = 8
-STARTED = {"StepStarted", "StepMapped"}
+STARTED = {"StepStarted", "ParentStepStarted"}
 _MOMENTS: list[tuple[int, Simulation]] = []
 
 
@@ -285,4 +285,4 @@ async def test_changed_runs_go_on_to_their_ends() -> None:
         assert not sim.facts("SwapFailed") or all(
             e["error"] == "the run ended first" for e in sim.facts("SwapFailed")
         )
-    assert min(kinds[kind] for kind in ("GraphSwapped", "RulesChanged", "ChangeAccepted")) > 5
+    assert min(kinds[kind] for kind in ("GraphSwapped", "DefinitionChanged", "ChangeAccepted")) > 5

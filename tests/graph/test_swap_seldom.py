@@ -9,10 +9,10 @@ import pytest
 from temporalio import workflow
 
 from crewlog.graph import changing
-from crewlog.graph.swap import permissions_after, plan_swap
+from crewlog.graph.swap import permissions_after, swap_report
 from crewlog.ids import AgentName, StepId
 from crewlog.state import journal as j
-from crewlog.state.calls import OutputValue, PreparedChange, ReadReply
+from crewlog.state.calls import OutputValue, PrepareChangeResult, StructuredOutput
 from crewlog.workflows.execution import Execution
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, returns, says
@@ -33,10 +33,10 @@ def after(agent: str, *sources: str) -> dict[str, object]:
 async def test_what_comes_before_a_node_that_has_begun_does_not_run_it_again(known: bool) -> None:
     """Whether the node that is put before it is new, or was there and has not run."""
     sim = await begun(plan_of([after("a"), after("c"), *([after("b", "a")] if known else [])]))
-    prepared = PreparedChange(
+    prepared = PrepareChangeResult(
         plan=plan_of([after("a"), after("b", "a"), after("c", "b")]).to_json()
     )
-    report, plan = changing.consider(sim.engine, prepared)
+    report, plan = changing.change_report(sim.engine, prepared)
     changing.accept(sim.engine, plan, report)
     sim.engine, error = changing.swap(sim.engine)  # both have begun, as after a cut
     assert error is None
@@ -57,10 +57,10 @@ async def test_what_comes_again_before_a_node_that_has_run_runs_it_again(always:
     await sim.settle()
     sim.launch()
     assert statuses(sim) == {"b#2": "running"}
-    prepared = PreparedChange(
+    prepared = PrepareChangeResult(
         plan=plan_of([after("a"), after("b", "a"), after("c", "b")]).to_json()
     )
-    report, plan = changing.consider(sim.engine, prepared)
+    report, plan = changing.change_report(sim.engine, prepared)
     changing.accept(sim.engine, plan, report)
     sim.engine = changing.swap(sim.engine).engine
     await sim.run()
@@ -73,7 +73,7 @@ async def test_a_visit_that_people_sent_for_does_not_wait_for_the_new_join() -> 
     sim.launch()
     await sim.command("redirect", node="d", step="c#1", cut=True)
     assert statuses(sim) == {"d#1": "running", "d#2": "queued"}
-    report = plan_swap(
+    report = swap_report(
         sim.engine.plan, plan_of([after("b"), after("a"), after("d", "b")]), sim.state
     )
     assert fates(report) == {"d#1": "kept", "d#2": "kept", "b#1": "starts"}
@@ -90,7 +90,7 @@ async def test_who_ends_a_turn_may_call_what_it_could_until_then() -> None:
     leaving = [StepId("b#1")]
     assert permissions_after(old, new, sim.state, leaving) == {"t": ("a", "b")}
     assert permissions_after(old, new, sim.state) == {"t": ("a",)}
-    sim.engine.record(j.PermissionSet(tool="t", agents=("a",)))
+    sim.engine.record(j.ToolPermissionSet(tool="t", agents=("a",)))
     assert permissions_after(old, new, sim.state, leaving) == {"t": ("a",)}
 
 
@@ -99,7 +99,7 @@ async def test_what_people_permitted_to_who_is_long_gone_is_dropped() -> None:
     agents = {name: {"tools": ["t"]} for name in LINE}
     rules = {"tools": TOOLS, "permissions": {"t": ["a"]}}
     sim = await begun(plan_of(["a", "b", "c"], agents, **rules))
-    sim.engine.record(j.PermissionSet(tool="t", agents=(AgentName("b"), AgentName("c"))))
+    sim.engine.record(j.ToolPermissionSet(tool="t", agents=(AgentName("b"), AgentName("c"))))
     await sim.change(plan_of(["a", "c"], agents, **rules))
     assert sim.state.tool_permissions == {"t": ("b", "c")}
     await sim.change(plan_of(["a", "c", "d"], agents, **rules))
@@ -130,7 +130,7 @@ async def test_where_people_sent_a_run_may_be_gone_and_is_told() -> None:
     await sim.command("redirect", node="d")
     without = plan_of(["a", "b", "c"])
     told = "b#1: people sent the run to d, which is gone; the run goes on as without that"
-    assert plan_swap(sim.engine.plan, without, sim.state).notes == (told,)
+    assert swap_report(sim.engine.plan, without, sim.state).notes == (told,)
     # Its last model call is not made yet when the graph is swapped.
     await sim.land(("b#1", 1))
     report = await sim.change(without)
@@ -138,7 +138,7 @@ async def test_where_people_sent_a_run_may_be_gone_and_is_told() -> None:
     await sim.run()
     assert sim.ran() == ["a#1", "b#1", "c#1"]
     (ended,) = [e for e in sim.facts("StepCompleted") if e["step"] == "b#1"]
-    (went,) = [e for e in sim.facts("Routed") if e.get("source") == "b"]
+    (went,) = [e for e in sim.facts("NodesReached") if e.get("source") == "b"]
     assert ended["because"] == went["because"] == "people sent the run to d, which is gone"
 
 
@@ -160,10 +160,10 @@ async def test_where_a_tool_handed_off_may_be_gone_and_is_told() -> None:
     sim = await begun(plan_of(LINE, agents, tools=tools), script, "a#1", "b#1")
     await sim.land(("b#1", 2))  # the other tool is still under way
     without = plan_of(["a", "b", "c"], agents, tools=tools)
-    (told,) = plan_swap(sim.engine.plan, without, sim.state).notes
+    (told,) = swap_report(sim.engine.plan, without, sim.state).notes
     assert told.startswith("b#1: it handed off to d, which is gone")
-    prepared = PreparedChange(plan=without.to_json())
-    report, plan = changing.consider(sim.engine, prepared)
+    prepared = PrepareChangeResult(plan=without.to_json())
+    report, plan = changing.change_report(sim.engine, prepared)
     changing.accept(sim.engine, plan, report)
     sim.engine = changing.swap(sim.engine).engine
     await sim.run()
@@ -207,7 +207,7 @@ async def landed(then: dict[str, Any], now: dict[str, Any]) -> set[tuple[str, ..
         OutputValue(key="notes", value="for all", whom=("all",)),
         OutputValue(key="verdict", value="good"),
     )
-    script = Replies({"b#1": [says("", "t"), says("{}", reply=ReadReply(outputs=outputs))]})
+    script = Replies({"b#1": [says("", "t"), says("{}", reply=StructuredOutput(outputs=outputs))]})
     sim = await begun(plan_of([["a", "b"], "c"], {"b": MAKES | then}, **named), script)
     rules = {key: value for key, value in (MAKES | now).items() if value is not None}
     await sim.change(plan_of(["a", "c", {"agent": "b", "phase": "later"}], {"b": rules}, **named))
@@ -225,8 +225,8 @@ async def test_why_a_swap_does_not_fit_is_logged_with_its_traceback(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     sim = await begun(plan_of(["a", "c"]))
-    report, plan = changing.consider(
-        sim.engine, PreparedChange(plan=plan_of(["a", "b", "c"]).to_json())
+    report, plan = changing.change_report(
+        sim.engine, PrepareChangeResult(plan=plan_of(["a", "b", "c"]).to_json())
     )
     changing.accept(sim.engine, plan, report)
     await sim.drain()
@@ -234,7 +234,7 @@ async def test_why_a_swap_does_not_fit_is_logged_with_its_traceback(
     def broken(*_: object, **__: object) -> None:
         raise KeyError("no such thing")
 
-    monkeypatch.setattr(changing, "plan_swap", broken)
+    monkeypatch.setattr(changing, "swap_report", broken)
     monkeypatch.setattr(workflow.logger, "log_during_replay", True)  # what replays, a worker knows
     execution = Execution(sim.engine, [], queue="", search_attributes=False)
     with caplog.at_level(logging.ERROR):
@@ -251,8 +251,8 @@ async def test_a_question_in_other_words_is_asked_anew() -> None:
     flow = [{"ask": "Go on?", "phase": "gate"}, "a"]
     sim = await (await Simulation.begin(plan_of(flow))).run()
     reworded = plan_of([{"ask": "Really?", "phase": "gate"}, "a"])
-    report = plan_swap(sim.engine.plan, reworded, sim.state)
+    report = swap_report(sim.engine.plan, reworded, sim.state)
     (fate,) = report.steps
     assert (fate.fate, fate.because, report.withdrawn) == ("kept", "is asked anew", ("i1",))
-    other = plan_swap(sim.engine.plan, plan_of([*flow, "b"]), sim.state)
+    other = swap_report(sim.engine.plan, plan_of([*flow, "b"]), sim.state)
     assert ([f.because for f in other.steps], other.withdrawn) == ([""], ())

@@ -11,20 +11,20 @@ import pytest
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import AddAgent, apply_operations
-from crewlog.errors import ChangeConflict, CommandRejected, TopologyRefused
+from crewlog.errors import ChangeConflict, CommandRejected, ComponentConflict
 from crewlog.graph.engine import Order
 from crewlog.graph.lower import lower
 from crewlog.graph.rewinding import roll_back
-from crewlog.graph.taking_in import take_in
-from crewlog.graph.uniting import united
+from crewlog.graph.taking_in import apply_merge
+from crewlog.graph.uniting import merged_definition
 from crewlog.ids import AgentName, InterruptId, LogName, RunId, StepId
-from crewlog.state.called import called_there
-from crewlog.state.calls import PreparedMerge
+from crewlog.state.called import renamed_log
+from crewlog.state.calls import PrepareMergeResult
 from crewlog.state.hashing import hash_json
-from crewlog.state.journal import GraphMerged, entry_from_json
-from crewlog.state.model import Changing, Interrupt, LogHead, MergeOutcome, Usage
-from crewlog.state.trace import trace_of
-from crewlog.state.uniting import called, gone_from, part_of
+from crewlog.state.journal import RunMerged, entry_from_json
+from crewlog.state.model import Interrupt, LogHead, MergeOutcome, PendingChange, Usage
+from crewlog.state.trace import run_trace
+from crewlog.state.uniting import called, part_of, removed_agents
 from graph.simulation import (
     RUN,
     Failure,
@@ -60,11 +60,11 @@ def prepared(
     crews: tuple[CrewDefinition, CrewDefinition],
     gone: tuple[str, ...] = (),
     **edge: str,
-) -> PreparedMerge:
+) -> PrepareMergeResult:
     """What the worker's activity makes of the two."""
     joins = two.state.run if two.state.source else OTHER
-    made = united(*crews, stays=RUN, joins=joins, edge=edge, asks=RUN, gone=gone)
-    again = PreparedMerge(
+    made = merged_definition(*crews, stays=RUN, joins=joins, edge=edge, asks=RUN, gone=gone)
+    again = PrepareMergeResult(
         definition=made.definition.to_json(),
         plan=lower(load_data(made.definition.to_json())).to_json(),
         base=one.state.definition,
@@ -78,13 +78,13 @@ def prepared(
         quotas=made.quotas,
         what="other becomes part of it",
     )
-    return PreparedMerge.from_json(json.loads(json.dumps(again.to_json())))
+    return PrepareMergeResult.from_json(json.loads(json.dumps(again.to_json())))
 
 
 EDGE = {"op": "connect", "sender": "a", "listener": "a", "channel": "x"}
 
 
-async def pair(script: Any = final) -> tuple[Simulation, Simulation, PreparedMerge]:
+async def pair(script: Any = final) -> tuple[Simulation, Simulation, PrepareMergeResult]:
     """Two runs of one recipe: one has two turns under way, the other one waits with its own."""
     crews = crew(PAIR), crew(PAIR, tools={"t": {"run": "m:t"}})
     one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER, script)
@@ -111,8 +111,8 @@ async def test_what_waits_in_the_other_run_goes_on_here() -> None:
         "b#2": False,
     }
     before, position = one.state.frontier, one.state.position
-    take_in(one.engine, made, op="m", by="ana")
-    (fact,) = one.facts("GraphMerged")
+    apply_merge(one.engine, made, op="m", by="ana")
+    (fact,) = one.facts("RunMerged")
     assert fact["position"] == one.state.position == max(position, two.state.position) + 1
     assert fact["follows"] == position
     assert (fact["of"], fact["parents"]) == (OTHER, [OTHER])
@@ -146,23 +146,23 @@ async def test_the_limit_of_steps_holds_for_each_run_alone() -> None:
     one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
     one.engine.ledger.state = one.state.model_copy(update={"steps": 1, "extensions": 1})
     two.engine.ledger.state = two.state.model_copy(update={"steps": 90, "extensions": 2})
-    take_in(one.engine, prepared(one, two, crews, **EDGE), op="m")
+    apply_merge(one.engine, prepared(one, two, crews, **EDGE), op="m")
     assert (one.state.steps, one.state.extensions) == (1, 1)
 
 
 async def test_it_does_not_go_back_beyond() -> None:
     one, _, made = await pair()
     position, then = one.state.position, one.state
-    take_in(one.engine, made, op="m")
+    apply_merge(one.engine, made, op="m")
     with pytest.raises(CommandRejected, match="came from one") as refused:
         roll_back(one.engine, position, then, one.engine.plan, by="eve")
     assert f"crewlog fork sim@{position}" in refused.value.remedy
-    assert not one.facts("RolledBack")
+    assert not one.facts("RunRolledBack")
 
 
 async def test_messages_in_its_channels_are_heard_and_the_edge_holds() -> None:
     one, _, made = await pair(asks)
-    take_in(one.engine, made, op="m")
+    apply_merge(one.engine, made, op="m")
     await one.run()
     assert one.state.rest is not None
     await one.command("message", text="three", to="channel:x-2")
@@ -178,7 +178,7 @@ async def test_messages_in_its_channels_are_heard_and_the_edge_holds() -> None:
     assert view.formerly[LogName("channel:x-2")] == ("channel:x",)
     assert view.formerly[LogName("private:a-2")] == ("private:a",)
     assert as_json(folded(one.journal)) == as_json(one.state)
-    found = trace_of((at, entry_from_json(data)) for at, data in one.engine.ledger.page(0, 10_000))
+    found = run_trace((at, entry_from_json(data)) for at, data in one.engine.ledger.page(0, 10_000))
     assert {each.step for each in found.steps} == {*one.ran(), "a-2#1", "b-2#1"}
 
 
@@ -192,7 +192,7 @@ async def test_what_was_asked_there_is_asked_here() -> None:
         await two.settle()
     assert [q.step for q in two.state.interrupts.values()] == ["a#1"]
     made = made.model_copy(update={"state": part_of(two.state), "position": two.state.position})
-    take_in(one.engine, made, op="m")
+    apply_merge(one.engine, made, op="m")
     (question,) = one.state.interrupts.values()
     assert (question.id, question.step, question.kind) == ("i1", "a-2#1", "step_failed")
     assert one.state.asked == 1
@@ -214,10 +214,10 @@ async def test_a_run_that_has_changed_meanwhile_prepares_it_anew() -> None:
     )
     before = as_json(one.state)
     with pytest.raises(ChangeConflict, match="changed while the merge"):
-        take_in(one.engine, made, op="m")
+        apply_merge(one.engine, made, op="m")
     refused = made.model_copy(update={"refused": "no", "remedy": "Ask."})
-    with pytest.raises(TopologyRefused, match="no"):
-        take_in(one.engine, refused, op="m")
+    with pytest.raises(ComponentConflict, match="no"):
+        apply_merge(one.engine, refused, op="m")
     assert as_json(one.state) == before
 
 
@@ -229,14 +229,14 @@ async def test_an_artifact_that_both_have_changed_is_refused() -> None:
     mine = {**one.state.messages, log: LogHead(head=hash_json("1"), length=1)}
     one.engine.ledger.state = one.state.model_copy(update={"messages": mine})
     before = as_json(one.state)
-    with pytest.raises(TopologyRefused, match="both changed the artifact 'doc'"):
-        take_in(one.engine, made, op="m")
+    with pytest.raises(ComponentConflict, match="both changed the artifact 'doc'"):
+        apply_merge(one.engine, made, op="m")
     assert as_json(one.state) == before
     same = one.state.messages[log]
     made = made.model_copy(
         update={"state": part_of(part.model_copy(update={"messages": {log: same}}))}
     )
-    take_in(one.engine, made, op="m")
+    apply_merge(one.engine, made, op="m")
     assert one.state.messages[log] == same
 
 
@@ -253,7 +253,7 @@ async def test_what_people_ruled_holds_for_those_who_lived_there() -> None:
     await two.command("set_permission", tool="t", agents=["d"])
     await two.command("set_permission", tool="t", agent="*", do="ask")
     made = prepared(one, two, crews, op="connect", sender="a", listener="c")
-    take_in(one.engine, made, op="m")
+    apply_merge(one.engine, made, op="m")
     assert one.state.tool_permissions["t"] == ("a", "d")
     assert one.state.rulings == {"t": {"c": "ask", "d": "ask"}}
 
@@ -273,7 +273,7 @@ async def test_what_both_had_left_is_put_together_of_those_who_had_parted(
     made = prepared(one, two, crews, op="connect", sender="a", listener="b").model_copy(
         update={"state": part_of(part), "together": together}
     )
-    take_in(one.engine, made, op="m")
+    apply_merge(one.engine, made, op="m")
     assert 1000 + one.state.allowed["tokens"] == left
 
 
@@ -299,7 +299,7 @@ async def test_quotas_that_are_called_otherwise_count_all_the_same(kin: bool) ->
             "together": kin,
         }
     )
-    take_in(one.engine, made, op="m")
+    apply_merge(one.engine, made, op="m")
     assert one.state.quotas == {key: 4, now: 7}
 
 
@@ -310,7 +310,7 @@ async def test_usage_counts_once() -> None:
     )
     mine = {"usage": {AgentName("a"): Usage(calls=1)}, "quotas": {"k": 3}}
     one.engine.ledger.state = one.state.model_copy(update=mine)
-    take_in(one.engine, made.model_copy(update={"state": part_of(part)}), op="m")
+    apply_merge(one.engine, made.model_copy(update={"state": part_of(part)}), op="m")
     assert one.state.usage == {"a": Usage(calls=1), "b-2": Usage(calls=3)}
     assert one.state.quotas == {"k": 3, "l": 1}
 
@@ -351,7 +351,7 @@ async def test_nothing_is_lost_and_nothing_is_there_twice(seed: int) -> None:
                 await sim.round()
         await two.drain()
         made = prepared(one, two, (one_crew, two_crew), op="connect", sender="c0", listener="c1")
-        take_in(one.engine, made, op=f"m{number}")
+        apply_merge(one.engine, made, op=f"m{number}")
         one_crew = CrewDefinition.from_json(made.definition)
         begun += sum(two.state.visits.values())
         done += len(two.facts("StepCompleted"))
@@ -378,7 +378,7 @@ async def test_a_name_that_was_here_before_is_counted_on() -> None:
     await one.change(lower(crews[0]))
     await two.settle()
     made = prepared(one, two, crews, op="connect", sender="a", listener="b")
-    take_in(one.engine, made, op="m")
+    apply_merge(one.engine, made, op="m")
     assert [*one.state.frontier] == ["b#2"]
     await one.run()
     assert one.state.visits == {"a": 1, "b": 2}
@@ -392,21 +392,21 @@ async def test_what_is_still_said_to_the_other_run_is_heard_by_those_who_came(se
     made = prepared(one, two, crews, op="connect", sender="c0", listener="c1")
     before = lower(crews[1]).topology
     assert before is not None
-    take_in(one.engine, made, op="m")
-    (fact,) = (entry_from_json(each) for each in one.facts("GraphMerged"))
-    assert isinstance(fact, GraphMerged)
+    apply_merge(one.engine, made, op="m")
+    (fact,) = (entry_from_json(each) for each in one.facts("RunMerged"))
+    assert isinstance(fact, RunMerged)
     names = called(fact.renamed)
     logs = [f"channel:{name}" for name in CHANNELS] + [
         f"private:{name}" for name in before.creatures
     ]
     for number, log in enumerate(logs):
-        there = called_there(log, fact.renamed)
+        there = renamed_log(log, fact.renamed)
         channel = log.removeprefix("channel:")
         meant = before.listeners(channel) if channel != log else [log.removeprefix("private:")]
         if not meant:
             continue
         await one.command("message", text=f"{number}", to=there)
-        heard = one.facts("MessageHeard")[-1]
+        heard = one.facts("AgentsWoken")[-1]
         nodes = {*heard.get("to", ()), *heard.get("also", ())}
         assert {one.engine.plan.nodes[node].agent for node in nodes} == {*map(names.agent, meant)}
 
@@ -421,8 +421,8 @@ async def test_the_fact_says_what_became_of_the_graphs_and_by_whom() -> None:
     part = two.state.model_copy(update={"flags": {"h": 4}})
     made = prepared(one, two, crews, op="wire", name="a", to="c")
     made = made.model_copy(update={"state": part_of(part)})
-    take_in(one.engine, made, op="m", by="ana", reason="more hands")
-    (fact,) = one.facts("GraphMerged")
+    apply_merge(one.engine, made, op="m", by="ana", reason="more hands")
+    (fact,) = one.facts("RunMerged")
     assert (fact["at"], fact["op"], fact["by"]) == (one.engine.at, "m", "ana")
     assert (fact["reason"], fact["what"]) == ("more hands", "other becomes part of it")
     assert (fact["old_graph_ids"], fact["new_graph_ids"]) == ([OTHER, RUN], [RUN])
@@ -436,10 +436,10 @@ async def test_the_fact_says_what_became_of_the_graphs_and_by_whom() -> None:
 
 async def test_while_a_run_drains_for_a_change_no_merge_is_made() -> None:
     one, _, made = await pair()
-    changing = Changing(command="c", graph_version=2, definition=one.state.definition)
+    changing = PendingChange(command="c", graph_version=2, definition=one.state.definition)
     one.engine.ledger.state = one.state.model_copy(update={"changing": changing})
     with pytest.raises(ChangeConflict, match="changed while the merge"):
-        take_in(one.engine, made, op="m")
+        apply_merge(one.engine, made, op="m")
 
 
 async def test_questions_get_numbers_of_this_run_and_are_asked_as_it_asks() -> None:
@@ -459,7 +459,7 @@ async def test_questions_get_numbers_of_this_run_and_are_asked_as_it_asks() -> N
     }
     part = two.state.model_copy(update={"interrupts": asked})
     one.engine.ledger.state = one.state.model_copy(update={"asked": 2})
-    take_in(one.engine, made.model_copy(update={"state": part_of(part)}), op="m")
+    apply_merge(one.engine, made.model_copy(update={"state": part_of(part)}), op="m")
     found = [
         (q.id, q.step, q.question, q.due, q.to, q.escalated) for q in one.state.interrupts.values()
     ]
@@ -482,7 +482,7 @@ async def test_an_artifact_goes_on_as_the_side_has_it_that_changed_it() -> None:
         update={"messages": {**one.state.messages, log: mine}}
     )
     update = {"state": part_of(part), "behind": {log: old.head}}
-    take_in(one.engine, made.model_copy(update=update), op="m")
+    apply_merge(one.engine, made.model_copy(update=update), op="m")
     assert one.state.messages[log] == mine
 
 
@@ -522,7 +522,7 @@ async def test_who_may_call_a_tool_is_who_might_in_its_own_run(
         if row is not None:
             await sim.command("set_permission", tool="t", agents=None if row is ALL else row)
     made = prepared(one, two, (crews[0], crews[1]), op="connect", sender="a", listener="c")
-    take_in(one.engine, made, op="m")
+    apply_merge(one.engine, made, op="m")
     assert one.state.tool_permissions.get("t") == may
 
 
@@ -537,7 +537,7 @@ async def test_who_comes_keeps_what_people_let_it() -> None:
         await sim.settle()
     await two.command("set_permission", tool="t", agents=["c", "d"])
     made = prepared(one, two, crews, op="connect", sender="a", listener="c")
-    take_in(one.engine, made, op="m")
+    apply_merge(one.engine, made, op="m")
     assert one.state.tool_permissions["t"] == ("a", "c", "d")
     for name in ("c", "d"):
         assert one.engine.check(AgentName(name), "t").allowed
@@ -566,7 +566,7 @@ async def test_nobody_gets_a_tool_that_only_the_other_run_has(
     )
     one, two = await begin(crews[0], RUN), await begin(crews[1], OTHER)
     made = prepared(one, two, (crews[0], crews[1]), op="connect", sender="a", listener="c")
-    take_in(one.engine, made, op="m")
+    apply_merge(one.engine, made, op="m")
     assert one.state.tool_permissions == may
     if has == (True, False):
         tools = {name: one.engine.plan.agents[AgentName(name)].tools for name in "cd"}
@@ -606,15 +606,17 @@ async def test_who_was_removed_here_ends_its_turn_beside_who_comes(
     assert one.state.ending == ("b#1",)
     before = one.engine.check(AgentName("b"), "t", StepId("b#1")).allowed
     assert before == (row != ["a"])
-    gone = tuple(gone_from(one.state, one.engine.plan.agents))
+    gone = tuple(removed_agents(one.state, one.engine.plan.agents))
     edge = {"op": "connect", "sender": "a", "listener": "c"}
     made = prepared(one, two, (rest, other), gone=gone, **edge)
-    take_in(one.engine, made, op="m")
+    apply_merge(one.engine, made, op="m")
     assert one.engine.check(AgentName("b"), "t", StepId("b#1")).allowed == may
     assert one.engine.check(AgentName("b-2"), "t").allowed == (theirs is None)
     assert (one.state.ending, [*one.state.parked]) == (("b#1",), ["b#2"])
     await one.run()
-    returned = [fact.get("ok", True) for fact in one.facts("ToolReturned") if fact["step"] == "b#1"]
+    returned = [
+        fact.get("ok", True) for fact in one.facts("ToolCallCompleted") if fact["step"] == "b#1"
+    ]
     assert returned == [may, may]
     assert [fact["step"] for fact in one.facts("StepCompleted")].count("b#1") == 1
     assert as_json(folded(one.journal)) == as_json(one.state)

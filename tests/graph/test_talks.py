@@ -64,8 +64,8 @@ async def talk(plan: GraphPlan, *ways: str, **more: Any) -> Simulation:
 
 def turns(sim: Simulation) -> list[tuple[int, str, str]]:
     """The turns: number, whose message, and who answered."""
-    began = {e["turn"]: e.get("said", "") for e in sim.facts("TurnBegan")}
-    return [(e["turn"], began[e["turn"]], e.get("agent", "")) for e in sim.facts("TurnEnded")]
+    began = {e["turn"]: e.get("said", "") for e in sim.facts("ExchangeStarted")}
+    return [(e["turn"], began[e["turn"]], e.get("agent", "")) for e in sim.facts("ExchangeEnded")]
 
 
 async def say(sim: Simulation, text: str = "And now?") -> str:
@@ -93,9 +93,9 @@ async def test_what_was_set_in_an_earlier_turn_sends_nobody() -> None:
     sim = await talk(talk_plan(), "billing", "")
     await say(sim)
     assert sim.ran() == ["router#1", "billing#1", "router#2"]
-    (refused,) = sim.facts("RouteRefused")
+    (refused,) = sim.facts("BranchTargetRefused")
     assert refused["because"] == "router.next was not set"
-    apology = sim.facts("TurnEnded")[-1]["ref"]["inline"]["content"]
+    apology = sim.facts("ExchangeEnded")[-1]["ref"]["inline"]["content"]
     assert apology == "Sorry, I have no answer to that."
 
 
@@ -119,7 +119,7 @@ def around(*last: Any, at_most: int = 1) -> list[Any]:
 async def test_a_bound_that_is_used_up_is_told_with_the_answer(last: Any, said: str) -> None:
     flow = around(last, at_most=1 if last["at_most"] == 9 else 5)
     sim = await talk(talk_plan(flow), "billing", "billing", "")
-    (ended,) = sim.facts("TurnEnded")
+    (ended,) = sim.facts("ExchangeEnded")
     assert ended["agent"] == "billing"
     assert not ended.get("error")
     assert ended["warning"].startswith(f"A limit was reached: {said}")
@@ -127,7 +127,7 @@ async def test_a_bound_that_is_used_up_is_told_with_the_answer(last: Any, said: 
     assert sim.state.talk.last is not None
     assert sim.state.talk.last.warning == ended["warning"]
     await say(sim)
-    assert "warning" not in sim.facts("TurnEnded")[-1], "it was of the turn before"
+    assert "warning" not in sim.facts("ExchangeEnded")[-1], "it was of the turn before"
     assert as_json(folded(sim.journal)) == as_json(sim.state)
 
 
@@ -141,7 +141,7 @@ async def test_who_was_cut_off_is_told_with_the_answer() -> None:
 
     hub = routed(["billing"])
     sim = await (await Simulation.begin(talk_plan(agents=rules), script)).run()
-    (ended,) = sim.facts("TurnEnded")
+    (ended,) = sim.facts("ExchangeEnded")
     assert ended["agent"] == "billing"
     assert ended["warning"] == (
         "A limit was reached: billing was cut off, since 2 model calls are its most."
@@ -155,7 +155,7 @@ async def test_an_agent_that_fails_still_gives_the_user_an_answer() -> None:
     hub = routed(["billing", "general"])
     sim = await (await Simulation.begin(talk_plan(), script)).run()
     assert sim.state.error == "the desk is closed"
-    (ended,) = sim.facts("TurnEnded")
+    (ended,) = sim.facts("ExchangeEnded")
     assert ended["error"] == "the desk is closed"
     # Every agent reads the answer; what one failed with may be for that one alone.
     assert ended["ref"]["inline"]["content"] == "Sorry, I have no answer to that."
@@ -244,9 +244,9 @@ async def test_each_message_gets_one_turn_and_one_answer_in_order(seed: int) -> 
     await sim.run()
     assert sim.state.resting
     assert [each[:2] for each in turns(sim)] == list(enumerate(sent, 1))
-    began = [e for e in sim.journal if e["kind"] in ("TurnBegan", "TurnEnded")]
-    assert [e["kind"] for e in began] == ["TurnBegan", "TurnEnded"] * len(sent)
-    assert all(e.get("response") or e.get("ref") for e in sim.facts("TurnEnded"))
+    began = [e for e in sim.journal if e["kind"] in ("ExchangeStarted", "ExchangeEnded")]
+    assert [e["kind"] for e in began] == ["ExchangeStarted", "ExchangeEnded"] * len(sent)
+    assert all(e.get("response") or e.get("ref") for e in sim.facts("ExchangeEnded"))
     assert as_json(folded(sim.journal)) == as_json(sim.state)
 
 
@@ -257,17 +257,17 @@ async def test_it_waits_for_the_first_message_where_it_was_started_with_none() -
     assert sim.state.resting
     assert not sim.ran()
     await say(sim)
-    assert [e["turn"] for e in sim.facts("TurnEnded")] == [0, 1]
+    assert [e["turn"] for e in sim.facts("ExchangeEnded")] == [0, 1]
 
 
 async def test_it_ends_where_nobody_says_anything_for_long_enough() -> None:
     sim = await Simulation.begin(talk_plan(conversation={"idle": "30m"}), routed(["billing"]))
     sim.timers = False
     await sim.run()
-    due = sim.engine.waits.earliest()
-    assert due == sim.facts("TurnEnded")[0]["at"] + 30 * 60_000
+    due = sim.engine.waits.next_deadline()
+    assert due == sim.facts("ExchangeEnded")[0]["at"] + 30 * 60_000
     await say(sim)
-    assert sim.engine.waits.earliest() != due
+    assert sim.engine.waits.next_deadline() != due
     sim.ring()
     await sim.settle()
     assert sim.state.status == "completed"
@@ -343,7 +343,7 @@ async def test_another_graph_between_two_turns_starts_nothing() -> None:
     assert not report.steps
     await sim.run()
     assert sim.state.resting
-    assert len(sim.facts("TurnEnded")) == 1
+    assert len(sim.facts("ExchangeEnded")) == 1
     await say(sim)
     assert sim.ran()[-3:] == ["clerk#1", "router#2", "audit#1"]
 

@@ -52,7 +52,7 @@ async def test_a_rollback_within_a_turn_goes_on_with_its_message() -> None:
     assert sim.state.queue == ()
     await sim.run()
     assert turns(sim)[-1][:2] == (2, second)
-    assert len(sim.facts("TurnBegan")) == 2
+    assert len(sim.facts("ExchangeStarted")) == 2
 
 
 async def test_a_rollback_over_turns_that_were_answered_says_nothing_again() -> None:
@@ -74,9 +74,9 @@ async def test_a_rollback_into_an_earlier_turn_ends_that_and_then_the_undone_one
     await sim.settle()
     back(sim, first)
     await sim.run()
-    ended = [(e["turn"], e.get("agent")) for e in sim.facts("TurnEnded")]
+    ended = [(e["turn"], e.get("agent")) for e in sim.facts("ExchangeEnded")]
     assert ended == [(1, "billing"), (1, "billing"), (3, "billing")]
-    assert sim.facts("TurnBegan")[-1]["said"] == second
+    assert sim.facts("ExchangeStarted")[-1]["said"] == second
 
 
 async def test_a_fork_in_mid_turn_answers_its_message_once() -> None:

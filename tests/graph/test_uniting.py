@@ -10,12 +10,12 @@ from crewlog.definition.context import Window
 from crewlog.definition.load import load_data, load_stored
 from crewlog.definition.model import CrewDefinition, Rule
 from crewlog.definition.operations import AddAgent, Disconnect, apply_operations
-from crewlog.errors import TopologyRefused
+from crewlog.errors import ComponentConflict
 from crewlog.graph.lower import lower
 from crewlog.graph.parting import definitions
-from crewlog.graph.uniting import United, united
+from crewlog.graph.uniting import MergedDefinition, merged_definition
 from crewlog.ids import AgentName, RunId
-from crewlog.state.topology import part_id, parts_of
+from crewlog.state.topology import parts_of, split_run_id
 
 ONE, TWO = RunId("one"), RunId("two")
 WORKERS = RunId("one.abcd1234")
@@ -30,10 +30,10 @@ def crew(agents: dict[str, Any], **more: Any) -> CrewDefinition:
     return load_data(data_of(agents, **more))
 
 
-def joined(one: CrewDefinition, two: CrewDefinition, **edge: Any) -> United:
+def joined(one: CrewDefinition, two: CrewDefinition, **edge: Any) -> MergedDefinition:
     """Crew `two`, which joins `one`, whose agent the sender is."""
     edge = edge or {"op": "connect", "sender": "a", "listener": "x"}
-    made = united(one, two, stays=ONE, joins=TWO, edge=edge, asks=ONE)
+    made = merged_definition(one, two, stays=ONE, joins=TWO, edge=edge, asks=ONE)
     assert load_data(made.definition.to_json()) == made.definition
     lower(made.definition)
     return made
@@ -47,7 +47,9 @@ def test_who_comes_is_nobody_that_was_removed_by_its_name(kin: bool) -> None:
     edge = {"op": "connect", "sender": "a", "listener": "b"}
     family = (ONE,) if kin else ()
     gone = ("a", "b", "c-2")
-    made = united(one, two, stays=ONE, joins=TWO, edge=edge, asks=ONE, family=family, gone=gone)
+    made = merged_definition(
+        one, two, stays=ONE, joins=TWO, edge=edge, asks=ONE, family=family, gone=gone
+    )
     b = "b" if kin else "b-2"
     assert made.comes == (b, "c")
     assert {each.was: each.now for each in made.renamed} == ({} if kin else {"b": "b-2"})
@@ -118,7 +120,7 @@ def test_strangers_of_one_recipe_are_told_apart() -> None:
         "b": {"send": ["p"], "parent": "a", "inputs": ["a.text"], "wires": ["a", "channel:p"]},
     }
     one = crew(agents, groups={"g": ["a", "b"]}, graph={"root": "a"})
-    made = united(
+    made = merged_definition(
         one,
         one,
         stays=ONE,
@@ -239,7 +241,7 @@ def test_quotas_over_runs_are_counted_on(name: str) -> None:
     ]
     # And still, where they are one run with a third one.
     last = crew({"z": {"listen": ["q"]}}, tools=tools)
-    again = united(
+    again = merged_definition(
         last,
         made,
         stays=RunId("three"),
@@ -297,8 +299,8 @@ def band() -> tuple[CrewDefinition, dict[RunId, CrewDefinition]]:
 
 def test_who_was_parted_is_united_as_before() -> None:
     cut, parts = band()
-    other = part_id(ONE, "c", AgentName("bard"))
-    made = united(
+    other = split_run_id(ONE, "c", AgentName("bard"))
+    made = merged_definition(
         parts[ONE],
         parts[other],
         stays=ONE,
@@ -325,7 +327,7 @@ def test_who_was_parted_is_united_as_before() -> None:
 
 def test_of_an_agent_the_word_of_its_own_run_counts() -> None:
     _, parts = band()
-    other = part_id(ONE, "c", AgentName("bard"))
+    other = split_run_id(ONE, "c", AgentName("bard"))
     here, there = parts[ONE], parts[other]
     here = here.model_copy(
         update={
@@ -337,7 +339,7 @@ def test_of_an_agent_the_word_of_its_own_run_counts() -> None:
     there = apply_operations(
         there, [AddAgent(name="imp", agent={"prompt": "i", "listen": ["asides"]})]
     ).model_copy(update={"groups": {"g": ("bard", "imp")}})
-    made = united(
+    made = merged_definition(
         here,
         there,
         stays=ONE,
@@ -389,7 +391,7 @@ FLOW = {"flow": ["x"], "channels": {"q": {}}}
 def test_what_cannot_be_one_is_refused(one: Any, two: Any, match: str) -> None:
     mine = {"a": {"send": ["p"]}}
     theirs = {"x": {"listen": ["q"]}}
-    with pytest.raises(TopologyRefused, match=match) as refused:
+    with pytest.raises(ComponentConflict, match=match) as refused:
         joined(crew(mine, **one), crew(theirs, **two))
     assert refused.value.remedy
 
@@ -405,7 +407,7 @@ def test_what_cannot_be_one_is_refused(one: Any, two: Any, match: str) -> None:
 )
 def test_an_edge_names_each_as_its_own_run_does(edge: dict[str, str], match: str) -> None:
     one, two = crew({"a": {"send": ["p"]}}), crew({"x": {"listen": ["q"]}})
-    with pytest.raises(TopologyRefused, match=match):
+    with pytest.raises(ComponentConflict, match=match):
         joined(one, two, **edge)
 
 
@@ -428,7 +430,7 @@ def test_who_left_comes_home_by_where_it_lived_and_not_by_its_name(
         {"spy": {"listen": ["q"]}, "worker": {"listen": ["q"]}}, groups={"board": ["spy", "worker"]}
     )
     edge = {"op": "connect", "sender": "a", "listener": "worker", "channel": "tie"}
-    made = united(one, two, stays=ONE, joins=TWO, edge=edge, asks=ONE, family=family)
+    made = merged_definition(one, two, stays=ONE, joins=TWO, edge=edge, asks=ONE, family=family)
     both = made.definition
     home = family == (WORKERS,)
     worker = "worker" if home else "worker-2"
@@ -649,24 +651,24 @@ def test_ways_of_combining_are_of_both() -> None:
     two = crew({"x": {"listen": ["q"]}}, merge={"g": "append"}, flags={"g": []})
     assert joined(one, two).definition.merge == {**one.merge, **two.merge}
     other = crew({"x": {"listen": ["q"]}}, merge={"f": "union"}, flags={"f": []})
-    with pytest.raises(TopologyRefused, match="different things by the way of combining 'f'"):
+    with pytest.raises(ComponentConflict, match="different things by the way of combining 'f'"):
         joined(one, other)
 
 
 def test_the_run_of_an_edge_is_one_of_the_two() -> None:
     one, two = crew({"a": {"listen": ["p"]}}), crew({"x": {"listen": ["q"]}})
     edge = {"op": "connect", "sender": "a", "listener": "x"}
-    with pytest.raises(TopologyRefused, match="are not those of the edge"):
-        united(one, two, stays=ONE, joins=TWO, edge=edge, asks=RunId("third"))
+    with pytest.raises(ComponentConflict, match="are not those of the edge"):
+        merged_definition(one, two, stays=ONE, joins=TWO, edge=edge, asks=RunId("third"))
 
 
 def test_a_memory_is_one_only_where_it_says_the_same_of_the_same_agents() -> None:
     """Else one's agents would read and write what the other's keep."""
     kept = {"memory": {"write": {"public": ["a"]}}}
     one = crew({"a": {"listen": ["p"]}}, **kept)
-    with pytest.raises(TopologyRefused, match="has a memory that the run 'one' has not"):
+    with pytest.raises(ComponentConflict, match="has a memory that the run 'one' has not"):
         joined(one, crew({"a": {"listen": ["q"]}}, **kept), op="wire", name="a", to="a")
-    with pytest.raises(TopologyRefused, match="'one' has a memory that the run 'two' has not"):
+    with pytest.raises(ComponentConflict, match="'one' has a memory that the run 'two' has not"):
         joined(one, crew({"x": {"listen": ["q"]}}))
     all_: dict[str, Any] = {"memory": {}}
     made = joined(crew({"a": {"listen": ["p"]}}, **all_), crew({"x": {"listen": ["q"]}}, **all_))

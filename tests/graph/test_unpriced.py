@@ -24,7 +24,7 @@ async def test_people_are_asked_once_at_the_first_call_without_a_price() -> None
     assert (question.kind, question.options) == ("budget", ("go on", "stop"))
     assert "'openai:own'" in question.question
     assert "limits.tokens" in question.detail
-    assert len(sim.facts("ModelReplied")) == 1
+    assert len(sim.facts("ModelCallCompleted")) == 1
     await sim.respond("go on")
     await sim.run()
     assert sim.state.status == "completed"
@@ -37,7 +37,7 @@ async def test_people_may_stop_there() -> None:
     sim = await ran(OWN, cost=5)
     await sim.respond("stop")
     await sim.run()
-    assert (sim.state.status, len(sim.facts("ModelReplied"))) == ("stopped", 1)
+    assert (sim.state.status, len(sim.facts("ModelCallCompleted"))) == ("stopped", 1)
 
 
 @pytest.mark.parametrize(

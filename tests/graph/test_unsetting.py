@@ -8,7 +8,7 @@ import pytest
 
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
-from crewlog.state.calls import OutputValue, ReadReply
+from crewlog.state.calls import OutputValue, StructuredOutput
 from graph.crews import plan_of
 from graph.simulation import Failure, Outcome, Replies, Simulation, as_json, folded, returns, says
 
@@ -44,7 +44,7 @@ def script(agent: dict[str, Any], second: Outcome, *, sets: Any = True) -> Repli
     """The first visit sets `passed`; the second ends as is said."""
     if "does" in agent:
         return _Second({"look": passed(sets)}, second)
-    reply = ReadReply(outputs=(OutputValue(key="passed", value=sets),))
+    reply = StructuredOutput(outputs=(OutputValue(key="passed", value=sets),))
     return Replies({"p1#1": [says("{}", reply=reply)], "p2#1": [second]})
 
 
@@ -115,7 +115,7 @@ async def test_what_the_visit_itself_set_before_it_failed_stays() -> None:
 async def test_a_turn_that_ends_at_its_cap_says_what_it_set_and_no_more() -> None:
     made = {"p1#1": [says("", "look")], "p2#1": [says("thinking", "other")] * 3}
     sim = await begun(twice(on_cap="end", max_calls=1), Replies(made, {"look": passed()}))
-    assert sim.facts("TurnCapped")
+    assert sim.facts("TurnLimitReached")
     assert (value(sim), value(sim, "capped")) == (None, True)
 
 

@@ -15,7 +15,7 @@ from crewlog.graph.dry_run import dry_run
 from crewlog.graph.explain import explain
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import Wait
-from crewlog.graph.swap import plan_swap
+from crewlog.graph.swap import swap_report
 from graph.crews import crew, plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says
 
@@ -125,14 +125,16 @@ async def test_the_timer_that_is_due_first_rings_first() -> None:
 
 async def test_a_time_that_is_over_is_rung_at_once() -> None:
     sim = await begin(["a", {"wait_until": "1970-01-01T00:00:00Z"}, "b"])
-    assert sim.engine.waits.earliest() == 1, "by a timer all the same: a replay must do the same"
+    assert sim.engine.waits.next_deadline() == 1, (
+        "by a timer all the same: a replay must do the same"
+    )
     sim.ring()
     assert (await sim.run()).state.status == "completed"
 
 
 async def test_a_wait_that_does_not_hold_is_skipped() -> None:
     sim = await run(plan_of(["a", {"wait": "2h", "only_if": "ok"}, "b"]))
-    assert not sim.facts("TimerSet")
+    assert not sim.facts("TimerStarted")
     assert sim.facts("StepCompleted")[1] | {"at": 0} == {
         "kind": "StepCompleted",
         "at": 0,
@@ -145,7 +147,7 @@ async def test_a_wait_that_does_not_hold_is_skipped() -> None:
 async def test_a_loop_waits_anew_each_time() -> None:
     flow = ["a", {"wait": "1h"}, {"if": "not ok", "go": "a", "at_most": 2}, "b"]
     sim = await run(plan_of(flow))
-    dues = [e["due"] for e in sim.facts("TimerSet")]
+    dues = [e["due"] for e in sim.facts("TimerStarted")]
     assert len(dues) == 3
     assert dues[1] > dues[0] + HOUR
 
@@ -156,7 +158,7 @@ async def test_a_paused_run_goes_on_where_a_timer_ran_out() -> None:
     sim.ring()
     await sim.settle()
     assert not sim.facts("TimerFired")
-    assert sim.engine.waits.earliest() is None, "a timer that is over is not set again"
+    assert sim.engine.waits.next_deadline() is None, "a timer that is over is not set again"
     await sim.command("resume")
     await sim.run()
     assert sim.state.status == "completed"
@@ -167,11 +169,11 @@ async def test_a_timer_survives_a_restore() -> None:
     due = sim.state.frontier["wait_1#1"].due  # type: ignore[index]
     sim.engine.waits.rung(due)  # rung in an execution that ends before it could say so
     await sim.restore()
-    assert sim.engine.waits.earliest() == due
+    assert sim.engine.waits.next_deadline() == due
     sim.ring()
     await sim.run()
     assert sim.state.status == "completed"
-    assert len(sim.facts("TimerSet")) == len(sim.facts("TimerFired")) == 1
+    assert len(sim.facts("TimerStarted")) == len(sim.facts("TimerFired")) == 1
 
 
 async def test_a_bound_ends_what_is_waited_for() -> None:
@@ -237,12 +239,12 @@ async def test_people_can_send_the_run_on() -> None:
 
 async def test_another_graph_keeps_a_wait_and_its_time() -> None:
     sim = await begin(WAITS)
-    longer = plan_swap(sim.engine.plan, plan_of(["a", {"wait": "2h"}, "b", "c"]), sim.state)
+    longer = swap_report(sim.engine.plan, plan_of(["a", {"wait": "2h"}, "b", "c"]), sim.state)
     (fate,) = longer.steps
     assert (fate.step, fate.fate) == ("wait_1#1", "kept")
     assert fate.doing.startswith("waits until 1970-01-01 02:00")
     assert not longer.remap.requirements
-    without = plan_swap(sim.engine.plan, plan_of(["a", "b"]), sim.state)
+    without = swap_report(sim.engine.plan, plan_of(["a", "b"]), sim.state)
     (fate,) = (each for each in without.steps if each.step == "wait_1#1")
     assert fate.fate == "parked"
 
@@ -256,8 +258,8 @@ async def test_a_timer_that_is_set_goes_on_over_a_swap() -> None:
     (entry,) = sim.state.frontier.values()
     assert (entry.status, entry.due, entry.since) == ("waiting", before.due, before.since)
     await sim.run()
-    assert sim.engine.waits.earliest() == before.due
-    assert len(sim.facts("TimerSet")) == 1
+    assert sim.engine.waits.next_deadline() == before.due
+    assert len(sim.facts("TimerStarted")) == 1
     assert sim.ran() == ["a#1", entry.step]
 
 

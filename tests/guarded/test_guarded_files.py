@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crewlog.errors import OutOfReach
+from crewlog.errors import NotInAllowlist
 from crewlog.guarded.files import open_within, resolve_within
 
 PATHS: Any = yaml.safe_load(
@@ -92,7 +92,7 @@ def test_options_that_no_file_has_close_each_descriptor_once(
 def test_hostile_paths_open_nothing(root: Path, mode: str) -> None:
     before = sorted(p for p in root.parent.rglob("*"))
     for path in HOSTILE:
-        with pytest.raises(OutOfReach):
+        with pytest.raises(NotInAllowlist):
             open_within(root, path.replace("LONG_NAME", "a" * 300), mode, ["notes/"]).close()
     assert sorted(p for p in root.parent.rglob("*")) == before
 
@@ -107,23 +107,23 @@ def test_links(root: Path) -> None:
     (root / "notes" / "aside").symlink_to(root / "elsewhere")
     for path in ("notes/out/secret", "notes/file", "notes/within", "notes/dangling", "notes/loop"):
         for mode in ("r", "w", "a", "x", "r+"):
-            with pytest.raises((OutOfReach, FileExistsError)):
+            with pytest.raises((NotInAllowlist, FileExistsError)):
                 open_within(root, path, mode).close()
     assert not (root.parent / "made").exists()
     assert (root.parent / "secret").read_text() == "outside"
     # A link that stays inside may be followed by another program; not out of the tool's folders.
     assert resolve_within(root, "notes/within") == root / "notes" / "a.md"
     for path in ("notes/out/secret", "notes/file", "notes/loop"):
-        with pytest.raises(OutOfReach):
+        with pytest.raises(NotInAllowlist):
             resolve_within(root, path)
-    with pytest.raises(OutOfReach, match="may not use 'notes/aside/x'"):
+    with pytest.raises(NotInAllowlist, match="may not use 'notes/aside/x'"):
         resolve_within(root, "notes/aside/x", ["notes/"])
 
 
 def test_a_file_with_another_name(root: Path) -> None:
     os.link(root.parent / "secret", root / "notes" / "hard")
     for mode in ("w", "a", "r+"):
-        with pytest.raises(OutOfReach, match="hard link"):
+        with pytest.raises(NotInAllowlist, match="hard link"):
             open_within(root, "notes/hard", mode).close()
     assert (root.parent / "secret").read_text() == "outside"
 
@@ -134,9 +134,9 @@ def test_what_is_no_plain_file(root: Path) -> None:
         listening.bind(str(root / "notes" / "sock"))
         for path in ("notes/pipe", "notes/sock", "notes", "notes/", "notes/sub"):
             for mode in ("r", "w"):
-                with pytest.raises((OutOfReach, IsADirectoryError)):
+                with pytest.raises((NotInAllowlist, IsADirectoryError)):
                     open_within(root, path, mode).close()
-    with pytest.raises(OutOfReach, match="no folder"):
+    with pytest.raises(NotInAllowlist, match="no folder"):
         open_within(root, "notes/a.md/b", "w").close()
 
 
@@ -171,7 +171,7 @@ def test_a_folder_that_is_swapped_for_a_link_all_the_time(root: Path) -> None:
                 with open_within(root, "notes/sub/f", "r+", ["notes/"]) as file:
                     assert file.read() == "inside"
                     seen["inside"] += 1
-            except (OutOfReach, FileNotFoundError):
+            except (NotInAllowlist, FileNotFoundError):
                 seen["refused"] += 1
     finally:
         sys.setswitchinterval(interval)

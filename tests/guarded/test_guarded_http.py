@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from crewlog.errors import OutOfReach, UsageError
-from crewlog.guarded.http import async_client, client, lookup, reach_of
+from crewlog.errors import NotInAllowlist, UsageError
+from crewlog.guarded.http import async_client, client, lookup, url_error
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -100,10 +100,10 @@ async def test_a_declared_host_for_coroutines(server: Server) -> None:
 )
 async def test_nothing_is_sent_elsewhere(server: Server, url: str) -> None:
     hosts = ["http://api.example.org", "http://*"]
-    with client(hosts) as made, pytest.raises(OutOfReach):
+    with client(hosts) as made, pytest.raises(NotInAllowlist):
         made.get(url.format(port=server.port))
     async with async_client(hosts) as made_async:
-        with pytest.raises(OutOfReach):
+        with pytest.raises(NotInAllowlist):
             await made_async.get(url.format(port=server.port))
     assert server.served == []
 
@@ -127,11 +127,11 @@ async def test_every_hop_is_checked(server: Server, location: str, why: str) -> 
     to = location.format(port=server.port, other=server.port + 1)
     start = f"http://127.0.0.1:{server.port}/to?{to}"
     hosts = [f"http://127.0.0.1:{server.port}"]
-    with client(hosts, follow_redirects=True) as made, pytest.raises(OutOfReach) as told:
+    with client(hosts, follow_redirects=True) as made, pytest.raises(NotInAllowlist) as told:
         made.get(start)
     assert why in told.value.message or why == "undeclared"
     async with async_client(hosts, follow_redirects=True) as made_async:
-        with pytest.raises(OutOfReach):
+        with pytest.raises(NotInAllowlist):
             await made_async.get(start)
     assert [path for _, path in server.served] == [f"/to?{to}"] * 2
 
@@ -141,7 +141,7 @@ def test_a_redirect_to_where_it_may_go(server: Server) -> None:
     with client([base], follow_redirects=True) as made:
         assert made.get(f"{base}/to?{base}/b").text == "ok"
         assert made.get(f"{base}/to?/c").text == "ok"
-        with pytest.raises(OutOfReach, match="neither http nor https"):
+        with pytest.raises(NotInAllowlist, match="neither http nor https"):
             made.get(f"{base}/to?file:///etc/passwd")
 
 
@@ -163,7 +163,9 @@ def test_a_second_answer_of_dns_changes_nothing(server: Server) -> None:
         assert made.get(f"http://api.test:{server.port}/").text == "ok"
         assert asked == ["api.test"]  # once, and the connection went there
         assert server.served == [(f"api.test:{server.port}", "/")]
-        with pytest.raises(OutOfReach, match=r"api\.test leads to 10\.0\.0\.1, a private address"):
+        with pytest.raises(
+            NotInAllowlist, match=r"api\.test leads to 10\.0\.0\.1, a private address"
+        ):
             made.get(f"http://api.test:{server.port}/")
 
 
@@ -173,9 +175,9 @@ def test_a_second_answer_of_dns_changes_nothing(server: Server) -> None:
      ["169.254.169.254"], ["64:ff9b::7f00:1"], ["2002:7f00:1::"], ["0.0.0.1"], []],
 )  # fmt: skip
 async def test_a_name_that_leads_inside(answer: list[str]) -> None:
-    with client(["http://*"], lambda *_: answer) as made, pytest.raises(OutOfReach):
+    with client(["http://*"], lambda *_: answer) as made, pytest.raises(NotInAllowlist):
         made.get("http://api.example.org/")
-    assert await reach_of("http://api.example.org/", ["http://*"], lambda *_: answer)
+    assert await url_error("http://api.example.org/", ["http://*"], lambda *_: answer)
 
 
 async def test_another_address_where_one_does_not_answer(server: Server) -> None:
@@ -189,7 +191,7 @@ async def test_another_address_where_one_does_not_answer(server: Server) -> None
 
 def test_a_host_header_of_another_host(server: Server) -> None:
     base = f"http://127.0.0.1:{server.port}"
-    with client([base]) as made, pytest.raises(OutOfReach, match="another one than its URL"):
+    with client([base]) as made, pytest.raises(NotInAllowlist, match="another one than its URL"):
         made.get(base, headers={"Host": "internal.example.org"})
     assert server.served == []
 
@@ -213,7 +215,7 @@ async def test_a_name_that_is_none() -> None:
     def look(_host: str, _port: int) -> list[str]:
         raise OSError("Name or service not known")
 
-    told = await reach_of("https://nowhere.example.org/", ["*"], look)
+    told = await url_error("https://nowhere.example.org/", ["*"], look)
     assert told == "the host nowhere.example.org cannot be looked up: Name or service not known"
     assert lookup("127.0.0.1", 80) == ["127.0.0.1"]
 

@@ -596,7 +596,7 @@ async def artifacts(site: Site) -> Run:
 
     async def held() -> bool:
         kinds = [item.entry["kind"] for item in (await run.journal()).entries]
-        return kinds.count("CallHeld") == 2
+        return kinds.count("CompletionBuffered") == 2
 
     async with asyncio.timeout(LIMIT):
         while not await held():  # noqa: ASYNC110 - a query tells

@@ -14,12 +14,12 @@ import pytest
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowReplayResult
 
-from crewlog.graph.driver import forget_graphs
+from crewlog.graph.driver import clear_graph_caches
 from crewlog.payloads import data_converter
 from crewlog.state.ledger import Ledger
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
-from crewlog.workflows.start import OneArgument
+from crewlog.workflows.start import StartArgumentInterceptor
 
 from .behaviours import BEHAVIOURS
 
@@ -41,7 +41,7 @@ async def replay(history: WorkflowHistory, workflow: type[Any] = CrewRun) -> Wor
         workflows=[workflow],
         workflow_runner=sandbox(),
         data_converter=data_converter(Path(tempfile.gettempdir()) / "unused", keys=None),
-        interceptors=[OneArgument()],
+        interceptors=[StartArgumentInterceptor()],
     )
     return await replayer.replay_workflow(history, raise_on_replay_failure=False)
 
@@ -49,7 +49,7 @@ async def replay(history: WorkflowHistory, workflow: type[Any] = CrewRun) -> Wor
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 async def test_it_replays(path: Path) -> None:
     """In a process that knows nothing yet, and in one in which LangGraph has answered before."""
-    forget_graphs()
+    clear_graph_caches()
     for _ in range(2):
         result = await replay(read(path))
         assert result.replay_failure is None
@@ -98,7 +98,7 @@ async def recorded(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> lis
         workflows=[CrewRun],
         workflow_runner=UnsandboxedWorkflowRunner(),
         data_converter=data_converter(Path(tempfile.gettempdir()) / "unused", keys=None),
-        interceptors=[OneArgument()],
+        interceptors=[StartArgumentInterceptor()],
     )
     history = WorkflowHistory.from_json(data["workflow_id"], data)
     result = await replayer.replay_workflow(history, raise_on_replay_failure=False)

@@ -16,7 +16,7 @@ import pytest
 
 from crewlog.activities.mcp_tools import McpTools
 from crewlog.activities.tool_graph import ToolRunner
-from crewlog.activities.tools import Tool, ToolRegistry
+from crewlog.activities.tools import Tool, ToolLoader
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import OutcomeUnknown, ToolFailed
@@ -117,11 +117,11 @@ def url() -> Generator[str]:
         server.shutdown()
 
 
-async def made(url: str, repeat: str) -> tuple[ToolRegistry, Tool]:
+async def made(url: str, repeat: str) -> tuple[ToolLoader, Tool]:
     """The server's tool on a worker."""
     digest = described("do", None, SCHEMA).digest
     mcp = McpTools(InMemoryStore())
-    registry = ToolRegistry(mcp=lambda: mcp)
+    registry = ToolLoader(mcp=lambda: mcp)
     definition = ToolDefinition.model_validate(
         {"run": "mcp:s/do", "approved": digest, "retry": repeat}
     )

@@ -9,12 +9,12 @@ from typing import Any
 from crewlog.activities.files import Files
 from crewlog.activities.mcp_tools import McpTools
 from crewlog.activities.tool_graph import ToolRunner
-from crewlog.activities.tools import ToolRegistry
+from crewlog.activities.tools import ToolLoader
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import McpServer
 from crewlog.file_store import FileStore
 from crewlog.ids import ToolName
-from crewlog.state.files import files_in
+from crewlog.state.files import files_of
 from crewlog.store.memory import InMemoryStore
 from crewlog.tool_call import ToolCall, calling
 
@@ -26,7 +26,7 @@ async def test_files_of_a_server_are_kept_by_their_hashes(tmp_path: Path) -> Non
     server = McpServer(command=sys.executable, args=(str(program),))
     store = InMemoryStore()
     mcp = McpTools(store)
-    registry = ToolRegistry(mcp=lambda: mcp)
+    registry = ToolLoader(mcp=lambda: mcp)
     try:
         said = await mcp._sessions.of("s", server).tools()
         await store.approve_tool(server.source, "draw", said["draw"].digest, "me", 1, "any")
@@ -40,7 +40,7 @@ async def test_files_of_a_server_are_kept_by_their_hashes(tmp_path: Path) -> Non
     kept = FileStore(tmp_path / "payloads")
     body = {"content": (await Files(kept).keep(message)).content}
     assert body["content"][0]["text"] == "Look:"  # type: ignore[index]
-    found = files_in(body)  # type: ignore[arg-type]
+    found = files_of(body)  # type: ignore[arg-type]
     assert [each.mime_type for each in found] == ["image/png", "audio/wav", "application/pdf"]
     assert [block["type"] for block in body["content"][1:]] == ["image", "audio", "file"]  # type: ignore[index]
     for each in found:

@@ -16,7 +16,7 @@ import pytest
 from children import running
 from crewlog.activities.mcp_tools import McpTools
 from crewlog.activities.tool_graph import ToolRunner
-from crewlog.activities.tools import Tool, ToolRegistry
+from crewlog.activities.tools import Tool, ToolLoader
 from crewlog.definition.load import load_data
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import McpServer
@@ -41,7 +41,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def wild(
     how: str, *answer: str, **more: Any
-) -> AsyncGenerator[tuple[ToolRegistry, McpServer, Any]]:
+) -> AsyncGenerator[tuple[ToolLoader, McpServer, Any]]:
     """A worker's tools, with one that is of a server that behaves like that."""
     server = McpServer(command=sys.executable, args=(str(WILD), how, *answer))
     store = InMemoryStore()
@@ -52,7 +52,7 @@ async def wild(
         await tame.close()
     await store.approve_tool(server.source, "do", said["do"].digest, "me", 1, "any")
     mcp = McpTools(store)
-    registry = ToolRegistry(mcp=lambda: mcp)
+    registry = ToolLoader(mcp=lambda: mcp)
     definition = ToolDefinition.model_validate({"run": "mcp:s/do", **more})
 
     async def ready() -> Tool:

@@ -120,13 +120,13 @@ async def test_a_reply_with_200_calls(site: Site) -> None:
         f"call {i}" for i in range(WIDE)
     )
     # However they ended, they are applied in the order in which they were asked for.
-    returned = await site.entries(run, "ToolReturned")
+    returned = await site.entries(run, "ToolCallCompleted")
     assert [entry.call for entry in returned] == list(range(2, WIDE + 2))
     assert [entry.model_next for entry in returned] == [False] * (WIDE - 1) + [True]
     (_, second) = site.prompted(run)
     answers = [m["content"] for m in second["messages"] if m["type"] == "tool"]
     assert answers == [f"call {i}" for i in range(WIDE)]
-    held = len(await site.entries(run, "CallHeld"))
+    held = len(await site.entries(run, "CompletionBuffered"))
     figure(f"a reply with {WIDE} calls: results that were held", held)
     await assert_calm(site, run)
     await note_events(site, run, f"a reply with {WIDE} calls", took)

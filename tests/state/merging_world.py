@@ -109,7 +109,9 @@ class World:
 
     def record(self, run: Run, entry: j.JournalEntry) -> None:
         before, kind = run.live, type(entry).__name__
-        if run.offered and not isinstance(entry, j.MergeFailed | j.MergedInto | j.StopRequested):
+        if run.offered and not isinstance(
+            entry, j.MergeFailed | j.RunEndedByMerge | j.StopRequested
+        ):
             raise Broken(f"{run.name} records {kind} though it has offered itself")
         if isinstance(entry, j.MergeOffered) and self.now < run.lands:
             raise Broken(f"{run.name} offers itself while calls are under way")
@@ -155,7 +157,7 @@ class World:
 
     def look(self, run: Run, op: str, hinted: RunId) -> None:
         """Loads what is stored of the other run; what follows is said later."""
-        to = joining.looks_to(run.live, op, hinted)
+        to = joining.run_to_read(run.live, op, hinted)
         other = self.runs.get(to)
         if other is None or other is run:
             run.looks.append(Look(op, to, None, gone=other is None))
@@ -168,7 +170,7 @@ class World:
         self.look(run, op, hinted)
 
     def due(self, run: Run) -> int | None:
-        return joining.looks_at(run.live, run.looked) if run.at_work else None
+        return joining.next_read_at(run.live, run.looked) if run.at_work else None
 
     def ring(self, run: Run) -> None:
         """The timer of a run in a merge rings."""
@@ -176,7 +178,7 @@ class World:
         if mine is not None:
             run.looked = self.now
             self.look(run, mine.op, mine.other)
-            if joining.hints_again(run.live):
+            if joining.is_request_pending(run.live):
                 self.tell(run, mine.other, mine.op)
 
     def decide(self, run: Run, which: int = 0, moves: int = 4, *, keep: bool = False) -> None:
@@ -186,7 +188,7 @@ class World:
         for _ in range(moves):
             move = self.next_move(
                 run.live,
-                joining.glimpse(seen, look.op) if seen is not None else None,
+                joining.state_for_merge(seen, look.op) if seen is not None else None,
                 look.op,
                 self.now,
                 landed=self.now >= run.lands,
@@ -205,7 +207,7 @@ class World:
                 seen, recalled = joining.recall(seen, look.op, self.taken_at(look)), True
                 continue
             assert move.entry is not None
-            if isinstance(move.entry, j.MergedInto):
+            if isinstance(move.entry, j.RunEndedByMerge):
                 self.check_taken(run, look, move)
             self.record(run, move.entry)
             run.looked = self.now
@@ -223,7 +225,7 @@ class World:
     def unite(self, run: Run) -> None:
         """Records the union that was being made, if it still may be."""
         look, run.uniting = run.uniting, None
-        if look is None or look.state is None or not joining.may_unite(run.live, look.op):
+        if look is None or look.state is None or not joining.may_merge(run.live, look.op):
             return
         live, theirs = run.live, look.state
         position = live.position + 1
@@ -235,7 +237,7 @@ class World:
                 update={
                     "position": position,
                     "flags": {**live.flags, **done},
-                    **joining.concluded(live, look.op, outcome),
+                    **joining.outcome_changes(live, look.op, outcome),
                 }
             )
         )

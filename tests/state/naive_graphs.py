@@ -25,7 +25,7 @@ from crewlog.definition.operations import (
     Unwire,
     Wire,
 )
-from crewlog.state.topology import Creature, Topology, TopologyChange, World
+from crewlog.state.topology import ChannelAgent, Component, ComponentChange, World
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 NEW_ID = re.compile(r"\.[A-Za-z0-9_-]{8}")
@@ -227,7 +227,7 @@ class Naive:
     # -- what is done --------------------------------------------------------------------
 
     def do(
-        self, at: str, op: Operation, change: TopologyChange, after: World, *, plain: bool
+        self, at: str, op: Operation, change: ComponentChange, after: World, *, plain: bool
     ) -> None:
         """Does an operation that is not refused, and holds what was said of it to the rules.
 
@@ -286,7 +286,7 @@ class Naive:
         two.listen += [] if pipe in two.listen else [pipe]
         return []
 
-    def _merge(self, one: str, two: str, change: TopologyChange, *, plain: bool) -> str:
+    def _merge(self, one: str, two: str, change: ComponentChange, *, plain: bool) -> str:
         sizes = {home: len(self.members(home)) for home in (one, two)}
         stays = min(sizes, key=lambda home: (not self.flows[home], -sizes[home], home))
         joins = two if stays == one else one
@@ -354,8 +354,8 @@ class Naive:
                 self.beings.append(being)
                 for name in self._named(op.agent):
                     self._make(at, name, made=False)
-                said = {key: it for key, it in op.agent.items() if key in Creature.model_fields}
-                self._draw(being, Creature(**said))
+                said = {key: it for key, it in op.agent.items() if key in ChannelAgent.model_fields}
+                self._draw(being, ChannelAgent(**said))
             case RemoveAgent():
                 gone = self.being(at, op.name)
                 self.beings.remove(gone)
@@ -486,7 +486,7 @@ class Naive:
         edges = {each: self._edges(each) for each in self.members(home)}
         return edges, {*self.channels(home)}, [*self.flows[home]]
 
-    def holds(self, id_: str, graph: Topology) -> None:
+    def holds(self, id_: str, graph: Component) -> None:
         """Asserts that a graph is what this says it is, edge by edge."""
         members, channels = self.members(id_), self.channels(id_)
         assert len(graph.creatures) == len(members)

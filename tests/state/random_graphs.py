@@ -8,7 +8,7 @@ from typing import Any
 
 from crewlog.definition import operations as o
 from crewlog.ids import RunId
-from crewlog.state.topology import Channel, Creature, Topology, World
+from crewlog.state.topology import Channel, ChannelAgent, Component, World
 
 LETTERS = "abcdefghijklmno"
 SHORT = (*LETTERS, "a-2", "b-2", "c-2", "a-3")
@@ -26,18 +26,18 @@ class Dice:
         self.names = LONG if seed % 5 == 0 else SHORT
         self.ids = ("i" * 200, "j" * 170) if seed % 7 == 0 else ("g", "h")
 
-    def world(self) -> dict[RunId, Topology]:
+    def world(self) -> dict[RunId, Component]:
         """Graphs to begin with: one may have a flow, the other one has."""
         flow = self.names[: self.random.randrange(3)]
         more = self.names[3 : 3 + self.random.randrange(3)]
-        first = dict.fromkeys(flow, Creature(send=("p",)))
-        first |= dict.fromkeys(more, Creature(send=("p",)))
-        first |= {self.names[3]: Creature(listen=("p",), parent=flow[0] if flow else None)}
-        second = {self.names[0]: Creature(privileged=True)}
+        first = dict.fromkeys(flow, ChannelAgent(send=("p",)))
+        first |= dict.fromkeys(more, ChannelAgent(send=("p",)))
+        first |= {self.names[3]: ChannelAgent(listen=("p",), parent=flow[0] if flow else None)}
+        second = {self.names[0]: ChannelAgent(privileged=True)}
         pipe = {"p": Channel()}
         return {
-            self.ids[0]: Topology(creatures=first, channels=pipe, flow=flow),
-            self.ids[1]: Topology(creatures=second, channels=pipe, flow=(*second,)),
+            self.ids[0]: Component(creatures=first, channels=pipe, flow=flow),
+            self.ids[1]: Component(creatures=second, channels=pipe, flow=(*second,)),
         }
 
     def operation(self, world: World) -> tuple[RunId, o.Operation]:

@@ -18,7 +18,7 @@ from crewlog.state.artifacts import (
     KEPT,
     LARGEST,
     Content,
-    NotApplied,
+    OperationRefused,
     after,
     at,
     begin,
@@ -281,7 +281,7 @@ def test_only_the_last_ones_that_were_left_out_are_remembered() -> None:
 
 def test_a_part_of_a_content_is_found_by_its_path() -> None:
     assert at({"a/b": [{"~": 1}]}, "/a~1b/0/~0") == 1
-    with pytest.raises(NotApplied, match="there is no 'c'"):
+    with pytest.raises(OperationRefused, match="there is no 'c'"):
         at({"a": 1}, "/c")
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from crewlog.cli.auditing import said as told
-from crewlog.graph.permitting import set_ruling
+from crewlog.graph.permitting import set_agent_permission
 from crewlog.ids import ToolName
-from crewlog.state.audit import Audit, audited
-from crewlog.state.audit_grants import Grants
+from crewlog.state.audit import Auditor, audit_records
+from crewlog.state.audit_grants import PermissionHistory
 from crewlog.state.audit_records import AuditFilter, AuditRecord
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import entry_from_json
@@ -30,7 +30,7 @@ TOOLS = {name: {"run": "m:f"} for name in ("read", "act", "secret")}
 
 def audit_of(sim: Simulation, **wanted: Any) -> list[AuditRecord]:
     entries = [(n, entry_from_json(data)) for n, data in enumerate(sim.journal, 1)]
-    return list(audited(entries, AuditFilter(**wanted)))
+    return list(audit_records(entries, AuditFilter(**wanted)))
 
 
 def said(records: list[AuditRecord]) -> list[tuple[str, str, str, str]]:
@@ -92,7 +92,7 @@ def test_an_edited_call_is_on_record_with_what_was_edited() -> None:
         {"kind": "InterruptRaised", "interrupt": asked},
         {"kind": "InterruptAnswered", "interrupt": "i1", **given},
     ]
-    *_, decision = audited(enumerate(map(entry_from_json, entries), 1))
+    *_, decision = audit_records(enumerate(map(entry_from_json, entries), 1))
     assert (decision.outcome, decision.detail) == ("edit", "euros = 15 (was 20)")
     assert told(decision) == "ana said edit to i1 (refund): euros = 15 (was 20)"
 
@@ -188,7 +188,7 @@ async def test_no_check_is_missing_or_told_twice(seed: int) -> None:
     records = audit_of(run)
     asked = [
         (entry["step"], call["call"])
-        for entry in run.facts("ModelReplied")
+        for entry in run.facts("ModelCallCompleted")
         for call in entry.get("calls", ())
     ]
     checks = [r for r in records if r.kind == "check"]
@@ -207,9 +207,9 @@ async def test_no_check_is_missing_or_told_twice(seed: int) -> None:
 async def test_it_goes_on_page_by_page() -> None:
     sim = await a_run()
     entries = [(n, entry_from_json(data)) for n, data in enumerate(sim.journal, 1)]
-    audit = Audit()
+    audit = Auditor()
     found = [record for n, entry in entries for record in audit.take(n, entry)]
-    assert [*found, *audit.settle()] == list(audited(entries))
+    assert [*found, *audit.settle()] == list(audit_records(entries))
     assert audit.settle() == []
 
 
@@ -228,21 +228,28 @@ async def test_it_goes_on_page_by_page() -> None:
     ],
 )
 def test_why_people_are_asked_names_the_ruling_that_says_so(agent: str, told: str) -> None:
-    grants = Grants()
-    ruling = {"kind": "RulingSet", "at": 1, "tool": "act", "agent": agent, "do": "ask", "by": "ana"}
+    grants = PermissionHistory()
+    ruling = {
+        "kind": "AgentPermissionSet",
+        "at": 1,
+        "tool": "act",
+        "agent": agent,
+        "do": "ask",
+        "by": "ana",
+    }
     grants.learn(1, entry_from_json(ruling))
-    assert grants.why_asked("a", "act") == told
+    assert grants.ask_reason("a", "act") == told
 
 
 async def test_a_question_says_why_it_is_asked_where_the_journal_lacks_the_ruling() -> None:
     plan = plan_of(["a"], {"a": {"tools": ["act"]}}, tools=TOOLS)
     sim = await Simulation.begin(plan, Replies({"a#1": [says("", "act")]}))
-    set_ruling(sim.engine, "act", "a", "ask", by="ana", reason="the audit", command="c1")
+    set_agent_permission(sim.engine, "act", "a", "ask", by="ana", reason="the audit", command="c1")
     await sim.run()
     entries = [(n, entry_from_json(data)) for n, data in enumerate(sim.journal, 1)]
     for there, said in ((True, "set at run time by ana"), (False, "the audit")):
-        kept = [each for each in entries if there or each[1].kind != "RulingSet"]
-        (asked,) = audited(kept, AuditFilter(kinds=("check",), outcome="asked"))
+        kept = [each for each in entries if there or each[1].kind != "AgentPermissionSet"]
+        (asked,) = audit_records(kept, AuditFilter(kinds=("check",), outcome="asked"))
         assert asked.rule == "ruling"
         assert said in asked.reason
 
@@ -271,18 +278,18 @@ async def test_a_ruling_that_asks_names_who_ruled_and_why() -> None:
 def test_what_was_taken_back_says_nothing_of_what_is_called_then() -> None:
     """A refused call, and then a good one of the same number, after a rollback."""
     ref = {"body": hash_json({}), "logs": []}
-    reply = {"kind": "ModelReplied", "step": "a#1", "call": 1, "agent": "a", "ref": ref}
+    reply = {"kind": "ModelCallCompleted", "step": "a#1", "call": 1, "agent": "a", "ref": ref}
     of = {"step": "a#1", "call": 2, "agent": "a", "tool": "act"}
     first, again = ({"call": 2, "tool": "act", "id": f"c{n}", "brief": n} for n in "12")
     facts: list[dict[str, Any]] = [
         {**reply, "calls": [first]},
         {"kind": "PermissionDenied", **of, "reason": "no"},
-        {"kind": "RolledBack", "to": 1, "state": {}, "by": "ana"},
+        {"kind": "RunRolledBack", "to": 1, "state": {}, "by": "ana"},
         {**reply, "calls": [again]},
-        {"kind": "ToolReturned", **of, "ref": ref},
+        {"kind": "ToolCallCompleted", **of, "ref": ref},
     ]
     entries = [(n, entry_from_json({"at": n, **data})) for n, data in enumerate(facts, 1)]
-    found = [(r.kind, r.outcome) for r in audited(entries) if r.tool == "act"]
+    found = [(r.kind, r.outcome) for r in audit_records(entries) if r.tool == "act"]
     assert found == [("check", "denied"), ("check", "allowed"), ("call", "returned")]
 
 
@@ -311,11 +318,11 @@ def edited(
     }
     answer = {"decision": "edit", "by": "ana", "arguments": hash_json(given), "inline": given}
     facts: list[dict[str, Any]] = [
-        {"kind": "ModelReplied", "step": "a#1", "call": 1, "agent": "a", "ref": ref}
+        {"kind": "ModelCallCompleted", "step": "a#1", "call": 1, "agent": "a", "ref": ref}
         | {"calls": [call]},
         {"kind": "InterruptRaised", "interrupt": question},
         {"kind": "InterruptAnswered", "interrupt": "i1", **answer},
-        {"kind": "ToolReturned", **of, "tool": "act", "ref": ref},
+        {"kind": "ToolCallCompleted", **of, "tool": "act", "ref": ref},
     ]
     if again:
         facts[3:3] = [
@@ -323,7 +330,7 @@ def edited(
             {"kind": "InterruptAnswered", "interrupt": "i2", "decision": "approve", "by": "ben"},
         ]
     entries = [(n, entry_from_json({"at": n, **data})) for n, data in enumerate(facts, 1)]
-    return list(audited(entries))
+    return list(audit_records(entries))
 
 
 def test_an_edited_call_is_told_with_the_arguments_that_ran() -> None:
@@ -357,6 +364,6 @@ def test_a_failure_that_the_run_itself_tells_is_whole() -> None:
     why = "There is no flag of this name. " * 5
     ref = {"body": hash_json({}), "logs": [], "inline": {"type": "tool", "content": why}}
     of = {"step": "a#1", "call": 2, "agent": "a", "tool": "set_flag"}
-    fact = {"kind": "ToolReturned", **of, "ref": ref, "ok": False, "brief": f"{why[:79]}…"}
-    (record,) = audited([(1, entry_from_json(fact))])
+    fact = {"kind": "ToolCallCompleted", **of, "ref": ref, "ok": False, "brief": f"{why[:79]}…"}
+    (record,) = audit_records([(1, entry_from_json(fact))])
     assert record.reason == why.strip()

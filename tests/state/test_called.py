@@ -8,17 +8,17 @@ import pytest
 
 from crewlog.ids import CommandId, ContentHash, CrewName, RunId, merge_id
 from crewlog.state import journal as j
-from crewlog.state.called import SHOWN, called_since, called_there, renamed_words
+from crewlog.state.called import SHOWN, renamed_log, renames_description, successive_renames
 from crewlog.state.joining import next_move, recall
-from crewlog.state.model import CrewState, Joining, MergeOutcome
+from crewlog.state.model import CrewState, MergeOutcome, PendingMerge
 from crewlog.state.reduce import fold, reduce
-from crewlog.state.topology import Renamed
+from crewlog.state.topology import Rename
 
 A, B = RunId("a"), RunId("b")
 
 
-def new(kind: Any, was: str, now: str) -> Renamed:
-    return Renamed(kind=kind, graph=B, was=was, now=now)
+def new(kind: Any, was: str, now: str) -> Rename:
+    return Rename(kind=kind, graph=B, was=was, now=now)
 
 
 RENAMED = (
@@ -45,35 +45,35 @@ RENAMED = (
     ],
 )
 def test_a_log_is_the_one_that_was_meant(log: str, meant: str) -> None:
-    assert called_there(log, RENAMED) == meant
-    assert called_there(log, ()) == log
+    assert renamed_log(log, RENAMED) == meant
+    assert renamed_log(log, ()) == log
 
 
 def test_of_merges_one_after_the_other_each_counts() -> None:
     then = (new("channel", "x-2", "x-3"), new("channel", "y", "y-2"), new("channel", "x", "x-4"))
-    both = called_since(RENAMED, then)
+    both = successive_renames(RENAMED, then)
     for log in ("channel:x", "channel:y", "channel:ann", "private:ann", "group:x", "public"):
-        assert called_there(log, both) == called_there(called_there(log, RENAMED), then)
-    assert called_there("channel:x", both) == "channel:x-3", "x is the other run's own by then"
-    assert called_since((), then) == then
-    assert called_since(RENAMED, ()) == RENAMED
+        assert renamed_log(log, both) == renamed_log(renamed_log(log, RENAMED), then)
+    assert renamed_log("channel:x", both) == "channel:x-3", "x is the other run's own by then"
+    assert successive_renames((), then) == then
+    assert successive_renames(RENAMED, ()) == RENAMED
 
 
 def test_people_are_told_what_is_called_otherwise() -> None:
-    assert renamed_words(()) == ""
-    assert renamed_words(RENAMED[:2]) == (
+    assert renames_description(()) == ""
+    assert renames_description(RENAMED[:2]) == (
         "its creature 'ann' is called 'ann-2' there, its channel 'x' is called 'x-2' there"
     )
     many = tuple(new("channel", f"c{n}", f"d{n}") for n in range(SHOWN + 2))
-    assert renamed_words(many).count("is called") == SHOWN
-    assert renamed_words(many).endswith("2 more have other names there")
+    assert renames_description(many).count("is called") == SHOWN
+    assert renames_description(many).endswith("2 more have other names there")
 
 
 def test_a_run_keeps_what_the_other_one_calls_otherwise() -> None:
     """The other run's journal says it, and what was looked at there tells it."""
     op = merge_id(A, CommandId("x"))
     start = j.RunStarted(at=5, run=B, crew=CrewName("t"), definition=ContentHash("d"))
-    mine = Joining(
+    mine = PendingMerge(
         op=op,
         other=A,
         stage="offered",
@@ -89,8 +89,8 @@ def test_a_run_keeps_what_the_other_one_calls_otherwise() -> None:
     there = CrewState(run=A, started=5, position=9, merges={op: word})
     move = next_move(own, recall(there, op, 9, RENAMED), op, 8, landed=True)
     assert move is not None
-    assert isinstance(move.entry, j.MergedInto)
+    assert isinstance(move.entry, j.RunEndedByMerge)
     ended = reduce(own, move.entry.model_copy(update={"at": 8}))
-    assert (ended.merged_into, ended.renamed_there) == (A, RENAMED)
-    assert CrewState.from_json(ended.to_json()).renamed_there == RENAMED
-    assert (own.renamed_there, there.renamed_there) == ((), ())
+    assert (ended.merged_into, ended.surviving_run_renames) == (A, RENAMED)
+    assert CrewState.from_json(ended.to_json()).surviving_run_renames == RENAMED
+    assert (own.surviving_run_renames, there.surviving_run_renames) == ((), ())

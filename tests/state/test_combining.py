@@ -16,8 +16,8 @@ from crewlog.state.combining import (
     added,
     combined,
     conflict,
+    output_with_write,
     settled,
-    with_parts,
 )
 from crewlog.state.hashing import canonical
 from crewlog.state.model import Output, Part
@@ -130,7 +130,7 @@ def test_the_items_of_a_list_are_put_together_in_their_order(values: list[Any], 
             output: Output | None = None
             for number, value in order:
                 if value is not None:
-                    output = with_parts(how, output, Part(value=value, place=(7, number)), 9)
+                    output = output_with_write(how, output, Part(value=value, place=(7, number)), 9)
             found.append(output)
         assert canonical([o and o.to_json() for o in found[:1]]) == canonical(
             [o and o.to_json() for o in found[1:]]
@@ -151,8 +151,8 @@ def test_what_fits_is_put_together_in_no_time(values: Any) -> None:
 
     def put_together() -> None:
         assert not conflict("union", None, values)
-        output = with_parts("union", None, Part(value=values, place=(7, 0)), 7)
-        output = with_parts("union", output, Part(value=values, place=(9, 0)), 9)
+        output = output_with_write("union", None, Part(value=values, place=(7, 0)), 7)
+        output = output_with_write("union", output, Part(value=values, place=(9, 0)), 9)
         flag, places = added("union", None, (), values, (7, 0))
         flag, places = added("union", flag, places, values, (9, 0))
         assert output.value == flag == [*dict.fromkeys(values)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewlog.graph.difference import edges_of, graph_difference
+from crewlog.graph.difference import plan_diff, plan_edges
 from crewlog.state import journal as j
 from crewlog.state.difference import SECTIONS, Change, difference
 from crewlog.state.model import CrewState
@@ -87,15 +87,15 @@ def test_graphs_differ_in_nodes_edges_and_rules() -> None:
         tools=tools,
         permissions={"read": ["a"]},
     )
-    found = graph_difference(old, new)
+    found = plan_diff(old, new)
     assert (found.added, found.removed) == (("d",), ())
     assert found.edges_added == (("b", "d", "join"), ("a", "c", "join"), ("d", "c", "join"))
     assert found.edges_removed == (("b", "c", "join"),)
     assert "max_calls" in found.rules["agents.b"]
     assert found.rules["agents.d"] == ("added",)
     assert found.rules["permissions.read"] == ("added",)
-    assert not graph_difference(old, old)
-    back = graph_difference(new, old)
+    assert not plan_diff(old, old)
+    back = plan_diff(new, old)
     assert (back.removed, back.edges_removed) == (("d",), found.edges_added)
 
 
@@ -108,7 +108,7 @@ def test_edges_tell_what_leads_there() -> None:
             "z",
         ]
     )
-    assert set(edges_of(plan)) == {
+    assert set(plan_edges(plan)) == {
         ("a", "d", "join"),
         ("d", "a", "go"),
         ("d", "q", "join"),

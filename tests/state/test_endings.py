@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from langchain_core.messages import AIMessage
 
-from crewlog.state.endings import ending_of, is_empty, without_reasoning
+from crewlog.state.endings import finish_reason, is_empty, without_reasoning
 
 CALL = {"name": "put", "args": {}, "id": "c"}
 
@@ -50,7 +50,7 @@ CALL = {"name": "put", "args": {}, "id": "c"}
 )
 @pytest.mark.parametrize("content", ["text", [{"type": "text", "text": "text"}]])
 def test_a_provider_s_word(metadata, ending, content):
-    assert ending_of(AIMessage(content, response_metadata=metadata)) == ending
+    assert finish_reason(AIMessage(content, response_metadata=metadata)) == ending
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_a_provider_s_word(metadata, ending, content):
 def test_a_reply_without_text_calls_and_files_is_empty(message, empty):
     assert is_empty(message) is empty
     message.response_metadata = {"finish_reason": "stop"}
-    assert ending_of(message) == ("empty" if empty else "complete")
+    assert finish_reason(message) == ("empty" if empty else "complete")
 
 
 def test_a_reply_in_which_nothing_came_is_no_reply_without_words():
-    assert ending_of(AIMessage("")) == "unknown"
-    assert ending_of(AIMessage("text")) == "complete"
+    assert finish_reason(AIMessage("")) == "unknown"
+    assert finish_reason(AIMessage("text")) == "complete"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_reply_in_which_nothing_came_is_no_reply_without_words():
 )
 def test_a_refusal_is_one_whatever_its_service_says_of_the_end(message):
     message.response_metadata = {"finish_reason": "stop"}
-    assert ending_of(message) == "refused"
+    assert finish_reason(message) == "refused"
 
 
 def test_a_reply_is_left_without_its_reasoning():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crewlog.content import canonical, hash_bytes, hash_json
 from crewlog.ids import ContentHash
-from crewlog.state.hashing import chain, joined, log_root
+from crewlog.state.hashing import chain, empty_log_head, joined
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, width=32)
 values: st.SearchStrategy[Any] = st.recursive(
@@ -72,7 +72,7 @@ def test_an_address_is_the_same_for_ever() -> None:
     """Stores and histories hold them: this value may never change."""
     assert hash_json({"b": [1, None], "a": "é"}) == "BfAjpCH1YZAJWo172_jlmsKimgE"
     assert chain(ContentHash("h"), 7, ContentHash("b")) == "TrCFpVu8m9Ou3jr6mVFxLdG1qIY"
-    assert log_root("run", "public") == "tU3DZ8cj0rHm8OXD8cO901oZbAo"
+    assert empty_log_head("run", "public") == "tU3DZ8cj0rHm8OXD8cO901oZbAo"
     assert joined(ContentHash("1"), ContentHash("2"), 7) == "3s1RAdE1992y9QGkn3R-1PBSptI"
 
 
@@ -100,11 +100,11 @@ def test_a_head_names_all_that_led_to_it(
 
 @given(st.text(max_size=5), st.text(max_size=5), st.text(max_size=5), st.text(max_size=5))
 def test_the_root_of_a_log_names_the_run_and_the_log(a: str, b: str, c: str, d: str) -> None:
-    assert (log_root(a, b) == log_root(c, d)) == ((a, b) == (c, d))
+    assert (empty_log_head(a, b) == empty_log_head(c, d)) == ((a, b) == (c, d))
 
 
 def test_a_strange_name_has_a_root_too() -> None:
-    assert log_root("\ud800", "public") != log_root("\ud801", "public")
+    assert empty_log_head("\ud800", "public") != empty_log_head("\ud801", "public")
 
 
 def test_a_joined_head_names_both_in_their_order_and_where_they_were_joined() -> None:

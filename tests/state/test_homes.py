@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from crewlog.ids import AgentName, RunId
-from crewlog.state.homes import CameHome, Taker, taker_of
+from crewlog.state.homes import ClaimedAgent, ClaimOwner, claim_owner
 
 
 def test_who_owns_a_claim_is_told_by_its_name() -> None:
     """Runs may have any id, and the slashes in it part nothing."""
     for run in ("r", "team/r", "a/3/b"):
-        taker = Taker(RunId(run), 7, "e")
-        assert taker_of(taker.owner) == taker
-        assert taker_of(taker._replace(execution="").owner) == taker._replace(execution="")
+        taker = ClaimOwner(RunId(run), 7, "e")
+        assert claim_owner(taker.owner) == taker
+        assert claim_owner(taker._replace(execution="").owner) == taker._replace(execution="")
 
 
 def test_each_end_of_each_run_has_claims_of_its_own() -> None:
     """A run that is taken up ends again, and another one may have its id later."""
-    left = CameHome(run=RunId("r"), name=AgentName("a"), began=1, execution=1)
+    left = ClaimedAgent(run=RunId("r"), name=AgentName("a"), began=1, execution=1)
     others = [
         left.model_copy(update=update)
         for update in ({"run": "s"}, {"name": "b"}, {"began": 2}, {"execution": 2})

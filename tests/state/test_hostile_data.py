@@ -19,7 +19,7 @@ import crewlog
 from crewlog.definition.load import load_data, load_definition
 from crewlog.errors import CrewlogError, InternalError, InvalidDefinition
 from crewlog.payloads import CrewPayloadConverter
-from crewlog.state.calls import ToolResult
+from crewlog.state.calls import CallToolResult
 from crewlog.state.journal import entry_from_json
 from crewlog.state.messages import MESSAGE_TYPES, message_from_json
 from crewlog.state.model import CrewState
@@ -147,7 +147,7 @@ def test_a_row_that_is_not_json_is_an_error(text: str) -> None:
         lambda: entry_from_json({"kind": ["RunStarted"]}),
         lambda: entry_from_json({"kind": "RunCompleted", "lc": CONSTRUCTOR}),
         lambda: CrewState.from_json({"run": "r", "__class__": "x"}),
-        lambda: ToolResult.from_json({"body": {}, "hash": "h", "ok": True, "ms": "many"}),
+        lambda: CallToolResult.from_json({"body": {}, "hash": "h", "ok": True, "ms": "many"}),
         lambda: SetPermission.from_json({"id": "x", "tool": CONSTRUCTOR, "agents": []}),
     ],
 )

@@ -22,9 +22,9 @@ from crewlog.state.joining import (
     Move,
     next_move,
 )
-from crewlog.state.model import Changing, CrewState, Joining, MergeOutcome
+from crewlog.state.model import CrewState, MergeOutcome, PendingChange, PendingMerge
 from crewlog.state.reduce import fold, reduce
-from crewlog.state.rewinding import forked, reopened, resumption, rewound
+from crewlog.state.rewinding import forked, reopen_point, reopened, rollback_state
 from state.merging_world import SETTLES, Broken, NextMove, Run, World, explore, mess
 
 SCHEDULES = 20_000
@@ -89,12 +89,12 @@ def test_two_runs_become_one_by_five_facts() -> None:
     move, a = go(a, b)
     assert (type(move.entry), stage(a)) == (j.MergeAccepted, "survives")
     assert go(a, b)[0] == Move("unite", B)
-    assert joining.may_unite(a, OP)
+    assert joining.may_merge(a, OP)
     word = MergeOutcome(outcome="merged", other=B, position=40)
-    a = a.model_copy(update=joining.concluded(a, OP, word))
-    assert not joining.may_unite(a, OP)
+    a = a.model_copy(update=joining.outcome_changes(a, OP, word))
+    assert not joining.may_merge(a, OP)
     move, b = go(b, a)
-    assert (type(move.entry), move.entry.position) == (j.MergedInto, 40)
+    assert (type(move.entry), move.entry.position) == (j.RunEndedByMerge, 40)
     assert (b.status, b.closed, b.merged_into, b.joining) == ("merged", True, A, None)
     assert next_move(b, a, OP, NOW, landed=True) is None
 
@@ -173,8 +173,8 @@ def test_a_hint_of_a_stranger_means_nothing() -> None:
     assert next_move(a, asks("c", "b"), OP, NOW, landed=True) is None
     assert next_move(begun("c"), a, OP, NOW, landed=True) is None
     assert next_move(begun("b"), a, "a/other", NOW, landed=True) is None
-    assert joining.looks_to(a, OP, C) == B
-    assert joining.looks_to(b, "c/other", C) == C
+    assert joining.run_to_read(a, OP, C) == B
+    assert joining.run_to_read(b, "c/other", C) == C
 
 
 @pytest.mark.parametrize("which", ["asked", "joins", "survives"])
@@ -263,7 +263,7 @@ def test_an_offered_run_believes_no_older_state_and_asks_the_journal() -> None:
     forgot = a.model_copy(update={"joining": None, "position": a.position + 9})
     assert go(b, forgot)[0] == Move("recall", A)
     move, _ = go(b, joining.recall(forgot, OP, 7), recalled=True)
-    assert (type(move.entry), move.entry.position) == (j.MergedInto, 7)
+    assert (type(move.entry), move.entry.position) == (j.RunEndedByMerge, 7)
     move, _ = go(b, joining.recall(forgot, OP, None), recalled=True)
     assert isinstance(move.entry, j.MergeFailed)
     # What another round of the same merge came to says nothing of this one.
@@ -307,10 +307,10 @@ def test_a_run_that_is_stopped_or_paused_gives_a_merge_up() -> None:
         assert go(reduce(own, fact), other)[0].fact is j.MergeFailed
     stays, offered = agreed()
     assert go(reduce(offered, j.StopRequested()), a)[0] is None  # the other one's word first
-    assert joining.may_unite(stays, OP)
+    assert joining.may_merge(stays, OP)
     paused = reduce(stays, j.Paused())
     assert go(paused, offered)[0].fact is j.MergeFailed  # nobody comes to stand still
-    assert not joining.may_unite(paused, OP)
+    assert not joining.may_merge(paused, OP)
 
 
 # -- asking ------------------------------------------------------------------------------------
@@ -350,19 +350,19 @@ def test_who_may_not_ask_is_told_what_to_do(
 
 
 def test_a_run_looks_every_ten_seconds_when_its_time_is_over_and_then_ever_more_rarely() -> None:
-    assert joining.looks_at(begun("a"), NOW) is None
+    assert joining.next_read_at(begun("a"), NOW) is None
     a, b = agreed()
-    assert joining.looks_at(a, NOW) == NOW + LOOK_EVERY
-    assert joining.looks_at(a, NOW + OFFER_LIMIT - 1) == NOW + OFFER_LIMIT
+    assert joining.next_read_at(a, NOW) == NOW + LOOK_EVERY
+    assert joining.next_read_at(a, NOW + OFFER_LIMIT - 1) == NOW + OFFER_LIMIT
     looked, count = NOW, 0
     while looked < NOW + 24 * 3_600_000:
-        again = joining.looks_at(b, looked)
+        again = joining.next_read_at(b, looked)
         assert again is not None
         assert LOOK_EVERY <= again - looked <= LOOK_MOST
         looked, count = again, count + 1
     assert count < 200
-    assert joining.hints_again(asks())
-    assert not joining.hints_again(a)
+    assert joining.is_request_pending(asks())
+    assert not joining.is_request_pending(a)
 
 
 # -- the state ---------------------------------------------------------------------------------
@@ -386,11 +386,11 @@ def test_the_last_outcomes_are_kept_in_order() -> None:
 
 def test_a_merge_does_not_come_back_and_nobody_else_gets_it() -> None:
     a, _ = agreed()
-    merged = joining.concluded(a, OP, MergeOutcome(outcome="merged", other=B, position=9))
+    merged = joining.outcome_changes(a, OP, MergeOutcome(outcome="merged", other=B, position=9))
     done = a.model_copy(update={**merged, "took_in": {B: ()}})
-    back = rewound(done, begun("a")).state
+    back = rollback_state(done, begun("a")).state
     assert (back.merges, back.took_in) == (done.merges, {B: ()})
-    assert rewound(begun("a"), a).state.joining is None
+    assert rollback_state(begun("a"), a).state.joining is None
     copy = forked(a.model_copy(update={"took_in": {B: ()}}), C).state
     assert (copy.joining, copy.merges, copy.took_in) == (None, {}, {})
     assert reopened(a).joining == a.joining
@@ -398,9 +398,9 @@ def test_a_merge_does_not_come_back_and_nobody_else_gets_it() -> None:
 
 def test_a_run_that_is_part_of_another_one_is_not_taken_up_again() -> None:
     _, b = agreed()
-    tail = [(b.position + 1, j.MergedInto(op=OP, run=A, position=9))]
+    tail = [(b.position + 1, j.RunEndedByMerge(op=OP, run=A, position=9))]
     with pytest.raises(Exception, match="part of the run 'a'") as refused:
-        resumption(B, tail)
+        reopen_point(B, tail)
     assert "crewlog show a" in getattr(refused.value, "remedy", "")
 
 
@@ -408,7 +408,7 @@ def test_a_decision_that_ended_a_run_is_found_though_a_merge_failed_with_it() ->
     failed = j.MergeFailed(op=OP, other=B, why="it ended first")
     done = j.StepCompleted(step="decide_1#1")  # type: ignore[arg-type]
     tail = [(8, done), (9, failed), (10, j.RunFailed(error="no"))]
-    assert resumption(A, tail) == resumption(A, [(8, done), (9, j.RunFailed(error="no"))])
+    assert reopen_point(A, tail) == reopen_point(A, [(8, done), (9, j.RunFailed(error="no"))])
 
 
 # -- whatever happens --------------------------------------------------------------------------
@@ -514,9 +514,9 @@ def _impatient(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move
 
 def _greedy(own: CrewState, other: Any, op: str, at: int, **how: Any) -> Move | None:
     """A run that takes in who has not offered itself yet."""
-    theirs: Joining | None = other.joining if other is not None else None
+    theirs: PendingMerge | None = other.joining if other is not None else None
     taken = theirs is not None and theirs.op == op and theirs.stage == "joins"
-    if taken and joining.may_unite(own, op):
+    if taken and joining.may_merge(own, op):
         return Move("unite", other.run)
     return next_move(own, other, op, at, **how)
 
@@ -559,7 +559,7 @@ def test_a_ring_in_which_nobody_gives_way_is_found_out() -> None:
 def test_of_another_run_nothing_is_seen_but_what_the_merge_needs() -> None:
     """It is in the history of whoever looks, who may have been told to look by anybody."""
     secret = "between us"
-    mine = Joining(
+    mine = PendingMerge(
         op="theirs",
         other=C,
         stage="asked",
@@ -576,14 +576,14 @@ def test_of_another_run_nothing_is_seen_but_what_the_merge_needs() -> None:
     state = begun("b").model_copy(
         update={"flags": {"key": secret}, "joining": mine, "merges": {**words, OP: own}}
     )
-    seen = joining.glimpse(state, OP)
+    seen = joining.state_for_merge(state, OP)
     assert secret not in seen.model_dump_json()
     assert (seen.merges, seen.position) == ({OP: own}, state.position)
     assert seen.joining is not None
     assert seen.joining.priority == mine.priority
     # By what it became part of another one, it is led there.
     gone = state.model_copy(update={"status": "merged", "joining": None})
-    assert {*joining.glimpse(gone, OP).merges} == {OP, "third"}
+    assert {*joining.state_for_merge(gone, OP).merges} == {OP, "third"}
 
 
 @pytest.mark.parametrize(
@@ -592,7 +592,10 @@ def test_of_another_run_nothing_is_seen_but_what_the_merge_needs() -> None:
         ({"status": "stopping"}, {}),
         ({}, {"status": "stopping"}),
         ({}, {"status": "stopped"}),
-        ({"changing": Changing(command="c", graph_version=2, definition=ContentHash("d"))}, {}),
+        (
+            {"changing": PendingChange(command="c", graph_version=2, definition=ContentHash("d"))},
+            {},
+        ),
     ],
     ids=["it stops", "the other stops", "the other has ended", "it changes"],
 )

@@ -28,9 +28,9 @@ async def test_every_entry_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize("value", [True, 1, 1.0, False, 0, None, "", [], {}, [True, 1]])
 def test_values_are_not_taken_for_defaults(value: Any) -> None:
     for entry in (
-        j.FlagSet(flag=FlagName("ok"), value=value),
+        j.RunOutputSet(flag=FlagName("ok"), value=value),
         j.OutputSet(agent="a", key="k", value=value),  # type: ignore[arg-type]
-        j.Routed(to=(j.Reached(node=NodeName("n"), item=value),)),
+        j.NodesReached(to=(j.ReachedNode(node=NodeName("n"), item=value),)),
     ):
         data = json.loads(json.dumps(j.entry_to_json(entry)))
         back = j.entry_from_json(data)
@@ -65,8 +65,8 @@ async def test_entries_about_steps_that_are_gone_change_only_the_position() -> N
         j.StepCompleted(step=gone),
         j.StepFailed(step=gone, error="x"),
         j.StepRetried(step=gone),
-        j.ConditionMet(step=gone),
-        j.CallHeld(step=gone, call=1, entries=()),
+        j.RequirementMet(step=gone),
+        j.CompletionBuffered(step=gone, call=1, entries=()),
         j.StepCancelled(step=gone),
     ):
         after = reduce(EMPTY, entry)

@@ -11,7 +11,7 @@ from crewlog.ids import CommandId, ContentHash, LogName, RunId
 from crewlog.state import journal as j
 from crewlog.state.hashing import chain, hash_json
 from crewlog.state.ledger import Ledger
-from crewlog.state.logs import Link, heads_through, links_of
+from crewlog.state.logs import Link, batch_links, heads_after_batch
 from crewlog.state.model import CrewState
 from crewlog.state.packing import unpack
 from crewlog.store import InMemoryStore
@@ -22,7 +22,7 @@ SEEDS = range(30)
 
 def recomputed(journal: list[dict[str, Any]]) -> list[Link]:
     """The links of the whole journal at once, from the roots."""
-    return list(links_of(RUN, j.Batch(first=1, entries=tuple(journal))))
+    return list(batch_links(RUN, j.Batch(first=1, entries=tuple(journal))))
 
 
 def heads_of(links: list[Link]) -> dict[LogName, ContentHash]:
@@ -90,7 +90,7 @@ async def test_every_batch_says_where_it_joins_on() -> None:
                 continue
             last = batch.first + len(batch.entries) - 1
             mine = [link for link in links if batch.first <= link.position <= last]
-            assert list(links_of(RUN, batch)) == mine
+            assert list(batch_links(RUN, batch)) == mine
             assert set(batch.heads) == {link.log for link in mine}
 
 
@@ -106,7 +106,7 @@ async def test_a_ledger_that_goes_on_from_a_state_joins_on() -> None:
         assert second.first == cut + 1
         assert second.state == sim.state
         batches = [unpack(each.batch(), {}) for each in (first, second)]
-        links = [link for batch in batches for link in links_of(RUN, batch)]
+        links = [link for batch in batches for link in batch_links(RUN, batch)]
         assert links == recomputed(sim.journal)
 
 
@@ -176,7 +176,7 @@ def test_a_message_that_waits_for_its_turn_is_in_no_log_yet() -> None:
     ref = j.MessageRef(body=ContentHash("b"), logs=(LogName("public"),))
     ledger.record(j.MessageQueued(ref=ref, command=CommandId("c1")))
     ledger.record(j.MessageAdded(ref=ref))
-    links = list(links_of(ledger.state.run, ledger.whole()))
+    links = list(batch_links(ledger.state.run, ledger.whole()))
     assert [link.position for link in links] == [ledger.state.position]
     assert links[0].head == ledger.state.messages[LogName("public")].head
 
@@ -195,12 +195,12 @@ def test_batches_that_join_logs_join_on_wherever_they_are_cut(cut: int) -> None:
     theirs = other.state.messages
     heads = {log: at.head for log, at in one.state.messages.items()}
     joins = [
-        j.LogJoin(log=log, one=heads.get(log, ContentHash("")), two=at.head, more=at.length)
+        j.LogMerge(log=log, one=heads.get(log, ContentHash("")), two=at.head, more=at.length)
         for log, at in theirs.items()
     ]
     joins.append(joins[-1].model_copy(update={"one": theirs[channel].head, "more": 0}))
     entries = [said(public), said(channel)]
-    for entry in (j.LogsJoined(joined=tuple(joins), parents=(RunId("other"),)), *entries):
+    for entry in (j.LogsMerged(joined=tuple(joins), parents=(RunId("other"),)), *entries):
         one.record(entry)
     whole = one.whole()
     parts = Ledger(CrewState(run=RUN))
@@ -208,15 +208,15 @@ def test_batches_that_join_logs_join_on_wherever_they_are_cut(cut: int) -> None:
     for position, data in enumerate(whole.entries, 1):
         parts.record(j.entry_from_json(data))
         if position == cut:
-            found += links_of(RUN, unpack(parts.batch(), {}))
+            found += batch_links(RUN, unpack(parts.batch(), {}))
             parts.stored(position)
-    found += links_of(RUN, unpack(parts.batch(), {}))
-    assert found == list(links_of(RUN, whole))
+    found += batch_links(RUN, unpack(parts.batch(), {}))
+    assert found == list(batch_links(RUN, whole))
     assert [(link.log, bool(link.other)) for link in found] == [
         *[(public, False), (public, True)],  # the channel's log is the other's: nothing is linked
         *[(public, False), (channel, False)],
     ]
-    after = heads_through(RUN, {}, whole)
+    after = heads_after_batch(RUN, {}, whole)
     assert after == {log: at.head for log, at in one.state.messages.items()}
     assert {log: at.length for log, at in one.state.messages.items()} == {public: 3, channel: 2}
     assert parts.state == one.state

@@ -18,7 +18,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from crewlog.content import hash_json, scrubbed
+from crewlog.content import hash_json, utf8_json
 from crewlog.errors import InternalError
 from crewlog.state.brief import brief
 from crewlog.state.messages import message_from_json, message_to_json
@@ -48,7 +48,7 @@ MESSAGES: list[BaseMessage] = [
     ),
     ToolMessage("42", tool_call_id="c1", name="act", id="t1"),
     ToolMessage("", tool_call_id="c1"),
-    ToolMessage("broke", tool_call_id="c1", status="error"),
+    ToolMessage("mark_closed", tool_call_id="c1", status="error"),
     ToolMessage(PARTS[:2], tool_call_id="c1", artifact={"rows": [1, 0, False]}),
 ]
 
@@ -134,5 +134,5 @@ def test_texts_that_no_payload_can_carry_are_mended() -> None:
     ],
 )  # fmt: skip
 def test_scrubbed(value: Any, expected: Any) -> None:
-    assert scrubbed(value) == expected
-    assert scrubbed(expected) == expected
+    assert utf8_json(value) == expected
+    assert utf8_json(expected) == expected

@@ -15,10 +15,10 @@ from crewlog.content import hash_json
 from crewlog.ids import AgentName, ContentHash, LogName, StepId
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.brief import brief_of
-from crewlog.state.calls import CallModel, ModelResult, OutputValue, ToolResult, View
+from crewlog.state.brief import message_excerpt
+from crewlog.state.calls import CallModel, CallModelResult, CallToolResult, OutputValue, View
 from crewlog.state.ledger import Ledger
-from crewlog.state.logs import links_of
+from crewlog.state.logs import batch_links
 from crewlog.state.messages import message_to_json
 from crewlog.state.model import Call, CrewState, Usage
 from crewlog.state.packing import needed, pack, pack_view, unpack, unpack_view
@@ -32,7 +32,7 @@ def through_json(batch: j.Batch) -> j.Batch:
     return j.Batch.from_json(json.loads(json.dumps(batch.to_json())))
 
 
-def reply(rng: random.Random, step: str, call: int, cost: float = 0.0) -> ModelResult:
+def reply(rng: random.Random, step: str, call: int, cost: float = 0.0) -> CallModelResult:
     """A reply as a model activity makes it."""
     agent = AgentName(rng.choice(["a", "b c", "ö"]))
     tools = [
@@ -57,12 +57,12 @@ def reply(rng: random.Random, step: str, call: int, cost: float = 0.0) -> ModelR
     if cost:  # a model with a price is not one without
         used.pop("unpriced", None)
     usage = Usage.model_validate(used)
-    return ModelResult(body=body, hash=hash_json(body), usage=usage)
+    return CallModelResult(body=body, hash=hash_json(body), usage=usage)
 
 
-def replied(result: ModelResult, step: str, call: int) -> j.ModelReplied:
+def replied(result: CallModelResult, step: str, call: int) -> j.ModelCallCompleted:
     asked = result.tools
-    return j.ModelReplied(
+    return j.ModelCallCompleted(
         at=5,
         step=StepId(step),
         call=call,
@@ -70,7 +70,7 @@ def replied(result: ModelResult, step: str, call: int) -> j.ModelReplied:
         ref=j.MessageRef(body=result.hash, logs=(LogName("public"),)),
         model=result.model,
         usage=result.usage,
-        brief=brief_of(result.body),
+        brief=message_excerpt(result.body),
         calls=tuple(
             Call(call=call + 1 + n, tool=a.tool, id=a.id, message=result.hash, brief=a.brief)
             for n, a in enumerate(asked)
@@ -105,10 +105,10 @@ def test_replies_and_results_leave_out_what_their_bodies_tell() -> None:
             status=rng.choice(["success", "error"]),
         )
         body = message_to_json(message)
-        answer = ToolResult(body=body, hash=hash_json(body))
+        answer = CallToolResult(body=body, hash=hash_json(body))
         entries: list[j.JournalEntry] = [
             replied(result, step, 1),
-            j.ToolReturned(
+            j.ToolCallCompleted(
                 at=6,
                 step=StepId(step),
                 call=2,
@@ -116,7 +116,7 @@ def test_replies_and_results_leave_out_what_their_bodies_tell() -> None:
                 tool="t",
                 ref=j.MessageRef(body=answer.hash, logs=(LogName("private:a"),)),
                 ok=answer.ok,
-                brief=brief_of(body),
+                brief=message_excerpt(body),
                 ms=n,
             ),
             j.StepCompleted(at=6, step=StepId(step)),
@@ -183,7 +183,7 @@ def test_heads_that_follow_from_the_batch_are_left_out_of_a_view() -> None:
         heads={LogName("public"): ContentHash("h0")},
         entries=(j.entry_to_json(replied(result, "x#1", 1)),),
     )
-    (link,) = links_of(RUN, batch)
+    (link,) = batch_links(RUN, batch)
     view = View(heads={LogName("public"): link.head, LogName("private:a"): ContentHash("p")})
     packed = pack_view(view, batch)
     assert packed.heads == {"public": "", "private:a": "p"}
@@ -199,7 +199,7 @@ def test_results_cross_as_json_without_what_their_bodies_tell(cost: float) -> No
         data: dict[str, Json] = json.loads(json.dumps(result.to_json()))
         assert data.keys() == ({"body", "usage"} if cost else {"body"})
         assert data.get("usage", {"cost": cost}) == {"cost": cost}
-        assert ModelResult.from_json(data) == result
+        assert CallModelResult.from_json(data) == result
 
 
 @pytest.mark.parametrize(
@@ -218,8 +218,8 @@ def test_a_usage_that_differs_from_its_body_crosses_whole(usage: Usage) -> None:
         "x", id="x#1/1", name="x", usage_metadata=metadata, response_metadata={"model_name": "m"}
     )
     body = message_to_json(message)
-    result = ModelResult(body=body, hash=hash_json(body), usage=usage)
-    assert ModelResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+    result = CallModelResult(body=body, hash=hash_json(body), usage=usage)
+    assert CallModelResult.from_json(json.loads(json.dumps(result.to_json()))) == result
     batch = j.Batch(entries=(j.entry_to_json(replied(result, "x#1", 1)),))
     bodies = {result.hash: told(body)}
     assert unpack(through_json(pack(batch, bodies)), bodies) == batch
@@ -228,7 +228,7 @@ def test_a_usage_that_differs_from_its_body_crosses_whole(usage: Usage) -> None:
 def test_large_answers_are_not_relied_on() -> None:
     for size in (100, 40_000):
         body = message_to_json(AIMessage("x" * size, id="x#1/1", name="x"))
-        result = ModelResult(body=body, hash=hash_json(body))
+        result = CallModelResult(body=body, hash=hash_json(body))
         ledger = Ledger(CrewState(run=RUN))
         ledger.learn(result)
         ledger.record(replied(result, "x#1", 1))
@@ -238,11 +238,13 @@ def test_large_answers_are_not_relied_on() -> None:
 def test_a_small_answer_in_a_large_result_is_not_relied_on() -> None:
     body = message_to_json(ToolMessage("set", tool_call_id="i", name="t", id="x#1/2"))
     large = OutputValue(key="k", body=hash_json("y" * 40_000), content="y" * 40_000)
-    answer = ToolResult(body=body, hash=hash_json(body), outputs=(large,))
+    answer = CallToolResult(body=body, hash=hash_json(body), outputs=(large,))
     ledger = Ledger(CrewState(run=RUN))
     ledger.learn(answer)
     ref = j.MessageRef(body=answer.hash, logs=(LogName("private:x"),))
-    returned = j.ToolReturned(step=StepId("x#1"), call=2, agent=AgentName("x"), tool="t", ref=ref)
+    returned = j.ToolCallCompleted(
+        step=StepId("x#1"), call=2, agent=AgentName("x"), tool="t", ref=ref
+    )
     ledger.record(returned)
     assert not set(needed(ledger.batch()))
 

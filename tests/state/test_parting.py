@@ -21,35 +21,35 @@ from crewlog.model import Json
 from crewlog.state.hashing import hash_json
 from crewlog.state.hearing import Heard
 from crewlog.state.model import (
-    Answered,
     Call,
-    Changing,
     CommandOutcome,
     CrewState,
-    FrontierEntry,
+    FrontierStep,
     Interrupt,
-    Joining,
-    Lineage,
+    InterruptAnswer,
     LogHead,
     MergeOutcome,
+    PendingChange,
+    PendingMerge,
     Rest,
-    ResumeInfo,
     Routing,
+    SourceRun,
+    StatusReason,
     StepError,
     Turn,
     Usage,
 )
-from crewlog.state.parting import Share, parted, parted_from, staying
+from crewlog.state.parting import Share, original_run_changes, parted, split_source_run_id
 
 NAMES = tuple(map(AgentName, ("a", "b", "c", "d")))
 
 
-def entry(step: str, rng: random.Random) -> FrontierEntry:
+def entry(step: str, rng: random.Random) -> FrontierStep:
     node = step.partition("#")[0]
     turn = Turn(calls=(Call(call=2, tool="t"),), next_call=3, began=4)
     heard = Heard(log=LogName("channel:x"), body=hash_json(step))
     running = rng.random() < 0.5
-    return FrontierEntry(
+    return FrontierStep(
         step=StepId(step),
         node=NodeName(node),
         status="running" if running else "queued",
@@ -102,7 +102,7 @@ def world(seed: int) -> tuple[CrewState, Share]:
 def test_what_goes_and_what_stays_is_all_there_was(seed: int) -> None:
     state, share = world(seed)
     goes = parted(state, RunId("r.1"), share)
-    stays = state.model_copy(update=staying(state, share))
+    stays = state.model_copy(update=original_run_changes(state, share))
     assert goes.visits == dict.fromkeys(share.nodes, 5)
     assert stays.visits == state.visits, "who comes back goes on with its numbers"
     for part in ("frontier", "parked", "interrupts"):
@@ -123,7 +123,7 @@ def test_nobody_gets_a_log_of_others(seed: int) -> None:
     }
     assert ("readers:a+c" in goes.messages) == bool(gone & {"a", "c"})
     assert "channel:x" not in goes.messages
-    stays = state.model_copy(update=staying(state, share))
+    stays = state.model_copy(update=original_run_changes(state, share))
     assert not {f"private:{name}" for name in gone} & {*stays.messages}
     assert "channel:y" not in stays.messages
     for common in ("public", "group:g", "artifact:doc"):
@@ -156,20 +156,20 @@ OLD: dict[str, Any] = {
     "graph_version": 3,
     "execution": 4,
     "status": "paused",
-    "changing": Changing(command="c", graph_version=4, definition=ContentHash("d")),
+    "changing": PendingChange(command="c", graph_version=4, definition=ContentHash("d")),
     "parted": 8,
     "execution_trace": LogHead(head=ContentHash("h"), length=40),
     "execution_count": {NodeName("a"): 2},
     "routing": Routing(done={NodeName("a"): 2}),
-    "resume_info": ResumeInfo(),
+    "resume_info": StatusReason(),
     "break_before": (NodeName("a"),),
     "commands": {"c": CommandOutcome(position=3)},
     "older_commands": "AAAA",
-    "answered": {InterruptId("i9"): Answered(decision="approve")},
+    "answered": {InterruptId("i9"): InterruptAnswer(decision="approve")},
     "errors": (StepError(step=StepId("a#1"), agent=AgentName("a"), error="it broke", position=9),),
     "tags": {"good": 3},
     "rest": Rest(),
-    "joining": Joining(
+    "joining": PendingMerge(
         op="m", other=RunId("s"), stage="asked", priority=(1, RunId("s")), position=7
     ),
     "merges": {"n": MergeOutcome(outcome="merged", other=RunId("t"), position=5)},
@@ -195,10 +195,10 @@ def test_those_who_go_begin_anew_but_for_what_is_theirs_or_of_all() -> None:
     ("source", "run"),
     [
         (None, ""),
-        (Lineage(run=RunId("q"), position=3), ""),
-        (Lineage(run=RunId("q"), position=3, split="c"), "q"),
+        (SourceRun(run=RunId("q"), position=3), ""),
+        (SourceRun(run=RunId("q"), position=3, split="c"), "q"),
     ],
     ids=["began", "forked", "parted"],
 )
-def test_a_run_parted_from_another_one_only_by_a_split(source: Lineage | None, run: str) -> None:
-    assert parted_from(CrewState(run=RunId("r"), source=source)) == run
+def test_a_run_parted_from_another_one_only_by_a_split(source: SourceRun | None, run: str) -> None:
+    assert split_source_run_id(CrewState(run=RunId("r"), source=source)) == run

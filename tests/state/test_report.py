@@ -99,10 +99,10 @@ def test_the_turns_of_a_conversation_are_told_with_their_answers() -> None:
     said, answer = ContentHash("said"), ContentHash("answer")
     journal: list[j.JournalEntry] = [
         j.RunStarted(run=RunId("desk-1"), crew=CrewName("desk"), definition=ContentHash("d")),
-        j.TurnEnded(turn=0),
-        j.TurnBegan(turn=1, by="ana", body=said),
-        j.TurnEnded(turn=1, agent=AgentName("bills"), response=answer),
-        j.TurnBegan(turn=2, by="ana", body=said),
+        j.ExchangeEnded(turn=0),
+        j.ExchangeStarted(turn=1, by="ana", body=said),
+        j.ExchangeEnded(turn=1, agent=AgentName("bills"), response=answer),
+        j.ExchangeStarted(turn=2, by="ana", body=said),
     ]
     found = report_of(enumerate(journal, 1))
     first, second = filled(found, {said: "my bill", answer: "Paid."}).turns

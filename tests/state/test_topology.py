@@ -20,15 +20,15 @@ from crewlog.definition.operations import (
 from crewlog.ids import AgentName
 from crewlog.state.topology import (
     Channel,
-    Creature,
-    Renamed,
-    Topology,
+    ChannelAgent,
+    Component,
+    Rename,
     World,
-    as_one,
-    components,
-    part_id,
+    connected_agents,
+    merged_component,
+    split_run_id,
     surroundings,
-    survivor,
+    surviving_run_id,
 )
 from state.topologies import do, graph, members, talk, told
 
@@ -54,22 +54,25 @@ FULL = "n" * 64
     ],
 )
 def test_creatures_are_in_one_graph_by_any_edge_between_them(a: Any, b: Any) -> None:
-    assert components(graph("c", "d", a=a, b=b, x={"listen": ["d"]})) == [("a", "b"), ("x",)]
+    assert connected_agents(graph("c", "d", a=a, b=b, x={"listen": ["d"]})) == [("a", "b"), ("x",)]
 
 
 def test_a_graph_follows_over_any_number_of_channels_and_creatures() -> None:
     chain = {f"n{i:02}": {"listen": [f"c{i}"], "send": [f"c{i + 1}"]} for i in range(40)}
-    assert [len(part) for part in components(graph(**chain))] == [40]
+    assert [len(part) for part in connected_agents(graph(**chain))] == [40]
     del chain["n20"]
-    assert [len(part) for part in components(graph(**chain))] == [20, 19]
+    assert [len(part) for part in connected_agents(graph(**chain))] == [20, 19]
 
 
 def test_a_channel_that_has_a_creatures_name_is_not_that_creature() -> None:
-    assert components(graph("a", a={}, b={"listen": ["a"]})) == [("a",), ("b",)]
+    assert connected_agents(graph("a", a={}, b={"listen": ["a"]})) == [("a",), ("b",)]
 
 
 def test_creatures_of_the_flow_are_in_one_graph() -> None:
-    assert components(graph(a={}, b={}, c={}, flow=("c", "a", "gone"))) == [("a", "c"), ("b",)]
+    assert connected_agents(graph(a={}, b={}, c={}, flow=("c", "a", "gone"))) == [
+        ("a", "c"),
+        ("b",),
+    ]
 
 
 # -- adding ----------------------------------------------------------------------------------
@@ -78,7 +81,7 @@ def test_creatures_of_the_flow_are_in_one_graph() -> None:
 def test_a_creature_that_is_added_alone_is_a_graph_of_its_own() -> None:
     world = {"g": graph("talk", **talk("b", "a")), "h": graph(a={})}
     alone = do(world, AddAgent, name="x")
-    part = part_id("g", "op", "x")
+    part = split_run_id("g", "op", "x")
     assert members(alone.world) == {"h": "a", "g": "ba", part: "x"}
     assert alone.world["g"] == world["g"]
     assert told(alone) == ("split", ("g",), tuple(sorted(["g", part])), "x")
@@ -90,7 +93,7 @@ def test_a_creature_that_is_added_alone_is_a_graph_of_its_own() -> None:
 
 def test_of_two_that_are_alone_the_first_by_name_keeps_the_id() -> None:
     done = do({"g": graph(b={})}, AddAgent, name="a")
-    assert members(done.world) == {"g": "a", part_id("g", "op", "b"): "b"}
+    assert members(done.world) == {"g": "a", split_run_id("g", "op", "b"): "b"}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,7 @@ def test_of_two_that_are_alone_the_first_by_name_keeps_the_id() -> None:
 )
 def test_a_creature_that_an_edge_leads_to_a_graph_is_in_it(edges: Any) -> None:
     done = do({"g": graph("talk", **talk("a", "b"))}, AddAgent, name="x", agent=edges)
-    assert done.world["g"].creatures["x"] == Creature(**edges)
+    assert done.world["g"].creatures["x"] == ChannelAgent(**edges)
     assert members(done.world) == {"g": "abx"}
 
 
@@ -130,7 +133,7 @@ def test_a_privileged_creature_sees_all_of_its_graph() -> None:
 
 def test_who_is_wired_to_a_channel_is_told_who_listens_there() -> None:
     world = {"g": graph("c", "d", **talk("a", over="c"), b={"wires": ["a", "channel:c"]})}
-    world["g"].creatures["boss"] = Creature(beside=AgentName("a"), privileged=True)
+    world["g"].creatures["boss"] = ChannelAgent(beside=AgentName("a"), privileged=True)
     done = do(world, AddAgent, name="x", agent={"listen": ["c"]})
     assert done.change.affected_creatures == ("b", "boss", "x")
     again = do(world, Wire, name="b", to="a")
@@ -158,8 +161,8 @@ def test_who_is_stopped_stays_where_it_is() -> None:
 def test_connecting_within_a_graph_changes_two_edges() -> None:
     world = {"g": graph("talk", **talk("a", "b", "x"))}
     done = do(world, Connect, sender="a", listener="b", channel="new")
-    assert done.world["g"].creatures["a"] == Creature(listen=("talk",), send=("new",))
-    assert done.world["g"].creatures["b"] == Creature(listen=("talk", "new"))
+    assert done.world["g"].creatures["a"] == ChannelAgent(listen=("talk",), send=("new",))
+    assert done.world["g"].creatures["b"] == ChannelAgent(listen=("talk", "new"))
     assert done.world["g"].channels["new"] == Channel()
     assert told(done) == ("nothing", ("g",), ("g",), "ab")
     again = do(done.world, Connect, sender="a", listener="b", channel="new")
@@ -190,9 +193,9 @@ def test_graphs_that_become_one_have_all_of_both() -> None:
 
 def test_the_larger_graph_stays_then_the_first_by_id_and_one_with_a_flow_before_all() -> None:
     one, two = graph("c", **talk("a", over="c")), graph("c", **talk("b", "d", over="c"))
-    assert survivor({"x": one, "y": two}) == "y"
-    assert survivor({"y": one, "x": one}) == "x"
-    assert survivor({"x": graph(a={}, flow=("a",)), "y": two}) == "x"
+    assert surviving_run_id({"x": one, "y": two}) == "y"
+    assert surviving_run_id({"y": one, "x": one}) == "x"
+    assert surviving_run_id({"x": graph(a={}, flow=("a",)), "y": two}) == "x"
     said: dict[str, Any] = {"listener": "b", "channel": "c"}
     done = do({"y": two, "x": one}, Connect, "x", sender="a", other="y", **said)
     assert members(done.world) == {"y": "bda"}
@@ -235,18 +238,18 @@ def test_what_has_a_taken_name_gets_another_one_and_all_its_edges_follow() -> No
     now = done.world["g"]
     assert now.creatures == {
         **one.creatures,
-        "z": Creature(listen=("c", "c-2")),
-        "a-3": Creature(
+        "z": ChannelAgent(listen=("c", "c-2")),
+        "a-3": ChannelAgent(
             listen=("c-2", "d"), send=("c-2",), wires=("b-2", "channel:c-2", "channel:d")
         ),
-        "b-2": Creature(parent="a-3", wires=("a-3",)),
-        "x": Creature(beside="a-3", parent="b-2", privileged=True),
+        "b-2": ChannelAgent(parent="a-3", wires=("a-3",)),
+        "x": ChannelAgent(beside="a-3", parent="b-2", privileged=True),
     }
     assert now.channels == {"c": Channel(), "c-2": Channel(born="h"), "d": Channel(born="h")}
     assert done.change.renamed == (
-        Renamed(kind="creature", graph="h", was="a", now="a-3"),
-        Renamed(kind="creature", graph="h", was="b", now="b-2"),
-        Renamed(kind="channel", graph="h", was="c", now="c-2"),
+        Rename(kind="creature", graph="h", was="a", now="a-3"),
+        Rename(kind="creature", graph="h", was="b", now="b-2"),
+        Rename(kind="channel", graph="h", was="c", now="c-2"),
     )
     assert done.change.affected_creatures == tuple(sorted(now.creatures))
 
@@ -255,7 +258,7 @@ def test_a_new_name_is_free_in_both_graphs_and_a_name_that_can_be_had() -> None:
     taken = FULL[:-2] + "-2"
     one = graph(FULL, a={}, **{FULL: {"beside": "a"}, "a-2": {"beside": "a"}})
     two = graph(FULL, a={}, **{FULL: {"beside": "a"}, "a-3": {"beside": "a"}, taken: {}})
-    told = as_one(Wire(name="a", to="a-3"), "g", {"g": one, "h": two}, "g")
+    told = merged_component(Wire(name="a", to="a-3"), "g", {"g": one, "h": two}, "g")
     assert [(each.was, each.now) for each in told.renamed] == [
         ("a", "a-4"),
         (FULL, FULL[:-2] + "-3"),
@@ -266,11 +269,12 @@ def test_a_new_name_is_free_in_both_graphs_and_a_name_that_can_be_had() -> None:
 
 
 def test_channels_of_one_name_and_one_birth_are_one() -> None:
-    one = Topology(
-        creatures={"a": Creature(send=("c",))}, channels={"c": Channel(born="r"), "d": Channel()}
+    one = Component(
+        creatures={"a": ChannelAgent(send=("c",))},
+        channels={"c": Channel(born="r"), "d": Channel()},
     )
-    two = Topology(
-        creatures={"b": Creature(listen=("c",))},
+    two = Component(
+        creatures={"b": ChannelAgent(listen=("c",))},
         channels={"c": Channel(born="r"), "d": Channel(born="g")},
     )
     done = do({"g": one, "h": two}, Wire, name="a", to="b", other="h")
@@ -284,7 +288,7 @@ def test_channels_of_one_name_and_one_birth_are_one() -> None:
 def test_two_runs_of_one_recipe_have_channels_of_their_own() -> None:
     recipe = graph("talk", **talk("a"))
     done = do({"g": recipe, "h": recipe}, Wire, name="a", to="a", other="h")
-    assert done.world["g"].creatures["a-2"] == Creature(listen=("talk-2",))
+    assert done.world["g"].creatures["a-2"] == ChannelAgent(listen=("talk-2",))
     assert done.world["g"].channels == {"talk": Channel(), "talk-2": Channel(born="h")}
 
 
@@ -307,7 +311,7 @@ BRIDGE: dict[str, Any] = {**PAIRS, "y": {"listen": ["q"]}, "m": {"listen": ["p"]
 def test_a_creature_that_goes_may_make_several_graphs_of_one() -> None:
     world = {"g": graph("p", "q", "r", **BRIDGE, z={"beside": "m"})}
     done = do(world, RemoveAgent, name="m")
-    xy, z = part_id("g", "op", "x"), part_id("g", "op", "z")
+    xy, z = split_run_id("g", "op", "x"), split_run_id("g", "op", "z")
     assert members(done.world) == {"g": "ab", xy: "xy", z: "z"}
     # Channels go with those who use them; what nobody uses stays.
     assert {id_: [*each.channels] for id_, each in done.world.items()} == {
@@ -316,25 +320,25 @@ def test_a_creature_that_goes_may_make_several_graphs_of_one() -> None:
         z: [],
     }
     assert done.world[xy].channels == {"q": Channel(born="g")}
-    assert done.world[z].creatures["z"] == Creature()
+    assert done.world[z].creatures["z"] == ChannelAgent()
     assert told(done) == ("split", ("g",), tuple(sorted(["g", xy, z])), "abmxyz")
 
 
 def test_a_channel_that_goes_may_part_a_graph_and_takes_all_that_leads_there() -> None:
     world = {"g": graph("p", "q", **BRIDGE)}
-    world["g"].creatures["x"] = Creature(wires=("y", "channel:q"))
+    world["g"].creatures["x"] = ChannelAgent(wires=("y", "channel:q"))
     done = do(world, RemoveChannel, name="q")
-    part = part_id("g", "op", "x")
+    part = split_run_id("g", "op", "x")
     assert members(done.world) == {"g": "abm", part: "xy"}
-    assert done.world["g"].creatures["m"] == Creature(listen=("p",))
-    assert done.world[part].creatures == {"x": Creature(wires=("y",)), "y": Creature()}
+    assert done.world["g"].creatures["m"] == ChannelAgent(listen=("p",))
+    assert done.world[part].creatures == {"x": ChannelAgent(wires=("y",)), "y": ChannelAgent()}
     assert told(done) == ("split", ("g",), tuple(sorted(["g", part])), "abmxy")
 
 
 def test_disconnecting_takes_both_edges_and_may_part_a_graph() -> None:
     world = {"g": graph("p", "q", **talk("a", over="p", send=["q"]), b={"listen": ["q"]})}
     done = do(world, Disconnect, sender="a", listener="b")
-    part = part_id("g", "op", "b")
+    part = split_run_id("g", "op", "b")
     assert done.world["g"] == graph("p", "q", **talk("a", over="p"))
     assert done.world[part] == graph(b={})
     assert told(done) == ("split", ("g",), tuple(sorted(["g", part])), "ab")
@@ -344,12 +348,12 @@ def test_disconnecting_takes_no_more_than_what_was_connected() -> None:
     """Who sends goes on where others listen, who listens where others speak."""
     others = {"a": {"send": ["p"]}, "b": {"listen": ["p"]}, "c": {"listen": ["p"]}}
     done = do({"g": graph("p", **others)}, Disconnect, sender="a", listener="b")
-    part = part_id("g", "op", "b")
+    part = split_run_id("g", "op", "b")
     assert done.world == {"g": graph("p", a=others["a"], c=others["c"]), part: graph(b={})}
     for way in ({"send": ["p"]}, {"wires": ["channel:p"]}):
         speaks = {"a": {"send": ["p"]}, "b": {"listen": ["p"]}, "c": way}
         done = do({"g": graph("p", **speaks)}, Disconnect, sender="a", listener="b")
-        part = part_id("g", "op", "a")
+        part = split_run_id("g", "op", "a")
         assert done.world == {"g": graph("p", b=speaks["b"], c=way), part: graph(a={})}
         both = {**speaks, "d": {"listen": ["p"]}}
         done = do({"g": graph("p", **both)}, Disconnect, sender="a", listener="b")
@@ -375,7 +379,7 @@ def test_wires_join_and_part_as_channels_do() -> None:
         assert done.change.kind == "merge"
     assert to_channel.world["g"].creatures["a"].wires == ("channel:c",)
     parted = do(to_channel.world, Unwire, name="a", to="channel:c")
-    assert members(parted.world) == {"g": "ab", part_id("g", "op", "x"): "x"}
+    assert members(parted.world) == {"g": "ab", split_run_id("g", "op", "x"): "x"}
     assert parted.change.affected_creatures == ("a", "b", "x")
 
 
@@ -419,8 +423,12 @@ def test_a_creature_that_goes_is_told_though_another_graph_has_one_of_its_name()
 
 
 def test_the_ids_of_parts_are_these_in_every_process() -> None:
-    assert part_id("g", "op", "b") == "g.0vY66GZV"
-    assert part_id("g", "op2", "b") != part_id("g", "op", "b") != part_id("g", "op", "c")
+    assert split_run_id("g", "op", "b") == "g.0vY66GZV"
+    assert (
+        split_run_id("g", "op2", "b")
+        != split_run_id("g", "op", "b")
+        != split_run_id("g", "op", "c")
+    )
 
 
 def test_ids_stay_short_and_apart_however_often_a_graph_parts() -> None:
@@ -441,7 +449,7 @@ def test_a_split_and_the_merge_after_it_give_the_names_of_before() -> None:
     bridged = {**BRIDGE, "m": {"listen": ["p"], "wires": ["x"]}}
     world = {"g": graph("p", "q", **bridged)}
     parted = do(world, Unwire, name="m", to="x").world
-    part = part_id("g", "op", "x")
+    part = split_run_id("g", "op", "x")
     assert members(parted) == {"g": "abm", part: "xy"}
     assert parted[part].channels == {"q": Channel(born="g")}
     back = do(parted, Wire, name="m", to="x", other=part)
@@ -453,7 +461,7 @@ def test_a_channel_that_a_part_took_along_is_the_one_of_before_where_it_was_made
     world = {"g": graph("p", **talk("a", "b", over="p"), x={"wires": ["a"], "send": ["q"]})}
     world["g"].channels["q"] = Channel()
     parted = do(world, Unwire, name="x", to="a").world
-    part = part_id("g", "op", "x")
+    part = split_run_id("g", "op", "x")
     anew = do(parted, AddChannel, name="q").world
     for born, now in (("", ["p", "q"]), ("another run", ["p", "q", "q-2"])):
         anew["g"].channels["q"] = Channel(born=born)
@@ -463,9 +471,9 @@ def test_a_channel_that_a_part_took_along_is_the_one_of_before_where_it_was_made
 
 def test_a_part_that_has_grown_takes_the_rest_in_under_the_names_of_before() -> None:
     world = {"g": graph("p", "q", a={"listen": ["p"]}, b={"send": ["p"], "wires": ["c"]}, c={})}
-    world["g"].creatures["c"] = Creature(listen=("q",))
+    world["g"].creatures["c"] = ChannelAgent(listen=("q",))
     parted = do(world, Unwire, name="b", to="c").world
-    part = part_id("g", "op", "c")
+    part = split_run_id("g", "op", "c")
     for name in "xy":
         parted = do(parted, AddAgent, part, name=name, agent={"send": ["q"]}).world
     back = do(parted, Wire, "g", name="b", to="c", other=part)
@@ -481,7 +489,7 @@ def test_a_part_that_has_grown_takes_the_rest_in_under_the_names_of_before() -> 
 
 def test_a_graph_is_read_again_from_json() -> None:
     whole = graph("c", **talk("a", over="c", privileged=True), b={"parent": "a"}, flow=("a",))
-    assert Topology.from_json(whole.to_json()) == whole
+    assert Component.from_json(whole.to_json()) == whole
     assert graph(a={}).to_json() == {"creatures": {"a": {}}}
 
 

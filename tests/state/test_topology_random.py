@@ -18,13 +18,13 @@ from crewlog.activities.models import ModelFactory
 from crewlog.activities.prepare_change import ChangePreparer
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation
-from crewlog.errors import CrewlogError, InvalidDefinition, TopologyRefused
-from crewlog.graph.changing import consider
+from crewlog.errors import ComponentConflict, CrewlogError, InvalidDefinition
+from crewlog.graph.changing import change_report
 from crewlog.graph.engine import Engine
-from crewlog.graph.lower import lower, topology_in
+from crewlog.graph.lower import expanded_component, lower
 from crewlog.ids import RunId
 from crewlog.state.calls import PrepareChange
-from crewlog.state.topology import TopologyChange, World, surroundings
+from crewlog.state.topology import ComponentChange, World, surroundings
 from crewlog.store.memory import InMemoryStore
 from state.naive_graphs import Naive
 from state.random_graphs import Dice
@@ -43,7 +43,7 @@ class Runs:
 
     def __init__(self, dice: Dice) -> None:
         self.crews = {id_: crew_of(each) for id_, each in dice.world().items()}
-        self.world: World = {id_: topology_in(each) for id_, each in self.crews.items()}
+        self.world: World = {id_: expanded_component(each) for id_, each in self.crews.items()}
         self.family: dict[RunId, set[RunId]] = {id_: set() for id_ in self.crews}
 
     def away(self, run: RunId) -> set[str]:
@@ -58,7 +58,7 @@ class Runs:
         for id_ in done.change.new_graph_ids:
             self.family[id_].update(*({each, *self.family[each]} for each in gone))
         self.world = {
-            id_: self.world[id_] if crew is self.crews.get(id_) else topology_in(crew)
+            id_: self.world[id_] if crew is self.crews.get(id_) else expanded_component(crew)
             for id_, crew in done.crews.items()
         }
         self.crews = done.crews
@@ -80,7 +80,7 @@ def refused(runs: Runs, run: RunId, operation: Operation) -> CrewlogError:
     """Why an operation is refused; it must be."""
     try:
         done = asked(runs.crews, run, operation, "no", runs.family)
-    except (InvalidDefinition, TopologyRefused) as why:
+    except (InvalidDefinition, ComponentConflict) as why:
         return why
     raise AssertionError(f"{operation!r} was done in {run}: {done.change!r}")
 
@@ -145,13 +145,13 @@ async def dry(
     task = PrepareChange(run=run, base=base, operations=(said,), command=command)
     made = await worker.run(task, Effect())
     engine = await Engine.begin(lower(crew), run, input_text="", by="eve", at=1)
-    report, plan = consider(engine, made)
+    report, plan = change_report(engine, made)
     here = (run,)
-    change = report.topology or TopologyChange(old_graph_ids=here, new_graph_ids=here)
+    change = report.topology or ComponentChange(old_graph_ids=here, new_graph_ids=here)
     crews = {run: made.definition, **{each.graph: each.definition for each in made.parts}}
-    assert plan.topology == topology_in(CrewDefinition.from_json(made.definition))
+    assert plan.topology == expanded_component(CrewDefinition.from_json(made.definition))
     for each in made.parts:
-        assert each.topology == topology_in(CrewDefinition.from_json(each.definition))
+        assert each.topology == expanded_component(CrewDefinition.from_json(each.definition))
     read = {id_: CrewDefinition.from_json(each) for id_, each in crews.items()}
     return Asked(read, change), {each.graph for each in made.parts}
 
@@ -165,7 +165,7 @@ async def test_a_dry_run_tells_what_comes_of_it() -> None:
             run, operation = dice.operation(runs.world)
             try:
                 done = asked(runs.crews, run, operation, f"op{number}", runs.family)
-            except (InvalidDefinition, TopologyRefused):
+            except (InvalidDefinition, ComponentConflict):
                 continue
             # What changes the flow, too, is another matter; a union is what `asked` asks for.
             if done.change.kind != "merge" and not runs.world[run].flow:
@@ -197,7 +197,7 @@ def digest() -> str:
             run, operation = dice.operation(runs.world)
             try:
                 done = asked(runs.crews, run, operation, f"op{number}", runs.family)
-            except (InvalidDefinition, TopologyRefused) as why:
+            except (InvalidDefinition, ComponentConflict) as why:
                 written.update(f"{why.message} {why.remedy}".encode())
                 continue
             written.update(told(done.change).encode())
@@ -207,7 +207,7 @@ def digest() -> str:
     return written.hexdigest()
 
 
-def told(change: TopologyChange) -> str:
+def told(change: ComponentChange) -> str:
     return change.model_dump_json()
 
 

@@ -20,7 +20,7 @@ from crewlog.definition.operations import (
     Unwire,
     Wire,
 )
-from crewlog.errors import InvalidDefinition, TopologyRefused
+from crewlog.errors import ComponentConflict, InvalidDefinition
 from crewlog.ids import RunId
 from state.topologies import asked, crew_of, graph, talk
 
@@ -173,7 +173,7 @@ def test_what_cannot_be_done_is_refused_with_a_remedy_and_changes_nothing(
 ) -> None:
     there = crews()
     before = {id_: each.model_dump_json() for id_, each in there.items()}
-    with pytest.raises((InvalidDefinition, TopologyRefused)) as refused:
+    with pytest.raises((InvalidDefinition, ComponentConflict)) as refused:
         asked(there, RunId(run), operation)
     error = refused.value
     told = f"{error.message} {error.remedy}"
@@ -185,6 +185,6 @@ def test_what_cannot_be_done_is_refused_with_a_remedy_and_changes_nothing(
 def test_a_remedy_does_not_list_hundreds_of_names() -> None:
     many = graph(**{f"creature{number:03}": {} for number in range(300)})
     there = {RunId("g"): crew_of(many), RunId("h"): crew_of(graph(x={}))}
-    with pytest.raises(TopologyRefused) as refused:
+    with pytest.raises(ComponentConflict) as refused:
         asked(there, RunId("h"), Wire(name="x", to="zzz", other=RunId("g")))
     assert refused.value.remedy.endswith("creature018, creature019 and 280 more.")

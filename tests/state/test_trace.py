@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from crewlog.graph.engine import Order
-from crewlog.ids import AgentName, LogName, StepId, item_of
+from crewlog.ids import AgentName, LogName, StepId, item_number
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
 from crewlog.state.difference import difference
@@ -16,9 +16,9 @@ from crewlog.state.trace import (
     StepTrace,
     Trace,
     align,
-    changes_between,
+    changes_by_position,
     changes_by_step,
-    trace_of,
+    run_trace,
 )
 from graph.crews import plan_of
 from graph.simulation import RUN, Failure, Outcome, Replies, Simulation, crew_run, returns, says
@@ -32,7 +32,7 @@ def entries(sim: Simulation) -> list[tuple[int, Any]]:
 
 
 def traced(sim: Simulation) -> Trace:
-    return trace_of(entries(sim), READS)
+    return run_trace(entries(sim), READS)
 
 
 def step(trace: Trace, name: str) -> StepTrace:
@@ -76,7 +76,7 @@ async def test_questions_errors_and_retries() -> None:
 
     def script(order: Order) -> Outcome:
         tries.append(order)
-        return Failure("broke") if len(tries) == 1 else says("done")
+        return Failure("mark_closed") if len(tries) == 1 else says("done")
 
     sim = await (await Simulation.begin(plan_of(["a"]), script)).run()
     sim.engine.at += 500
@@ -87,7 +87,7 @@ async def test_questions_errors_and_retries() -> None:
     assert (asked.kind, asked.decision, asked.by) == ("step_failed", "retry", "eve")
     assert asked.answered is not None
     assert asked.answered - asked.raised >= 500
-    assert (a.calls[0].errors, a.calls[0].retries, a.retries) == (["broke"], 1, 1)
+    assert (a.calls[0].errors, a.calls[0].retries, a.retries) == (["mark_closed"], 1, 1)
     assert (a.calls[0].ok, a.fate) == (True, "completed")
     assert a.calls[0].ms is not None
     assert a.calls[0].ms < 500, "what people took to answer is not the model's time"
@@ -115,7 +115,7 @@ async def test_what_people_did_is_a_mark_and_a_cut_step_is_skipped() -> None:
     await sim.command("redirect", node="b", cut=True)
     await sim.run()
     trace = traced(sim)
-    assert [mark.kind for mark in trace.marks] == ["StateEdited", "Redirected"]
+    assert [mark.kind for mark in trace.marks] == ["StateEdited", "StepRedirected"]
     a = step(trace, "a#1")
     assert (a.fate, a.because, a.went) == ("skipped", "redirected to b by eve", ("b",))
     assert a.calls[0].ok is None
@@ -127,16 +127,16 @@ async def test_a_rollback_begins_what_it_brings_back_anew() -> None:
     at = next(n for n, e in found if isinstance(e, j.StepStarted) and e.step == "b#1")
     then = next(s for s in sim.engine.ledger.states if s.position == at)  # type: ignore[attr-defined]
     kept = {key: value for key, value in then.to_json().items() if key not in NEVER_BACK}
-    back = j.RolledBack(at=90, to=at, state=kept)
+    back = j.RunRolledBack(at=90, to=at, state=kept)
     again = [e for n, e in found if n > at]
-    trace = trace_of([*enumerate([*(e for _, e in found), back, *again], 1)])
+    trace = run_trace([*enumerate([*(e for _, e in found), back, *again], 1)])
     assert [(s.step, s.fate) for s in trace.steps] == [
         ("a#1", "completed"),
         ("b#1", "completed"),
         ("b#1", "completed"),
     ]
     assert (trace.steps[2].started, trace.steps[2].agent) == (90, "b")
-    assert [mark.kind for mark in trace.marks] == ["RolledBack"]
+    assert [mark.kind for mark in trace.marks] == ["RunRolledBack"]
     assert trace.status == "completed"
 
 
@@ -147,27 +147,27 @@ async def test_a_call_that_was_retried_before_a_rollback_is_timed_from_that() ->
     then = next(s for s in sim.engine.ledger.states if s.position == at)  # type: ignore[attr-defined]
     kept = {key: value for key, value in then.to_json().items() if key not in NEVER_BACK}
     retried = j.StepRetried(at=20, step=StepId("a#1"), call=1)
-    back = j.RolledBack(at=90, to=at, state=kept)
-    reply = next(e for _, e in found if isinstance(e, j.ModelReplied))
+    back = j.RunRolledBack(at=90, to=at, state=kept)
+    reply = next(e for _, e in found if isinstance(e, j.ModelCallCompleted))
     began = [e for n, e in found if n <= at]
-    trace = trace_of(enumerate([*began, retried, back, reply.model_copy(update={"at": 95})], 1))
+    trace = run_trace(enumerate([*began, retried, back, reply.model_copy(update={"at": 95})], 1))
     assert [call.ms for call in trace.steps[-1].calls] == [5]
 
 
 async def test_every_step_and_call_of_random_runs_is_there_once() -> None:
     for seed in range(25):
         sim = await crew_run(seed)
-        trace = trace_of(entries(sim))
+        trace = run_trace(entries(sim))
         ids = [s.step for s in trace.all_steps()]
         assert len(set(ids)) == len(ids)
-        assert {s.step for s in trace.all_steps() if item_of(s.step)} == {
-            e["step"] for e in sim.facts("StepStarted") if item_of(e["step"])
+        assert {s.step for s in trace.all_steps() if item_number(s.step)} == {
+            e["step"] for e in sim.facts("StepStarted") if item_number(e["step"])
         }
         ended = {e["step"]: e for e in [*sim.facts("StepCompleted"), *sim.facts("StepCancelled")]}
         assert {s.step for s in trace.all_steps() if s.ended is not None} == set(ended)
         answered = {
             (e["step"], e["call"])
-            for e in [*sim.facts("ModelReplied"), *sim.facts("ToolReturned")]
+            for e in [*sim.facts("ModelCallCompleted"), *sim.facts("ToolCallCompleted")]
             if not (e.get("composed") and e.get("calls"))  # nobody was asked
         }
         calls = [(s.step, c.call) for s in trace.all_steps() for c in s.calls]
@@ -204,7 +204,7 @@ async def test_what_was_changed_between_checkpoints_adds_up() -> None:
         found = entries(sim)
         ends = [n for n, e in found if isinstance(e, j.StepCompleted)]
         states = {s.position: s for s in sim.engine.ledger.states}  # type: ignore[attr-defined]
-        told = changes_between(RUN, found, ends)
+        told = changes_by_position(RUN, found, ends)
         assert list(told) == ends
         for before, after in pairwise(ends):
             assert told[after] == difference(states[before], states[after])
@@ -240,7 +240,7 @@ async def test_a_fork_begins_with_what_it_was_forked_from() -> None:
     await sim.finish("a#1")
     base = sim.state
     kept = {key: value for key, value in base.to_json().items() if key != "run"}
-    forked = j.Forked(at=7, run=RUN, source=RUN, to=base.position, state=kept)
-    trace = trace_of([(base.position + 1, forked)])
+    forked = j.RunForked(at=7, run=RUN, source=RUN, to=base.position, state=kept)
+    trace = run_trace([(base.position + 1, forked)])
     assert [(s.step, s.fate) for s in trace.steps] == [("b#1", "running")]
     assert (trace.run, trace.crew, trace.started) == ("sim", "t", 7)

@@ -7,8 +7,8 @@ from crewlog.ids import InterruptId
 from crewlog.state.journal import entry_from_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.reduce import after, fold
-from crewlog.state.rewinding import resumption
-from crewlog.state.trace import trace_of
+from crewlog.state.rewinding import reopen_point
+from crewlog.state.trace import run_trace
 from graph.crews import plan_of
 from graph.simulation import RUN, Simulation
 
@@ -22,16 +22,16 @@ async def test_the_question_is_open_again_where_it_was_asked() -> None:
     await sim.run()
     assert sim.state.status == "stopped"
     entries = [entry_from_json(data) for data in sim.journal]
-    (gate,) = [step for step in trace_of(enumerate(entries, 1)).steps if step.node == "gate"]
+    (gate,) = [step for step in run_trace(enumerate(entries, 1)).steps if step.node == "gate"]
     (left,) = gate.asked
     assert (left.decision, left.answered) == ("withdrawn", gate.ended)
 
-    found = resumption(RUN, list(enumerate(entries, 1)))
+    found = reopen_point(RUN, list(enumerate(entries, 1)))
     then = after(fold(RUN, entries[: found.position]), found.landed)
     ledger = Ledger(sim.state)
     reopen(plan, ledger, then, found, by="ana", at=9_000)
     entries += [entry_from_json(data) for data in ledger.entries]
-    trace = trace_of(enumerate(entries, 1))
+    trace = run_trace(enumerate(entries, 1))
     first, again = (step for step in trace.steps if step.step == "gate#1")
     assert [(q.id, q.decision) for q in first.asked] == [("i1", "withdrawn")]
     (question,) = again.asked

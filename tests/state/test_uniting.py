@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from crewlog.definition.renaming import NewNames
-from crewlog.errors import TopologyRefused
+from crewlog.errors import ComponentConflict
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -17,18 +17,18 @@ from crewlog.ids import (
     RunId,
     StepId,
 )
-from crewlog.state.commands import KEPT, remember, seems_older
+from crewlog.state.commands import KEPT, may_be_older, remember
 from crewlog.state.hashing import hash_json, joined
 from crewlog.state.hearing import Heard
 from crewlog.state.journal import MessageAdded, MessageRef
 from crewlog.state.model import (
     Call,
+    ChildStepProgress,
     CommandOutcome,
     CrewState,
-    FrontierEntry,
+    FrontierStep,
     Interrupt,
     LogHead,
-    Mapped,
     Output,
     Part,
     Rest,
@@ -36,18 +36,18 @@ from crewlog.state.model import (
     Turn,
     Usage,
 )
-from crewlog.state.parting import parted, staying
+from crewlog.state.parting import original_run_changes, parted
 from crewlog.state.reduce import reduce
-from crewlog.state.topology import Renamed
+from crewlog.state.topology import Rename
 from crewlog.state.uniting import (
     Names,
+    artifact_conflict,
     artifact_heads,
-    both_changed,
     called,
-    log_joins,
+    log_merges,
+    merged_steps,
     part_of,
     questions,
-    steps_that_come,
     union,
 )
 from state.test_parting import world
@@ -57,7 +57,7 @@ from state.test_parting import world
 def test_what_was_parted_is_whole_again(seed: int) -> None:
     whole, share = world(seed)
     goes = parted(whole, RunId("r.1"), share)
-    stays = whole.model_copy(update=staying(whole, share))
+    stays = whole.model_copy(update=original_run_changes(whole, share))
     part = CrewState.from_json(part_of(goes))
     names = Names(
         called=NewNames(),
@@ -75,7 +75,7 @@ def test_what_was_parted_is_whole_again(seed: int) -> None:
         for id_, question in whole.interrupts.items()
         if question.step is not None and id_ not in stays.interrupts
     }
-    joins = {join.log: join for join in log_joins(stays, part, names)}
+    joins = {join.log: join for join in log_merges(stays, part, names)}
     # What both have, both have from before: nothing was said since.
     assert {join.one for join in joins.values()} <= {""}
     heads = {log: head.head for log, head in stays.messages.items()}
@@ -86,12 +86,12 @@ def test_what_was_parted_is_whole_again(seed: int) -> None:
 def test_what_was_said_since_is_gone_on_from_in_both() -> None:
     whole, share = world(3)
     goes = parted(whole, RunId("r.1"), share)
-    stays = whole.model_copy(update=staying(whole, share))
+    stays = whole.model_copy(update=original_run_changes(whole, share))
     body = hash_json("more")
     said = MessageAdded(ref=MessageRef(body=body, logs=(LogName("public"),)))
     goes = reduce(goes, said)
     names = Names(NewNames(), {n: n for n in share.nodes}, frozenset(share.creatures), {}, {})
-    (join,) = (each for each in log_joins(stays, goes, names) if each.log == "public")
+    (join,) = (each for each in log_merges(stays, goes, names) if each.log == "public")
     assert join.one == whole.messages[LogName("public")].head
     assert join.two == goes.messages[LogName("public")].head
     assert join.more == 4
@@ -110,13 +110,13 @@ def test_an_artifact_is_as_the_side_has_it_that_changed_it(goes_on: str) -> None
     one, two = side("one", 5), side("two", 7)
     behind = {} if goes_on == "both" else {log: before}
     if goes_on == "both":
-        with pytest.raises(TopologyRefused, match=r"both changed the artifact 'doc'"):
-            log_joins(one, two, names, behind)
+        with pytest.raises(ComponentConflict, match=r"both changed the artifact 'doc'"):
+            log_merges(one, two, names, behind)
         # What was looked at is no more what is there: it went on meanwhile.
-        with pytest.raises(TopologyRefused, match="both changed"):
-            log_joins(one, two, names, {log: before})
+        with pytest.raises(ComponentConflict, match="both changed"):
+            log_merges(one, two, names, {log: before})
         return
-    joins = log_joins(one, two, names, behind)
+    joins = log_merges(one, two, names, behind)
     assert [(j.log, j.one, j.two, j.more) for j in joins] == (
         [(log, "", "two", 4)] if goes_on == "two" else []
     )
@@ -151,14 +151,14 @@ def test_logs_are_called_as_what_they_are_of(log: str, now: str) -> None:
 
 def test_a_step_is_called_by_its_node_and_its_answers_with_it() -> None:
     held = {
-        "kind": "ToolReturned",
+        "kind": "ToolCallCompleted",
         "step": "a#1",
         "agent": "a",
         "ref": {"body": "x", "logs": ["private:a", "channel:p"]},
     }
     turn = Turn(calls=(Call(call=2, tool="t", status="held", held=[held]),))
-    entry = FrontierEntry(step=StepId("a#1"), node=NodeName("a"), status="running", turn=turn)
-    gone = FrontierEntry(step=StepId("z#1"), node=NodeName("z"))
+    entry = FrontierStep(step=StepId("a#1"), node=NodeName("a"), status="running", turn=turn)
+    gone = FrontierStep(step=StepId("z#1"), node=NodeName("z"))
     part = CrewState(
         run=RunId("o"),
         frontier={entry.step: entry, gone.step: gone},
@@ -180,14 +180,14 @@ def test_a_step_is_called_by_its_node_and_its_answers_with_it() -> None:
         quotas={"k2": 1},
         usage={AgentName("a-2"): Usage(calls=1, cost=0.7)},
     )
-    assert [*steps_that_come(part, NAMES)] == ["a-2#5"]
+    assert [*merged_steps(part, NAMES)] == ["a-2#5"]
     both = state.model_copy(update=union(state, part, NAMES))
     ((step, found),) = both.frontier.items()
     assert (step, found.step, found.node) == ("a-2#5", "a-2#5", "a-2")
     assert found.turn is not None
     assert found.turn.calls[0].held == [
         {
-            "kind": "ToolReturned",
+            "kind": "ToolCallCompleted",
             "step": "a-2#5",
             "agent": "a-2",
             "ref": {"body": "x", "logs": ["private:a-2", "channel:p-2"]},
@@ -264,7 +264,7 @@ def test_the_heads_of_artifacts_are_those_of_no_other_log() -> None:
 
 def test_new_names_are_of_their_kind() -> None:
     kinds: tuple[Literal["creature", "channel", "group"], ...] = ("creature", "channel", "group")
-    renamed = [Renamed(kind=kind, graph=RunId("o"), was="n", now=kind) for kind in kinds]
+    renamed = [Rename(kind=kind, graph=RunId("o"), was="n", now=kind) for kind in kinds]
     names = NAMES._replace(called=called(renamed))
     assert [names.log(LogName(f"{kind}:n")) for kind in ("private", "channel", "group")] == [
         "private:creature",
@@ -280,13 +280,13 @@ def test_logs_come_by_name_also_artifacts_that_only_the_other_run_has() -> None:
     }
     doc = {LogName("artifact:doc"): LogHead(head=ContentHash("doc"), length=3)}
     part = CrewState(run=RunId("o"), messages={**heads, **doc})
-    joins = log_joins(CrewState(run=RunId("r")), part, NAMES)
+    joins = log_merges(CrewState(run=RunId("r")), part, NAMES)
     assert [(j.log, j.one, j.two, j.more) for j in joins] == [
         ("artifact:doc", "", "doc", 3),
         ("group:g-2", "", "group:g", 2),
         ("public", "", "public", 2),
     ]
-    refused = both_changed(RunId("r"), RunId("o"), ["a", "b"])
+    refused = artifact_conflict(RunId("r"), RunId("o"), ["a", "b"])
     assert "both changed the artifacts 'a', 'b' since" in refused.message
     assert "give the artifacts another name" in refused.remedy
 
@@ -295,8 +295,8 @@ def test_what_the_surviving_run_says_of_all_holds_and_what_it_does_not_say_comes
     log = LogName("channel:p")
     state = CrewState(
         run=RunId("r"),
-        frontier={StepId("z#1"): FrontierEntry(step=StepId("z#1"), node=NodeName("z"))},
-        parked={StepId("z#2"): FrontierEntry(step=StepId("z#2"), node=NodeName("z"))},
+        frontier={StepId("z#1"): FrontierStep(step=StepId("z#1"), node=NodeName("z"))},
+        parked={StepId("z#2"): FrontierStep(step=StepId("z#2"), node=NodeName("z"))},
         flags={"f": ["ours"], "i": []},  # type: ignore[dict-item]
         flag_places={"f": ((1, 0),)},  # type: ignore[dict-item]
         shared_context={"k": "ours", "l": 1},
@@ -307,8 +307,8 @@ def test_what_the_surviving_run_says_of_all_holds_and_what_it_does_not_say_comes
     )
     part = CrewState(
         run=RunId("o"),
-        frontier={StepId("b#1"): FrontierEntry(step=StepId("b#1"), node=NodeName("b"))},
-        parked={StepId("b#2"): FrontierEntry(step=StepId("b#2"), node=NodeName("b"))},
+        frontier={StepId("b#1"): FrontierStep(step=StepId("b#1"), node=NodeName("b"))},
+        parked={StepId("b#2"): FrontierStep(step=StepId("b#2"), node=NodeName("b"))},
         flags={"f": ["theirs"], "h": [2]},  # type: ignore[dict-item]
         flag_places={"f": ((2, 0),), "h": ((3, 0),), "i": ((4, 0),)},  # type: ignore[dict-item]
         shared_context={"k": "theirs", "m": 2},
@@ -356,7 +356,7 @@ def test_what_either_run_was_told_is_known() -> None:
     both = state.model_copy(update=union(state, part, NAMES))
     assert len(both.commands) <= KEPT
     for command in (*many, *(f"d{c}" for c in many), "mine", "theirs"):
-        assert command in both.commands or seems_older(both.older_commands, command), command
+        assert command in both.commands or may_be_older(both.older_commands, command), command
     same = CrewState(run=RunId("o"), commands={"mine": CommandOutcome(position=9)})
     found = union(state, same, NAMES)["commands"]
     assert found["mine"].position == 200, "of one id the surviving run's word holds"
@@ -382,10 +382,10 @@ def test_a_visit_comes_with_all_that_it_names() -> None:
     turn = Turn(calls=(Call(call=2, tool="t", status="held", held=[held]),))
     parts = (Part(value=1, place=(1, 0), logs=(LogName("channel:p"),)),)
     was = (StepId("a#0"),)
-    mapped = Mapped(
+    mapped = ChildStepProgress(
         of=1, was=was, logs=(LogName("group:g"),), agents=(AgentName("a"),), parts=parts
     )
-    entry = FrontierEntry(
+    entry = FrontierStep(
         step=StepId("a#1"),
         node=NodeName("a"),
         turn=turn,
@@ -393,14 +393,12 @@ def test_a_visit_comes_with_all_that_it_names() -> None:
         heard=Heard(log=LogName("channel:p"), body=ContentHash("x")),
         redirect=NodeName("b"),
     )
-    (found,) = steps_that_come(
-        CrewState(run=RunId("o"), frontier={entry.step: entry}), NAMES
-    ).values()
+    (found,) = merged_steps(CrewState(run=RunId("o"), frontier={entry.step: entry}), NAMES).values()
     assert found.turn is not None
     assert found.turn.calls[0].held == [
         {"kind": "OutputSet", "step": "a-2#5", "logs": ["channel:p-2", "public"]}
     ]
-    assert found.mapped == Mapped(
+    assert found.mapped == ChildStepProgress(
         of=1,
         was=(StepId("a#0"), StepId("a#1")),
         logs=(LogName("group:g-2"),),
@@ -411,7 +409,7 @@ def test_a_visit_comes_with_all_that_it_names() -> None:
     assert (found.heard.log, found.redirect) == ("channel:p-2", "b.inbox")
     same = NAMES._replace(called=NewNames(), nodes={NodeName("a"): NodeName("a")}, first={})
     assert [
-        *steps_that_come(CrewState(run=RunId("o"), frontier={entry.step: entry}), same).values()
+        *merged_steps(CrewState(run=RunId("o"), frontier={entry.step: entry}), same).values()
     ] == [entry]
 
 
@@ -453,5 +451,5 @@ def test_an_artifact_that_was_made_shorter_is_no_longer_for_it() -> None:
     log = LogName("artifact:doc")
     mine = CrewState(run=RunId("r"), messages={log: LogHead(head=ContentHash("1"), length=5)})
     part = CrewState(run=RunId("o"), messages={log: LogHead(head=ContentHash("2"), length=3)})
-    (join,) = log_joins(mine, part, NAMES, {log: ContentHash("1")})
+    (join,) = log_merges(mine, part, NAMES, {log: ContentHash("1")})
     assert (join.one, join.two, join.more) == ("", "2", 0)

@@ -13,27 +13,27 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import AddAgent, Connect, Operation, Wire, apply_operations
 from crewlog.definition.validate import check
 from crewlog.errors import InvalidDefinition
-from crewlog.graph.lower import topology_in
+from crewlog.graph.lower import expanded_component
 from crewlog.graph.parting import definitions
-from crewlog.graph.uniting import united
+from crewlog.graph.uniting import merged_definition
 from crewlog.ids import RunId
 from crewlog.state.topology import (
     Channel,
-    Creature,
-    Topology,
-    TopologyChange,
+    ChannelAgent,
+    Component,
+    ComponentChange,
     World,
-    change_of,
+    change_of_components,
     parts_of,
-    survivor,
+    surviving_run_id,
 )
 
 Crews = Mapping[RunId, CrewDefinition]
 
 
-def graph(*channels: str, flow: tuple[str, ...] = (), **creatures: Any) -> Topology:
-    return Topology(
-        creatures={name: Creature(**edges) for name, edges in creatures.items()},
+def graph(*channels: str, flow: tuple[str, ...] = (), **creatures: Any) -> Component:
+    return Component(
+        creatures={name: ChannelAgent(**edges) for name, edges in creatures.items()},
         channels={name: Channel() for name in sorted(channels)},
         flow=flow,
     )
@@ -44,7 +44,7 @@ def talk(*names: str, over: str = "talk", **edges: Any) -> dict[str, Any]:
     return {name: {"listen": [over], **edges} for name in names}
 
 
-def crew_of(graph: Topology) -> CrewDefinition:
+def crew_of(graph: Component) -> CrewDefinition:
     """A crew whose graph is a given one."""
     agents = {name: {"prompt": name, **each.to_json()} for name, each in graph.creatures.items()}
     data = {
@@ -63,7 +63,7 @@ class Asked(NamedTuple):
 
     crews: dict[RunId, CrewDefinition]
     """The crews of the runs that there are then."""
-    change: TopologyChange
+    change: ComponentChange
 
 
 def asked(
@@ -77,15 +77,15 @@ def asked(
 
     Raises:
         InvalidDefinition: it refuses the operation.
-        TopologyRefused: it refuses a union.
+        ComponentConflict: it refuses a union.
     """
     others = {id_: crew for id_, crew in crews.items() if id_ != run}
     if isinstance(operation, Connect | Wire) and operation.other is not None:
         del others[operation.other]
         return _one(crews, run, operation, others, family or {})
     crew = apply_operations(crews[run], [operation])
-    graphs = parts_of(run, topology_in(crew), command)
-    change = change_of({run: topology_in(crews[run])}, graphs)
+    graphs = parts_of(run, expanded_component(crew), command)
+    change = change_of_components({run: expanded_component(crews[run])}, graphs)
     return Asked({**others, **definitions(crew, graphs, run)}, change)
 
 
@@ -97,9 +97,9 @@ def _one(
     family: Mapping[RunId, Collection[RunId]],
 ) -> Asked:
     pair = {id_: crews[id_] for id_ in (run, edge.other) if id_ is not None}
-    stays = survivor({id_: topology_in(crew) for id_, crew in pair.items()})
+    stays = surviving_run_id({id_: expanded_component(crew) for id_, crew in pair.items()})
     (joins,) = {*pair} - {stays}
-    made = united(
+    made = merged_definition(
         pair[stays],
         pair[joins],
         stays=stays,
@@ -116,8 +116,8 @@ def _one(
 class Applied(NamedTuple):
     """The graphs after an operation, and what that did."""
 
-    world: dict[RunId, Topology]
-    change: TopologyChange
+    world: dict[RunId, Component]
+    change: ComponentChange
 
 
 def do(world: World, kind: type, on: str = "g", command: str = "op", **said: Any) -> Applied:
@@ -127,7 +127,7 @@ def do(world: World, kind: type, on: str = "g", command: str = "op", **said: Any
         said["agent"] = {"prompt": said["name"], **said.get("agent", {})}
     done = asked(crews, RunId(on), kind(**said), command)
     after = {
-        id_: world[id_] if crews.get(id_) is crew else topology_in(crew)
+        id_: world[id_] if crews.get(id_) is crew else expanded_component(crew)
         for id_, crew in done.crews.items()
     }
     return Applied(after, done.change)

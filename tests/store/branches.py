@@ -9,7 +9,7 @@ from crewlog.ids import PUBLIC, ContentHash, CrewName, LogName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.calls import View
 from crewlog.state.hashing import hash_json, joined
-from crewlog.state.logs import heads_through, links_of
+from crewlog.state.logs import batch_links, heads_after_batch
 from crewlog.state.model import CrewState, LogHead
 from crewlog.store import Store
 from store.journals import CHANNEL, PRIVATE, seeded
@@ -43,7 +43,7 @@ class Branch:
             self.position = source.position
             self.said = dict(source.said)
             state = self.state(source.heads)
-            self.add(j.Forked(run=run, source=source.run, to=self.position, state=state))
+            self.add(j.RunForked(run=run, source=source.run, to=self.position, state=state))
 
     def state(self, heads: dict[LogName, ContentHash]) -> dict[str, Any]:
         messages = {log: LogHead(head=head, length=1) for log, head in heads.items()}
@@ -53,9 +53,9 @@ class Branch:
         data = j.entry_to_json(entry)
         heads, place = self.heads, entry.place(self.position)
         one = j.Batch(first=place, heads=heads, entries=(data,))
-        self.links += len(list(links_of(self.run, one)))
-        self.heads = heads_through(self.run, self.heads, one)
-        if isinstance(entry, j.GraphMerged):
+        self.links += len(list(batch_links(self.run, one)))
+        self.heads = heads_after_batch(self.run, self.heads, one)
+        if isinstance(entry, j.RunMerged):
             self.left_out += entry.position - self.position - 1
             self.before_merge = heads
             self.positions.append(entry.position)
@@ -77,21 +77,21 @@ class Branch:
     def back(self, rng: random.Random) -> None:
         heads, said = rng.choice(self.past[1:])
         self.said = dict(said)
-        self.add(j.RolledBack(to=1, state=self.state(heads)))
+        self.add(j.RunRolledBack(to=1, state=self.state(heads)))
 
-    def joins(self, *others: Branch) -> j.LogsJoined:
+    def joins(self, *others: Branch) -> j.LogsMerged:
         """Takes in the logs of others, whose journals it then goes on from, too."""
         while self.position < max(other.position for other in others):
             self.add(j.StepStarted(step=StepId("a#1")))
-        heads, found = dict(self.heads), list[j.LogJoin]()
+        heads, found = dict(self.heads), list[j.LogMerge]()
         for other in others:
             for log, two in other.heads.items():
                 one = heads.get(log, ContentHash(""))
                 more = len(other.said[log] - self.said.get(log, frozenset()))
-                found.append(j.LogJoin(log=log, one=one, two=two, more=more))
+                found.append(j.LogMerge(log=log, one=one, two=two, more=more))
                 heads[log] = joined(one, two, self.position + 1)
                 self.said[log] = self.said.get(log, frozenset()) | other.said[log]
-        entry = j.LogsJoined(joined=tuple(found), parents=tuple(other.run for other in others))
+        entry = j.LogsMerged(joined=tuple(found), parents=tuple(other.run for other in others))
         self.add(entry)
         assert self.heads == heads
         return entry

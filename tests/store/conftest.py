@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
-from crewlog.encryption.rows import RowSeal
+from crewlog.encryption.rows import RowCipher
 from crewlog.ids import RunId
 from crewlog.store import InMemoryStore, PostgresStore, Store
 from pooler import at_port, pooler
@@ -47,7 +47,7 @@ async def sealed_postgres(
     path, key = tmp_path_factory.mktemp("keys") / "keys.json", new_key(1)
     write_keys(path, KeyFile(keys=(key,), current=key.id))
     store = await PostgresStore.connect(
-        await new_database(postgres_dsn), seal=RowSeal(Keyring(path), "default")
+        await new_database(postgres_dsn), seal=RowCipher(Keyring(path), "default")
     )
     yield store
     await store.close()

@@ -19,7 +19,7 @@ from crewlog.ids import (
 )
 from crewlog.state import journal as j
 from crewlog.state.hashing import hash_json
-from crewlog.state.logs import links_of
+from crewlog.state.logs import batch_links
 from crewlog.state.model import Interrupt
 from crewlog.store import Store
 
@@ -48,7 +48,7 @@ class Journal:
         heads = dict(self.heads[-1])
         first = len(self) + 1
         data = j.entry_to_json(entry)
-        for link in links_of(self.run, j.Batch(first=first, heads=heads, entries=(data,))):
+        for link in batch_links(self.run, j.Batch(first=first, heads=heads, entries=(data,))):
             heads[link.log] = link.head
         self.entries.append(data)
         self.heads.append(heads)
@@ -63,7 +63,7 @@ class Journal:
     def say(self, value: Any, *logs: LogName, at: int = 0) -> int:
         """Appends a message of ann's."""
         ref = j.MessageRef(body=self.body(value), logs=logs or (PUBLIC,))
-        return self.add(j.ModelReplied(at=at, step=StepId("a#1"), call=1, agent=A, ref=ref))
+        return self.add(j.ModelCallCompleted(at=at, step=StepId("a#1"), call=1, agent=A, ref=ref))
 
     def batch(self, first: int = 1, last: int | None = None) -> j.Batch:
         """The entries from `first` to `last`, both included."""
@@ -120,14 +120,14 @@ def random_journal(run: RunId, rng: random.Random, length: int = 40) -> Journal:
                 step = steps.pop(rng.randrange(len(steps)))
                 journal.add(j.StepCompleted(at=at, step=StepId(step)))
             case 6:
-                journal.add(rng.choice([j.Paused(at=at), j.Resumed(at=at)]))
+                journal.add(rng.choice([j.Paused(at=at), j.RunResumed(at=at)]))
             case 7:
                 text = f"hello {rng.randrange(5)}"
                 ref = j.MessageRef(body=hash_json(text), logs=(PUBLIC,), inline=text)
                 journal.add(j.MessageAdded(at=at, ref=ref))
                 journal.bodies[hash_json(text)] = text
             case _:
-                journal.add(j.Routed(at=at, to=(j.Reached(node=NodeName("n1")),)))
+                journal.add(j.NodesReached(at=at, to=(j.ReachedNode(node=NodeName("n1")),)))
     if rng.random() < 0.5:
         ends = [j.RunCompleted(at=99_999), j.RunStopped(at=99_999)]
         journal.add(rng.choice([*ends, j.RunFailed(at=99_999, error="no\x00 'luck'")]))

@@ -22,12 +22,12 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import HistoryConflict, UsageError
 from crewlog.ids import AgentName, CrewName, NodeName, RunId
 from crewlog.state import journal as j
-from crewlog.state.calls import LoadState, PrepareChange, PreparedChange
+from crewlog.state.calls import PrepareChange, PrepareChangeResult, RestoreState
 from crewlog.state.parting import Share, parted
 from crewlog.store import Store
 from crewlog.store.checkpoints import taken_up
-from crewlog.store.claiming import keep_claim
-from crewlog.store.homes import homes_of
+from crewlog.store.claiming import rebuild_claim
+from crewlog.store.homes import find_remote_agents
 from crewlog.store.loading import load_state
 
 CREW = CrewName("homes")
@@ -70,19 +70,19 @@ class Family:
             self.run, j.RunStarted(run=self.run, crew=CREW, definition=whole, at=1), base=0
         )
         before = await load_state(self.store, self.run)
-        split = j.TopologyChanged(
+        split = j.ComponentChanged(
             at=2,
             change="split",
             graph_version=2,
             crew=CREW,
             definition=stays,
             split="cut",
-            parts=(j.PartedGraph(graph=self.part, definition=left, share=share),),
+            parts=(j.SplitRun(graph=self.part, definition=left, share=share),),
         )
         await self.record(self.run, split, j.RunStopped(at=3))
         if part:
             then = parted(before, self.part, share).model_copy(update={"definition": left})
-            begins = j.Forked(
+            begins = j.RunForked(
                 at=3, run=self.part, source=self.run, to=2, state=then.to_json(), split="cut"
             )
             await self.record(self.part, begins, j.RunStopped(at=4), base=2)
@@ -114,7 +114,7 @@ class Family:
     def dies(self, run: RunId) -> None:
         self.open.discard(run)
 
-    async def asks_home(self, execution: str = "home") -> PreparedChange:
+    async def asks_home(self, execution: str = "home") -> PrepareChangeResult:
         """The run that is about to go back to its recipe; what comes of it is not recorded yet."""
         state = await load_state(self.store, self.run)
         task = PrepareChange(
@@ -124,14 +124,14 @@ class Family:
             against=state.definition,
             after=state.position,
         )
-        made: PreparedChange = await self._local(self.run, execution, "prepare_change", task)
+        made: PrepareChangeResult = await self._local(self.run, execution, "prepare_change", task)
         return made
 
-    async def goes_home(self, made: PreparedChange, execution: str = "home") -> None:
+    async def goes_home(self, made: PrepareChangeResult, execution: str = "home") -> None:
         """Records what comes of it."""
         at = (await load_state(self.store, self.run)).position
         then = (await load_state(self.store, self.run, at - 1)).to_json()
-        back = j.Reopened(at=8, to=at - 1, state=then, home=made.home)
+        back = j.RunReopened(at=8, to=at - 1, state=then, home=made.home)
         swap = j.GraphSwapped(
             at=9,
             graph_version=3,
@@ -142,12 +142,16 @@ class Family:
 
     async def asks_on(self, execution: str = "on") -> None:
         """The part that is about to be taken up; it is not recorded yet."""
-        await self._local(self.part, execution, "load_state", LoadState(run=self.part, reopen=True))
+        await self._local(
+            self.part, execution, "load_state", RestoreState(run=self.part, reopen=True)
+        )
 
     async def goes_on(self, execution: str = "on") -> None:
         at = (await load_state(self.store, self.part)).position
         then = (await load_state(self.store, self.part, at - 1)).to_json()
-        await self.record(self.part, j.Reopened(at=8, to=at - 1, state=then), execution=execution)
+        await self.record(
+            self.part, j.RunReopened(at=8, to=at - 1, state=then), execution=execution
+        )
 
     async def lives(self) -> tuple[set[str], set[str]]:
         """The creatures of the run and of the part, where these go on."""
@@ -318,7 +322,7 @@ async def test_a_run_that_went_on_as_it_was_gave_its_claims_up(family: Family) -
     at = (await load_state(family.store, family.run)).position
     then = (await load_state(family.store, family.run, at - 1)).to_json()
     family.open.add(family.run)
-    await family.record(family.run, j.Reopened(at=8, to=at - 1, state=then), execution="two")
+    await family.record(family.run, j.RunReopened(at=8, to=at - 1, state=then), execution="two")
     await family.asks_on()  # though that run is open
     await family.goes_on()
     assert await family.lives() == ON
@@ -366,7 +370,7 @@ async def test_a_swap_that_failed_keeps_them_for_the_run(family: Family) -> None
     await family.record(
         family.run,
         j.SwapFailed(at=7, graph_version=3, error="of a change before"),
-        j.Reopened(at=8, to=at - 1, state=then, home=made.home),
+        j.RunReopened(at=8, to=at - 1, state=then, home=made.home),
         j.RunStopped(at=9),
         execution="one",
     )
@@ -386,15 +390,15 @@ async def test_a_rebuild_makes_the_claims_that_a_journal_tells(family: Family) -
     async def over(_: RunId) -> tuple[str, ...]:
         return ()
 
-    found = await homes_of(store, run, {"cid": family.part, "dan": family.part}, over)
+    found = await find_remote_agents(store, run, {"cid": family.part, "dan": family.part}, over)
     assert (found.live, set(found.back)) == ({}, {"cid", "dan"})
     at = (await load_state(store, run)).position
     then = (await load_state(store, run, at - 1)).to_json()
-    back = j.Reopened(at=8, to=at - 1, state=then, home={**found.back})
+    back = j.RunReopened(at=8, to=at - 1, state=then, home={**found.back})
     batch = j.Batch(first=at + 1, entries=(j.entry_to_json(back),))
     for _ in range(2):
         for taker, left in _came_home(run, [batch]):
-            await keep_claim(store, taker, left)
+            await rebuild_claim(store, taker, left)
             assert await store.claimed(left.key(1)) == f"{run}/{at}/"
             assert await store.claimed(left.key(2)) is None
     await store.append(run, batch)
@@ -413,7 +417,7 @@ async def test_a_part_that_has_not_begun_waits_and_begins_no_more(
     await family.begin(part=False)
 
     async def begins(execution: str) -> None:
-        task = LoadState(run=run, split_after=1)
+        task = RestoreState(run=run, split_after=1)
         await family._local(family.part, execution, "load_state", task)
 
     await begins("one")
@@ -423,8 +427,8 @@ async def test_a_part_that_has_not_begun_waits_and_begins_no_more(
     assert {each.began for each in made.home.values()} == {0}
     with pytest.raises(ApplicationError, match="about to take cid home") as caught:
         await begins("two")
-    assert caught.value.type == "NotHandedOver"
+    assert caught.value.type == "SplitNotRecorded"
     await family.goes_home(made)
     with pytest.raises(ApplicationError, match="took cid home before") as caught:
         await begins("three")
-    assert caught.value.type == "NeverHandedOver"
+    assert caught.value.type == "SplitNeverRecorded"

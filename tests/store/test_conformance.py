@@ -18,7 +18,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.state import journal as j
-from crewlog.state.hashing import hash_json, log_root
+from crewlog.state.hashing import empty_log_head, hash_json
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.store import InMemoryStore, Store
 from crewlog.store.protocol import CheckpointRow, InterruptRow, Kind, RunRow, Snapshot
@@ -163,8 +163,8 @@ async def test_registrations_at_once(store: Store, run: RunId) -> None:
 
 async def test_registered_parts_get_versions(store: Store, run: RunId) -> None:
     name = f"{run}-{HOSTILE}"
-    assert await store.get_registered("registry", name) is None
-    assert await store.list_registered("registry", name) == []
+    assert await store.get_catalog_entry("registry", name) is None
+    assert await store.list_catalog_entries("registry", name) == []
     tool = {"run": "m:f", "words": [HOSTILE, "é"], "b": 1, "a": 1.0}
     [registry, part] = await store.register(
         {("registry", name): {"tools": {"t": tool}}, ("tool", f"{name}/t"): tool}, 10
@@ -182,30 +182,30 @@ async def test_registered_parts_get_versions(store: Store, run: RunId) -> None:
     again = await store.register(
         {("tool", f"{name}/t"): tool, ("registry", name): {"tools": {}}}, 11
     )
-    assert again == [part, await store.get_registered("registry", name, 2)]
+    assert again == [part, await store.get_catalog_entry("registry", name, 2)]
     back = await store.register({("registry", name): {"tools": {"t": tool}}}, 12)
     assert [row.version for row in back] == [3], "going back is a change"
-    assert await store.get_registered("registry", name) == back[0]
-    assert await store.get_registered("registry", name, 1) == registry
-    assert await store.get_registered("registry", name, 4) is None
-    assert await store.get_registered("registry", name, 0) is None
-    assert await store.get_registered("agent", f"{name}/t") is None, "a name is of one kind"
-    assert await store.list_registered("registry", name) == [registry, again[1], back[0]]
-    assert [row for row in await store.list_registered("registry") if row.name == name] == back
+    assert await store.get_catalog_entry("registry", name) == back[0]
+    assert await store.get_catalog_entry("registry", name, 1) == registry
+    assert await store.get_catalog_entry("registry", name, 4) is None
+    assert await store.get_catalog_entry("registry", name, 0) is None
+    assert await store.get_catalog_entry("agent", f"{name}/t") is None, "a name is of one kind"
+    assert await store.list_catalog_entries("registry", name) == [registry, again[1], back[0]]
+    assert [row for row in await store.list_catalog_entries("registry") if row.name == name] == back
     assert await store.register({}, 13) == []
 
 
 async def test_registered_names_are_listed_in_order(store: Store, run: RunId) -> None:
     names = [f"{run}{end}" for end in ("", "-", "/", "A", "Z", "_", "a", "é", "😀")]
     await store.register({("model", name): {"of": name} for name in reversed(names)}, 1)
-    listed = [row.name for row in await store.list_registered("model")]
+    listed = [row.name for row in await store.list_catalog_entries("model")]
     assert [name for name in listed if name.startswith(f"{run}")] == names
 
 
 async def test_nothing_of_a_registration_that_fails_is_kept(store: Store, run: RunId) -> None:
     with pytest.raises(ValueError, match="JSON"):
         await store.register({("agent", run): {"good": 1}, ("tool", run): {"bad": float("nan")}}, 1)
-    assert await store.get_registered("agent", run) is None
+    assert await store.get_catalog_entry("agent", run) is None
 
 
 async def test_registrations_of_many_parts_at_once(store: Store, run: RunId) -> None:
@@ -218,12 +218,12 @@ async def test_registrations_of_many_parts_at_once(store: Store, run: RunId) -> 
         )
     )
     for key in keys:
-        versions = await store.list_registered(*key)
+        versions = await store.list_catalog_entries(*key)
         assert [row.version for row in versions] == list(range(1, len(versions) + 1))
         assert 6 <= len(versions) <= 12
         found = {row.version: row for rows in results for row in rows if row.name == key[1]}
         assert [found[version] for version in sorted(found)] == versions
-    counts = {len(await store.list_registered(*key)) for key in keys}
+    counts = {len(await store.list_catalog_entries(*key)) for key in keys}
     assert len(counts) == 1, "each registration came whole after another"
 
 
@@ -243,10 +243,10 @@ async def test_a_runs_life(store: Store, run: RunId) -> None:
     assert await store.get_run(run) == row
     for entry, status in [
         (j.Paused(), "paused"),
-        (j.Resumed(), "running"),
+        (j.RunResumed(), "running"),
         (asked("i1"), "waiting"),
         (j.Paused(), "paused"),
-        (j.Resumed(), "waiting"),
+        (j.RunResumed(), "waiting"),
         (asked("i2"), "waiting"),
         (answered("i1"), "waiting"),
         (answered("i2"), "running"),
@@ -268,7 +268,7 @@ async def test_a_runs_life(store: Store, run: RunId) -> None:
     [
         (j.RunFailed(at=9, error=HOSTILE), "failed", HOSTILE),
         (j.RunCompleted(at=9), "completed", ""),
-        (j.MergedInto(at=9, op="o", run=RunId("other"), position=7), "merged", ""),
+        (j.RunEndedByMerge(at=9, op="o", run=RunId("other"), position=7), "merged", ""),
     ],
 )
 async def test_how_a_run_ends(
@@ -363,7 +363,7 @@ async def test_checkpoints(store: Store, run: RunId) -> None:
 
 
 async def test_another_entry_at_a_position(store: Store, run: RunId) -> None:
-    journal = Journal(run, [started(run), j.Paused(), j.Resumed()])
+    journal = Journal(run, [started(run), j.Paused(), j.RunResumed()])
     await store.append(run, journal.batch())
     other = Journal(run, [started(run), j.Paused(), j.RunCompleted(), j.Paused()])
     position = other.say("fork")
@@ -448,7 +448,7 @@ async def test_logs(store: Store, run: RunId) -> None:
     assert [link.head for link in links] == heads
     assert [link.position for link in links] == [2, 3, 4, 5, 6]
     assert [link.body for link in links] == [hash_json(f"m{n}") for n in range(5)]
-    assert [link.previous for link in links] == [log_root(run, PUBLIC), *heads[:-1]]
+    assert [link.previous for link in links] == [empty_log_head(run, PUBLIC), *heads[:-1]]
     assert await store.read_log(heads[2]) == links[:3], "a head names its own transcript"
     assert await store.read_log(heads[4], {heads[2]}) == links[3:]
     assert await store.read_log(heads[4], heads[:2]) == links[2:]
@@ -467,7 +467,7 @@ async def test_logs_with_gaps(store: Store, run: RunId) -> None:
     assert len(await store.read_log(heads[5], [heads[2]])) == 3
     with pytest.raises(StoreIncomplete):
         await store.read_log(heads[2])
-    root = log_root(run, "group:none")
+    root = empty_log_head(run, "group:none")
     with pytest.raises(StoreIncomplete):
         await store.read_log(root)
     assert await store.read_log(root, [root]) == []
@@ -501,7 +501,7 @@ async def test_hostile_names(store: Store, run: RunId) -> None:
 
 async def test_values_are_appended_exactly(store: Store, run: RunId) -> None:
     bodies = {hash_json(value): value for value in VALUES}
-    entries = tuple({"kind": "FlagSet", "flag": HOSTILE, "value": value} for value in VALUES)
+    entries = tuple({"kind": "RunOutputSet", "flag": HOSTILE, "value": value} for value in VALUES)
     await store.append(run, j.Batch(entries=entries), bodies)
     rows = await store.read_journal(run)
     assert [hash_json(row.entry) for row in rows] == [hash_json(entry) for entry in entries]
@@ -514,7 +514,7 @@ async def test_hostile_texts_in_every_row(store: Store, run: RunId) -> None:
     journal = Journal(run, [started(run, by=HOSTILE), asked("i", question=HOSTILE)])
     journal.add(answered("i", decision=HOSTILE, by=HOSTILE))
     journal.add(j.CheckpointTagged(checkpoint=1, tag=HOSTILE))
-    journal.add(j.LogsJoined(parents=(other,)))
+    journal.add(j.LogsMerged(parents=(other,)))
     journal.add(j.RunFailed(error=HOSTILE))
     await store.append(run, journal.batch())
     await store.append(run, journal.batch())  # it merges each row with itself
@@ -601,10 +601,13 @@ async def test_memory_survives_close() -> None:
 async def test_what_a_tool_said_when_it_was_approved_is_kept(store: Store, run: RunId) -> None:
     await store.approve_tool(run, "add", "D", "ada", 1, "Adds \U0001f600.")
     await store.approve_tool(run, "sub", "D", "ada", 1, "Subtracts.")
-    assert await store.approved_words(run) == {"add": "Adds \U0001f600.", "sub": "Subtracts."}
+    assert await store.list_approved_descriptions(run) == {
+        "add": "Adds \U0001f600.",
+        "sub": "Subtracts.",
+    }
     await store.approve_tool(run, "add", "E", "ada", 2, "Adds two.")
-    assert await store.approved_words(run) == {"add": "Adds two.", "sub": "Subtracts."}
-    assert await store.tool_approvals(run) == {"add": "E", "sub": "D"}
+    assert await store.list_approved_descriptions(run) == {"add": "Adds two.", "sub": "Subtracts."}
+    assert await store.list_approved_tools(run) == {"add": "E", "sub": "D"}
 
 
 async def test_signed_approvals_are_kept_by_key(store: Store, run: RunId) -> None:
@@ -615,6 +618,6 @@ async def test_signed_approvals_are_kept_by_key(store: Store, run: RunId) -> Non
     old, new = made("add", "k1", "D", 1), made("add", "k1", "E", 2)
     others = [made("add", "k2", "D", 3), made("sub", "k1", "D", 1)]
     for each in (old, *others, new, new):
-        await store.prove_approval(each)
-    assert list(await store.tool_proofs(run)) == [others[0], new, others[1]]
-    assert not await store.tool_proofs(f"{run}-x")
+        await store.put_signed_approval(each)
+    assert list(await store.list_signed_approvals(run)) == [others[0], new, others[1]]
+    assert not await store.list_signed_approvals(f"{run}-x")

@@ -31,7 +31,7 @@ def fork_of(journal: Journal, run: RunId, *texts: str, base: int) -> Journal:
     """A fork after a position, with texts of its own."""
     heads = {log: LogHead(head=head, length=1) for log, head in journal.heads[base].items()}
     state = CrewState(run=run, crew=CrewName("band"), messages=heads).to_json()
-    forked = j.Forked(run=run, source=journal.run, to=base, state=state)
+    forked = j.RunForked(run=run, source=journal.run, to=base, state=state)
     fork = Journal(run)
     fork.entries = [{"kind": "none"}] * base
     fork.heads = [dict(journal.heads[base])] * (base + 1)

@@ -10,7 +10,7 @@ import pytest
 from crewlog.errors import StoreIncomplete
 from crewlog.ids import PUBLIC, ContentHash, CrewName, LogName, RunId, StepId
 from crewlog.state import journal as j
-from crewlog.state.logs import Link, heads_through, links_of
+from crewlog.state.logs import Link, batch_links, heads_after_batch
 from crewlog.state.model import CrewState, LogHead
 from crewlog.store import PostgresStore, Store
 from store.journals import PRIVATE, Journal, seeded
@@ -32,7 +32,7 @@ class Twig:
             self.add(j.RunStarted(run=run, crew=CrewName("band"), definition=ContentHash("d" * 27)))
         else:
             state = source.state_at(base).model_copy(update={"run": run})
-            forked = j.Forked(run=run, source=source.run, to=base, state=state.to_json())
+            forked = j.RunForked(run=run, source=source.run, to=base, state=state.to_json())
             self.add(forked)
 
     @property
@@ -58,8 +58,8 @@ class Twig:
         self.entries.append(entry)
         self.heads.append(self.heads[-1])
         batch = self.batch(self.end)
-        self.heads[-1] = heads_through(self.run, self.heads[-2], batch)
-        self.links += links_of(self.run, batch)
+        self.heads[-1] = heads_after_batch(self.run, self.heads[-2], batch)
+        self.links += batch_links(self.run, batch)
 
     def grow(self, rng: random.Random) -> None:
         """Adds what others may say, too, in the same words and at the same positions."""
@@ -68,10 +68,10 @@ class Twig:
                 self.add(j.StepStarted(step=StepId("a#1")))
             case 2:
                 to = rng.randrange(self.base + 1, self.end + 1)
-                self.add(j.RolledBack(to=to, state=self.state_at(to).to_json()))
+                self.add(j.RunRolledBack(to=to, state=self.state_at(to).to_json()))
             case 3:
                 to = rng.randrange(self.base + 1, self.end + 1)
-                self.add(j.Reopened(to=to, state=self.state_at(to).to_json()))
+                self.add(j.RunReopened(to=to, state=self.state_at(to).to_json()))
             case _:
                 logs = rng.choice([(PUBLIC,), (PUBLIC, PRIVATE)])
                 self.say(rng.choice(["yes", "yes", "no"]), *logs)
@@ -80,10 +80,10 @@ class Twig:
         """Takes in the logs of another one."""
         heads = self.heads[-1]
         joins = [
-            j.LogJoin(log=log, one=heads.get(log, ContentHash("")), two=two)
+            j.LogMerge(log=log, one=heads.get(log, ContentHash("")), two=two)
             for log, two in other.heads[-1].items()
         ]
-        self.add(j.LogsJoined(joined=tuple(joins), parents=(other.run,)))
+        self.add(j.LogsMerged(joined=tuple(joins), parents=(other.run,)))
 
     def say(self, text: str, *logs: LogName) -> None:
         journal = Journal(self.run)

@@ -30,8 +30,8 @@ IDS = [
 async def test_it_is_found_by_its_id(store: Store, run: RunId, id_: str) -> None:
     journal = Journal(run, [started(run)])
     at = journal.add(j.Paused(command=CommandId(id_), digest="d"))
-    journal.add(j.Resumed(command=CommandId(f"{id_}x")))
-    journal.add(j.Resumed(reason=id_, command=CommandId(f"x{id_}")))
+    journal.add(j.RunResumed(command=CommandId(f"{id_}x")))
+    journal.add(j.RunResumed(reason=id_, command=CommandId(f"x{id_}")))
     await store.append(run, journal.batch())
     row = await store.find_command(run, id_)
     assert row is not None
@@ -68,7 +68,7 @@ async def test_what_only_looks_like_it_is_not_taken(store: Store, run: RunId) ->
 
 
 async def test_a_forgotten_one_is_not_found(store: Store, run: RunId) -> None:
-    journal = Journal(run, [started(run), j.Paused(), j.Resumed(command=CommandId("one"))])
+    journal = Journal(run, [started(run), j.Paused(), j.RunResumed(command=CommandId("one"))])
     await store.append(run, journal.batch())
     await store.forget(run, 2)
     assert await store.find_command(run, "one") is None
@@ -86,10 +86,10 @@ async def test_what_was_said_to_a_run_that_was_taken_in_is_found(store: Store, r
     for other, id_ in ids.items():
         said = Journal(other, [started(other), j.Paused(command=CommandId(id_))])
         await store.append(other, said.batch())
-    forked = j.Forked(run=second, source=copied, to=2, state={})
+    forked = j.RunForked(run=second, source=copied, to=2, state={})
     await store.append(second, Batch(first=3, entries=(entry_to_json(forked),)))
     for taker, taken in ((second, first), (run, second)):
-        merged = j.GraphMerged(
+        merged = j.RunMerged(
             of=taken,
             parents=(taken,),
             op="tie",

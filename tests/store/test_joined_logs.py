@@ -7,7 +7,7 @@ import random
 import pytest
 
 from crewlog.activities.views import Hydrator
-from crewlog.errors import LogRefused, StoreIncomplete
+from crewlog.errors import LogAccessDenied, StoreIncomplete
 from crewlog.ids import PUBLIC, AgentName, ContentHash, LogName, RunId
 from crewlog.state import journal as j
 from crewlog.state.calls import View
@@ -210,11 +210,11 @@ async def test_a_root_of_a_joined_log_that_is_another_log_s_is_refused(
         await each.stored(store)
     one.joins(two)
     for log, head in ((PUBLIC, two.heads[CHANNEL]), (CHANNEL, stranger.heads[PUBLIC])):
-        wrong = j.LogJoin(log=log, one=one.heads[log], two=head)
-        one.add(j.LogsJoined(joined=(wrong,)))
+        wrong = j.LogMerge(log=log, one=one.heads[log], two=head)
+        one.add(j.LogsMerged(joined=(wrong,)))
     await one.stored(store)
     for log in (PUBLIC, CHANNEL):
-        with pytest.raises(LogRefused, match=f"the head of '{log}' in the view"):
+        with pytest.raises(LogAccessDenied, match=f"the head of '{log}' in the view"):
             await Hydrator(store).hydrate(run, ANN, View(heads={log: one.heads[log]}))
 
 
@@ -228,7 +228,7 @@ async def test_a_stranger_s_log_is_taken_once_its_run_is_said_to_come_in(
     await two.stored(store)
     await one.stored(store)
     theirs = View(heads={PUBLIC: two.heads[PUBLIC]})
-    with pytest.raises(LogRefused, match="no log of that name"):
+    with pytest.raises(LogAccessDenied, match="no log of that name"):
         await Hydrator(store).hydrate(run, ANN, theirs)
     one.joins(two)
     assert len(await Hydrator(store).hydrate(run, ANN, one.view(), one.batch())) == 1
@@ -244,9 +244,9 @@ async def test_a_renamed_log_may_begin_under_its_older_names(store: Store, run: 
     await two.stored(store)
     renamed, ann = LogName("channel:ops-2"), LogName("private:ann-2")
     kept = [
-        j.LogJoin(log=log, two=two.heads[was]) for log, was in ((renamed, CHANNEL), (ann, PRIVATE))
+        j.LogMerge(log=log, two=two.heads[was]) for log, was in ((renamed, CHANNEL), (ann, PRIVATE))
     ]
-    one.add(j.LogsJoined(joined=tuple(kept), parents=(two.run,)))
+    one.add(j.LogsMerged(joined=tuple(kept), parents=(two.run,)))
     one.say("never", renamed)
     await one.stored(store)
     hydrator = Hydrator(store)
@@ -256,11 +256,11 @@ async def test_a_renamed_log_may_begin_under_its_older_names(store: Store, run: 
         found = await head.hydrate(run, ANN, view)
         assert [each.text for each in found] == ["yes", "never"]
         for formerly in ({}, {renamed: (LogName("channel:x"),)}, {CHANNEL: (CHANNEL,)}):
-            with pytest.raises(LogRefused, match=f"the head of '{renamed}' in the view"):
+            with pytest.raises(LogAccessDenied, match=f"the head of '{renamed}' in the view"):
                 await head.hydrate(run, ANN, view.model_copy(update={"formerly": formerly}))
     # A name of another kind is none that it can have had.
     stolen = View(heads={renamed: one.heads[ann]}, formerly={renamed: (PRIVATE,)})
-    with pytest.raises(LogRefused):
+    with pytest.raises(LogAccessDenied):
         await hydrator.hydrate(run, ANN, stolen)
     assert "formerly" not in View(heads={renamed: one.heads[renamed]}).to_json()
 

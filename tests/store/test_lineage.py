@@ -7,7 +7,7 @@ import pytest
 
 from crewlog.ids import ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.state import journal as j
-from crewlog.state.checkpoints import turn_of
+from crewlog.state.checkpoints import exchange_number
 from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.store import Store
@@ -45,17 +45,17 @@ async def test_a_change_and_a_rollback(store: Store, run: RunId, seed: int) -> N
     assert row is not None
     assert (row.crew, row.definition, row.recipe) == ("trio", NEW, OLD)
     journal.add(j.RunFailed(error="no", at=5))
-    journal.add(j.Reopened(to=2, state=state(run, definition=NEW), at=9))
+    journal.add(j.RunReopened(to=2, state=state(run, definition=NEW), at=9))
     await store_in_any_order(store, journal, seed)
     row = await store.get_run(run)
     assert row is not None
     assert (row.status, row.ended, row.error, row.definition) == ("running", None, "", NEW)
-    journal.add(j.RolledBack(to=1, state=state(run, status="paused")))
+    journal.add(j.RunRolledBack(to=1, state=state(run, status="paused")))
     await store_in_any_order(store, journal, seed)
     row = await store.get_run(run)
     assert row is not None
     assert (row.status, row.definition, row.recipe, row.crew) == ("paused", OLD, OLD, "band")
-    rules = j.RulesChanged(crew=CrewName("band"), definition=NEW)
+    rules = j.DefinitionChanged(crew=CrewName("band"), definition=NEW)
     journal.add(rules)
     await store_in_any_order(store, journal, seed)
     row = await store.get_run(run)
@@ -68,7 +68,7 @@ async def test_questions_over_a_rollback(store: Store, run: RunId, seed: int) ->
     journal = Journal(run, [started(run), asked("i1", at=2), answered("i1"), asked("i2", at=4)])
     await store_in_any_order(store, journal, seed)
     assert [q.id for q in await store.list_interrupts(run)] == ["i2"]
-    back = j.RolledBack(to=2, state=state(run, "i1"), at=9)
+    back = j.RunRolledBack(to=2, state=state(run, "i1"), at=9)
     journal.add(back)
     await store_in_any_order(store, journal, seed)
     (question,) = await store.list_interrupts(run)
@@ -92,7 +92,7 @@ async def test_questions_over_a_rollback(store: Store, run: RunId, seed: int) ->
 async def test_a_fork(store: Store, run: RunId, seed: int) -> None:
     base = 7
     source = RunId("source")
-    forked = j.Forked(
+    forked = j.RunForked(
         run=run, source=source, to=base, by="ann", at=50, state=state(run, "i1", recipe=NEW)
     )
     entries = [j.entry_to_json(e) for e in (forked, j.Paused(), answered("i1"))]
@@ -126,10 +126,10 @@ async def test_kinds_of_checkpoints_and_tags(store: Store, run: RunId) -> None:
         run,
         [
             started(run),
-            j.Routed(at=2, to=(j.Reached(node=NodeName("a")),)),
+            j.NodesReached(at=2, to=(j.ReachedNode(node=NodeName("a")),)),
             j.StepCompleted(at=3, step=StepId("a#1")),
-            j.Routed(at=4, source=NodeName("a")),
-            j.RolledBack(at=5, to=2, state=state(run)),
+            j.NodesReached(at=4, source=NodeName("a")),
+            j.RunRolledBack(at=5, to=2, state=state(run)),
             j.CheckpointTagged(at=6, checkpoint=3, tag="good"),
             j.CheckpointTagged(at=7, checkpoint=3, tag="best"),
             j.CheckpointTagged(at=8, checkpoint=5, tag="good"),
@@ -148,11 +148,11 @@ async def test_kinds_of_checkpoints_and_tags(store: Store, run: RunId) -> None:
 
 
 async def test_the_end_of_a_turn_is_named_by_its_number(store: Store, run: RunId) -> None:
-    journal = Journal(run, [started(run), j.TurnEnded(at=2, turn=7)])
+    journal = Journal(run, [started(run), j.ExchangeEnded(at=2, turn=7)])
     await store_in_any_order(store, journal, 3)
     (row,) = await store.list_checkpoints(run)
-    assert (row.kind, row.step, row.node, turn_of(row.step)) == ("turn", "turn:7", "", 7)
-    assert [turn_of(name) for name in ("turn:x", "turn:", "writer#2", "7")] == [None] * 4
+    assert (row.kind, row.step, row.node, exchange_number(row.step)) == ("turn", "turn:7", "", 7)
+    assert [exchange_number(name) for name in ("turn:x", "turn:", "writer#2", "7")] == [None] * 4
 
 
 async def test_a_body_in_an_edit_is_stored(store: Store, run: RunId) -> None:
@@ -168,7 +168,7 @@ async def test_what_a_fork_goes_on_from_is_known_when_that_is_gone(store: Store)
     first, middle, last, side = (RunId(f"line-{name}") for name in ("a", "b", "c", "d"))
     await store.append(first, Journal(first, [started(first)]).batch(1, 1))
     for run, source in ((middle, first), (last, middle), (side, first)):
-        forked = j.Forked(run=run, source=source, to=1, state=state(source), at=1)
+        forked = j.RunForked(run=run, source=source, to=1, state=state(source), at=1)
         await store.append(run, Batch(first=2, entries=(j.entry_to_json(forked),)))
     assert [await store.lineage(run) for run in (first, middle, last, side)] == [
         set(), {first}, {first, middle}, {first},
@@ -187,9 +187,9 @@ async def test_how_a_deleted_run_went_on_from_another_is_known(store: Store) -> 
     first, run, part, last = (RunId(f"kin-{name}") for name in ("a", "b", "c", "d"))
     await store.append(first, Journal(first, [started(first)]).batch(1, 1))
     for each, source in ((run, first), (part, run), (last, run)):
-        forked = j.Forked(run=each, source=source, to=1, state=state(source), at=1)
+        forked = j.RunForked(run=each, source=source, to=1, state=state(source), at=1)
         await store.append(each, Batch(first=2, entries=(j.entry_to_json(forked),)))
-    joined = j.LogsJoined(parents=(part,), at=2)
+    joined = j.LogsMerged(parents=(part,), at=2)
     await store.append(run, Batch(first=3, entries=(j.entry_to_json(joined),)))
     wanted = {(run, first, False), (run, part, True), (part, run, False), (last, run, False)}
 

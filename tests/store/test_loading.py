@@ -133,16 +133,17 @@ async def test_a_state_of_a_newer_build(empty: Store, run_: LongRun) -> None:
     assert "Update Crewlog" in caught.value.remedy
 
 
-def forked(run: RunId, source: CrewState) -> j.Forked:
+def forked(run: RunId, source: CrewState) -> j.RunForked:
     state = source.model_copy(update={"run": run}).to_json()
-    return j.Forked(at=9, run=run, source=source.run, to=source.position, state=state, by="eve")
+    return j.RunForked(at=9, run=run, source=source.run, to=source.position, state=state, by="eve")
 
 
 async def test_a_forks_own_journal(empty: Store, run_: LongRun) -> None:
     base = 50
     fork = RunId("fork")
     entries = [
-        j.entry_to_json(e) for e in (forked(fork, run_.states[base - 1]), j.Paused(), j.Resumed())
+        j.entry_to_json(e)
+        for e in (forked(fork, run_.states[base - 1]), j.Paused(), j.RunResumed())
     ]
     await empty.append(fork, j.Batch(first=base + 1, entries=tuple(entries)))
     state = await load_state(empty, fork, base + 2)

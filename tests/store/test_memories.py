@@ -20,18 +20,18 @@ from crewlog.ids import AgentName, CrewName, RunId, StepId
 from crewlog.store import InMemoryStore, PostgresStore, Store
 from crewlog.store.memories import (
     LONGEST_METADATA,
-    Artifact,
     Author,
-    Embedded,
-    Forgotten,
+    Embeddings,
     Memory,
-    Terms,
+    MemoryFilter,
+    NewMemory,
     Wanted,
-    memories_of,
-    query_of,
-    since_of,
-    terms_of,
+    WriteOptions,
+    clean_query,
+    expiry_cutoff,
+    new_memories,
     words_of,
+    write_options,
 )
 
 HOSTILE = "NUL \x00, lone \ud83d, 😀 é, '; DROP TABLE x;-- \\0000 \\ %s $1 ~ {a,b} \u2028 | & ! :*"
@@ -50,7 +50,7 @@ def note(crew: CrewName, key: str, text: str = "x", scope: str = "public", **mor
 
 
 async def put(store: Store, *memories: Memory, **terms: Any) -> bool:
-    return await store.memories.write(memories, Terms(**{"now": memories[0].at} | terms))
+    return await store.memories.write(memories, WriteOptions(**{"now": memories[0].at} | terms))
 
 
 async def keys(
@@ -71,7 +71,7 @@ async def test_memories_fade_behind_newer_ones_and_then_go(store: Store, crew: C
 
     async def found(now: int, **more: Any) -> list[str]:
         rows = await store.memories.search(
-            crew, ["public"], Wanted(**(wanted | more)), now=now, since=since_of(policy, now)
+            crew, ["public"], Wanted(**(wanted | more)), now=now, since=expiry_cutoff(policy, now)
         )
         return [each.key for each in rows.memories]
 
@@ -80,9 +80,9 @@ async def test_memories_fade_behind_newer_ones_and_then_go(store: Store, crew: C
     assert await found(21 * day) == ["new", "old"]  # a quarter of three words is less than one
     assert await found(60 * day) == ["new", "old"]
     assert await found(61 * day) == ["new"]
-    assert since_of(policy, 61 * day) == 1 * day
+    assert expiry_cutoff(policy, 61 * day) == 1 * day
     short = MemoryPolicy(half_life=10 * 86_400, retention=86_400)
-    assert since_of(short, 61 * day) == 60 * day
+    assert expiry_cutoff(short, 61 * day) == 60 * day
 
 
 async def test_a_memory_comes_back_exactly(store: Store, crew: CrewName) -> None:
@@ -169,7 +169,7 @@ async def test_a_call_writes_once(store: Store, crew: CrewName) -> None:
 
 async def test_what_is_forgotten_is_what_was_said(store: Store, crew: CrewName) -> None:
     async def fill() -> None:
-        await store.memories.forget(Forgotten(crew=crew))
+        await store.memories.forget(MemoryFilter(crew=crew))
         other = Author(agent=AgentName("b"), run=RunId("q"), step=StepId("b#1"))
         await put(store, note(crew, "k1"), note(crew, "k2"))
         await put(store, note(crew, "k1", scope="group:g", author=other, expires=30))
@@ -179,7 +179,7 @@ async def test_what_is_forgotten_is_what_was_said(store: Store, crew: CrewName) 
     async def left(**which: Any) -> int:
         await fill()
         before = sum(each.count for each in await store.memories.scopes(crew))
-        gone = await store.memories.forget(Forgotten(crew=crew, **which))
+        gone = await store.memories.forget(MemoryFilter(crew=crew, **which))
         after = sum(each.count for each in await store.memories.scopes(crew))
         assert before - after == gone
         return after
@@ -195,11 +195,11 @@ async def test_what_is_forgotten_is_what_was_said(store: Store, crew: CrewName) 
     assert await left(expired=29) == 4
     assert (await store.memories.scopes(CrewName(f"{crew}x")))[0].count == 1
     with pytest.raises(UsageError, match="of which crew or run"):
-        await store.memories.forget(Forgotten())
+        await store.memories.forget(MemoryFilter())
     with pytest.raises(UsageError, match="of which crew or run"):
-        await store.memories.forget(Forgotten(before=10**15))
+        await store.memories.forget(MemoryFilter(before=10**15))
     with pytest.raises(UsageError, match="within a scope"):
-        await store.memories.forget(Forgotten(crew=crew, key="k1"))
+        await store.memories.forget(MemoryFilter(crew=crew, key="k1"))
 
 
 async def test_a_deleted_run_leaves_its_memories_and_not_its_claims(
@@ -228,8 +228,8 @@ async def test_words_by_their_stems(postgres: PostgresStore, crew: CrewName) -> 
     assert await found("running", "german"), "as it is, whatever the language was"
 
 
-def embedded(*vectors: tuple[float, ...], model: str = "m") -> Embedded:
-    return Embedded(model=model, vectors=vectors)
+def embedded(*vectors: tuple[float, ...], model: str = "m") -> Embeddings:
+    return Embeddings(model=model, vectors=vectors)
 
 
 async def by_meaning(
@@ -307,7 +307,7 @@ async def test_both_stores_find_the_same(postgres: PostgresStore, steps: list[An
                     note(crew, key, text, scope, at=now, expires=expires) for key, text in given
                 ]
                 key = f"{crew}/a#1/{call[1:]}/0" if call else ""
-                terms = Terms(now=now, most=max(most, len(rows)), call=key)
+                terms = WriteOptions(now=now, most=max(most, len(rows)), call=key)
                 outcomes.append(await memories.write(rows, terms))
             elif step[0] == "search":
                 _, scopes, text, since = step
@@ -318,7 +318,7 @@ async def test_both_stores_find_the_same(postgres: PostgresStore, steps: list[An
                 )
             else:
                 outcomes.append(
-                    await memories.forget(Forgotten(crew=crew, scope=step[1], key=step[2]))
+                    await memories.forget(MemoryFilter(crew=crew, scope=step[1], key=step[2]))
                 )
             outcomes[-1] = (outcomes[-1], await memories.newest(crew, now=now))
         assert outcomes[0] == outcomes[1]
@@ -343,8 +343,8 @@ async def test_both_stores_order_vectors_alike(postgres: PostgresStore, crew: Cr
 # -- what is checked before anything is stored ------------------------------------------------
 
 
-def made(*artifacts: Artifact, **policy: Any) -> list[Memory]:
-    return memories_of(
+def made(*artifacts: NewMemory, **policy: Any) -> list[Memory]:
+    return new_memories(
         CrewName("c"),
         "public",
         artifacts,
@@ -356,7 +356,7 @@ def made(*artifacts: Artifact, **policy: Any) -> list[Memory]:
 
 
 def test_bounds_are_kept() -> None:
-    text = Artifact(text="four")
+    text = NewMemory(text="four")
     assert made(text, longest=4)
     cases: list[tuple[str, Any]] = [
         ("4 characters, and one may have 3", lambda: made(text, longest=3)),
@@ -365,15 +365,15 @@ def test_bounds_are_kept() -> None:
         ("2 memories cannot be written", lambda: made(text, text, max=1)),
         (
             "two memories have the key 'k'",
-            lambda: made(Artifact(text="a", key="k"), Artifact(text="b", key=" k")),
+            lambda: made(NewMemory(text="a", key="k"), NewMemory(text="b", key=" k")),
         ),
         (
             "bytes, and may have 4,096",
-            lambda: made(Artifact(text="a", metadata={"x": "y" * LONGEST_METADATA})),
+            lambda: made(NewMemory(text="a", metadata={"x": "y" * LONGEST_METADATA})),
         ),
-        ("cannot be kept", lambda: made(Artifact(text="a", metadata={"x": float("nan")}))),
-        ("nested deeper", lambda: made(Artifact(text="a", metadata={"x": nested(200)}))),
-        ("may have 2,000", lambda: query_of("x" * 2_001)),
+        ("cannot be kept", lambda: made(NewMemory(text="a", metadata={"x": float("nan")}))),
+        ("nested deeper", lambda: made(NewMemory(text="a", metadata={"x": nested(200)}))),
+        ("may have 2,000", lambda: clean_query("x" * 2_001)),
     ]
     for message, case in cases:
         with pytest.raises(UsageError, match=message):
@@ -389,22 +389,22 @@ def nested(depth: int) -> Any:
 
 def test_it_is_kept_as_long_as_the_shorter_of_both_says() -> None:
     def expires(keep: float | None, retention: float | None) -> int | None:
-        (memory,) = made(Artifact(text="a", keep=keep), retention=retention)
+        (memory,) = made(NewMemory(text="a", keep=keep), retention=retention)
         return memory.expires
 
     assert expires(None, None) is None
     assert expires(5, None) == 6_000
     assert expires(5, 2) == 3_000
     assert expires(1, 2) == 2_000
-    assert since_of(MemoryPolicy(retention=2), 1_000) == 0
-    assert since_of(MemoryPolicy(retention=2), 5_000) == 3_000
-    assert terms_of(MemoryPolicy(max=3, retention=2), 5_000).most == 3
+    assert expiry_cutoff(MemoryPolicy(retention=2), 1_000) == 0
+    assert expiry_cutoff(MemoryPolicy(retention=2), 5_000) == 3_000
+    assert write_options(MemoryPolicy(max=3, retention=2), 5_000).most == 3
 
 
 def test_keys_are_made_of_the_call_and_differ() -> None:
-    one, two = made(Artifact(text="a"), Artifact(text="a"))
+    one, two = made(NewMemory(text="a"), NewMemory(text="a"))
     assert one.key != two.key
-    assert made(Artifact(text="b"))[0].key == one.key, "a retry means the same ones"
+    assert made(NewMemory(text="b"))[0].key == one.key, "a retry means the same ones"
 
 
 def test_words() -> None:

@@ -29,13 +29,13 @@ LATER = 40
 """How much further the run that joins is."""
 
 
-def merges(one: Branch, two: Branch) -> j.GraphMerged:
+def merges(one: Branch, two: Branch) -> j.RunMerged:
     """Has a run take another one in that is further than it is."""
     joined = tuple(
-        j.LogJoin(log=log, one=one.heads.get(log, ContentHash("")), two=head, more=1)
+        j.LogMerge(log=log, one=one.heads.get(log, ContentHash("")), two=head, more=1)
         for log, head in two.heads.items()
     )
-    entry = j.GraphMerged(
+    entry = j.RunMerged(
         position=max(one.position, two.position) + 1,
         follows=one.position,
         of=two.run,
@@ -83,7 +83,7 @@ async def test_it_is_read_over_what_it_leaves_out(store: Store, run: RunId) -> N
     row = await store.get_run(run)
     assert row is not None
     assert (row.definition, row.position) == ("d2", at)
-    assert await store.last_ruling(run) == at
+    assert await store.last_permission_position(run) == at
 
 
 async def test_any_other_gap_is_one(store: Store, run: RunId) -> None:
@@ -157,7 +157,7 @@ async def test_forgotten_from_there_on_it_may_come_again(store: Store, run: RunI
     await store.forget(run, two.position)
     kept = await store.read_journal(run)
     assert kept == rows[:-2]
-    assert await store.last_ruling(run) == 0
+    assert await store.last_permission_position(run) == 0
     batch = j.Batch(
         first=rows[-2].position,
         heads=one.before_merge,

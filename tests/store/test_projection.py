@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from crewlog.ids import CrewName, InterruptId, RunId
 from crewlog.state.hashing import hash_json
 from crewlog.store.codec import dump_json, load_json, pack, unpack
-from crewlog.store.projection import InterruptFacts, RunFacts, project, run_row
+from crewlog.store.projection import InterruptProjection, RunFacts, project, run_row
 from store.journals import random_journal, seeded
 
 ANY_TEXT = st.text(st.characters())  # surrogates included
@@ -85,18 +85,18 @@ def test_run_facts_merge_in_any_order() -> None:
 
 def test_interrupt_facts_merge_in_any_order() -> None:
     name, question = InterruptId("i"), {"question": "?"}
-    asked = InterruptFacts(name, 3, 5, question, asked=3)
-    answer = InterruptFacts(name, decision="yes", by="eve", answered=4)
+    asked = InterruptProjection(name, 3, 5, question, asked=3)
+    answer = InterruptProjection(name, decision="yes", by="eve", answered=4)
     assert asked.open(0)
     assert not answer.open(0)
     assert not asked.merge(answer).open(0)
-    again = InterruptFacts(name, 3, 9, question, asked=6)
+    again = InterruptProjection(name, 3, 9, question, asked=6)
     assert asked.merge(answer).merge(again).open(6)
     assert not asked.merge(answer).merge(again).open(7), "it was rolled back since"
-    other = InterruptFacts(name, decision="no", by="ann", answered=8)
+    other = InterruptProjection(name, decision="no", by="ann", answered=8)
     merged = set()
     for order in itertools.permutations([asked, answer, again, other]):
-        facts = InterruptFacts(name)
+        facts = InterruptProjection(name)
         for one in (*order, order[0]):
             facts = facts.merge(one)
         merged.add((facts.position, facts.at, facts.asked, facts.decision, facts.answered))

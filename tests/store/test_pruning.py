@@ -11,7 +11,7 @@ from crewlog.state.checkpoints import CheckpointKind
 from crewlog.store import InMemoryStore, Store
 from crewlog.store.loading import load_state
 from crewlog.store.protocol import CheckpointRow, Snapshot
-from crewlog.store.pruning import prune, to_prune
+from crewlog.store.pruning import find_prunable, prune
 from graph.simulation import as_json
 from store.journals import Journal, started
 from store.long_runs import long_run
@@ -55,7 +55,7 @@ SNAPSHOTS = [5, 15, 25, 38, 45]
 def test_what_goes(
     policy: CheckpointPolicy, checkpoints: tuple[int, ...], snapshots: tuple[int, ...]
 ) -> None:
-    gone = to_prune(policy, ROWS, SNAPSHOTS)
+    gone = find_prunable(policy, ROWS, SNAPSHOTS)
     assert gone.checkpoints == checkpoints
     assert gone.snapshots == snapshots
 
@@ -80,7 +80,7 @@ def test_what_stays_loads_as_before(
     )
     rows = [row(10 * n, node, "step", *["t"] * tag) for n, (node, tag) in enumerate(steps, 1)]
     there = sorted(snapshots)
-    gone = to_prune(policy, rows, there)
+    gone = find_prunable(policy, rows, there)
     left = [each for each in rows if each.position not in gone.checkpoints]
     assert set(gone.checkpoints) <= {each.position for each in rows}
     if keep_last:
@@ -93,7 +93,7 @@ def test_what_stays_loads_as_before(
         before = [at for at in there if at <= each.position]
         after = [at for at in before if at not in gone.snapshots]
         assert before[-1:] == after[-1:]
-    again = to_prune(policy, left, [at for at in there if at not in gone.snapshots])
+    again = find_prunable(policy, left, [at for at in there if at not in gone.snapshots])
     assert not any(again), "done again, it does nothing"
 
 

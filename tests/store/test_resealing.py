@@ -10,11 +10,11 @@ import asyncpg
 import pytest
 
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
-from crewlog.encryption.rows import PREFIX, RowSeal
-from crewlog.errors import KeyMissing, SealBroken, UsageError
+from crewlog.encryption.rows import PREFIX, RowCipher
+from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
 from crewlog.ids import AgentName, CrewName
 from crewlog.store import InMemoryStore, PostgresStore
-from crewlog.store.memories import Author, Forgotten, Memory, Terms, Wanted, words_of
+from crewlog.store.memories import Author, Memory, MemoryFilter, Wanted, WriteOptions, words_of
 from crewlog.store.resealing import key_uses, reseal
 
 CREW = CrewName("canary-free")
@@ -41,7 +41,7 @@ def retired() -> KeyFile:
 async def opened(database: str, path: Path | None, **options: Any) -> PostgresStore:
     """A store of a process that has just begun."""
     keys = Keyring(path, **options) if path else None
-    return await PostgresStore.connect(database, max_size=2, seal=RowSeal(keys, "default"))
+    return await PostgresStore.connect(database, max_size=2, seal=RowCipher(keys, "default"))
 
 
 def note(key: str, text: str, at: int = 10, scope: str = "public") -> Memory:
@@ -53,7 +53,7 @@ def note(key: str, text: str, at: int = 10, scope: str = "public") -> Memory:
 
 
 async def write(store: PostgresStore, *memories: Memory, most: int = 100) -> None:
-    assert await store.memories.write(memories, Terms(now=memories[0].at, most=most))
+    assert await store.memories.write(memories, WriteOptions(now=memories[0].at, most=most))
 
 
 async def found(store: PostgresStore, text: str = "") -> list[tuple[str, str]]:
@@ -95,7 +95,7 @@ async def test_a_key_is_one_whichever_key_its_row_was_written_with(
     await write(store, note("refunds", "30 days", at=11))
     assert await found(store) == [("refunds", "30 days"), ("hours", "nine to five")]
     assert await found(store, "refunds five") == [("refunds", "30 days"), ("hours", "nine to five")]
-    assert await store.memories.forget(Forgotten(crew=CREW, scope="public", key="hours")) == 1
+    assert await store.memories.forget(MemoryFilter(crew=CREW, scope="public", key="hours")) == 1
     assert await found(store) == [("refunds", "30 days")]
     await store.close()
 
@@ -167,10 +167,10 @@ async def test_what_was_changed_is_refused(database: str, path: Path) -> None:
         "UPDATE crewlog.memories AS m SET sealed_key = (SELECT max(o.sealed_key) "
         "FROM crewlog.memories AS o WHERE o.key <> m.key)"
     )
-    with pytest.raises(SealBroken, match="changed or moved"):
+    with pytest.raises(DecryptionFailed, match="changed or moved"):
         await found(store)
     await connection.execute("UPDATE crewlog.memories SET sealed_key = NULL")
-    with pytest.raises(SealBroken, match="not encrypted"):
+    with pytest.raises(DecryptionFailed, match="not encrypted"):
         await found(store)
     await connection.close()
     await store.close()
@@ -180,10 +180,10 @@ async def test_without_the_keys_nothing_is_read(database: str, path: Path) -> No
     store = await opened(database, path)
     await write(store, note("one", "1"))
     await store.close()
-    with pytest.raises(KeyMissing, match="this process has no keys"):
+    with pytest.raises(EncryptionKeyMissing, match="this process has no keys"):
         await opened(database, None)
     store = await PostgresStore.connect(database, any_rows=True)
-    with pytest.raises(KeyMissing, match="CREWLOG_ENCRYPTION_KEYS"):
+    with pytest.raises(EncryptionKeyMissing, match="CREWLOG_ENCRYPTION_KEYS"):
         await found(store)
     with pytest.raises(UsageError, match="encryption is off"):
         await reseal(store, lambda _text: None)
@@ -194,7 +194,7 @@ async def test_without_the_keys_nothing_is_read(database: str, path: Path) -> No
 
 async def test_a_key_is_within_a_crew_and_a_scope(database: str, path: Path) -> None:
     store = await opened(database, path)
-    which = Forgotten(crew=CREW, scope="public", key="k")
+    which = MemoryFilter(crew=CREW, scope="public", key="k")
     for lacking in ({"crew": None, "run": "r"}, {"scope": None}):
         with pytest.raises(UsageError, match="a key is one within a scope of a crew"):
             await store.memories.forget(dataclasses.replace(which, **lacking))
@@ -207,14 +207,14 @@ async def test_what_a_tool_said_when_it_was_approved_is_encrypted(
     plain = await opened(database, None)
     await plain.approve_tool("mcp:s", "add", "D", "ada", 1, CANARIES[0])
     store = await opened(database, path, accept_plain=True)
-    assert await store.approved_words("mcp:s") == {"add": CANARIES[0]}
+    assert await store.list_approved_descriptions("mcp:s") == {"add": CANARIES[0]}
     await reseal(store, lambda _: None)
     strict = await opened(database, path)
-    assert await strict.approved_words("mcp:s") == {"add": CANARIES[0]}
+    assert await strict.list_approved_descriptions("mcp:s") == {"add": CANARIES[0]}
     (row,) = await strict.scan("SELECT told FROM crewlog.tool_approvals")
     assert row["told"].startswith(PREFIX)
     await strict.change("UPDATE crewlog.tool_approvals SET tool = $1", [("sub",)])
-    with pytest.raises(SealBroken):
-        await strict.approved_words("mcp:s")
+    with pytest.raises(DecryptionFailed):
+        await strict.list_approved_descriptions("mcp:s")
     for each in (plain, store, strict):
         await each.close()

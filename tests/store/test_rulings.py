@@ -9,7 +9,7 @@ from crewlog.ids import AgentName, ContentHash, CrewName, RunId
 from crewlog.state import journal as j
 from crewlog.state.journal import Batch, entry_to_json
 from crewlog.store import Store
-from crewlog.store.protocol import RESERVED, Reservation
+from crewlog.store.protocol import RESERVED, QuotaPeriod
 
 
 def batch(first: int, *entries: Any) -> Batch:
@@ -17,31 +17,31 @@ def batch(first: int, *entries: Any) -> Batch:
 
 
 STARTED = j.RunStarted(run=RunId("r"), crew=CrewName("t"), definition=ContentHash("d"))
-RULED = j.RulingSet(tool="act", agent="a", do="deny")
-PERMITTED = j.PermissionSet(tool="act", agents=(AgentName("a"),))
+RULED = j.AgentPermissionSet(tool="act", agent="a", do="deny")
+PERMITTED = j.ToolPermissionSet(tool="act", agents=(AgentName("a"),))
 
 
 async def test_the_last_ruling_is_told_with_what_is_appended(store: Store) -> None:
-    assert await store.last_ruling(RunId("ruled-0")) == 0
+    assert await store.last_permission_position(RunId("ruled-0")) == 0
     assert await store.append(RunId("ruled-0"), batch(1, STARTED, j.Paused())) == 0
     await store.append(RunId("ruled-0"), batch(3, RULED))
-    assert await store.last_ruling(RunId("ruled-0")) == 3
+    assert await store.last_permission_position(RunId("ruled-0")) == 3
     # Whoever stores something later learns of it, whatever it stores, and other runs do not.
-    assert await store.append(RunId("ruled-0"), batch(4, j.Resumed())) == 3
+    assert await store.append(RunId("ruled-0"), batch(4, j.RunResumed())) == 3
     assert await store.append(RunId("ruled-0"), Batch.EMPTY) == 3
     assert await store.append(RunId("other-0"), batch(1, STARTED)) == 0
     await store.append(RunId("ruled-0"), batch(5, PERMITTED))
     await store.append(RunId("ruled-0"), batch(3, RULED))  # it comes again, and late
-    assert await store.last_ruling(RunId("ruled-0")) == 5
+    assert await store.last_permission_position(RunId("ruled-0")) == 5
 
 
 async def test_rulings_go_with_the_journal_that_has_them(store: Store) -> None:
     await store.append(RunId("ruled-1"), batch(1, STARTED, RULED, j.Paused(), PERMITTED))
-    assert await store.last_ruling(RunId("ruled-1")) == 4
+    assert await store.last_permission_position(RunId("ruled-1")) == 4
     await store.forget(RunId("ruled-1"), 3)
-    assert await store.last_ruling(RunId("ruled-1")) == 2
+    assert await store.last_permission_position(RunId("ruled-1")) == 2
     await store.delete([RunId("ruled-1")], 0)
-    assert await store.last_ruling(RunId("ruled-1")) == 0
+    assert await store.last_permission_position(RunId("ruled-1")) == 0
 
 
 async def test_nothing_is_claimed_where_something_was_ruled_that_is_not_known(store: Store) -> None:
@@ -54,34 +54,38 @@ async def test_nothing_is_claimed_where_something_was_ruled_that_is_not_known(st
     assert await store.claim("ruled-2/a#1/2/1", "me", knows=(RunId("ruled-3"), 0)) == "me"
 
 
-def wanted(most: int = 3, quota: str = "t/k", span: str = "2026-03-29") -> Reservation:
-    return Reservation(quota=quota, span=span, most=most)
+def wanted(most: int = 3, quota: str = "t/k", span: str = "2026-03-29") -> QuotaPeriod:
+    return QuotaPeriod(quota=quota, span=span, most=most)
 
 
 async def test_a_quota_lets_so_many_calls_pass_and_each_once(store: Store) -> None:
-    assert [await store.reserve(f"c{n}", [wanted(quota="t2/k")], 1) for n in (1, 2, 1, 3, 4)] == [
+    assert [
+        await store.count_call(f"c{n}", [wanted(quota="t2/k")], 1) for n in (1, 2, 1, 3, 4)
+    ] == [
         *[None] * 4,
         "t2/k",
     ]
     # Another day, another quota, and a retry after midnight of what was counted the day before.
-    assert await store.reserve("c4", [wanted(quota="t2/k", span="2026-03-30")], 1) is None
-    assert await store.reserve("c5", [wanted(quota="t2/l")], 1) is None
-    assert await store.reserve("c1", [wanted(most=0, quota="t2/k", span="2026-03-31")], 1) is None
+    assert await store.count_call("c4", [wanted(quota="t2/k", span="2026-03-30")], 1) is None
+    assert await store.count_call("c5", [wanted(quota="t2/l")], 1) is None
+    assert (
+        await store.count_call("c1", [wanted(most=0, quota="t2/k", span="2026-03-31")], 1) is None
+    )
 
 
 async def test_a_call_is_counted_in_all_of_its_quotas_or_in_none(store: Store) -> None:
-    assert await store.reserve("c1", [wanted(1, "t3/a")], 1) is None
-    assert await store.reserve("c2", [wanted(5, "t3/b"), wanted(1, "t3/a")], 1) == "t3/a"
-    assert await store.reserve("c3", [wanted(1, "t3/b")], 1) is None
+    assert await store.count_call("c1", [wanted(1, "t3/a")], 1) is None
+    assert await store.count_call("c2", [wanted(5, "t3/b"), wanted(1, "t3/a")], 1) == "t3/a"
+    assert await store.count_call("c3", [wanted(1, "t3/b")], 1) is None
 
 
 async def test_a_call_that_was_not_made_is_given_back(store: Store) -> None:
-    assert await store.reserve("c1", [wanted(1, "t4/k")], 1) is None
+    assert await store.count_call("c1", [wanted(1, "t4/k")], 1) is None
     await store.release("c1", ["t4/other"])
-    assert await store.reserve("c2", [wanted(1, "t4/k")], 1) == "t4/k"
+    assert await store.count_call("c2", [wanted(1, "t4/k")], 1) == "t4/k"
     await store.release("c1", ["t4/k"])
     await store.release("c1", ["t4/k"])
-    assert await store.reserve("c2", [wanted(1, "t4/k")], 1) is None
+    assert await store.count_call("c2", [wanted(1, "t4/k")], 1) is None
 
 
 async def test_what_is_counted_is_told(store: Store) -> None:
@@ -94,16 +98,16 @@ async def test_what_is_counted_is_told(store: Store) -> None:
     assert await used() == [0, 0, 0]
     assert await store.counted([]) == {}
     for call in ("c1", "c2", "c1"):
-        await store.reserve(call, [wanted(2, "t7/k"), wanted(9, "t7/l")], 1)
+        await store.count_call(call, [wanted(2, "t7/k"), wanted(9, "t7/l")], 1)
     assert await used() == [2, 0, 2]
-    full = await store.reserve("c3", [wanted(2, "t7/k"), wanted(9, "t7/l")], 1)
+    full = await store.count_call("c3", [wanted(2, "t7/k"), wanted(9, "t7/l")], 1)
     assert (full, await used()) == ("t7/k", [2, 0, 2])
-    await store.reserve("c2", [wanted(2, "t7/k", span="2026-03-30")], 1)  # it was counted before
+    await store.count_call("c2", [wanted(2, "t7/k", span="2026-03-30")], 1)  # it was counted before
     assert await used() == [2, 0, 2]
     for _ in range(2):
         await store.release("c1", ["t7/k", "t7/other"])
         assert await used() == [1, 0, 2]
-    await store.reserve("c4", [wanted(2, "t7/k", span="2026-03-30")], RESERVED + 2)
+    await store.count_call("c4", [wanted(2, "t7/k", span="2026-03-30")], RESERVED + 2)
     assert await used() == [0, 1, 2]  # what is old of one quota is forgotten when it counts again
     await store.release("c4", ["t7/k"])
     assert await used() == [0, 0, 2]
@@ -113,7 +117,7 @@ async def test_reservations_and_releases_at_once_leave_the_true_count(store: Sto
     quotas = [wanted(50, "t8/a"), wanted(50, "t8/b")]
 
     async def one(n: int) -> None:
-        await store.reserve(f"c{n}", quotas[:: 1 if n % 2 else -1], 1)
+        await store.count_call(f"c{n}", quotas[:: 1 if n % 2 else -1], 1)
         if n % 3 == 0:
             await store.release(f"c{n}", ["t8/b", "t8/a"][:: 1 if n % 2 else -1])
 
@@ -124,19 +128,19 @@ async def test_reservations_and_releases_at_once_leave_the_true_count(store: Sto
 
 async def test_as_many_calls_at_once_as_there_may_be_pass(store: Store) -> None:
     quotas = [wanted(7, "t5/a"), wanted(9, "t5/b")]
-    tries = [store.reserve(f"c{n % 40}", quotas[:: 1 if n % 2 else -1], 1) for n in range(60)]
+    tries = [store.count_call(f"c{n % 40}", quotas[:: 1 if n % 2 else -1], 1) for n in range(60)]
     await asyncio.gather(*tries)
-    passed = [n for n in range(40) if await store.reserve(f"c{n}", quotas, 1) is None]
+    passed = [n for n in range(40) if await store.count_call(f"c{n}", quotas, 1) is None]
     assert len(passed) == 7
 
 
 async def test_what_was_counted_long_ago_is_forgotten(store: Store) -> None:
-    assert await store.reserve("c1", [wanted(1, "t6/k")], 1) is None
-    assert await store.reserve("c2", [wanted(1, "t6/k", span="later")], RESERVED + 2) is None
-    assert await store.reserve("c3", [wanted(1, "t6/k")], RESERVED + 2) is None
+    assert await store.count_call("c1", [wanted(1, "t6/k")], 1) is None
+    assert await store.count_call("c2", [wanted(1, "t6/k", span="later")], RESERVED + 2) is None
+    assert await store.count_call("c3", [wanted(1, "t6/k")], RESERVED + 2) is None
     # A call that comes again long after it was counted is counted still, and once.
     for at in (2 * RESERVED + 4, 2 * RESERVED + 5):
-        assert await store.reserve("c3", [wanted(1, "t6/k")], at) is None
+        assert await store.count_call("c3", [wanted(1, "t6/k")], at) is None
         assert await store.counted([("t6/k", "2026-03-29")]) == {("t6/k", "2026-03-29"): 1}
 
 
@@ -147,11 +151,11 @@ async def test_calls_of_a_run_that_is_gone_count_and_are_not_taken_for_another_s
     once = [wanted(2, "t/gone")]
     for attempt in range(2):
         await store.append(run, batch(1, STARTED))
-        assert await store.reserve(f"{run}/a#1/2", once, attempt) is None
+        assert await store.count_call(f"{run}/a#1/2", once, attempt) is None
         await store.delete([run], attempt)
-    assert await store.reserve(f"{run}/a#1/2", once, 2) == "t/gone"
+    assert await store.count_call(f"{run}/a#1/2", once, 2) == "t/gone"
     assert await store.counted([("t/gone", "2026-03-29")]) == {("t/gone", "2026-03-29"): 2}
     # A run whose id begins so is another one: its call is counted, and known, as before.
-    assert await store.reserve(f"{other}/a#1/2", [wanted(1, "t/other")], 3) is None
+    assert await store.count_call(f"{other}/a#1/2", [wanted(1, "t/other")], 3) is None
     await store.delete([run], 3)
-    assert await store.reserve(f"{other}/a#1/2", [wanted(1, "t/other")], 4) is None
+    assert await store.count_call(f"{other}/a#1/2", [wanted(1, "t/other")], 4) is None

@@ -11,8 +11,8 @@ import asyncpg
 import pytest
 
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
-from crewlog.encryption.rows import RowSeal
-from crewlog.errors import KeyMissing, SealBroken
+from crewlog.encryption.rows import RowCipher
+from crewlog.errors import DecryptionFailed, EncryptionKeyMissing
 from crewlog.ids import ContentHash, RunId
 from crewlog.store import PostgresStore
 from crewlog.store.protocol import Snapshot
@@ -28,20 +28,20 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "keys.json"
 
 
-def keyed(path: Path, namespace: str = "default", *, plain: bool = False) -> RowSeal:
-    return RowSeal(Keyring(path, accept_plain=plain), namespace)
+def keyed(path: Path, namespace: str = "default", *, plain: bool = False) -> RowCipher:
+    return RowCipher(Keyring(path, accept_plain=plain), namespace)
 
 
-OFF = RowSeal(None, "default")
+OFF = RowCipher(None, "default")
 
 
-async def write(database: str, seal: RowSeal, content: str = "any") -> None:
+async def write(database: str, seal: RowCipher, content: str = "any") -> None:
     store = await PostgresStore.connect(database, max_size=1, seal=seal)
     await store.put_definition({"crew": content})
     await store.close()
 
 
-async def opened(database: str, seal: RowSeal) -> None:
+async def opened(database: str, seal: RowCipher) -> None:
     """Opens it, and finds that nobody is told otherwise beforehand."""
     if (told := await refused(database, seal)) is not None:
         with pytest.raises(type(told), match=re.escape(str(told))):
@@ -65,7 +65,7 @@ async def run_sql(database: str, sql: str) -> None:
 
 async def test_plain_rows_are_refused_until_they_are_encrypted(database: str, path: Path) -> None:
     await write(database, OFF)
-    with pytest.raises(SealBroken, match=r"not encrypted.*definitions\.definition") as told:
+    with pytest.raises(DecryptionFailed, match=r"not encrypted.*definitions\.definition") as told:
         await opened(database, keyed(path))
     for word in ("CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true", "crewlog encryption reseal"):
         assert word in told.value.remedy
@@ -79,14 +79,14 @@ async def test_plain_rows_are_refused_until_they_are_encrypted(database: str, pa
     assert await reseal(accepting, lambda _text: None) == 1
     await accepting.close()
     await write(database, OFF, "late")  # by a process that was not yet started anew
-    with pytest.raises(SealBroken, match="not encrypted"):
+    with pytest.raises(DecryptionFailed, match="not encrypted"):
         await opened(database, keyed(path))
     accepting = await PostgresStore.connect(database, seal=keyed(path, plain=True))
     assert await reseal(accepting, lambda _text: None) == 1
     await accepting.close()
     await opened(database, keyed(path))
     assert await remembered(database) == [("default", True)]
-    with pytest.raises(KeyMissing, match="this process has no keys"):
+    with pytest.raises(EncryptionKeyMissing, match="this process has no keys"):
         await opened(database, OFF)
 
 
@@ -96,7 +96,7 @@ async def test_it_is_looked_through_once(database: str, path: Path) -> None:
     await run_sql(database, "INSERT INTO crewlog.bodies VALUES ('h', '1')")
     await opened(database, keyed(path))  # what stands there is refused where it is read
     await run_sql(database, "DELETE FROM crewlog.sealing")
-    with pytest.raises(SealBroken, match=r"bodies\.body"):
+    with pytest.raises(DecryptionFailed, match=r"bodies\.body"):
         await opened(database, keyed(path))
 
 
@@ -106,7 +106,7 @@ async def test_a_store_is_one_namespace_s(database: str, path: Path) -> None:
     await opened(database, keyed(path, "two"))  # nothing was written yet
     await write(database, keyed(path, "one"))
     for plain in (False, True):
-        with pytest.raises(SealBroken, match=r"the namespace 'one'.*is in 'two'"):
+        with pytest.raises(DecryptionFailed, match=r"the namespace 'one'.*is in 'two'"):
             await opened(database, keyed(path, "two", plain=plain))
     await opened(database, keyed(path, "one"))
 
@@ -161,7 +161,7 @@ async def test_a_row_that_is_moved_plain_or_another_namespace_s_is_refused_with_
     elsewhere = await PostgresStore.connect(
         database, max_size=1, seal=keyed(path, "other"), any_rows=True
     )
-    with pytest.raises(SealBroken, match=f"changed or moved since.*{place}"):
+    with pytest.raises(DecryptionFailed, match=f"changed or moved since.*{place}"):
         await read(elsewhere)
     await elsewhere.close()
     await run_sql(
@@ -169,8 +169,8 @@ async def test_a_row_that_is_moved_plain_or_another_namespace_s_is_refused_with_
         f"UPDATE crewlog.{table} AS mine SET {column} = other.{column} FROM crewlog.{table} AS other "  # noqa: E501, S608
         f"WHERE mine.{by} = '{mine}' AND other.{by} = '{other}'",
     )
-    with pytest.raises(SealBroken, match=f"changed or moved since.*{place}"):
+    with pytest.raises(DecryptionFailed, match=f"changed or moved since.*{place}"):
         await read(filled)
     await run_sql(database, f"UPDATE crewlog.{table} SET {column} = '1' WHERE {by} = '{mine}'")  # noqa: S608
-    with pytest.raises(SealBroken, match=f"it is not encrypted, which is on here {place}"):
+    with pytest.raises(DecryptionFailed, match=f"it is not encrypted, which is on here {place}"):
         await read(filled)

@@ -8,7 +8,7 @@ import pytest
 
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import PUBLIC, ContentHash, CrewName, RunId
-from crewlog.state.journal import Batch, PartedGraph, TopologyChanged, entry_to_json
+from crewlog.state.journal import Batch, ComponentChanged, SplitRun, entry_to_json
 from crewlog.state.parting import Share
 from crewlog.store import PostgresStore, Store
 from store.test_deleting import NOW, begun, fork_of, said, talk
@@ -18,7 +18,7 @@ from store.waiting import held
 async def test_a_source_stays_until_its_fork_has_begun(store: Store, run: RunId) -> None:
     fork = RunId(f"{run}-fork")
     journal = await talk(store, run, f"{run} one", f"{run} two")
-    assert await store.expect_fork(run, fork, NOW)
+    assert await store.add_pending_fork(run, fork, NOW)
     assert [(s.source, s.fork, s.at) for s in await store.starting_forks([run])] == [
         (run, fork, NOW)
     ]
@@ -36,24 +36,24 @@ async def test_a_source_stays_until_its_fork_has_begun(store: Store, run: RunId)
 
 async def test_a_fork_of_what_is_gone_is_not_noted(store: Store, run: RunId) -> None:
     fork = RunId(f"{run}-fork")
-    assert not await store.expect_fork(run, fork, NOW)
+    assert not await store.add_pending_fork(run, fork, NOW)
     await talk(store, run)
     await store.delete([run], NOW, grace=0)
-    assert not await store.expect_fork(run, fork, NOW)
+    assert not await store.add_pending_fork(run, fork, NOW)
     assert await store.starting_forks([run]) == []
 
 
 async def test_a_note_goes_with_its_runs_and_when_it_is_void(store: Store, run: RunId) -> None:
     fork, other = RunId(f"{run}-fork"), RunId(f"{run}-other")
     await talk(store, run)
-    await store.expect_fork(run, fork, NOW)
-    await store.expect_fork(run, fork, NOW + 5)  # asked for again
-    await store.expect_fork(run, other, NOW)
+    await store.add_pending_fork(run, fork, NOW)
+    await store.add_pending_fork(run, fork, NOW + 5)  # asked for again
+    await store.add_pending_fork(run, other, NOW)
     assert [s.at for s in await store.starting_forks([run])] == [NOW + 5, NOW]
     await store.delete([fork], NOW, grace=0)
-    await store.void_fork(run, other)
+    await store.remove_pending_fork(run, other)
     assert await store.starting_forks([run]) == []
-    await store.expect_fork(run, fork, NOW)
+    await store.add_pending_fork(run, fork, NOW)
     await store.delete([run, fork], NOW, grace=0)  # both go
     assert await store.get_run(run) is None
     await talk(store, run)
@@ -84,16 +84,14 @@ async def test_a_part_is_noted_by_the_first_batch_of_a_run(store: Store, run: Ru
 
 def parted_into(part: RunId, position: int) -> Batch:
     """A batch with the entry that names a part."""
-    change = TopologyChanged(
+    change = ComponentChanged(
         at=NOW,
         change="split",
         graph_version=2,
         crew=CrewName("t"),
         definition=ContentHash("d"),
         parts=(
-            PartedGraph(
-                graph=part, definition=ContentHash("p"), share=Share(creatures=(), nodes=())
-            ),
+            SplitRun(graph=part, definition=ContentHash("p"), share=Share(creatures=(), nodes=())),
         ),
     )
     return Batch(first=position, entries=(entry_to_json(change),))
@@ -101,7 +99,7 @@ def parted_into(part: RunId, position: int) -> Batch:
 
 async def test_a_run_whose_id_is_taken_over_goes_all_the_same(store: Store, run: RunId) -> None:
     await talk(store, run)
-    await store.expect_fork(run, RunId(f"{run}-fork"), NOW)
+    await store.add_pending_fork(run, RunId(f"{run}-fork"), NOW)
     await store.delete([run], NOW, grace=0, forked=True)
     assert await store.get_run(run) is None
 
@@ -119,7 +117,7 @@ async def test_of_a_note_and_a_deletion_at_once_one_is_first(
     }
     async with held(database, locks[first]) as gate:
         calls = {
-            "note": store.expect_fork(run, RunId(f"{run}-fork"), NOW),
+            "note": store.add_pending_fork(run, RunId(f"{run}-fork"), NOW),
             "deletion": store.delete([run], NOW, grace=0),
         }
         begun = await gate.begin(calls.pop(first))

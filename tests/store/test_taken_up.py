@@ -12,14 +12,16 @@ from crewlog.state import journal as j
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Interrupt
 from crewlog.store import InMemoryStore
-from crewlog.store.checkpoints import last_state, resumption_of, taken_up
+from crewlog.store.checkpoints import find_reopen_position, load_last_state, taken_up
 
 MANY = 700
 RUN = RunId("long")
 STEP = StepId("gate#1")
 BEGIN: list[j.JournalEntry] = [
     j.RunStarted(run=RUN, crew=CrewName("c"), definition=ContentHash("d"), at=1),
-    j.Routed(at=2, to=(j.Reached(node=NodeName("gate")), j.Reached(node=NodeName("slow")))),
+    j.NodesReached(
+        at=2, to=(j.ReachedNode(node=NodeName("gate")), j.ReachedNode(node=NodeName("slow")))
+    ),
     j.StepStarted(at=3, step=STEP),
     j.InterruptRaised(
         at=4,
@@ -41,7 +43,7 @@ def refused(count: int = MANY) -> list[j.JournalEntry]:
 
 def said(count: int = MANY) -> list[j.JournalEntry]:
     """What came in while the calls under way were waited for."""
-    return [j.FlagSet(at=6, flag=FlagName("n"), value=n) for n in range(count)]
+    return [j.RunOutputSet(at=6, flag=FlagName("n"), value=n) for n in range(count)]
 
 
 async def stored(entries: Iterable[j.JournalEntry], base: int = 0) -> tuple[InMemoryStore, int]:
@@ -67,9 +69,9 @@ async def test_it_goes_on_right_before_what_ended_it(
     entries: list[j.JournalEntry], goes_on_at: int
 ) -> None:
     store, end = await stored(entries)
-    found = await resumption_of(store, RUN, end)
+    found = await find_reopen_position(store, RUN, end)
     assert (found.position, found.decision) == (goes_on_at, None)
-    _, then = await taken_up(store, RUN, await last_state(store, RUN))
+    _, then = await taken_up(store, RUN, await load_last_state(store, RUN))
     assert (then.status, list(then.interrupts), list(then.frontier)) == (
         "running",
         ["i1"],
@@ -80,7 +82,7 @@ async def test_it_goes_on_right_before_what_ended_it(
 async def test_what_is_completed_is_done_however_many_came_too_late() -> None:
     store, end = await stored([*BEGIN, j.RunCompleted(at=9), *refused()])
     with pytest.raises(UsageError, match="is completed: there is nothing left to go on with"):
-        await resumption_of(store, RUN, end)
+        await find_reopen_position(store, RUN, end)
 
 
 async def test_a_run_that_has_offered_itself_is_not_taken_up_before_anybody_knows_of_it() -> None:
@@ -89,17 +91,17 @@ async def test_a_run_that_has_offered_itself_is_not_taken_up_before_anybody_know
     for end in ([], [j.StopRequested(at=7), *END]):
         store, _ = await stored([*BEGIN, joins, offered, *end])
         with pytest.raises(UsageError, match="offered to be part of 'x'") as caught:
-            await taken_up(store, RUN, await last_state(store, RUN))
+            await taken_up(store, RUN, await load_last_state(store, RUN))
         assert "crewlog show x" in caught.value.remedy
-    merged = j.MergedInto(at=8, op="o", run=RunId("x"), position=7)
+    merged = j.RunEndedByMerge(at=8, op="o", run=RunId("x"), position=7)
     store, _ = await stored([*BEGIN, joins, offered, merged, *refused()])
     with pytest.raises(UsageError, match="is part of the run 'x' now"):
-        await taken_up(store, RUN, await last_state(store, RUN))
+        await taken_up(store, RUN, await load_last_state(store, RUN))
 
 
 async def test_a_run_without_a_journal_is_not_taken_up() -> None:
     with pytest.raises(UsageError, match="has no journal") as caught:
-        await last_state(InMemoryStore(), RUN)
+        await load_last_state(InMemoryStore(), RUN)
     assert "crewlog rebuild long" in caught.value.remedy
 
 
@@ -107,5 +109,5 @@ async def test_a_prompt_that_was_never_approved_has_nothing_to_go_on_with() -> N
     prompt = j.PromptReceived(at=1, run=RUN, prompt=hash_json("p"), inline="p")
     store, _ = await stored([prompt, j.StopRequested(at=2, command="s"), j.RunStopped(at=3)])
     with pytest.raises(UsageError, match="ended before it had a crew") as caught:
-        await taken_up(store, RUN, await last_state(store, RUN))
+        await taken_up(store, RUN, await load_last_state(store, RUN))
     assert "crewlog run PROMPT" in caught.value.remedy

@@ -19,7 +19,7 @@ from crewlog.client import Run, gateway
 from crewlog.errors import StoreUnavailable, WorkerMissing
 from crewlog.store import Store
 from crewlog.testing import scripted
-from crewlog.workers.sandbox import Instance, sandbox
+from crewlog.workers.sandbox import SandboxedInstance, sandbox
 from shared import LIMIT, Lab
 
 TRIES = 20
@@ -35,9 +35,9 @@ async def test_a_run_that_was_asked_beside_a_local_activity_replays(
     began, asked, go = asyncio.Event(), asyncio.Event(), asyncio.Event()
     ended = threading.Event()
     loop = asyncio.get_running_loop()
-    activate = Instance.activate
+    activate = SandboxedInstance.activate
 
-    def watched(self: Instance, act: WorkflowActivation) -> WorkflowActivationCompletion:
+    def watched(self: SandboxedInstance, act: WorkflowActivation) -> WorkflowActivationCompletion:
         if any(job.HasField("query_workflow") for job in act.jobs) and not asked.is_set():
             loop.call_soon_threadsafe(asked.set)
             ended.wait(1)
@@ -63,7 +63,7 @@ async def test_a_run_that_was_asked_beside_a_local_activity_replays(
         ended.set()
         return True
 
-    monkeypatch.setattr(Instance, "activate", watched)
+    monkeypatch.setattr(SandboxedInstance, "activate", watched)
     temporal, queue = lab.client.temporal, lab.client.task_queue
     worker: dict[str, Any] = {"workflows": [Beside], "workflow_runner": sandbox()}
     for number in range(TRIES):

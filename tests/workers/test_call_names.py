@@ -8,7 +8,7 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 
 from crewlog.encryption.codec import CALL, SEALED_MARK, is_refused
-from crewlog.workers.call_names import CallNames, call_names
+from crewlog.workers.call_names import ActivityIds, call_names
 
 
 def started(*, encrypted: bool) -> WorkflowActivation:
@@ -18,13 +18,13 @@ def started(*, encrypted: bool) -> WorkflowActivation:
     return act
 
 
-def names(seed: int) -> CallNames:
+def names(seed: int) -> ActivityIds:
     found = call_names(started(encrypted=True), seed)
     assert found is not None
     return found
 
 
-def scheduled(calls: CallNames, seq: int) -> str:
+def scheduled(calls: ActivityIds, seq: int) -> str:
     completion = WorkflowActivationCompletion()
     call = completion.successful.commands.add().schedule_activity
     call.seq, call.activity_id = seq, str(seq)
@@ -32,7 +32,7 @@ def scheduled(calls: CallNames, seq: int) -> str:
     return completion.successful.commands[0].schedule_activity.activity_id
 
 
-def taken(calls: CallNames, seq: int, answer: Payload | None, *, local: bool = False) -> bool:
+def taken(calls: ActivityIds, seq: int, answer: Payload | None, *, local: bool = False) -> bool:
     act = WorkflowActivation()
     job = act.jobs.add().resolve_activity
     job.seq, job.is_local = seq, local
@@ -47,7 +47,7 @@ def answer(call: str) -> Payload:
     return Payload(metadata={SEALED_MARK: b"1", CALL: call.encode()})
 
 
-def reseeded(calls: CallNames, seed: int) -> None:
+def reseeded(calls: ActivityIds, seed: int) -> None:
     act = WorkflowActivation()
     act.jobs.add().update_random_seed.randomness_seed = seed
     calls.check(act)

@@ -7,11 +7,11 @@ import time
 
 from structlog.testing import capture_logs
 
-from crewlog.workers.lag import watched_loop
+from crewlog.workers.lag import watch_loop
 
 
 async def test_where_a_blocked_loop_stands_is_told_once() -> None:
-    with capture_logs() as logs, watched_loop(every=0.05, late=0.1):
+    with capture_logs() as logs, watch_loop(every=0.05, late=0.1):
         await asyncio.sleep(0.5)
         assert not logs
         began = time.monotonic()

@@ -25,8 +25,8 @@ from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
 from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers import progress
-from crewlog.workers.host import is_completed
-from crewlog.workers.sandbox import ENDED_EARLY, Instance, sandbox
+from crewlog.workers.host import has_no_pending_task
+from crewlog.workers.sandbox import ENDED_EARLY, SandboxedInstance, sandbox
 from crewlog.workflows.together import TOGETHER, apart
 from curious import Curious
 from shared import Lab
@@ -84,7 +84,7 @@ def activation(*kinds: str, length: int = 7) -> WorkflowActivation:
 
 
 def taken(inner: Inner, *kinds: str) -> tuple[list[list[str]], list[int]]:
-    completion = Instance(inner).activate(activation(*kinds))  # type: ignore[arg-type]
+    completion = SandboxedInstance(inner).activate(activation(*kinds))  # type: ignore[arg-type]
     commands = completion.successful.commands
     return inner.asked, [c.cancel_timer.seq for c in commands if c.HasField("cancel_timer")]
 
@@ -109,7 +109,7 @@ def test_what_is_of_one_kind_is_taken_at_once(kinds: list[str]) -> None:
 @pytest.mark.parametrize("fails", ["resolve_activity", "do_update"])
 def test_a_failure_of_either_half_is_the_failure_of_the_task(fails: str) -> None:
     act = activation("do_update", "resolve_activity")
-    completion = Instance(Inner(fails)).activate(act)  # type: ignore[arg-type]
+    completion = SandboxedInstance(Inner(fails)).activate(act)  # type: ignore[arg-type]
     assert completion.failed.failure.message == "broken"
 
 
@@ -123,7 +123,7 @@ def test_an_execution_that_has_ended_takes_no_update(how: str) -> None:
 @pytest.mark.parametrize("how", ["complete", "fail", "cancel", "continue_as_new"])
 def test_an_execution_that_ended_for_a_query_fails_the_task_that_brings_more(how: str) -> None:
     inner = Inner(ends="fire_timer", by=f"{how}_workflow_execution")
-    instance = Instance(inner)  # type: ignore[arg-type]
+    instance = SandboxedInstance(inner)  # type: ignore[arg-type]
     assert not instance.activate(activation("fire_timer")).HasField("failed")
     for calm in ("query_workflow", "remove_from_cache"):
         assert not instance.activate(activation(calm, length=9)).HasField("failed")
@@ -143,7 +143,7 @@ class Asked:
         self.evicted = 0
         self.looked: list[int] = []
         self._done = done
-        self._instance = Instance(Inner(), self)  # type: ignore[arg-type]
+        self._instance = SandboxedInstance(Inner(), self)  # type: ignore[arg-type]
 
     def evict(self, execution: str) -> None:
         assert execution == "r"
@@ -236,7 +236,7 @@ def described(attempt: int = 0, scheduled: float = 0.0) -> DescribeWorkflowExecu
 def test_a_task_is_completed_where_no_other_is_pending_that_it_could_be(
     found: DescribeWorkflowExecutionResponse, *, done: bool
 ) -> None:
-    assert is_completed(found, 4 * 10**9) is done
+    assert has_no_pending_task(found, 4 * 10**9) is done
 
 
 def signal(name: str, *said: str) -> Any:
@@ -261,7 +261,7 @@ def test_the_signals_of_an_activation_come_as_one_that_nobody_else_can_send() ->
         inner = Crew()
         act = activation("resolve_activity")
         act.jobs.extend(jobs)
-        Instance(inner).activate(act)  # type: ignore[arg-type]
+        SandboxedInstance(inner).activate(act)  # type: ignore[arg-type]
         assert inner.asked == [["resolve_activity", "signal_workflow"]]
         (one,) = seen
         if one.signal_name != TOGETHER:
@@ -283,7 +283,7 @@ CHILD = SimpleNamespace(command_type=CommandType.COMMAND_TYPE_START_CHILD_WORKFL
 
 @pytest.mark.parametrize("of", [None, ACTIVITY], ids=["the run's", "an activity's"])
 def test_what_a_run_stores_outside_is_stored_for_the_run(of: Any) -> None:
-    instance = Instance(Inner())  # type: ignore[arg-type]
+    instance = SandboxedInstance(Inner())  # type: ignore[arg-type]
     said: Any = instance.get_serialization_context(of)
     assert (said.namespace, said.workflow_id) == ("n", "w")
     target: Any = instance.get_external_store_context(of).target
@@ -291,7 +291,7 @@ def test_what_a_run_stores_outside_is_stored_for_the_run(of: Any) -> None:
 
 
 def test_what_another_run_is_started_with_is_not_the_runs() -> None:
-    instance = Instance(Inner())  # type: ignore[arg-type]
+    instance = SandboxedInstance(Inner())  # type: ignore[arg-type]
     assert str(instance.get_external_store_context(CHILD)).startswith("inner")
 
 

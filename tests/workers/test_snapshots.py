@@ -9,7 +9,7 @@ import pytest
 
 from bench.history import is_idle
 from crewlog.ids import RunId
-from crewlog.state.given import Given, GivenMessage
+from crewlog.state.given import Given, InitialMessage
 from crewlog.state.journal import entry_from_json
 from crewlog.state.reduce import fold
 from crewlog.workflows.execution import SNAPSHOT_AFTER
@@ -30,7 +30,7 @@ CREW: dict[str, Any] = {
 
 def messages(count: int) -> Given:
     each = ({"type": "human", "content": f"{number}"} for number in range(count))
-    return Given(messages=tuple(GivenMessage(body=body, log="channel:talk") for body in each))
+    return Given(messages=tuple(InitialMessage(body=body, log="channel:talk") for body in each))
 
 
 @pytest.mark.parametrize(("entries", "snapshots"), [(SNAPSHOT_AFTER, 1), (SNAPSHOT_AFTER // 2, 0)])

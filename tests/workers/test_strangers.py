@@ -14,19 +14,19 @@ from crewlog.authority.principals import signed_text
 from crewlog.encryption.codec import PLAIN_MARK, give_up, lost, refused
 from crewlog.graph.engine import Engine
 from crewlog.ids import RESERVED
-from crewlog.workflows.inbox import Incoming, Unread, Unreadable, take
-from crewlog.workflows.strangers import BYTES, READING, SPENT, TOLD, Strangers, work
+from crewlog.workflows.inbox import InvalidPayload, QueuedCommand, UndecodedPayload, take
+from crewlog.workflows.strangers import BYTES, READING, SPENT, TOLD, UnauthenticatedSignals, work
 from graph.crews import plan_of
 from graph.simulation import RUN, Simulation, final
 
 JSON = {"encoding": b"json/plain"}
 
 
-def came(*payloads: Payload) -> Incoming:
-    return Incoming("pause", Unread("", [RawValue(each) for each in payloads]))
+def came(*payloads: Payload) -> QueuedCommand:
+    return QueuedCommand("pause", UndecodedPayload("", [RawValue(each) for each in payloads]))
 
 
-def weighed(incoming: Incoming, *, encrypted: bool = False) -> int:
+def weighed(incoming: QueuedCommand, *, encrypted: bool = False) -> int:
     return work(incoming, many=True, encrypted=encrypted)
 
 
@@ -49,7 +49,7 @@ def test_a_worker_with_other_settings_finds_the_same(content: bytes) -> None:
     # A run that was begun without encryption: before that was turned on, and since.
     assert weighed(came(Payload(metadata=JSON, data=content))) == weighed(came(plain))
     # A payload outside the history that was given up, with its file away and back.
-    away = Incoming("pause", Unreadable(lost("file").metadata["encoding"].decode()))
+    away = QueuedCommand("pause", InvalidPayload(lost("file").metadata["encoding"].decode()))
     back = came(give_up(Payload(metadata=JSON, data=content)))
     assert weighed(away) == weighed(back)
 
@@ -66,15 +66,15 @@ def proven(content: dict[str, Any]) -> dict[str, Any]:
     return {**content, "proof": {"key": PUBLIC, "expires": 2**50, "signature": signature}}
 
 
-async def after_many(*, signed: bool) -> tuple[Strangers, Engine]:
+async def after_many(*, signed: bool) -> tuple[UnauthenticatedSignals, Engine]:
     """What counts in an execution that has refused as many signals one by one as it does."""
     plan = plan_of(["a"], **({"policy": POLICY} if signed else {}))
     engine = (await Simulation.begin(plan, final)).engine
-    strangers = Strangers()
+    strangers = UnauthenticatedSignals()
     for _ in range(TOLD):
-        incoming = Incoming("pause", dict(WRONG))
+        incoming = QueuedCommand("pause", dict(WRONG))
         assert not strangers.counted(engine, incoming)
-        assert not strangers.passed_by(engine, came(Payload(metadata=JSON, data=b"{}")))
+        assert not strangers.count_undecoded(engine, came(Payload(metadata=JSON, data=b"{}")))
         await take(engine, incoming)
         strangers.note(incoming)
     return strangers, engine
@@ -99,10 +99,10 @@ async def test_what_is_nobodys_command_is_counted_once_there_are_many(
 ) -> None:
     strangers, engine = await after_many(signed=signed)
     before = engine.state.position
-    incoming = Incoming("pause", data)
+    incoming = QueuedCommand("pause", data)
     assert strangers.counted(engine, incoming) is counted
     assert (incoming.done, strangers.untold) == (counted, int(counted))
-    assert not strangers.counted(engine, Incoming("pause", data, arrived=1)), (
+    assert not strangers.counted(engine, QueuedCommand("pause", data, arrived=1)), (
         "an update is answered"
     )
     assert engine.state.position == before
@@ -113,14 +113,14 @@ async def test_what_is_nobodys_command_is_counted_once_there_are_many(
 @pytest.mark.parametrize("signed", [True, False])
 async def test_what_cannot_have_a_proof_is_not_read_where_that_is_needed(signed: bool) -> None:
     strangers, engine = await after_many(signed=signed)
-    assert strangers.passed_by(engine, came(Payload(metadata=JSON, data=b"{}"))) is signed
+    assert strangers.count_undecoded(engine, came(Payload(metadata=JSON, data=b"{}"))) is signed
     assert strangers.untold == signed
     named = came(Payload(metadata=JSON, data=b'{"proof": 1}'))
-    assert not strangers.passed_by(engine, named)
+    assert not strangers.count_undecoded(engine, named)
 
 
 async def test_the_loop_rests_after_so_much_work() -> None:
-    incoming = Incoming("pause", PAUSE)
-    strangers = Strangers()
+    incoming = QueuedCommand("pause", PAUSE)
+    strangers = UnauthenticatedSignals()
     rested = [strangers.rests(incoming, encrypted=False) for _ in range(2 * SPENT // READING)]
     assert [at for at, rests in enumerate(rested, 1) if rests] == [SPENT // READING, len(rested)]

@@ -20,9 +20,9 @@ from crewlog.dev import doctor
 from crewlog.dev.deployment import can_pin, make_current
 from crewlog.dev.temporal_cli import program
 from crewlog.testing import scripted
-from crewlog.workers.sandbox import Instance
+from crewlog.workers.sandbox import SandboxedInstance
 from crewlog.workers.settings import WorkerSettings
-from crewlog.workers.worker import deployment_config, tell_current
+from crewlog.workers.worker import deployment_config, log_current_build
 from shared import LIMIT, Lab
 
 ADDRESS = "temporal.example:7233"
@@ -101,7 +101,9 @@ async def test_a_build_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 async def test_it_says_which_build_is_current(current: str | RPCStatusCode, said: str) -> None:
     with capture_logs() as logs:
-        await tell_current(client(Service(current=current)), WorkerDeploymentVersion("press", "a"))
+        await log_current_build(
+            client(Service(current=current)), WorkerDeploymentVersion("press", "a")
+        )
     assert said in logs[0]["event"]
     command = logs[0].get("command", "")
     assert bool(command) == (said.endswith("is current") and current != "a")
@@ -167,9 +169,9 @@ async def test_the_next_execution_begins_on_the_current_build(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behaviours: list[int] = []
-    activate = Instance.activate
+    activate = SandboxedInstance.activate
 
-    def recording(self: Instance, act: WorkflowActivation) -> WorkflowActivationCompletion:
+    def recording(self: SandboxedInstance, act: WorkflowActivation) -> WorkflowActivationCompletion:
         completion = activate(self, act)
         behaviours.extend(
             command.continue_as_new_workflow_execution.initial_versioning_behavior
@@ -178,7 +180,7 @@ async def test_the_next_execution_begins_on_the_current_build(
         )
         return completion
 
-    monkeypatch.setattr(Instance, "activate", recording)
+    monkeypatch.setattr(SandboxedInstance, "activate", recording)
     crew = {
         "crew": "long",
         "model": scripted({"agents": {"*": [{"text": f"{i}"} for i in range(20)]}}),

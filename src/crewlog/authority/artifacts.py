@@ -11,7 +11,7 @@ from collections.abc import Collection
 from crewlog.authority.permissions import Decision
 
 
-def check_artifact(
+def authorize_artifact(
     does: str, agent: str, name: str, allowed: Collection[str] | None, *, known: bool = True
 ) -> Decision:
     """Whether an agent may see or change an artifact.

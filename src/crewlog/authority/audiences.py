@@ -16,8 +16,8 @@ from crewlog.ids import (
     AgentName,
     LogName,
     StepId,
-    item_log,
-    item_of,
+    child_step_log,
+    item_number,
     named_readers,
     private_log,
 )
@@ -37,7 +37,7 @@ def may_read(
     """
     if log == private_log(agent):
         return Decision(allowed=True, reason=f"it is the log of {agent!r}")
-    if step is not None and item_of(step) and log == item_log(step):
+    if step is not None and item_number(step) and log == child_step_log(step):
         return Decision(allowed=True, reason=f"it is the log of {step}")
     if log in reads:
         return Decision(allowed=True, reason=f"{agent!r} reads {log!r}")
@@ -53,7 +53,7 @@ def may_write(agent: AgentName, log: LogName, *, writes: Collection[LogName]) ->
     return Decision(allowed=False, reason=f"{agent!r} may not write to {log!r}")
 
 
-def may_see(
+def may_see_item(
     agent: AgentName,
     logs: Collection[LogName],
     *,
@@ -81,7 +81,7 @@ def may_see(
     )
 
 
-def may_be_given(
+def may_read_input(
     agent: AgentName,
     logs: Collection[LogName],
     *,
@@ -90,10 +90,10 @@ def may_be_given(
 ) -> Decision:
     """Whether an agent may be given an output that it asks for by name, under `inputs`.
 
-    As `may_see`; and what is for an agent by name reaches it also where it reads no log: that keeps
-    transcripts short, and nobody else is meant.
+    As `may_see_item`; and what is for an agent by name reaches it also where it reads no log: that
+    keeps transcripts short, and nobody else is meant.
     """
     for log in logs:
         if agent in named_readers(log):
             return Decision(allowed=True, reason=f"{log!r} names {agent!r}")
-    return may_see(agent, logs, reads=reads, step=step)
+    return may_see_item(agent, logs, reads=reads, step=step)

@@ -80,7 +80,7 @@ class Binding(Model):
         )
 
 
-def arguments_digest(args: Json) -> ContentHash:
+def arguments_hash(args: Json) -> ContentHash:
     """The digest of a call's arguments, which is also the address of edited ones in the store."""
     return hash_json(args)
 

@@ -206,6 +206,6 @@ SETTINGS = frozenset(
 that settings name, are sent."""
 
 
-def way_of(model: type[Model], field: str) -> Way:
+def widening_rule(model: type[Model], field: str) -> Way:
     """What may be done to a field without more authority; of one that is not known, nothing."""
     return FIELDS.get(model, {}).get(field, "same")

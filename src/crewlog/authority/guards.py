@@ -63,16 +63,16 @@ def names_in(conditions: Iterable[Condition]) -> Names:
     )
 
 
-def deciding_names(definition: CrewDefinition) -> Names:
+def decisive_names(definition: CrewDefinition) -> Names:
     """What says whether a rule applies, or whether people are asked and what comes of it."""
     found = [rule.if_ for rule in definition.rules if rule.if_ is not None]
-    if asks_people(definition):
+    if has_questions(definition):
         for phase in phases(definition):
             found += conditions_of(phase).values()
     return names_in(found)
 
 
-def asks_people(definition: CrewDefinition) -> bool:
+def has_questions(definition: CrewDefinition) -> bool:
     """Whether the flow of an expanded definition asks people anything."""
     return any(_asks(phase.item) for phase in phases(definition))
 
@@ -92,11 +92,11 @@ def unguarded(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
         old: The definition that there is, expanded.
         new: What it is to be, expanded.
     """
-    if not asks_people(old):
+    if not has_questions(old):
         return
     for _, said in sorted(_questions(old) - _questions(new)):
         yield f"{said} is gone, or is another one"
-    before, after = guards_of(old), guards_of(new)
+    before, after = guards_by_phase(old), guards_by_phase(new)
     for phase in phases(new):
         item = phase.item
         for agent in item.agents if isinstance(item, AgentPhase) else ():
@@ -119,7 +119,7 @@ def _is_turn(phase: Phase, agent: str) -> bool:
     return isinstance(phase.item, AgentPhase) and agent in phase.item.agents
 
 
-def guards_of(definition: CrewDefinition) -> dict[str, frozenset[Guard]]:
+def guards_by_phase(definition: CrewDefinition) -> dict[str, frozenset[Guard]]:
     """What every way to a phase leads through, by the phase's name.
 
     The greatest solution: each phase begins with all that there is, and keeps what each way to it
@@ -130,18 +130,18 @@ def guards_of(definition: CrewDefinition) -> dict[str, frozenset[Guard]]:
     every = frozenset(
         guard
         for phase in there.values()
-        for guard in (*_own(phase.item), *(_left(phase.item, way) for way in _ways_of(phase)))
+        for guard in (*_own(phase.item), *(_left(phase.item, way) for way in _edges_of(phase)))
         if guard is not None
     )
     found = dict.fromkeys(there, every)
     while True:
-        now = {name: _arriving(phase, there, jumps, found) for name, phase in there.items()}
+        now = {name: _arriving_guards(phase, there, jumps, found) for name, phase in there.items()}
         if now == found:
             return found
         found = now
 
 
-def _arriving(
+def _arriving_guards(
     phase: Phase,
     there: Mapping[str, Phase],
     jumps: Mapping[str, list[tuple[str, str]]],
@@ -175,13 +175,13 @@ def _jumps(there: Mapping[str, Phase]) -> dict[str, list[tuple[str, str]]]:
     """The ways to each phase besides what it waits for: from where, and which."""
     found: dict[str, list[tuple[str, str]]] = {}
     for phase in there.values():
-        for way, target in _ways_of(phase).items():
+        for way, target in _edges_of(phase).items():
             if target in there:
                 found.setdefault(target, []).append((phase.name, way))
     return found
 
 
-def _ways_of(phase: Phase) -> dict[str, str]:
+def _edges_of(phase: Phase) -> dict[str, str]:
     """The ways out of a phase, with where they lead; `on` leads to whatever waits for it."""
     match phase.item:
         case DecisionPhase() as item:

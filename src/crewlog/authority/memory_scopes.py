@@ -24,12 +24,12 @@ WAYS: tuple[Way, ...] = ("read", "write")
 _DOES: Mapping[str, str] = {"read": "read", "write": "write to"}
 
 
-def own_scope(agent: str) -> str:
+def agent_scope(agent: str) -> str:
     """The scope that only `agent` has."""
     return f"{OWN_SCOPE}:{agent}"
 
 
-def check_scope(
+def authorize_scope(
     agent: str,
     scope: str,
     *,
@@ -63,13 +63,13 @@ def check_scope(
     return Decision(allowed=True, reason=f"memory.{way} gives {key!r} to {agent!r}")
 
 
-def memory_decision(definition: CrewDefinition, agent: str, scope: str, way: Way) -> Decision:
+def authorize_memory(definition: CrewDefinition, agent: str, scope: str, way: Way) -> Decision:
     """Whether an agent of a crew may read a scope of the crew's memory, or write into it."""
     if definition.memory is None:
         return _no("the crew has no memory")
     table = definition.memory.read if way == "read" else definition.memory.write
     logs = logs_of(definition, agent, way)
-    return check_scope(agent, scope, way=way, table=table, logs=logs)
+    return authorize_scope(agent, scope, way=way, table=table, logs=logs)
 
 
 def memory_scopes(definition: CrewDefinition, agent: str, way: Way) -> tuple[str, ...]:
@@ -78,18 +78,20 @@ def memory_scopes(definition: CrewDefinition, agent: str, way: Way) -> tuple[str
         return ()
     table = definition.memory.read if way == "read" else definition.memory.write
     logs = logs_of(definition, agent, way)
-    return scopes_of(agent, way=way, table=table, logs=logs)
+    return accessible_scopes(agent, way=way, table=table, logs=logs)
 
 
-def scopes_of(agent: str, *, way: Way, table: Table, logs: Collection[str]) -> tuple[str, ...]:
+def accessible_scopes(
+    agent: str, *, way: Way, table: Table, logs: Collection[str]
+) -> tuple[str, ...]:
     """The scopes that `agent` may read, or write into: its own first, then as they are named."""
-    named = (own_scope(agent) if key == OWN_SCOPE else key for key in table)
+    named = (agent_scope(agent) if key == OWN_SCOPE else key for key in table)
     found = [
         scope
         for scope in named
-        if check_scope(agent, scope, way=way, table=table, logs=logs).allowed
+        if authorize_scope(agent, scope, way=way, table=table, logs=logs).allowed
     ]
-    return tuple(sorted(found, key=lambda scope: scope != own_scope(agent)))
+    return tuple(sorted(found, key=lambda scope: scope != agent_scope(agent)))
 
 
 def _no(reason: str) -> Decision:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from crewlog.authority.rules import CallRule
+from crewlog.authority.rules import Permission
 from crewlog.definition.conditions import Condition
 from crewlog.definition.findings import listed
 from crewlog.model import Model
@@ -56,7 +56,7 @@ def bounded(child: Decision, parent: Decision) -> Decision:
     return Decision(outcome=parent.outcome, allowed=True, reason=reason, rule="parent")
 
 
-def check_tool(
+def authorize_tool(
     agent: str,
     tool: str,
     *,
@@ -64,7 +64,7 @@ def check_tool(
     known: Collection[str],
     permissions: Mapping[str, tuple[str, ...] | None],
     approvals: Mapping[Any, tuple[str, ...] | None] | None = None,
-    rules: Sequence[CallRule] = (),
+    rules: Sequence[Permission] = (),
     rulings: Mapping[str, Mapping[str, Ruling]] | None = None,
     holds: Callable[[Condition], bool] | None = None,
     used: Mapping[str, int] | None = None,
@@ -98,19 +98,19 @@ def check_tool(
         if rule.covers(agent, tool)
         and (rule.when is None or (holds is not None and holds(rule.when)))
     ]
-    ruled = ruling_of(agent, tool, offered=offered, rulings=rulings or {})
+    ruled = live_permission(agent, tool, offered=offered, rulings=rulings or {})
     if ruled is None:
         decision = _defined(agent, tool, offered, permissions, approvals or {}, applying)
     else:
         decision = _ruled(agent, tool, ruled)
     if decision.allowed and used is not None:
-        full = _used_up(tool, applying, used, counted)
+        full = _used_up_quota(tool, applying, used, counted)
         if full is not None:
             return full
     return decision
 
 
-def ruling_of(
+def live_permission(
     agent: str,
     tool: str,
     *,
@@ -146,7 +146,7 @@ def _defined(
     offered: Collection[str],
     permissions: Mapping[str, tuple[str, ...] | None],
     approvals: Mapping[Any, tuple[str, ...] | None],
-    applying: Sequence[CallRule],
+    applying: Sequence[Permission],
 ) -> Decision:
     """What the definition says, with the matrix in force."""
     if tool not in offered:
@@ -157,7 +157,7 @@ def _defined(
     for rule in applying:
         if rule.do == "never":
             return _deny(f"{rule.told('says never')} ({agent!r} calls {tool!r})", rule.called)
-    if needs_approval(agent, tool, approvals):
+    if is_approval_required(agent, tool, approvals):
         reason = f"approvals say that people are asked before {agent!r} calls {tool!r}"
         return Decision(outcome="ask", allowed=True, reason=reason, rule="approvals")
     for rule in applying:
@@ -171,8 +171,8 @@ def _defined(
     return Decision(allowed=True, reason=reason, rule=always.called if always else "")
 
 
-def _used_up(
-    tool: str, applying: Sequence[CallRule], used: Mapping[str, int], counted: Collection[str]
+def _used_up_quota(
+    tool: str, applying: Sequence[Permission], used: Mapping[str, int], counted: Collection[str]
 ) -> Decision | None:
     """The refusal by a run's quota that is used up; quotas over runs are the store's."""
     for rule in applying:
@@ -190,12 +190,12 @@ def _deny(reason: str, rule: str) -> Decision:
     return Decision(allowed=False, reason=reason, outcome="deny", rule=rule)
 
 
-def quotas_of(
+def quota_permissions(
     agent: str,
     tool: str,
-    rules: Sequence[CallRule],
+    rules: Sequence[Permission],
     holds: Callable[[Condition], bool],
-) -> list[CallRule]:
+) -> list[Permission]:
     """The rules by which a call is counted now."""
     return [
         rule
@@ -204,7 +204,9 @@ def quotas_of(
     ]
 
 
-def needs_approval(agent: str, tool: str, approvals: Mapping[Any, tuple[str, ...] | None]) -> bool:
+def is_approval_required(
+    agent: str, tool: str, approvals: Mapping[Any, tuple[str, ...] | None]
+) -> bool:
     """Whether a person must say yes to each call that `agent` makes of `tool`.
 
     Args:
@@ -218,7 +220,7 @@ def needs_approval(agent: str, tool: str, approvals: Mapping[Any, tuple[str, ...
     return held is None or agent in held
 
 
-def check_write(kind: str, agent: str, name: str, allowed: Collection[str]) -> Decision:
+def authorize_output(kind: str, agent: str, name: str, allowed: Collection[str]) -> Decision:
     """Whether `agent` may set the flag or output `name`; `kind` says which for the reason."""
     if name in allowed:
         return Decision(allowed=True, reason=f"{agent!r} declares the {kind} {name!r}")

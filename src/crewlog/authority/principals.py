@@ -65,7 +65,7 @@ RIGHT_OF: Mapping[str, Right] = {
 """The right that each command needs; any other name needs `grant`."""
 
 
-def right_of(name: str, content: Mapping[str, Json]) -> Right:
+def needed_right(name: str, content: Mapping[str, Json]) -> Right:
     """The right that a command needs.
 
     Args:
@@ -94,7 +94,7 @@ class Standing(Model):
     """What that principal may do; empty in an open policy, which asks nobody for a right."""
 
 
-def content_digest(content: Mapping[str, Json]) -> str:
+def content_hash(content: Mapping[str, Json]) -> str:
     """SHA-256 of a command's content, in hex.
 
     Args:
@@ -123,7 +123,7 @@ def signed_text(
         ValueError: RFC 8785 cannot spell its content, or its id has a line break.
     """
     command = content.get("command" if name in (START, SCHEDULE) else "id", "")
-    lines = (VERSION, namespace, run, name, command, str(expires), content_digest(content))
+    lines = (VERSION, namespace, run, name, command, str(expires), content_hash(content))
     if any(not isinstance(line, str) or "\n" in line for line in lines):
         raise ValueError("a run's and a command's id are texts of one line")
     return "\n".join(lines).encode()
@@ -164,7 +164,7 @@ def standing(
             principal=f"{UNVERIFIED} {said}".rstrip(),
         )
     who, principal = proven
-    return holds(who, principal.rights, right_of(name, content), name)
+    return holds(who, principal.rights, needed_right(name, content), name)
 
 
 _HOW = (
@@ -239,7 +239,7 @@ def _fits(proof: Proof, run: str, name: str, content: Mapping[str, Json], namesp
     return of is not None and verify(proof, of[1], SCHEDULE, content, namespace)
 
 
-def proof_digest(
+def signature_hash(
     proof: Proof, run: str, name: str, content: Mapping[str, Json], namespace: str
 ) -> str:
     """What a signed command is known by, however its signature is spelt; empty where none holds.

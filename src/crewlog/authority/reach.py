@@ -69,7 +69,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class Reach(Model):
+class AllowlistResult(Model):
     """The outcome of a check of a path, a URL or an address."""
 
     allowed: bool
@@ -88,7 +88,7 @@ class Target(NamedTuple):
     port: int
 
 
-_FINE = Reach(allowed=True, reason="it is allowed")
+_FINE = AllowlistResult(allowed=True, reason="it is allowed")
 
 
 def rules_of(hosts: Sequence[str]) -> tuple[HostRule, ...]:
@@ -99,18 +99,18 @@ def rules_of(hosts: Sequence[str]) -> tuple[HostRule, ...]:
 # -- URLs ------------------------------------------------------------------------------------------
 
 
-def check_url(url: str, hosts: Sequence[str]) -> Reach:
+def check_url(url: str, hosts: Sequence[str]) -> AllowlistResult:
     """Whether a URL, as it is written, leads to one of `hosts`.
 
     Args:
         url: What a model or a redirect says.
         hosts: What is declared, as in a definition.
     """
-    target = target_of(url)
-    return target if isinstance(target, Reach) else check_target(target, hosts)
+    target = parse_url(url)
+    return target if isinstance(target, AllowlistResult) else check_target(target, hosts)
 
 
-def target_of(url: str) -> Target | Reach:
+def parse_url(url: str) -> Target | AllowlistResult:
     """Where a URL leads; a refusal where that can be read in more than one way."""
     if not url:
         return _no("empty", "the URL is empty")
@@ -127,7 +127,7 @@ def target_of(url: str) -> Target | Reach:
     return _authority(scheme, match["authority"], url)
 
 
-def _authority(scheme: str, authority: str, url: str) -> Target | Reach:
+def _authority(scheme: str, authority: str, url: str) -> Target | AllowlistResult:
     if "@" in authority:
         return _no("userinfo", f"the URL {_shown(url)} has a user before its host")
     if not authority.isascii():
@@ -150,7 +150,7 @@ def _authority(scheme: str, authority: str, url: str) -> Target | Reach:
         return _no("host", f"the address of {_shown(url)} is none")
 
 
-def _host_fault(host: str, url: str) -> Reach | None:
+def _host_fault(host: str, url: str) -> AllowlistResult | None:
     if not host:
         return _no("host", f"the URL {_shown(url)} has no host")
     if host.endswith("."):
@@ -165,7 +165,7 @@ def _host_fault(host: str, url: str) -> Reach | None:
     return None
 
 
-def check_target(target: Target, hosts: Sequence[str]) -> Reach:
+def check_target(target: Target, hosts: Sequence[str]) -> AllowlistResult:
     """Whether some of `hosts` names where a URL leads."""
     rules = rules_of(hosts)
     address = _address(target.host)
@@ -184,7 +184,7 @@ def check_target(target: Target, hosts: Sequence[str]) -> Reach:
     return _no("undeclared", f"{where} is not among the hosts that may be reached: {_all(hosts)}")
 
 
-def check_address(address: str, target: Target, hosts: Sequence[str]) -> Reach:
+def check_address(address: str, target: Target, hosts: Sequence[str]) -> AllowlistResult:
     """Whether the address that a host's name leads to may be connected to.
 
     A public address may; any other only where `hosts` names it, or, of this machine, `localhost`.
@@ -286,7 +286,7 @@ def _inside(address: _Address) -> _Address | None:
 # -- paths -----------------------------------------------------------------------------------------
 
 
-def check_path(path: str, folders: Sequence[str] = ()) -> Reach:
+def check_path(path: str, folders: Sequence[str] = ()) -> AllowlistResult:
     """Whether a path, as it is written, stays inside the workspace and some folders of it.
 
     Args:
@@ -305,7 +305,7 @@ def check_path(path: str, folders: Sequence[str] = ()) -> Reach:
     return _FINE
 
 
-def _path_fault(path: str) -> Reach | None:
+def _path_fault(path: str) -> AllowlistResult | None:
     if not path.strip():
         return _no("empty", "the path is empty")
     if "\0" in path:
@@ -318,13 +318,13 @@ def _path_fault(path: str) -> Reach | None:
         return _no("long", "the path is longer than file systems take")
     if led := _leads_away(path):
         return led
-    if _hides(path):
+    if _is_disguised(path):
         say = f"the path {_shown(path)} hides a separator, '..' or another beginning"
         return _no("encoded", say)
     return None
 
 
-def _leads_away(path: str) -> Reach | None:
+def _leads_away(path: str) -> AllowlistResult | None:
     """What is wrong with a path as it stands, nothing decoded."""
     if path.startswith("/"):
         return _no("absolute", f"the path {_shown(path)} is absolute")
@@ -342,7 +342,7 @@ def _leads_away(path: str) -> Reach | None:
     return None
 
 
-def _hides(path: str) -> bool:
+def _is_disguised(path: str) -> bool:
     """Whether another path comes of it where somebody downstream strips, decodes or folds it."""
     read = path
     for _ in range(DECODED):
@@ -409,5 +409,5 @@ def _all(names: Sequence[str]) -> str:
     return ", ".join(names) or "none is declared"
 
 
-def _no(fault: str, reason: str) -> Reach:
-    return Reach(allowed=False, reason=reason, fault=fault)
+def _no(fault: str, reason: str) -> AllowlistResult:
+    return AllowlistResult(allowed=False, reason=reason, fault=fault)

@@ -20,7 +20,7 @@ EVERY_CREW_HAS = frozenset({"set_flag", "set_output"})
 # Kept short: this is data that every execution carries.
 
 
-class CallRule(Model):
+class Permission(Model):
     """A rule of the crew, as a plan has it."""
 
     place: int
@@ -63,7 +63,7 @@ class CallRule(Model):
         return f"{self.called} {verb}{f': {self.reason}' if self.reason else ''}"
 
 
-def rules_of(definition: CrewDefinition) -> Iterator[CallRule]:
+def rules_of(definition: CrewDefinition) -> Iterator[Permission]:
     """A definition's rules; those of groups without agents are about nobody, and left out."""
     for place, rule in enumerate(definition.rules):
         named = members(definition, rule.agents)
@@ -71,12 +71,12 @@ def rules_of(definition: CrewDefinition) -> Iterator[CallRule]:
             yield _kept(place, rule, named, quota_key(definition, rule))
 
 
-def _kept(place: int, rule: Rule, named: tuple[str, ...] | None, key: str) -> CallRule:
+def _kept(place: int, rule: Rule, named: tuple[str, ...] | None, key: str) -> Permission:
     tools = () if rule.tool == EVERY_TOOL else tuple(dict.fromkeys(rule.tools))
     counted = rule.counted
     if counted is not None and rule.quota is not None and is_per_run(rule.quota):
         key, counted = counted.key, None
-    return CallRule(
+    return Permission(
         place=place,
         tools=tools,
         agents=named,
@@ -95,7 +95,7 @@ def _clause(reason: str) -> str:
     return text if text.endswith("..") else text.removesuffix(".")
 
 
-def rule_words(rule: CallRule) -> str:
+def permission_text(rule: Permission) -> str:
     """The rule as a sentence: `publish is never called by writer if not approved`."""
     tools = listed(rule.tools) if rule.tools else "every tool"
     many = not rule.tools or len(rule.tools) == 1
@@ -113,18 +113,18 @@ def rule_words(rule: CallRule) -> str:
     return "; ".join(parts)
 
 
-def must_ask(definition: CrewDefinition, agent: str, tool: str) -> bool:
+def is_always_asked(definition: CrewDefinition, agent: str, tool: str) -> bool:
     """Whether the definition alone says that people are asked before each such call."""
     named = approvals_of(definition).get(tool, ())
     if named is None or agent in named:
         return True
     return any(
-        rule.do == "ask" and rule.if_ is None and rule_covers(definition, rule, agent, tool)
+        rule.do == "ask" and rule.if_ is None and is_covered(definition, rule, agent, tool)
         for rule in definition.rules
     )
 
 
-def rule_covers(definition: CrewDefinition, rule: Rule, agent: str, tool: str) -> bool:
+def is_covered(definition: CrewDefinition, rule: Rule, agent: str, tool: str) -> bool:
     """Whether a rule is about calls of a tool by an agent, whatever its condition."""
     named = members(definition, rule.agents)
     if named is not None and agent not in named:

@@ -15,7 +15,7 @@ STRICTNESS: Mapping[Ruling, int] = {"allow": 0, "ask": 1, "deny": 2}
 """Of two rulings the larger one lets less happen."""
 
 
-def after_ruling(
+def with_live_permission(
     rulings: Mapping[str, Mapping[str, Ruling]], tool: str, agent: str, do: Ruling | None
 ) -> Rulings:
     """The rulings once one more is made; without `do` it is taken back.
@@ -36,7 +36,7 @@ def after_ruling(
     return _with(rulings, tool, row)
 
 
-def after_permission(
+def without_milder_permissions(
     rulings: Mapping[str, Mapping[str, Ruling]], tool: str, agents: Sequence[str] | None
 ) -> Rulings:
     """The rulings once people have said who may call a tool: nobody else keeps a milder one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crewlog.authority.rules import rule_words, rules_of
+from crewlog.authority.rules import permission_text, rules_of
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition, Expiry, InterruptPolicy, Limits
 from crewlog.definition.times import duration_words
@@ -38,7 +38,7 @@ def terms(definition: CrewDefinition) -> Iterator[tuple[str, str]]:
         seen, changed = _all(artifact.readers), _all(artifact.writers)
         yield "artifacts", f"{name}: seen by {seen}, changed by {changed}"
     for rule in rules_of(definition):
-        yield "rules", rule_words(rule) + (f" ({rule.reason})" if rule.reason else "")
+        yield "rules", permission_text(rule) + (f" ({rule.reason})" if rule.reason else "")
     yield from (("interrupts", each) for each in questions(definition.interrupts))
     if bounds := _bounds(definition.limits):
         yield "limits", bounds

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from crewlog.authority.fields import ORDER, SETTINGS, way_of
-from crewlog.authority.guards import Names, deciding_names, unguarded
+from crewlog.authority.fields import ORDER, SETTINGS, widening_rule
+from crewlog.authority.guards import Names, decisive_names, unguarded
 from crewlog.content import canonical
 from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.context_checks import summary_models
@@ -46,8 +46,8 @@ def _ways(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
     yield from _rules(_data(old)["rules"], _data(new)["rules"])
     yield from _tools(old, new)
     yield from _cells(old, new)
-    decide = deciding_names(old)
-    yield from _deciding(old, new, decide)
+    decide = decisive_names(old)
+    yield from _decisive_values(old, new, decide)
     yield from unguarded(old, new)
     yield from _failing(old, new)
     models = {agent.model or old.model for agent in old.agents.values()} | {old.model}
@@ -69,7 +69,7 @@ def _fields(old: Model, new: Model, whose: str) -> Iterator[str]:
         was, now = before[key], after[key]
         if _same(was, now):
             continue
-        if way_of(kind, key) == "inner":
+        if widening_rule(kind, key) == "inner":
             yield from _fields(getattr(old, key), getattr(new, key), f"{whose}{key}: ")
         elif widens(kind, key, was, now):
             yield _TOLD.get((kind, key), f"{whose}{key}")
@@ -84,7 +84,7 @@ def widens(kind: type[Model], key: str, was: Json, now: Json) -> bool:
         was: Its value, as data.
         now: The other value.
     """
-    match way_of(kind, key):
+    match widening_rule(kind, key):
         case "free" | "own" | "flow":
             return False
         case "less":
@@ -115,7 +115,7 @@ def _is_no_less_strict(order: Sequence[str], was: Json, now: Json) -> bool:
     return was in order and now in order and order.index(was) <= order.index(now)
 
 
-def regained(
+def regained_permissions(
     now: Mapping[str, tuple[str, ...] | None],
     then: Mapping[str, tuple[str, ...] | None],
     agents: Iterable[str],
@@ -175,7 +175,7 @@ def _same(one: Json, other: Json) -> bool:
 # -- what holds for the whole crew -----------------------------------------------------------
 
 
-def _deciding(old: CrewDefinition, new: CrewDefinition, decide: Names) -> Iterator[str]:
+def _decisive_values(old: CrewDefinition, new: CrewDefinition, decide: Names) -> Iterator[str]:
     """What conditions read that decide who may do what, where it comes to be otherwise."""
     for flag in sorted(decide.flags):
         if not _same(old.flags.get(flag), new.flags.get(flag)):

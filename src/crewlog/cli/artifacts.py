@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crewlog.client import ArtifactView
     from crewlog.client.artifacts import ArtifactChange
     from crewlog.model import Json
-    from crewlog.state.artifact_diff import Difference
+    from crewlog.state.artifact_diff import ContentChange
 
 LOOK = "Look"
 _LONGEST = 88
@@ -176,11 +176,11 @@ def _part(view: ArtifactView, path: str) -> Json:
         UsageError: there is none.
     """
     from crewlog.errors import UsageError  # noqa: PLC0415
-    from crewlog.state.artifacts import NotApplied, at  # noqa: PLC0415
+    from crewlog.state.artifacts import OperationRefused, at  # noqa: PLC0415
 
     try:
         return at(view.content, path)
-    except NotApplied as why:
+    except OperationRefused as why:
         raise UsageError(
             f"{view.name!r} has nothing at {path!r} at position {view.position}: {why}",
             remedy="A path is like /nodes/0/id.",
@@ -254,7 +254,7 @@ def _troubles(screen: Screen, view: ArtifactView) -> None:
         screen.line((f"  … and {view.missed - _LEFT_OUT:,} before them", "dim"))
 
 
-def _told(found: Difference) -> Told:
+def _told(found: ContentChange) -> Told:
     """A row of what was changed, and the lines of what is too long for it."""
     from crewlog.cli.screen import plain  # noqa: PLC0415
     from crewlog.cli.texts import Told, lines_between  # noqa: PLC0415

@@ -210,11 +210,11 @@ def said(record: AuditRecord) -> str:
     """What a record says, for people."""
     from crewlog.cli.screen import plain  # noqa: PLC0415
     from crewlog.cli.timeline import sentences  # noqa: PLC0415
-    from crewlog.wire import in_nouns, noun  # noqa: PLC0415
+    from crewlog.wire import noun, refusal_text  # noqa: PLC0415
 
     who = plain(record.who)
     detail = plain(record.detail)
-    reason = in_nouns(sentences(record.reason))
+    reason = refusal_text(sentences(record.reason))
     at = f" in {record.step}" if record.step else ""
     why = f" ({reason})" if reason else ""
     because = f": {reason}" if reason else ""

@@ -15,7 +15,7 @@ from crewlog.ids import NodeName
 
 if TYPE_CHECKING:
     from crewlog.cli.sight import Sight
-    from crewlog.graph.swap import StepFate, SwapReport
+    from crewlog.graph.swap import StepRemap, SwapReport
     from crewlog.wire import Changed
 
 _FATES: Mapping[str, str] = {
@@ -98,11 +98,11 @@ def _list(screen: Screen, sign: Part, nodes: Iterable[NodeName], many: str, one:
     screen.wrapped(["  ", sign], text, indent=4)
 
 
-def _said(fate: StepFate | None) -> str:
+def _said(fate: StepRemap | None) -> str:
     return f"  {_doing(fate)}" if fate is not None else ""
 
 
-def _doing(fate: StepFate) -> str:
+def _doing(fate: StepRemap) -> str:
     """`running: 1 call under way; its turn finishes first; nothing follows it`."""
     if fate.fate == "kept" and fate.because:
         return plain(fate.because)

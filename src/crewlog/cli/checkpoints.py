@@ -13,7 +13,7 @@ from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
 if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
     from crewlog.client import Client, Run
-    from crewlog.state.difference import StateDifference
+    from crewlog.state.difference import StateDiff
     from crewlog.wire import CheckpointView
 
 REWIND = "Rewind"
@@ -52,19 +52,17 @@ async def _checkpoints(run_id: str, *, diff: bool, full: bool, as_json: bool) ->
     return exits.OK
 
 
-async def _changes(run: Run, found: list[CheckpointView]) -> dict[int, StateDifference]:
+async def _changes(run: Run, found: list[CheckpointView]) -> dict[int, StateDiff]:
     from crewlog.cli.sight import whole_journal  # noqa: PLC0415
     from crewlog.state.journal import entry_from_json  # noqa: PLC0415
-    from crewlog.state.trace import changes_between  # noqa: PLC0415
+    from crewlog.state.trace import changes_by_position  # noqa: PLC0415
 
     items = await whole_journal(run)
     entries = ((item.position, entry_from_json(item.entry)) for item in items)
-    return changes_between(run.id, entries, [each.position for each in found])
+    return changes_by_position(run.id, entries, [each.position for each in found])
 
 
-def _as_json(
-    found: list[CheckpointView], changed: dict[int, StateDifference]
-) -> list[dict[str, Any]]:
+def _as_json(found: list[CheckpointView], changed: dict[int, StateDiff]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for each in found:
         row = each.model_dump(mode="json")
@@ -79,7 +77,7 @@ async def _show(
     client: Client,
     run: Run,
     found: list[CheckpointView],
-    changed: dict[int, StateDifference],
+    changed: dict[int, StateDiff],
     *,
     full: bool,
 ) -> None:
@@ -116,10 +114,10 @@ def _what(each: CheckpointView, *, later: bool) -> list[Part]:
         later: Whether the run began before it: then what begins is a turn of a conversation.
     """
     from crewlog.cli.screen import plain  # noqa: PLC0415
-    from crewlog.state.checkpoints import turn_name  # noqa: PLC0415
+    from crewlog.state.checkpoints import exchange_name  # noqa: PLC0415
 
     begins = "a turn begins" if later else "the beginning"
-    ended = turn_name(each.turn) if each.turn else "waits for the first message"
+    ended = exchange_name(each.turn) if each.turn else "waits for the first message"
     words = {"start": begins, "turn": ended, "tag": "named"}
     what = plain(each.step) or words.get(each.kind, each.kind)
     by = f" {plain(each.agent)}" if each.agent and each.agent != str(each.node) else ""

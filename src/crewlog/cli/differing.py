@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from crewlog.cli.texts import Bodies, Told
     from crewlog.definition.diff import Change as DefinitionChange
     from crewlog.definition.diff import DefinitionDiff
-    from crewlog.graph.difference import GraphDifference
-    from crewlog.state.difference import Change, StateDifference
+    from crewlog.graph.difference import PlanDiff
+    from crewlog.state.difference import Change, StateDiff
 
 LOOK = "Look"
 _LONGEST = 60
@@ -65,7 +65,7 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
     from crewlog.cli.sight import crew_of, see_at  # noqa: PLC0415
     from crewlog.cli.texts import Told, bodies_in_brief, bodies_of, tell  # noqa: PLC0415
     from crewlog.definition.diff import diff as diff_crews  # noqa: PLC0415
-    from crewlog.graph.difference import graph_difference  # noqa: PLC0415
+    from crewlog.graph.difference import plan_diff  # noqa: PLC0415
     from crewlog.state.difference import difference  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
@@ -76,7 +76,7 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
         found = difference(old.state, new.state)
         looked_up = bodies_of if full else bodies_in_brief
         bodies = await looked_up(client, [] if as_json else [found])
-    graph = graph_difference(old.plan, new.plan) if old.plan and new.plan else None
+    graph = plan_diff(old.plan, new.plan) if old.plan and new.plan else None
     crew = diff_crews(before, after) if before and after else None
     if as_json:
         screen.document(
@@ -134,15 +134,13 @@ def _parted(change: DefinitionChange) -> tuple[str, str]:
     return what, how
 
 
-def state_rows(
-    found: StateDifference, *, full: bool = False, whole: bool = False
-) -> list[list[Part]]:
+def state_rows(found: StateDiff, *, full: bool = False, whole: bool = False) -> list[list[Part]]:
     """A difference of states as rows: part, sign and name, values; `whole`: however long."""
     return [each.row for each in state_told(found, full=full, whole=whole, bodies=None)]
 
 
 def state_told(
-    found: StateDifference,
+    found: StateDiff,
     *,
     full: bool = False,
     whole: bool = False,
@@ -207,7 +205,7 @@ def _plain(text: object) -> str:
     return plain(text)
 
 
-def graph_rows(found: GraphDifference | None, *, rules: bool = True) -> list[list[Part]]:
+def graph_rows(found: PlanDiff | None, *, rules: bool = True) -> list[list[Part]]:
     """A difference of graphs as rows: kind, sign and name, what of it.
 
     Args:
@@ -229,19 +227,19 @@ def _section(title: str, lines: Iterable[Line]) -> Iterator[list[Part]]:
         yield [("" if number else title, "dim"), (f"{sign} {_plain(name)}", style), _plain(what)]
 
 
-def _nodes(found: GraphDifference) -> Iterator[Line]:
+def _nodes(found: PlanDiff) -> Iterator[Line]:
     yield from (("added", name, "") for name in found.added)
     yield from (("removed", name, "") for name in found.removed)
     yield from (("changed", name, ", ".join(fields)) for name, fields in found.changed.items())
 
 
-def _edges(found: GraphDifference) -> Iterator[Line]:
+def _edges(found: PlanDiff) -> Iterator[Line]:
     for kind, edges in (("added", found.edges_added), ("removed", found.edges_removed)):
         for source, target, how in edges:
             yield kind, f"{source} → {target}", "" if how == "join" else how
 
 
-def _rules(found: GraphDifference) -> Iterator[list[Part]]:
+def _rules(found: PlanDiff) -> Iterator[list[Part]]:
     lines = [
         (fields[0] if fields[0] in ("added", "removed") else "changed", name, ", ".join(fields))
         for name, fields in found.rules.items()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from crewlog.client import Client, Run
     from crewlog.ids import StepId
-    from crewlog.state.model import Changing, FrontierEntry
+    from crewlog.state.model import FrontierStep, PendingChange
     from crewlog.wire import Changed, StepView
 
 QUIET = 3.0
@@ -75,7 +75,7 @@ class _Draining:
         self._worker = Worker(screen, queue, ask, QUIET)
         self._began: dict[StepId, int] = {}
         """When steps began, in milliseconds since the epoch."""
-        self._meant: Changing | None = None
+        self._meant: PendingChange | None = None
         """What was accepted."""
         self._told = ""
         self._status: Status | None = None
@@ -115,7 +115,7 @@ class _Draining:
         """Whether the change waits for a step: one that parts a graph, for who leaves alone."""
         return self._meant is None or self._meant.halts(node_of(step.step))
 
-    async def _when(self, entry: FrontierEntry) -> None:
+    async def _when(self, entry: FrontierStep) -> None:
         if entry.step not in self._began:
             found = (await self._run.journal(entry.since - 1, 1)).entries
             self._began[entry.step] = int(found[0].entry.get("at", 0)) if found else 0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from crewlog.cli.screen import Part, Screen, counted, plain
 from crewlog.errors import UsageError
-from crewlog.graph.dry_model import DryQuestion, DryRun, DryStep, Looked
+from crewlog.graph.dry_model import ConditionCheckView, DryRun, DryRunInterruptView, DryRunStepView
 from crewlog.graph.plan import GraphPlan
 from crewlog.model import Json
 from crewlog.state.pools import ERROR
@@ -120,7 +120,7 @@ def show_dry_run(screen: Screen, found: DryRun) -> None:
     _tails(screen, found)
 
 
-def _question(screen: Screen, asked: DryQuestion, width: int) -> None:
+def _question(screen: Screen, asked: DryRunInterruptView, width: int) -> None:
     answers = " / ".join(plain(option) for option in asked.options)
     _beneath(screen, width, ("? ", "bold yellow"), f"{plain(asked.question)} [{answers}]")
     _beneath(screen, width, ("  ", ""), f"answered here: {plain(asked.answer)}")
@@ -149,13 +149,13 @@ def _tails(screen: Screen, found: DryRun) -> None:
     screen.line((f"  {counted(len(found.steps), 'visit')} · {questions}", "dim"))
 
 
-def _name(step: DryStep) -> str:
+def _name(step: DryRunStepView) -> str:
     number = step.step.rpartition("#")[2]
     again = f" #{number}" if number != "1" else ""
     return f"{_SIGNS[step.kind]}{plain(step.node)}{again}"
 
 
-def _step(screen: Screen, number: int, step: DryStep, width: int) -> None:
+def _step(screen: Screen, number: int, step: DryRunStepView, width: int) -> None:
     head: list[Part] = [(f"  {number:>3}  ", "dim"), (_name(step).ljust(width), "bold"), "  "]
     screen.wrapped(head, plain(step.why), indent=_indent(screen, width), style="dim")
     for looked in step.conditions:
@@ -179,7 +179,7 @@ def _step(screen: Screen, number: int, step: DryStep, width: int) -> None:
             _beneath(screen, width, ("◌ ", "dim"), f"{plain(join.node)} has run already")
 
 
-def _looked(looked: Looked, step: DryStep) -> str:
+def _looked(looked: ConditionCheckView, step: DryRunStepView) -> str:
     values = ", ".join(f"{plain(k)} is {_shown(v)}" for k, v in looked.values.items())
     said = f"{plain(looked.condition)} {'holds' if looked.holds else 'does not hold'} ({values})"
     if looked.kind == "only_if" and not looked.holds:

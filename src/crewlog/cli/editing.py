@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from crewlog.cli.screen import Screen
     from crewlog.client import Run
-    from crewlog.wire import Accepted
+    from crewlog.wire import CommandResult
 
 TALK = "Talk"
 WORKER_LIMIT = 40.0
@@ -156,7 +156,7 @@ def value_of(text: str) -> Any:
 async def sent(
     run_id: str,
     name: str,
-    send: Callable[[Run, str], Awaitable[Accepted]],
+    send: Callable[[Run, str], Awaitable[CommandResult]],
     *,
     command_id: str | None,
     as_json: bool,
@@ -206,8 +206,11 @@ async def sent(
 
 
 async def _applied(
-    client: Any, run: Run, send: Callable[[Run, str], Awaitable[Accepted]], command_id: str | None
-) -> tuple[Accepted, bool]:
+    client: Any,
+    run: Run,
+    send: Callable[[Run, str], Awaitable[CommandResult]],
+    command_id: str | None,
+) -> tuple[CommandResult, bool]:
     """The outcome, and whether this command brought the worker. The id makes it one command."""
     import asyncio  # noqa: PLC0415
     import secrets  # noqa: PLC0415

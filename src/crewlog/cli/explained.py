@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from crewlog.cli.screen import Part, Screen, plain, plain_lines
 
 if TYPE_CHECKING:
-    from crewlog.graph.explain import Explanation, ToolAccess, Way
+    from crewlog.graph.explain import ExplanationView, ToolAccessView, Way
     from crewlog.prompt.compiled import ClauseAccount, CompiledPrompt
 
 _LABEL = 15
@@ -25,7 +25,7 @@ _REPEAT = {
 }
 
 
-def origin(compiled: CompiledPrompt, found: Explanation) -> list[ClauseAccount]:
+def origin(compiled: CompiledPrompt, found: ExplanationView) -> list[ClauseAccount]:
     """The clauses that a node comes from: its own, its agent's and those of its rights."""
     mine = tuple(found.path)
     agents = {("agents", str(each)) for each in (found.agent, *found.among) if each}
@@ -42,7 +42,7 @@ def origin(compiled: CompiledPrompt, found: Explanation) -> list[ClauseAccount]:
 
 
 def show_explanation(
-    screen: Screen, found: Explanation, compiled: CompiledPrompt | None = None
+    screen: Screen, found: ExplanationView, compiled: CompiledPrompt | None = None
 ) -> None:
     """All that there is to say of a node."""
     who = f"agent {found.agent}" if found.agent else f"agents {', '.join(found.among)}"
@@ -87,7 +87,7 @@ def show_explanation(
     _tools(screen, "may call", [each for each in found.tools if each.allowed])
     _tools(screen, "may not call", [each for each in found.tools if not each.allowed])
     screen.line("")
-    from crewlog.graph.lower import failing_words  # noqa: PLC0415 - slow to import
+    from crewlog.graph.lower import on_error_text  # noqa: PLC0415 - slow to import
 
     limits = found.limits
     bounds = (
@@ -96,17 +96,17 @@ def show_explanation(
         else f"{limits['max_calls']} model calls a turn, {limits['timeout']:g} s each, "
         f"{limits['attempts']} tries"
     )
-    _rows(screen, "limits", [bounds, f"when it fails, {failing_words(limits['on_error'])}"])
+    _rows(screen, "limits", [bounds, f"when it fails, {on_error_text(limits['on_error'])}"])
     if not limits["enabled"]:
         _rows(screen, "off", ["switched off: its phases are skipped"])
 
 
-def _words(screen: Screen, compiled: CompiledPrompt, found: Explanation) -> None:
+def _words(screen: Screen, compiled: CompiledPrompt, found: ExplanationView) -> None:
     rows = [f"“{plain(each.clause.text)}”" for each in origin(compiled, found)]
     _rows(screen, "in the prompt", rows or ["not said: it follows from the rest"])
 
 
-def _waits(found: Explanation) -> str:
+def _waits(found: ExplanationView) -> str:
     names = [plain(each) for each in found.waits_for]
     if not names:
         return "nothing: the run starts with it" if found.entry else "nothing: it is sent to"
@@ -127,7 +127,7 @@ def _follower(way: Way) -> str:
     return f"{to}{where}" + (f", {way.counted}" if way.counted else "")
 
 
-def _sets(found: Explanation) -> str:
+def _sets(found: ExplanationView) -> str:
     parts: list[str] = []
     if found.flags:
         parts.append(f"flags {', '.join(found.flags)}")
@@ -136,7 +136,7 @@ def _sets(found: Explanation) -> str:
     return "; ".join(parts)
 
 
-def _tools(screen: Screen, label: str, tools: Sequence[ToolAccess]) -> None:
+def _tools(screen: Screen, label: str, tools: Sequence[ToolAccessView]) -> None:
     width = max((len(each.tool) for each in tools), default=0)
     for number, each in enumerate(tools):
         head: list[Part] = [

@@ -19,7 +19,7 @@ from crewlog.prompt.registry import Registry, offer_of_registry
 from crewlog.prompt.registry_file import load_registry_file
 
 if TYPE_CHECKING:
-    from crewlog.store.protocol import CrewRow, Kind, RegisteredRow
+    from crewlog.store.protocol import CatalogRow, CrewRow, Kind
 
 Sort = Literal["crew", "registry", "agent", "tool", "builder", "model"]
 _PARTS: tuple[Kind, ...] = ("agent", "tool", "builder", "model")
@@ -165,5 +165,5 @@ def _crew(row: CrewRow, definition: CrewDefinition) -> Found:
     return Found("crew", row.name, definition, row.version, row.at)
 
 
-def _row(row: RegisteredRow, content: Model) -> Found:
+def _row(row: CatalogRow, content: Model) -> Found:
     return Found(row.kind, row.name, content, row.version, row.at)

@@ -263,11 +263,11 @@ class Follower:
         await self._redraw(event, version)
         if self._prompt is not None and inbox.empty():
             self._prompt.draw()
-        if isinstance(event.entry, j.TurnEnded) and self._manner.rests and inbox.empty():
+        if isinstance(event.entry, j.ExchangeEnded) and self._manner.rests and inbox.empty():
             return await self._rested(event.entry)
         return None
 
-    async def _rested(self, entry: j.TurnEnded) -> int:
+    async def _rested(self, entry: j.ExchangeEnded) -> int:
         """Tells the answer of a conversation, which waits for the next message, and leaves."""
         self._still()
         reply = await self.run.whole(reply_of(entry))

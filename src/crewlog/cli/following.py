@@ -34,14 +34,14 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.ids import PUBLIC, ContentHash, CrewName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import (
-    Forked,
-    NewGraph,
-    Reopened,
-    RolledBack,
+    GraphReplacement,
+    RunForked,
+    RunReopened,
+    RunRolledBack,
     RunStarted,
     entry_from_json,
 )
-from crewlog.wire import JournalItem
+from crewlog.wire import EntryView
 
 
 @dataclass(frozen=True)
@@ -449,7 +449,7 @@ async def _plan_at(
             entry = entry_from_json(item.entry)
             if isinstance(entry, RunStarted):
                 found = entry.definition, 1
-            elif isinstance(entry, NewGraph | RolledBack | Forked | Reopened):
+            elif isinstance(entry, GraphReplacement | RunRolledBack | RunForked | RunReopened):
                 found = graph_after(entry, 0) or found
     except CrewlogError:
         found = None
@@ -459,7 +459,7 @@ async def _plan_at(
     return await _plan_of(client, run, live=live), found[1] if found else 1
 
 
-async def _until(run: Run, last: int) -> AsyncGenerator[JournalItem]:
+async def _until(run: Run, last: int) -> AsyncGenerator[EntryView]:
     """The journal up to a position."""
     after = 0
     while after < last and (page := await run.journal(after, min(last - after, 1000))).entries:

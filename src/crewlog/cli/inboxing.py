@@ -152,7 +152,7 @@ def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
     from crewlog.cli.screen import ago, plain  # noqa: PLC0415
     from crewlog.client.approvals import MCP_APPROVAL  # noqa: PLC0415
     from crewlog.client.client import system_user  # noqa: PLC0415
-    from crewlog.graph.approvals import because_words  # noqa: PLC0415
+    from crewlog.graph.approvals import reason_text  # noqa: PLC0415
 
     if as_json:
         screen.record({"event": "open", **each.model_dump(mode="json")})
@@ -162,7 +162,7 @@ def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
     run: Part = (plain(each.run), "bold")
     screen.line("  ", run, f"  {each.id}  ", (plain(" · ".join(told)), "dim"))
     screen.line("  ", ("? ", "bold yellow"), plain(each.question))
-    if because := because_words(each.why, each.risk):
+    if because := reason_text(each.why, each.risk):
         screen.paragraph(f"because {because}", style="dim", indent=4)
     if each.used_up:
         screen.paragraph(each.used_up, style="yellow", indent=4)

@@ -16,10 +16,10 @@ from crewlog.client import Client, Run
 from crewlog.definition.times import moment_words
 from crewlog.errors import CrewlogError
 from crewlog.ids import CrewName
-from crewlog.state.called import renamed_words
+from crewlog.state.called import renames_description
 from crewlog.state.joining import in_words
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import CrewState, Joining, Mutation
+from crewlog.state.model import CrewState, Mutation, PendingMerge
 from crewlog.state.reduce import reduce
 
 MUTATIONS_SHOWN = 10
@@ -79,8 +79,10 @@ def show_layers(screen: Screen, recipe: Recipe, state: CrewState) -> None:
     if state.merged_into is not None:
         into = plain(state.merged_into)
         rows.append([("merged into", "dim"), into, (f" · crewlog show {into} goes on", "dim")])
-        if state.renamed_there:
-            rows.append([("renamed", "dim"), plain(renamed_words(state.renamed_there)), ""])
+        if state.surviving_run_renames:
+            rows.append(
+                [("renamed", "dim"), plain(renames_description(state.surviving_run_renames)), ""]
+            )
     for label, told, more in rows:
         screen.line("  ", (f"{_text(label):<12}", "dim"), told, more)
     if state.mutations:
@@ -149,14 +151,14 @@ def layers_json(recipe: Recipe, state: CrewState) -> dict[str, Any]:
         "changing": state.changing.model_dump(mode="json") if state.changing else None,
         "merging": state.joining.model_dump(mode="json") if state.joining else None,
         "merged_into": state.merged_into,
-        "renamed": [each.model_dump(mode="json") for each in state.renamed_there],
+        "renamed": [each.model_dump(mode="json") for each in state.surviving_run_renames],
         "parked": sorted(state.parked),
         "tags": state.tags,
         "source": state.source.model_dump(mode="json") if state.source else None,
     }
 
 
-def merging_words(joining: Joining) -> str:
+def merging_words(joining: PendingMerge) -> str:
     """What a run does with another one, since when, and until when at most."""
     since = f" · since {moment_words(joining.at)}" if joining.at else ""
     until = f", at most until {moment_words(joining.due)}" if joining.due else ""

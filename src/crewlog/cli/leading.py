@@ -10,7 +10,7 @@ from crewlog.client.run import Whereabouts
 from crewlog.definition.operations import Operation
 from crewlog.errors import CommandRejected, RunNotFound
 from crewlog.model import Json
-from crewlog.state.called import renamed_words
+from crewlog.state.called import renames_description
 
 
 async def led_to(screen: Screen, client: Client, run_id: str) -> Whereabouts:
@@ -26,7 +26,7 @@ async def led_to(screen: Screen, client: Client, run_id: str) -> Whereabouts:
     except RunNotFound:
         return Whereabouts(client.run(run_id))  # who asks next says so
     if found.run.id != run_id:
-        called = f"; {renamed_words(found.renamed)}" if found.renamed else ""
+        called = f"; {renames_description(found.renamed)}" if found.renamed else ""
         screen.note(
             ("▸ ", "yellow"),
             f"{plain(run_id)} is part of {plain(found.run.id)} by now: going on there"

@@ -213,7 +213,7 @@ def watch(
     ] = False,
     kind: Annotated[
         list[str] | None,
-        _which("--kind", "KIND", "ToolReturned, CREATURE_STARTED, TOPOLOGY_CHANGED:split, …"),
+        _which("--kind", "KIND", "ToolCallCompleted, CREATURE_STARTED, TOPOLOGY_CHANGED:split, …"),
     ] = None,
     creature: Annotated[
         list[str] | None, _which("--creature", "AGENT", "Who does it, or whom it concerns.")

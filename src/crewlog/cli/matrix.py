@@ -16,7 +16,7 @@ from crewlog.definition.quotas import quota_of, window_ends
 from crewlog.graph.plan import BUILT_IN_TOOLS
 
 if TYPE_CHECKING:
-    from crewlog.graph.matrix import Cell, SetAtRunTime
+    from crewlog.graph.matrix import Cell, LivePermissionView
     from crewlog.wire import PermissionsPage
 
 GLYPHS = {"allow": ("✓", "green"), "ask": ("?", "yellow"), "deny": ("✗", "red")}
@@ -193,7 +193,7 @@ def next_window(cell: Cell) -> Iterator[str]:
             yield f"{quota.quota} ({quota.rule}); the next {per} begins at {ends}"
 
 
-def set_words(said: SetAtRunTime) -> str:
+def set_words(said: LivePermissionView) -> str:
     """`set by ana 3 minutes ago (position 12)`."""
     by = f" by {plain(said.by)}" if said.by else " at run time"
     when = f" {ago(said.at)}" if said.at else ""

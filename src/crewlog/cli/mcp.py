@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crewlog.definition.model import CrewDefinition
     from crewlog.definition.policy import Policy
     from crewlog.model import Json
-    from crewlog.servers.approved import Words
+    from crewlog.servers.approved import ApprovedDescription
     from crewlog.servers.described import Described
     from crewlog.store.protocol import Store
 
@@ -69,7 +69,7 @@ class _Offered:
     """The digest that counts."""
     by: str = ""
     """Who approved it with a signature that counts by the crew's policy."""
-    before: Words | None = None
+    before: ApprovedDescription | None = None
     """What it said when it was approved; none where it says the same, or the store has no text of
     that approval."""
 
@@ -336,7 +336,7 @@ async def _offered(
     try:
         for name in [server] if server is not None else crew.mcp:
             spec = crew.mcp[name]
-            approved = await store.tool_approvals(spec.source)
+            approved = await store.list_approved_tools(spec.source)
             tools = (await sessions.of(name, spec).tools()).values()
             made = [_one(crew, name, each, approved.get(each.name)) for each in tools]
             made += _not_offered(crew, name, {each.name for each in tools})
@@ -344,10 +344,10 @@ async def _offered(
                 _proven(
                     [each for each in made if each.offered],
                     crew.policy,
-                    await store.tool_proofs(spec.source),
+                    await store.list_signed_approvals(spec.source),
                 )
             if any(each.state == "changed" for each in made):
-                _remembered(made, await store.approved_words(spec.source))
+                _remembered(made, await store.list_approved_descriptions(spec.source))
             found += made
     finally:
         await sessions.close()
@@ -362,12 +362,12 @@ async def _offered(
 
 def _remembered(found: list[_Offered], kept: dict[str, str]) -> None:
     """Notes what changed tools said when they were approved, where it was just that."""
-    from crewlog.servers.approved import kept_words  # noqa: PLC0415
+    from crewlog.servers.approved import read_approved_description  # noqa: PLC0415
 
     for each in found:
         if each.state != "changed" or each.tool.name not in kept:
             continue
-        words = kept_words(kept[each.tool.name])
+        words = read_approved_description(kept[each.tool.name])
         if words.digest == each.approved:  # else the definition or a signature approves another one
             each.before = words
 

@@ -177,13 +177,13 @@ async def _write(
 ) -> int:
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.store.memories import LONGEST_KEY, Artifact  # noqa: PLC0415
+    from crewlog.store.memories import LONGEST_KEY, NewMemory  # noqa: PLC0415
 
     seconds = None if keep is None else _seconds("--keep", keep)
     if len(key) > LONGEST_KEY or not all(texts):
         raise UsageError(f"a text has a character at least, and a key {LONGEST_KEY} at most")
     screen = Screen(as_json=as_json)
-    given = [Artifact(text=text, key=key, keep=seconds) for text in texts]
+    given = [NewMemory(text=text, key=key, keep=seconds) for text in texts]
     async with connected(screen, both=True) as client:
         kept = await client.memory.write(crew, scope, given, by=by)
     if as_json:

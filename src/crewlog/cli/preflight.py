@@ -149,14 +149,14 @@ def models_used(crew: CrewDefinition) -> Iterator[UsedModel]:
         if model and not agent.does:
             place: Place = ("agents", name, "model") if agent.model else ("model",)
             used.append(UsedModel(place, model, agent.model_settings))
-            used += _summing(crew, name, model)
+            used += _summary_seconds(crew, name, model)
     for each in used:
         if (each.model, each.settings) not in seen:
             seen.append((each.model, each.settings))
             yield each
 
 
-def _summing(crew: CrewDefinition, name: str, model: str) -> list[UsedModel]:
+def _summary_seconds(crew: CrewDefinition, name: str, model: str) -> list[UsedModel]:
     """The model that sums up what an agent's window leaves out, reached as the agent's calls do."""
     agent = crew.agents[AgentName(name)]
     window, by_crew = window_of(crew, agent), agent.window is None
@@ -170,7 +170,7 @@ def _summing(crew: CrewDefinition, name: str, model: str) -> list[UsedModel]:
 def worker_warnings(crew: CrewDefinition, file: Path) -> list[Diagnostic]:
     """What this process lacks of the crew's models and secrets; a worker may have it."""
     document = _document(file)
-    found = [*_lacks(crew), *_secrets(crew)]
+    found = [*_wait_reason(crew), *_secrets(crew)]
     return [replace(_located(document, file, *each), severity="warning") for each in found]
 
 
@@ -188,10 +188,10 @@ def _scripts(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str
 
 def _models(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:
     yield from _scripts(crew, directory)
-    yield from _lacks(crew)
+    yield from _wait_reason(crew)
 
 
-def _lacks(crew: CrewDefinition) -> list[tuple[Place, str, str]]:
+def _wait_reason(crew: CrewDefinition) -> list[tuple[Place, str, str]]:
     """What models lack here, each once at its place."""
     used = [each for each in models_used(crew) if not _is_scripted(each.model)]
     found = [

@@ -17,7 +17,7 @@ from crewlog.cli.screen import Part, Screen, plain, text_of
 from crewlog.cli.timeline import shortly
 from crewlog.cli.typed import Keys, Typed, columns, rows_of
 from crewlog.definition.times import moment_words
-from crewlog.graph.approvals import because_words
+from crewlog.graph.approvals import reason_text
 from crewlog.graph.lower import ANY_WORDS
 from crewlog.wire import InterruptView
 
@@ -43,7 +43,7 @@ def show_question(screen: Screen, question: InterruptView, run: str) -> None:
     screen.wrapped([("  ? ", "bold yellow")], f"{text}{where}", indent=4, style="bold")
     if asked := whom(question):
         screen.paragraph(" · ".join(asked), style="dim", indent=4)
-    if because := because_words(question.why, question.risk):
+    if because := reason_text(question.why, question.risk):
         screen.paragraph(f"because {because}", style="dim", indent=4)
     if question.used_up:
         screen.paragraph(question.used_up, style="yellow", indent=4)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crewlog.cli.screen import Screen, plain
-from crewlog.errors import ModelRefused, UsageError
+from crewlog.errors import ModelRequestRejected, UsageError
 from crewlog.prompt.model_reader import take_reply
 from crewlog.prompt.readers import Reader, without_model
 
@@ -106,7 +106,7 @@ async def _check_model(name: str, placed: str, models: ModelFactory) -> None:
 
     try:
         chat = await models.ready(placed, {}, TIMEOUT)
-    except ModelRefused as error:
+    except ModelRequestRejected as error:
         remedy = f"{error.remedy} Or use the forms: --reader forms."
         raise UsageError(error.message, remedy=remedy, place="--reader model") from error
     speaks = getattr(chat, "speaks_for", None)

@@ -19,7 +19,14 @@ from crewlog.model import Json
 from crewlog.state.brief import brief, fenced, sentences
 from crewlog.state.model import Usage
 from crewlog.state.planned import planned
-from crewlog.state.report import DecisionReport, PlanReport, Report, StepReport, TurnReport, Value
+from crewlog.state.report import (
+    DecisionReport,
+    ExchangeReport,
+    ItemListReport,
+    Report,
+    StepReport,
+    Value,
+)
 
 _FATES = {
     "completed": ("✓", "green"),
@@ -69,7 +76,7 @@ def show_report(screen: Screen, found: Report) -> None:
         screen.line(("  ✗ ", "red"), (plain(said), "red"), crop=True)
     _text(screen, "asked for", _said(found.input))
     if not found.turns:
-        by = f"result, by {plain(found.summarized_by)}{_accepted(found.summary_ending)}"
+        by = f"result, by {plain(found.summarized_by)}{_acceptance(found.summary_ending)}"
         _text(screen, by, _said(found.summary, None))
     for turn in found.turns[:-_TURNS][:1]:
         more = len(found.turns) - _TURNS
@@ -111,7 +118,7 @@ def _text(screen: Screen, title: str, text: str) -> None:
     screen.paragraph(text, indent=4)
 
 
-def _turn(turn: TurnReport) -> tuple[str, str]:
+def _turn(turn: ExchangeReport) -> tuple[str, str]:
     """A turn's title, and what was said and answered in it."""
     who = f", answered by {plain(turn.agent)}" if turn.agent else ""
     lines = [f"> {brief_lines(plain(_said(turn.said)), _CELL)}"]
@@ -147,12 +154,12 @@ def _used(used: Usage) -> str:
     return " · ".join([*said, *filter(None, [money(used.cost)])])
 
 
-def _counts(plan: PlanReport) -> str:
+def _counts(plan: ItemListReport) -> str:
     done = sum(fate == "completed" for fate in plan.fates)
     return f"{done} of {plan.of} done"
 
 
-def _planned(plan: PlanReport) -> Iterator[list[Part]]:
+def _planned(plan: ItemListReport) -> Iterator[list[Part]]:
     items = _items(plan)
     for number, fate in enumerate(plan.fates, 1):
         item = items[number - 1] if number <= len(items) else None
@@ -165,7 +172,7 @@ def _planned(plan: PlanReport) -> Iterator[list[Part]]:
         ]
 
 
-def _items(plan: PlanReport) -> list[Json]:
+def _items(plan: ItemListReport) -> list[Json]:
     found = plan.items.plain
     return found if isinstance(found, list) else []  # pyright: ignore[reportUnknownVariableType]
 
@@ -195,7 +202,7 @@ def _step(found: Report, step: StepReport, pad: str) -> list[Part]:
     called = ", ".join(
         f"{tool} ({count})" if count > 1 else tool for tool, count in Counter(step.tools).items()
     )
-    ended = _accepted(step.accepted).strip(" ()")
+    ended = _acceptance(step.accepted).strip(" ()")
     notes = filter(None, [step.because, ended, "; ".join(step.errors), called, sets])
     return [
         (clock(step.started - found.started) if step.started else "", "dim"),
@@ -264,7 +271,7 @@ def _artifacts(found: Report) -> Iterator[list[Part]]:
         ]
 
 
-def _accepted(ending: str) -> str:
+def _acceptance(ending: str) -> str:
     """That a reply counts though it is no good answer: ` (cut, accepted)`."""
     return f" ({ending}, accepted)" if ending else ""
 
@@ -322,7 +329,7 @@ def in_markdown(found: Report) -> Iterator[str]:
         yield from ["", f"**It failed:** {fenced(brief(sentences(found.error), _LONGEST))}"]
     yield from _quoted("Asked for", _said(found.input))
     by = f"Result, by {fenced(found.summarized_by)}" if found.summarized_by else "Result"
-    by += _accepted(found.summary_ending)
+    by += _acceptance(found.summary_ending)
     if not found.turns:
         yield from _quoted(by, _said(found.summary, None))
     for turn in found.turns[-_TURNS:]:

@@ -29,8 +29,8 @@ from crewlog.state.brief import shortened
 from crewlog.state.journal import MessageAdded, entry_from_json
 from crewlog.state.model import CrewState, Output
 from crewlog.state.model import Part as OutputPart
-from crewlog.state.pools import items_words, named_agent
-from crewlog.wire import JournalItem
+from crewlog.state.pools import item_agent, items_description
+from crewlog.wire import EntryView
 
 STYLES = {
     "completed": "bold green",
@@ -153,8 +153,8 @@ def show_frontier(screen: Screen, sight: Sight) -> None:
         if entry.leaving:
             what = f"{what}{', ' if what else ''}its node is gone: its turn ends, nothing follows"
         if entry.mapped is not None and not what:
-            what = items_words(entry.mapped)
-        agent = named_agent(sight.state, entry.step)
+            what = items_description(entry.mapped)
+        agent = item_agent(sight.state, entry.step)
         name = plain(f"{entry.step} ({agent})" if agent else entry.step)
         rows.append([name, (entry.status, "cyan"), (what, "dim")])
     rows += [
@@ -222,7 +222,7 @@ def _json(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def journal_line(item: JournalItem, start: int) -> list[Part]:
+def journal_line(item: EntryView, start: int) -> list[Part]:
     """An entry as a line: position, time, kind, and what differs from the defaults."""
     kind = str(item.entry.get("kind", "?"))
     at = int(item.entry.get("at", start) or start)

@@ -26,16 +26,16 @@ from crewlog.graph import approvals
 from crewlog.graph.draw import mermaid
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.waits import due_at, held, status_by_journal, waiting_for, waits_for
+from crewlog.graph.waits import deadline_of, held, status_by_journal, waiting_for, waits_for
 from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CLOSED, CrewState, Interrupt, PromptState
-from crewlog.state.pools import named_agent
+from crewlog.state.pools import item_agent
 from crewlog.state.reduce import fold
-from crewlog.store.missing import RowsMissing
+from crewlog.store.missing import MissingRows
 from crewlog.store.protocol import Store
-from crewlog.wire import InterruptView, JournalItem
+from crewlog.wire import EntryView, InterruptView
 
 PAGE = 1000
 BEGINS_WITHIN = 10.0
@@ -248,9 +248,9 @@ async def _live(client: Client, run: Run, queue: str) -> Sight:
     )
 
 
-async def whole_journal(run: Run, after: int = 0) -> list[JournalItem]:
+async def whole_journal(run: Run, after: int = 0) -> list[EntryView]:
     """All entries after a position."""
-    found: list[JournalItem] = []
+    found: list[EntryView] = []
     while True:
         page = await run.journal(after, PAGE)
         found += page.entries
@@ -311,7 +311,7 @@ async def _definition(store: Store, run: Run, state: CrewState) -> dict[str, Jso
         return None
     try:
         return await store.get_definition(hash_)
-    except RowsMissing as error:
+    except MissingRows as error:
         raise error.of(run.id) from error
 
 
@@ -347,8 +347,8 @@ def question_of(
         quotas=interrupt.quotas,
         shows=interrupt.shows,
         bound=interrupt.bound,
-        **approvals.missing_arguments(interrupt),
-        shortened=approvals.is_shortened(interrupt),
+        **approvals.argument_source_fields(interrupt),
+        shortened=approvals.has_shortened_arguments(interrupt),
         action_requests=(request,),
         review_configs=(review,),
     )
@@ -378,11 +378,11 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
                 "node": entry.node,
                 "status": entry.status,
                 "waits_for": waits_for(entry),
-                "due": due_at(entry),
+                "due": deadline_of(entry),
                 "leaving": entry.leaving,
                 "doing": list((sight.doing or {}).get(entry.step, ())),
                 "lacks": sight.lacks.get(entry.step, ""),
-                "agent": named_agent(state, entry.step) or "",
+                "agent": item_agent(state, entry.step) or "",
             }
             for entry in state.frontier.values()
         ],

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from crewlog.client import Event
 from crewlog.state.checkpoints import checkpoint_kind
-from crewlog.state.difference import StateDifference, difference
-from crewlog.state.journal import Routed
+from crewlog.state.difference import StateDiff, difference
+from crewlog.state.journal import NodesReached
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
 
@@ -22,7 +22,7 @@ class Stated:
 
     position: int
     """The checkpoint."""
-    changes: StateDifference
+    changes: StateDiff
     """Since the checkpoint before it."""
 
 
@@ -36,14 +36,14 @@ class States:
 
     def take(self, event: Event) -> Stated | None:
         """Takes an event; what the checkpoint before it changed, where that is complete now."""
-        routes = isinstance(event.entry, Routed) and event.entry.source is not None
+        routes = isinstance(event.entry, NodesReached) and event.entry.source is not None
         stated = None if routes else self.settle()
         if self._state is None:
             # A fork's journal begins above its checkpoint, with the state of that.
             self._state = CrewState(run=event.run, position=event.position - 1)
             self._before = self._state
         self._state = reduce(self._state, event.entry)
-        routed = event.entry if isinstance(event.entry, Routed) else None
+        routed = event.entry if isinstance(event.entry, NodesReached) else None
         source, because = (routed.source, routed.because) if routed else ("", "")
         if checkpoint_kind(event.entry.kind, source, because):
             self._checkpoint = event.position

@@ -344,7 +344,7 @@ async def _sent(
     from crewlog.cli.told_breaks import asked_already, steps_before  # noqa: PLC0415
     from crewlog.cli.told_hearers import hearing, tell_hearing, tell_paused  # noqa: PLC0415
     from crewlog.errors import CommandRejected  # noqa: PLC0415
-    from crewlog.state.called import called_there  # noqa: PLC0415
+    from crewlog.state.called import renamed_log  # noqa: PLC0415
     from crewlog.wire import spoken  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
@@ -352,7 +352,7 @@ async def _sent(
         named = client.run(run_id)
         if name == "message":  # whoever stops a run does not mean the one that has it
             led = await led_to(screen, client, run_id)
-            run_id, log = led.run.id, called_there(log, led.renamed)
+            run_id, log = led.run.id, renamed_log(log, led.renamed)
         run = client.run(run_id)
         already = await asked_already(run, node) if node else False
         command = await send(

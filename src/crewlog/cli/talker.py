@@ -17,7 +17,7 @@ from crewlog.cli.timeline import Row
 from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.gateway import pauses
 from crewlog.client.talking import reply_of
-from crewlog.errors import CommandRejected, NotInTime, WorkerMissing
+from crewlog.errors import CommandRejected, WaitTimeout, WorkerMissing
 from crewlog.state import journal as j
 from crewlog.wire import Reply
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _DECIDED = {"approve": "approved", "reject": "rejected", "edit": "approved, as it was edited"}
 PATIENCE = 60.0
 """Seconds for a session to begin."""
-_WARNINGS = (j.RouteRefused, j.InterruptAnswered, j.CommandRejected)
+_WARNINGS = (j.BranchTargetRefused, j.InterruptAnswered, j.CommandRejected)
 """What is told of a turn besides its answer, which says itself why it is none."""
 
 
@@ -63,7 +63,7 @@ class Talker(Follower):
         self._waits_for = ""
         """The command whose answer is waited for; empty: of the turn under way."""
         self._turn = 0
-        self._ended: j.TurnEnded | None = None
+        self._ended: j.ExchangeEnded | None = None
         self._crew = ""
         """Who answers where no agent does."""
         self.under_way = False
@@ -86,7 +86,7 @@ class Talker(Follower):
                 if "no conversation" in str(error):
                     raise
                 if time.monotonic() > deadline:
-                    raise NotInTime(
+                    raise WaitTimeout(
                         f"the session {self.run.id!r} did not begin within {PATIENCE:g} s",
                         remedy=f"`crewlog show {self.run.id}` tells what it waits for.",
                     ) from error
@@ -159,12 +159,12 @@ class Talker(Follower):
     def _take(self, event: Event) -> None:
         super()._take(event)
         entry = event.entry
-        if isinstance(entry, j.TurnBegan) and entry.said == self._waits_for:
+        if isinstance(entry, j.ExchangeStarted) and entry.said == self._waits_for:
             self._turn = entry.turn
         elif isinstance(entry, j.CommandRejected) and entry.command == self._waits_for:
             self._still()
             raise CommandRejected(entry.reason)
-        elif isinstance(entry, j.TurnEnded) and self._turn and entry.turn == self._turn:
+        elif isinstance(entry, j.ExchangeEnded) and self._turn and entry.turn == self._turn:
             self._still()
             self._ended = entry
 
@@ -172,7 +172,7 @@ class Talker(Follower):
     def _show(self, rows: list[Row]) -> None:
         if self._steps:
             super()._show(rows)
-        elif isinstance(self._last, j.RouteRefused) and self._last.used_up:
+        elif isinstance(self._last, j.BranchTargetRefused) and self._last.used_up:
             return  # the answer has it as a warning, or people are asked
         elif isinstance(self._last, _WARNINGS) and self.screen.tty and not self.screen.as_json:
             for row in (each for each in rows if each.glyph != "●"):  # held back until now

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from crewlog.cli.screen import Part, Screen, plain_lines
 from crewlog.model import Json
 from crewlog.state.blocks import words_of
-from crewlog.state.files import files_in
+from crewlog.state.files import files_of
 
 if TYPE_CHECKING:
     from crewlog.client import Client
     from crewlog.ids import ContentHash
-    from crewlog.state.difference import StateDifference
+    from crewlog.state.difference import StateDiff
 
 LONGEST = 60
 """Characters of a value that stand in a row, of each side."""
@@ -99,7 +99,7 @@ Bodies = Mapping[Any, Json]
 """What is too large to be in a state, by its hash."""
 
 
-async def bodies_of(client: Client, differences: Iterable[StateDifference]) -> Bodies:
+async def bodies_of(client: Client, differences: Iterable[StateDiff]) -> Bodies:
     """The bodies that differences name; without those that the store does not have.
 
     Raises:
@@ -109,7 +109,7 @@ async def bodies_of(client: Client, differences: Iterable[StateDifference]) -> B
     return await stored(client, {*hashes_in(values)})
 
 
-async def bodies_in_brief(client: Client, differences: Iterable[StateDifference]) -> Bodies | None:
+async def bodies_in_brief(client: Client, differences: Iterable[StateDiff]) -> Bodies | None:
     """The same for rows, which can do without: none where the store is away."""
     from crewlog.errors import StoreUnavailable  # noqa: PLC0415
 
@@ -163,4 +163,4 @@ def with_texts(value: Json, bodies: Bodies) -> Json:
         return value
     body = bodies.get(value["body"], f"({value['body']} is not in the store)")
     content: Json = body.get("content", body) if isinstance(body, dict) else body  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    return words_of(content) if files_in({"content": content}) else content  # pyright: ignore[reportUnknownVariableType]
+    return words_of(content) if files_of({"content": content}) else content  # pyright: ignore[reportUnknownVariableType]

@@ -22,14 +22,14 @@ from crewlog.cli.told_changes import STATEFUL, requirements_after, state_of, tol
 from crewlog.definition.replies import RESPONSE
 from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
-from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
+from crewlog.ids import NodeName, StepId, item_number, node_of, visit_of
 from crewlog.state import brief
 from crewlog.state import journal as j
-from crewlog.state.artifact_words import operations_words
+from crewlog.state.artifact_words import operations_description
 from crewlog.state.blocks import files_of, names_in, words_of
 from crewlog.state.brief import shortened
 from crewlog.state.endings import NO_READINGS, TAKEN
-from crewlog.state.told import edited_words
+from crewlog.state.told import argument_changes
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
 _ABOUT_ARGUMENTS = frozenset({"arguments", "checks"})
@@ -161,29 +161,29 @@ class Timeline:
         match entry:
             case (
                 j.StepStarted()
-                | j.StepMapped()
+                | j.ParentStepStarted()
                 | j.ItemsRefused()
                 | j.StepCompleted()
                 | j.StepFailed()
                 | j.StepRetried()
                 | j.StepCancelled()
-                | j.Routed()
-                | j.RouteRefused()
+                | j.NodesReached()
+                | j.BranchTargetRefused()
             ):
                 return self._step(entry)
-            case j.ConditionMet() | j.TimerSet() | j.TimerFired():
+            case j.RequirementMet() | j.TimerStarted() | j.TimerFired():
                 return self._wait(entry)
             case (
-                j.ModelReplied()
-                | j.ReplyTaken()
-                | j.ReplyRefused()
-                | j.TurnCapped()
-                | j.ToolReturned()
+                j.ModelCallCompleted()
+                | j.StructuredOutputParsed()
+                | j.StructuredOutputRejected()
+                | j.TurnLimitReached()
+                | j.ToolCallCompleted()
                 | j.PermissionDenied()
-                | j.CallHeld()
+                | j.CompletionBuffered()
             ):
                 return self._call(entry)
-            case j.FlagSet():
+            case j.RunOutputSet():
                 # As JSON and in brackets: words of people must not pass for who said them.
                 value = "" if entry.value is True else f" = {_as_json(entry.value)}"
                 known = entry.by in self.nodes
@@ -197,30 +197,30 @@ class Timeline:
                 at = self._works_at.get(entry.agent, entry.agent)
                 node = node_of(entry.step) if entry.step else at
                 return [] if quiet else self._row(entry, node, "=", text, "dim")
-            case j.HandoffMissed():
+            case j.AddressedItemUndelivered():
                 text = f"item {entry.item} of {entry.key} names {entry.whom}: it reaches nobody"
                 return self._row(entry, node_of(entry.step), "!", text, "yellow")
-            case j.MergeConflicted():
+            case j.WriteRefused():
                 node = node_of(entry.step) if entry.step else entry.by
                 return self._row(entry, node, "≠", entry.words, "red")
-            case j.OperationsApplied() | j.OperationsSettled():
-                return self._row(entry, entry.agent, "±", operations_words(entry), "dim")
+            case j.ArtifactOperationsApplied() | j.ArtifactOperationsRefused():
+                return self._row(entry, entry.agent, "±", operations_description(entry), "dim")
             case (
                 j.ChangeAccepted()
-                | j.NewGraph()
+                | j.GraphReplacement()
                 | j.SwapFailed()
-                | j.RulesChanged()
-                | j.RolledBack()
-                | j.Forked()
-                | j.Reopened()
-                | j.LogsJoined()
+                | j.DefinitionChanged()
+                | j.RunRolledBack()
+                | j.RunForked()
+                | j.RunReopened()
+                | j.LogsMerged()
             ):
                 return self._changed(entry)
             case (
                 j.StateEdited()
-                | j.Redirected()
-                | j.PermissionSet()
-                | j.RulingSet()
+                | j.StepRedirected()
+                | j.ToolPermissionSet()
+                | j.AgentPermissionSet()
                 | j.CheckpointTagged()
             ):
                 return self._by_hand(entry)
@@ -235,7 +235,7 @@ class Timeline:
         match entry:
             case j.StepStarted():
                 return self._started(entry)
-            case j.StepMapped():
+            case j.ParentStepStarted():
                 text = f"has a step for each of {entry.of} items of {entry.agent}.{entry.key}"
                 self._named[entry.step] = bool(entry.agents)
                 return self._row(entry, node_of(entry.step), "⋔", text, "cyan")
@@ -255,10 +255,10 @@ class Timeline:
                 self.running.pop(entry.step, None)
                 what = "ended by the stop" if self._stopping else "ended"
                 return self._row(entry, node_of(entry.step), "■", what, "yellow")
-            case j.RouteRefused():
+            case j.BranchTargetRefused():
                 text = f"{entry.because}: {entry.goes}"
                 return self._row(entry, node_of(entry.step), "!", text, "yellow")
-            case j.Routed():
+            case j.NodesReached():
                 return self._routed(entry)
             case _:
                 return []
@@ -276,7 +276,7 @@ class Timeline:
         # Visits that were skipped are none of it: nothing was done there before.
         before = visit - 1 - self._skipped.get(node, 0)
         again = f" again (visit {visit})" if before > 0 else ""
-        item = f" about item {item_of(entry.step)}" if item_of(entry.step) else ""
+        item = f" about item {item_number(entry.step)}" if item_number(entry.step) else ""
         if item and self._named.get(visit_of(entry.step)):
             item += f" ({entry.agent})"
         elif str(entry.agent) != str(node):
@@ -288,10 +288,10 @@ class Timeline:
         said = self._said.pop(entry.step, "")
         node = node_of(entry.step)
         self.timers.pop(node, None)
-        if not item_of(entry.step):
+        if not item_number(entry.step):
             self.done.add(node)
         if entry.skipped:
-            if not item_of(entry.step):
+            if not item_number(entry.step):
                 self._skipped[node] = self._skipped.get(node, 0) + 1
             why = entry.because.removeprefix("skipped ").removeprefix("skipped")
             joint = " " if why != entry.because else ": "
@@ -302,13 +302,13 @@ class Timeline:
         # Decisions say what they decided where they route.
         return self._row(entry, node, "✓", said or "done", "green") if said else []
 
-    def _wait(self, entry: j.ConditionMet | j.TimerSet | j.TimerFired) -> list[Row]:
+    def _wait(self, entry: j.RequirementMet | j.TimerStarted | j.TimerFired) -> list[Row]:
         node = node_of(entry.step)
         bounded = node in self.waiting
-        if isinstance(entry, j.TimerSet) and entry.step in self.running:
+        if isinstance(entry, j.TimerStarted) and entry.step in self.running:
             until = moment_words(entry.due)
             return self._row(entry, node, "◔", f"may take until {until}", "dim")
-        if isinstance(entry, j.TimerSet):
+        if isinstance(entry, j.TimerStarted):
             self.running.pop(entry.step, None)
             self.timers[node] = until = moment_words(entry.due)
             what = "waits at most until" if bounded else "waits until"
@@ -323,7 +323,7 @@ class Timeline:
         what = "goes on without its requirement" if entry.waived else "its condition holds"
         return self._row(entry, node, "▸", what, "dim")
 
-    def _routed(self, entry: j.Routed) -> list[Row]:
+    def _routed(self, entry: j.NodesReached) -> list[Row]:
         rows: list[Row] = []
         if entry.because and entry.source:
             goes = ", ".join(r.node for r in entry.to)
@@ -338,14 +338,14 @@ class Timeline:
                 self._waits[reached.node] = row
         return rows
 
-    def _without_summary(self, entry: j.ModelReplied) -> list[Row]:
+    def _without_summary(self, entry: j.ModelCallCompleted) -> list[Row]:
         """That a model did not sum up what its window leaves out."""
         if entry.window is None or not entry.window.fault:
             return []
         text = f"no summary of {entry.window.left_out} messages: {entry.window.fault}"
         return self._row(entry, node_of(entry.step), "!", text, "yellow")
 
-    def _taken_as_it_is(self, entry: j.ModelReplied) -> list[Row]:
+    def _taken_as_it_is(self, entry: j.ModelCallCompleted) -> list[Row]:
         """That a reply is no good answer, and counts by `bad_reply: accept`."""
         if not entry.ending or entry.refused:
             return []
@@ -354,7 +354,7 @@ class Timeline:
 
     # -- calls --------------------------------------------------------------------------------
 
-    def _replied(self, entry: j.ModelReplied) -> list[Row]:
+    def _replied(self, entry: j.ModelCallCompleted) -> list[Row]:
         running = self.running.setdefault(entry.step, Running(entry.at))
         running.doing = {c.call: plain(f"{c.tool} {c.brief}") for c in entry.calls}
         running.since = entry.at
@@ -373,21 +373,21 @@ class Timeline:
 
     def _call(self, entry: j.Fact) -> list[Row]:
         match entry:
-            case j.ModelReplied():
+            case j.ModelCallCompleted():
                 return self._replied(entry)
-            case j.ToolReturned():
+            case j.ToolCallCompleted():
                 return self._returned(entry)
-            case j.CallHeld():
+            case j.CompletionBuffered():
                 self._answered(entry.step, entry.call, entry.at)
                 return []
             case j.PermissionDenied():
                 return self._refused(entry)
-            case j.ReplyTaken() | j.ReplyRefused() | j.TurnCapped():
+            case j.StructuredOutputParsed() | j.StructuredOutputRejected() | j.TurnLimitReached():
                 return self._read(entry)
             case _:
                 return []
 
-    def _returned(self, entry: j.ToolReturned) -> list[Row]:
+    def _returned(self, entry: j.ToolCallCompleted) -> list[Row]:
         self._answered(entry.step, entry.call, entry.at)
         node, key = node_of(entry.step), (entry.step, entry.call)
         if key in self._denied:  # it was told why; the model is told now
@@ -403,20 +403,22 @@ class Timeline:
             return self._row(entry, node, "⚙", text, "dim")
         return []
 
-    def _read(self, entry: j.ReplyTaken | j.ReplyRefused | j.TurnCapped) -> list[Row]:
+    def _read(
+        self, entry: j.StructuredOutputParsed | j.StructuredOutputRejected | j.TurnLimitReached
+    ) -> list[Row]:
         """What became of a final message that must be of a form."""
         node, self._reads = node_of(entry.step), entry.agent
-        if isinstance(entry, j.ReplyTaken) and entry.step in self._said:
+        if isinstance(entry, j.StructuredOutputParsed) and entry.step in self._said:
             # Its fields are rows of their own: of the message what stands before them is told.
             self._said[entry.step] = _BEFORE_JSON.split(self._said[entry.step])[0].strip() or "done"
         match entry:
-            case j.ReplyTaken(how="lenient"):
+            case j.StructuredOutputParsed(how="lenient"):
                 return self._row(entry, node, "≈", f"taken to mean {entry.brief}", "dim")
-            case j.ReplyTaken(how="fallback"):
+            case j.StructuredOutputParsed(how="fallback"):
                 return self._row(entry, node, "≈", f"the fallback counts: {entry.brief}", "yellow")
-            case j.ReplyTaken():
+            case j.StructuredOutputParsed():
                 return []  # its fields are rows of their own
-            case j.ReplyRefused():
+            case j.StructuredOutputRejected():
                 if entry.ref is not None:
                     self.running[entry.step] = Running(entry.at, {0: "thinking again"})
                 which = f"reply {entry.attempt} of {entry.of}"
@@ -424,7 +426,7 @@ class Timeline:
                 if refusal := self._refusals.get(entry.step):
                     text += f": {refusal}"
                 return self._row(entry, node, "✗", text, "red")
-            case j.TurnCapped():
+            case j.TurnLimitReached():
                 text = f"ends with what is there: {entry.calls} model calls are its most"
                 return self._row(entry, node, "■", text, "yellow")
 
@@ -456,12 +458,12 @@ class Timeline:
             for row in self._row(entry, each.node, each.glyph, each.text, each.style)
         ]
         match entry:
-            case j.NewGraph():
+            case j.GraphReplacement():
                 self.version = entry.graph_version
                 self.waiting = requirements_after(entry, self.waiting)
                 for step in entry.remap.park:
                     self.running.pop(step, None)
-            case j.RolledBack() | j.Forked() | j.Reopened():
+            case j.RunRolledBack() | j.RunForked() | j.RunReopened():
                 self._begin_from(entry)
             case _:
                 pass
@@ -533,9 +535,9 @@ class Timeline:
                 said = words_of(entry.ref.inline.get("content", "")) if entry.ref.inline else ""
                 text = f"{entry.by or 'people'}: {said} (it waits for its turn)"
                 return self._row(entry, "", "»", text)
-            case j.TurnBegan() if entry.turn > 1:
+            case j.ExchangeStarted() if entry.turn > 1:
                 return self._row(entry, "", "◆", f"turn {entry.turn}", "dim")
-            case j.TurnEnded() if entry.turn:
+            case j.ExchangeEnded() if entry.turn:
                 who = f"{entry.agent} answers" if entry.agent else "no agent answers"
                 told = entry.error or entry.warning
                 why = f": {_first(told)}" if told else ""
@@ -569,11 +571,11 @@ class Timeline:
                 if entry.decision == "withdrawn":
                     text = f"{entry.interrupt} withdrawn{by}{why}"
                     return self._row(entry, "", "↩", text, "dim")
-                edit = edited_words(entry.inline, question.interrupt.args if question else None)
+                edit = argument_changes(entry.inline, question.interrupt.args if question else None)
                 decision = f"{entry.decision} ({edit})" if edit else entry.decision
                 text = f"{entry.interrupt} answered{by}: {decision}{why}"
                 return self._row(entry, "", "✓", text, "green")
-            case j.BreakRequested():
+            case j.BreakpointSet():
                 where = "the next step" if entry.node == "*" else f"'{entry.node}'"
                 text = f"will ask before {where}{_by(entry.by)}"
                 return self._row(entry, "", "?", text, "yellow")
@@ -581,7 +583,7 @@ class Timeline:
                 self.paused = True
                 text = f"paused{_by(entry.by)}{_why(entry.reason)}"
                 return self._row(entry, "", "⏸", text, "bold yellow")
-            case j.Resumed():
+            case j.RunResumed():
                 self.paused = False
                 return self._row(
                     entry, "", "▶", f"goes on{_by(entry.by)}{_why(entry.reason)}", "green"
@@ -594,7 +596,7 @@ class Timeline:
                 what = _UPDATES.get(entry.name, f"'{entry.name}'")
                 text = f"refused {what}{_by(entry.by)}: {sentences(entry.reason)}"
                 return self._row(entry, "", "✗", text, "red")
-            case j.ContinuedAsNew():
+            case j.ExecutionContinuedAsNew():
                 return self._row(entry, "", "↷", f"execution {entry.execution}", "dim")
             case j.RunFailed():
                 return self._row(entry, "", "✗", f"failed: {_first(entry.error)}", "bold red")
@@ -606,14 +608,14 @@ class Timeline:
             case j.StateEdited():
                 text = f"edited{_by(entry.by)}: {edits_in_words(entry)}{_why(entry.reason)}"
                 return self._row(entry, "", "✎", text, "yellow")
-            case j.Redirected():
+            case j.StepRedirected():
                 node = node_of(entry.step)
                 text = f"{redirect_in_words(entry)}{_by(entry.by)}{_why(entry.reason)}"
                 return self._row(entry, node, "↪", text, "yellow")
-            case j.PermissionSet():
+            case j.ToolPermissionSet():
                 text = f"{permission_in_words(entry)}{_by(entry.by)}{_why(entry.reason)}"
                 return self._row(entry, "", "⚿", text, "yellow")
-            case j.RulingSet():
+            case j.AgentPermissionSet():
                 text = f"{ruling_in_words(entry)}{_by(entry.by)}{_why(entry.reason)}"
                 return self._row(entry, "", "⚿", text, "yellow")
             case j.CheckpointTagged():
@@ -751,7 +753,7 @@ def _why(reason: str) -> str:
     return f": {reason}" if reason else ""
 
 
-def _final_words(entry: j.ModelReplied) -> str:
+def _final_words(entry: j.ModelCallCompleted) -> str:
     """The start of a final message, with how it ended where it is no good answer."""
     if not entry.ending:
         return plain(entry.brief) or "done"

@@ -75,7 +75,7 @@ class Break:
 async def breaks_of(run: Run, state: CrewState) -> list[Break]:
     """What a run is still to ask people before, and who wants that."""
     from crewlog.cli.sight import whole_journal  # noqa: PLC0415
-    from crewlog.state.journal import BreakRequested, entry_from_json  # noqa: PLC0415
+    from crewlog.state.journal import BreakpointSet, entry_from_json  # noqa: PLC0415
 
     if not state.break_before:
         return []
@@ -84,7 +84,7 @@ async def breaks_of(run: Run, state: CrewState) -> list[Break]:
         if item.position > state.position:
             break
         entry = entry_from_json(item.entry)
-        if isinstance(entry, BreakRequested):
+        if isinstance(entry, BreakpointSet):
             by[entry.node] = entry.by
     return [Break(str(node), by.get(node, "")) for node in state.break_before]
 

@@ -7,8 +7,8 @@ import json
 from crewlog.cli.screen import plain
 from crewlog.definition.findings import listed
 from crewlog.state import journal as j
-from crewlog.state.edited import FLAGS, split_path
-from crewlog.state.rulings import ruling_words
+from crewlog.state.edited import FLAGS, path_parts
+from crewlog.state.rulings import permission_description
 
 
 def edits_in_words(entry: j.StateEdited) -> str:
@@ -17,7 +17,7 @@ def edits_in_words(entry: j.StateEdited) -> str:
 
 
 def _edit(edit: j.Edit) -> str:
-    kind, _, name = split_path(edit.path)
+    kind, _, name = path_parts(edit.path)
     path = name if kind == FLAGS else edit.path
     if edit.delete:
         return f"{path} is taken away"
@@ -26,18 +26,18 @@ def _edit(edit: j.Edit) -> str:
     return f"{path} = {text if len(text) <= 60 else text[:59] + '…'}"
 
 
-def redirect_in_words(entry: j.Redirected) -> str:
+def redirect_in_words(entry: j.StepRedirected) -> str:
     """`goes to d instead of what follows`."""
     return f"{'is cut off: ' if entry.cut else ''}goes to {entry.node} instead of what follows"
 
 
-def permission_in_words(entry: j.PermissionSet) -> str:
+def permission_in_words(entry: j.ToolPermissionSet) -> str:
     """`a and b may call act`."""
     if entry.agents is None:
         return f"every agent that has {entry.tool} may call it"
     return f"{listed(entry.agents) if entry.agents else 'nobody'} may call {entry.tool}"
 
 
-def ruling_in_words(entry: j.RulingSet) -> str:
+def ruling_in_words(entry: j.AgentPermissionSet) -> str:
     """`people are asked before a calls act`."""
-    return ruling_words(entry.tool, entry.agent, entry.do)
+    return permission_description(entry.tool, entry.agent, entry.do)

@@ -4,7 +4,7 @@ Forked          from music-7f3a@12 by ana
 ChangeAccepted  changes to graph v2 by ana: backend is removed; what is under way ends first
 GraphSwapped    graph v1 → v2 by ana: backend is removed
                 backend   its node is gone: its turn goes on to its end
-MergeAsked      asks music-2 to be one graph by ana: connect a to b over c
+MergeRequested      asks music-2 to be one graph by ana: connect a to b over c
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from crewlog.definition.findings import listed
 from crewlog.ids import NodeName, StepId, node_of
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
-from crewlog.state.uniting import left_behind
+from crewlog.state.uniting import dropped_steps
 
-STATEFUL = j.RolledBack | j.Forked | j.Reopened
+STATEFUL = j.RunRolledBack | j.RunForked | j.RunReopened
 """Facts that bring a whole state."""
 
 
@@ -47,9 +47,9 @@ def told(entry: j.Fact, version: int) -> list[Told]:
         version: The graph's version until now.
     """
     match entry:
-        case j.ChangeAccepted() | j.NewGraph() | j.SwapFailed() | j.RulesChanged():
+        case j.ChangeAccepted() | j.GraphReplacement() | j.SwapFailed() | j.DefinitionChanged():
             return list(_change(entry, version))
-        case j.RolledBack() | j.Forked() | j.Reopened() | j.LogsJoined():
+        case j.RunRolledBack() | j.RunForked() | j.RunReopened() | j.LogsMerged():
             return list(_return(entry, version))
         case _:
             return list(_merge(entry))
@@ -57,7 +57,7 @@ def told(entry: j.Fact, version: int) -> list[Told]:
 
 def _merge(entry: j.Fact) -> Iterator[Told]:
     match entry:
-        case j.MergeAsked():
+        case j.MergeRequested():
             text = f"asks {plain(entry.other)} to be one graph{_by(entry.by)}{_what(entry.what)}"
             yield Told("⋈", f"{text}{_why(entry.reason)}", "bold yellow")
         case j.MergeAccepted():
@@ -70,7 +70,7 @@ def _merge(entry: j.Fact) -> Iterator[Told]:
         case j.MergeFailed():
             text = f"does not become one graph with {plain(entry.other)}: {_first(entry.why)}"
             yield Told("✗", text, "bold red")
-        case j.MergedInto():
+        case j.RunEndedByMerge():
             text = f"is part of {plain(entry.run)} from its position {entry.position} on"
             yield Told("⋈", text, "bold green")
             for each in entry.renamed:
@@ -86,18 +86,18 @@ def _change(entry: j.Fact, version: int) -> Iterator[Told]:
             ends = "turns are cut off" if entry.abandon else "what is under way ends first"
             text = f"changes to graph v{entry.graph_version}{_by(entry.by)}{_what(entry.what)}"
             yield Told("⇄", f"{text}{_why(entry.reason)}; {ends}", "bold yellow")
-        case j.NewGraph():
+        case j.GraphReplacement():
             text = f"graph v{version} → v{entry.graph_version}{_by(entry.by)}{_what(entry.what)}"
             yield Told("⇄", text, "bold green")
-            if isinstance(entry, j.GraphMerged):
+            if isinstance(entry, j.RunMerged):
                 yield from _taken_in(entry)
-            if isinstance(entry, j.TopologyChanged):
+            if isinstance(entry, j.ComponentChanged):
                 yield from _graphs(entry)
             yield from _remapped(entry.remap)
         case j.SwapFailed():
             text = f"graph v{entry.graph_version} did not come about: {_first(entry.error)}"
             yield Told("✗", f"{text}; the run goes on with v{version}", "bold red")
-        case j.RulesChanged():
+        case j.DefinitionChanged():
             what = plain(entry.what) or "its rules"
             text = f"changed{_by(entry.by)}: {what}{_why(entry.reason)}"
             yield Told("⇄", f"{text}; it holds from the next step on", "green")
@@ -105,19 +105,19 @@ def _change(entry: j.Fact, version: int) -> Iterator[Told]:
             return
 
 
-def _taken_in(entry: j.GraphMerged) -> Iterator[Told]:
+def _taken_in(entry: j.RunMerged) -> Iterator[Told]:
     who = ", ".join(map(plain, entry.comes)) or "nobody"
     yield Told("⋈", f"{plain(entry.of)} is part of this run: {who} came", "bold green")
     for each in entry.renamed:
         text = f"the {each.kind} {plain(each.was)} of {plain(each.graph)} is called "
         yield Told("⋈", f"{text}{plain(each.now)} here", "green")
-    if dropped := left_behind(entry):
+    if dropped := dropped_steps(entry):
         turns = listed(map(plain, dropped))
         text = f"{turns} of {plain(entry.of)} did not come: who had them was removed there before"
         yield Told("⋈", text, "yellow")
 
 
-def _graphs(entry: j.TopologyChanged) -> Iterator[Told]:
+def _graphs(entry: j.ComponentChanged) -> Iterator[Told]:
     new = listed(map(plain, entry.new_graph_ids))
     if entry.change == "split":
         yield Told("⑂", f"the graph parts into {new}", "bold green")
@@ -148,18 +148,18 @@ def _of(step: StepId, glyph: str, text: str) -> Told:
 
 def _return(entry: j.Fact, version: int) -> Iterator[Told]:
     match entry:
-        case j.RolledBack():
+        case j.RunRolledBack():
             text = f"back to checkpoint {entry.to}{_by(entry.by)}{_why(entry.reason)}"
             yield Told("↶", f"{text}{_graph(entry.state, version)}", "bold yellow")
-        case j.Forked():
+        case j.RunForked():
             how = "parted" if entry.split else "forked"
             text = f"{how} from {entry.source}@{entry.checkpoint or entry.to}{_by(entry.by)}"
             yield Told("⑂", text, "bold green")
-        case j.Reopened():
+        case j.RunReopened():
             text = f"taken up again at {entry.to}{_by(entry.by)}{_why(entry.reason)}"
             text += _graph(entry.state, version)
             yield Told("▶", text, "bold green")
-        case j.LogsJoined():
+        case j.LogsMerged():
             logs = ", ".join(dict.fromkeys(plain(join.log) for join in entry.joined))
             runs = ", ".join(map(plain, entry.parents))
             yield Told("⋈", f"took in the logs of {runs}: {logs or 'none'}", "bold green")
@@ -173,7 +173,7 @@ def _graph(state: Mapping[str, Any], version: int) -> str:
     return f", with graph v{goes_on}" if version and goes_on != version else ""
 
 
-def requirements_after(entry: j.NewGraph, before: Mapping[str, str]) -> dict[str, str]:
+def requirements_after(entry: j.GraphReplacement, before: Mapping[str, str]) -> dict[str, str]:
     """What nodes wait for after a swap, by what they waited for before it."""
     remap = entry.remap
     waiting = dict(before)

@@ -12,7 +12,7 @@ from crewlog.cli.screen import Part, Screen, folded, plain
 from crewlog.definition.audiences import CHANNEL
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, NodeName
-from crewlog.state.topology import Creature, Topology
+from crewlog.state.topology import ChannelAgent, Component
 
 _NONE = "–"  # noqa: RUF001
 _GAP = 3
@@ -35,7 +35,7 @@ class ChannelUse(NamedTuple):
     listeners: tuple[str, ...]
 
 
-def channel_uses(graph: Topology) -> list[ChannelUse]:
+def channel_uses(graph: Component) -> list[ChannelUse]:
     """The channels of a graph by name, each with who speaks there and who hears it."""
     named = {name for each in graph.creatures.values() for name in each.channels}
     return [
@@ -79,10 +79,10 @@ def show_channels(screen: Screen, plan: GraphPlan) -> None:
 
 
 def _creature(
-    name: AgentName, graph: Topology, plan: GraphPlan, statuses: Mapping[NodeName, str]
+    name: AgentName, graph: Component, plan: GraphPlan, statuses: Mapping[NodeName, str]
 ) -> list[tuple[str, str]]:
     own = graph.creatures[name]
-    node = plan.hearing_node(name)
+    node = plan.wake_node_of(name)
     status = statuses.get(node, "") if node is not None else ""
     notes = [*_notes(name, own, graph, plan), *filter(None, [_WORDS.get(status)])]
     return [
@@ -94,7 +94,7 @@ def _creature(
     ]
 
 
-def _notes(name: AgentName, own: Creature, graph: Topology, plan: GraphPlan) -> Iterator[str]:
+def _notes(name: AgentName, own: ChannelAgent, graph: Component, plan: GraphPlan) -> Iterator[str]:
     if plan.graph is not None and plan.graph.root == name:
         yield "root"
     elif own.privileged:
@@ -179,7 +179,7 @@ def creatures_json(plan: GraphPlan, statuses: Mapping[NodeName, str]) -> dict[st
             "privileged": own.privileged,
             "enabled": plan.agents[name].enabled,
             "in_flow": name in graph.flow,
-            "status": statuses.get(node, "") if (node := plan.hearing_node(name)) else "",
+            "status": statuses.get(node, "") if (node := plan.wake_node_of(name)) else "",
         }
         for name, own in sorted(graph.creatures.items())
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crewlog.cli.screen import Screen, plain
 from crewlog.definition.findings import listed
 from crewlog.errors import CrewlogError
-from crewlog.graph.hearing import hearers, unheard
+from crewlog.graph.hearing import unheard, woken_agents
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, LogName
 
@@ -42,7 +42,7 @@ class Hearing(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """The same for a program."""
         warning = f"nobody has a turn for it: {self.why}" if self.why else ""
-        return {"turns": list(self.turns), "switched_off": list(self.off), "warning": warning}
+        return {"turns": list(self.turns), "disabled_reason": list(self.off), "warning": warning}
 
 
 async def hearing(run: Run, log: str) -> Hearing | None:
@@ -61,7 +61,7 @@ async def hearing(run: Run, log: str) -> Hearing | None:
 
 def hearing_in(plan: GraphPlan, log: LogName) -> Hearing:
     """Who hears what people say in a log of a crew of creatures."""
-    found = [n for n in hearers(plan, log) if plan.hearing_node(AgentName(n)) is not None]
+    found = [n for n in woken_agents(plan, log) if plan.wake_node_of(AgentName(n)) is not None]
     off = [name for name in found if not plan.agents[AgentName(name)].enabled]
     return Hearing(tuple(found), tuple(off), *unheard(plan, log))
 

@@ -43,10 +43,10 @@ def graph_after(entry: j.JournalEntry, version: int) -> tuple[ContentHash, int] 
         entry: The fact.
         version: The graph's version until now.
     """
-    if isinstance(entry, j.NewGraph):
+    if isinstance(entry, j.GraphReplacement):
         return entry.definition, entry.graph_version
     if isinstance(entry, STATEFUL):
         state = state_of(entry)
-        if isinstance(entry, j.Forked) or state.graph_version != version:
+        if isinstance(entry, j.RunForked) or state.graph_version != version:
             return state.definition, state.graph_version
     return None

@@ -12,10 +12,10 @@ from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plai
 from crewlog.cli.timeline import Timeline
 from crewlog.cli.tracing import Traced
 from crewlog.client.pending_calls import PendingCall
-from crewlog.ids import item_of
+from crewlog.ids import item_number
 from crewlog.model import Json
 from crewlog.state.blocks import words_of
-from crewlog.state.files import files_in
+from crewlog.state.files import files_of
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CallDelay, Usage
 from crewlog.state.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align, body_of
@@ -151,7 +151,7 @@ def _step(
 
 def _about(step: StepTrace, *, pooled: bool) -> Iterator[Part]:
     other = step.agent is not None and str(step.agent) != step.node
-    if other and (pooled or not item_of(step.step)):
+    if other and (pooled or not item_number(step.step)):
         yield f"  {plain(str(step.agent))}"
     if step.of:
         yield f"  {counted(step.of, 'item')}"
@@ -284,7 +284,7 @@ def _text(body: Json) -> str:
     content: Json = body.get("content", body) if isinstance(body, dict) else body  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if isinstance(content, str):
         return content
-    files = isinstance(body, dict) and files_in(body)  # pyright: ignore[reportUnknownArgumentType]
+    files = isinstance(body, dict) and files_of(body)  # pyright: ignore[reportUnknownArgumentType]
     return words_of(content, "\n") if files else json.dumps(content, ensure_ascii=False)
 
 

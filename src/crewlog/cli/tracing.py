@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from crewlog.client.pending_calls import PendingCall
     from crewlog.ids import StepId
     from crewlog.model import Json
-    from crewlog.state.difference import StateDifference
+    from crewlog.state.difference import StateDiff
     from crewlog.state.journal import JournalEntry
     from crewlog.state.trace import Pair, Trace
 
@@ -70,9 +70,7 @@ class Traced:
 
     sight: Sight
     trace: Trace
-    changes: dict[StepId, StateDifference] = field(
-        default_factory=dict["StepId", "StateDifference"]
-    )
+    changes: dict[StepId, StateDiff] = field(default_factory=dict["StepId", "StateDiff"])
     bodies: Mapping[Any, Json] = field(default_factory=dict[Any, "Json"])
 
     def pending(self, step: StepId, call: int) -> PendingCall | None:
@@ -121,7 +119,7 @@ async def _look(
     from crewlog.cli.sight import see_at, whole_journal  # noqa: PLC0415
     from crewlog.ids import RunId  # noqa: PLC0415
     from crewlog.state.journal import entry_from_json  # noqa: PLC0415
-    from crewlog.state.trace import changes_by_step, trace_of  # noqa: PLC0415
+    from crewlog.state.trace import changes_by_step, run_trace  # noqa: PLC0415
 
     sight = await see_at(client, target)
     run_id, last = sight.run, sight.state.position if sight.at is not None else math.inf
@@ -130,7 +128,7 @@ async def _look(
     if whole:
         entries = [*await _shared(client, entries), *entries]
     reads = {name: r.reads for name, r in sight.plan.agents.items()} if sight.plan else {}
-    found = trace_of(entries, reads)
+    found = run_trace(entries, reads)
     if step is not None:
         _only(found, step, run_id)
     changed = changes_by_step(RunId(run_id), entries) if changes else {}
@@ -143,10 +141,10 @@ async def _shared(
     """What came before a fork's own journal, in the runs that it comes from."""
     from crewlog.cli.sight import whole_journal  # noqa: PLC0415
     from crewlog.errors import RunNotFound  # noqa: PLC0415
-    from crewlog.state.journal import Forked, entry_from_json  # noqa: PLC0415
+    from crewlog.state.journal import RunForked, entry_from_json  # noqa: PLC0415
 
     first = entries[0][1] if entries else None
-    if not isinstance(first, Forked):
+    if not isinstance(first, RunForked):
         return []
     try:
         items = await whole_journal(client.run(first.source))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CODES = {
     "empty": "empty",
-    "too_large": "too large",
+    "size_error": "too large",
     "not_understood": "not understood",
     "not_stated": "not stated",
     "obligation": "obligation",

@@ -19,14 +19,14 @@ from crewlog.client.watching import Watch, events_there
 from crewlog.definition.creatures import channels_named
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.model import CrewDefinition
-from crewlog.errors import CrewlogError, NotInTime, UsageError
+from crewlog.errors import CrewlogError, UsageError, WaitTimeout
 from crewlog.ids import RunId
 from crewlog.state.blocks import words_of
 from crewlog.state.brief import shortened
 from crewlog.state.journal import (
+    AgentsWoken,
     JournalEntry,
     MessageAdded,
-    MessageHeard,
     RunFailed,
     RunStopped,
     entry_to_json,
@@ -97,7 +97,7 @@ async def watch_many(
 
     Raises:
         UsageError: that is asked of several runs.
-        NotInTime: the timeout is over.
+        WaitTimeout: the timeout is over.
     """
     for option, given in (("--after", after and len(runs) > 1), ("--state", state)):
         if given:
@@ -125,7 +125,7 @@ async def watch_many(
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise NotInTime(
+            raise WaitTimeout(
                 f"{listed(map(repr, runs))} did not end within {timeout:g} s",
                 remedy=f"Return to it: crewlog watch {' '.join(runs)}",
                 place="crewlog watch",
@@ -172,7 +172,7 @@ def _slips(typed: Iterable[str], known: Iterable[str], say: Callable[[str], str]
 
 def _silent(entry: JournalEntry) -> tuple[str, str, str]:
     """Node, glyph and text of an entry that the timeline does not show."""
-    if isinstance(entry, MessageHeard):
+    if isinstance(entry, AgentsWoken):
         by = f" from {plain(entry.by)}" if entry.by else ""
         who = listed(map(plain, (*entry.to, *entry.also)))
         return "", "»", f"{plain(entry.log)}{by}, heard by {who}"
@@ -234,9 +234,7 @@ class Seen:
     def _asks_for(self, entry: JournalEntry) -> bool:
         """Whether an entry is told that is none of the timeline's: it was asked for."""
         named = self._chosen.channels or self._chosen.creatures
-        return bool(
-            self._chosen.kinds or (named and isinstance(entry, MessageAdded | MessageHeard))
-        )
+        return bool(self._chosen.kinds or (named and isinstance(entry, MessageAdded | AgentsWoken)))
 
     def end(self, run: RunId, error: CrewlogError | None) -> None:
         """Tells that a run has ended, where nothing of it says so."""

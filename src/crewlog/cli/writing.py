@@ -5,7 +5,7 @@ from __future__ import annotations
 from crewlog.cli.screen import Part, folded, plain
 from crewlog.cli.timeline import Timeline
 from crewlog.client import Event, TokenEvent
-from crewlog.ids import StepId, item_of, node_of
+from crewlog.ids import StepId, item_number, node_of
 from crewlog.state import journal as j
 
 LINES = 6
@@ -33,11 +33,17 @@ class Writing:
     def take(self, event: Event) -> None:
         """Takes an event of the journal: a text ends with its call."""
         match event.entry:
-            case j.ModelReplied() | j.StepFailed() | j.StepCancelled() | j.StepRetried():
+            case j.ModelCallCompleted() | j.StepFailed() | j.StepCancelled() | j.StepRetried():
                 self._texts.pop(event.entry.step, None)
-            case j.RolledBack() | j.Reopened() | j.RunCompleted() | j.RunStopped() | j.RunFailed():
+            case (
+                j.RunRolledBack()
+                | j.RunReopened()
+                | j.RunCompleted()
+                | j.RunStopped()
+                | j.RunFailed()
+            ):
                 self._texts.clear()
-            case j.MergedInto():
+            case j.RunEndedByMerge():
                 self._texts.clear()
             case _:
                 pass
@@ -50,7 +56,7 @@ class Writing:
         column = timeline.column(width)
         found: list[list[Part]] = []
         for step, text in list(self._texts.items())[:LINES]:
-            item = f" about item {item_of(step)}: " if item_of(step) else ""
+            item = f" about item {item_number(step)}: " if item_number(step) else ""
             ends = folded(plain(f"{item}{text}"), max(width - column - 14, 12))[-room:]
             for number, end in enumerate(ends):
                 node = timeline.fitted(node_of(step) if number == 0 else "", width)

@@ -142,6 +142,6 @@ async def approve_tool(
             )
     store = await client.store()
     if made is not None:
-        await store.prove_approval(made.model_copy(update={"by": by}))
+        await store.put_signed_approval(made.model_copy(update={"by": by}))
     await store.approve_tool(source, tool, digest, by, at, told)
     return by

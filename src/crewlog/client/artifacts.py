@@ -16,8 +16,8 @@ from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import ARTIFACT, ContentHash, LogName, RunId, StepId, artifact_log, is_artifact
 from crewlog.model import Json, Model
 from crewlog.state.artifacts import Content, after, begin, first
-from crewlog.state.hashing import log_root
-from crewlog.state.journal import MessageRef, OperationsApplied, entry_from_json
+from crewlog.state.hashing import empty_log_head
+from crewlog.state.journal import ArtifactOperationsApplied, MessageRef, entry_from_json
 from crewlog.state.logs import heads_of
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
@@ -121,7 +121,7 @@ async def artifact_changes(run: _Reads, name: str) -> list[ArtifactChange]:
     while items := (await run.journal(position, _PAGE)).entries:
         for item in items:
             entry = item.entry
-            if entry.get("kind") != "OperationsApplied" or entry.get("artifact") != name:
+            if entry.get("kind") != "ArtifactOperationsApplied" or entry.get("artifact") != name:
                 continue
             step, count = StepId(entry["step"]), int(entry.get("count", 0))
             known = found.get(step, ArtifactChange(step, item.position, 0, 0))
@@ -182,7 +182,7 @@ async def _state(run: _Reads, store: Store, position: int | None) -> tuple[CrewS
             state = reduce(state, entry)
             if heads_of(item.entry) is not None:
                 tails.clear()
-            if isinstance(entry, OperationsApplied):
+            if isinstance(entry, ArtifactOperationsApplied):
                 tail = _tail(tails, artifact_log(entry.artifact), before)
                 tail.refs.append((item.position, entry.ref))
             for join in entry.joins:
@@ -226,7 +226,7 @@ async def _content(
     heads, refs = tails.get(log, _Tail([at.head], []))
     calls = {(position, ref.body) for position, ref in refs}
     for head in heads:
-        links = await store.read_log(head, {log_root(state.run, log)})
+        links = await store.read_log(head, {empty_log_head(state.run, log)})
         calls |= {(link.position, link.body) for link in links if link.other is None}
     inline = {ref.body: ref.inline for _, ref in refs if ref.inline is not None}
     bodies = [body for _, body in sorted(calls)]

@@ -25,7 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
 from crewlog.client.gateway import PASSING, SEAM, Gateway, pauses, refusal, update_id
-from crewlog.errors import AnswerNeeded, CrewlogError, NotInTime
+from crewlog.errors import AnswerRequired, CrewlogError, WaitTimeout
 from crewlog.ids import InterruptId, RunId
 from crewlog.model import Json
 from crewlog.state.brief import brief
@@ -147,21 +147,21 @@ async def tell_questions(run: Run, tell: Tell) -> None:
                 tell(run.id, asked)
 
 
-async def late(run: Run, limit: float) -> NotInTime:
+async def late(run: Run, limit: float) -> WaitTimeout:
     """The error for a run that did not end in time: what it waits for, where people know that."""
     asked: list[InterruptView] = []
     with suppress(CrewlogError):
         asked = await run.interrupts()
     said = f"the run {run.id!r} did not end within {limit:g} s"
     if not asked:
-        return NotInTime(
+        return WaitTimeout(
             f"{said}; it goes on",
             remedy=f"Follow it: `crewlog watch {run.id}`, or wait longer.",
             place=f"run {run.id!r}",
         )
     first = asked[0]
     others = f", and for {len(asked) - 1} more answers" if len(asked) > 1 else ""
-    return AnswerNeeded(
+    return AnswerRequired(
         f"{said}: it waits for an answer to {first.id}: {brief(first.question, 200)}{others}",
         remedy=f"`crewlog answer {run.id} {first.id}` gives it.",
         place=f"run {run.id!r}",

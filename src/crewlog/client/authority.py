@@ -12,11 +12,11 @@ from crewlog.errors import UsageError
 from crewlog.graph.matrix import Cell
 from crewlog.ids import AgentName, RunId
 from crewlog.model import Json
-from crewlog.state.audit import Audit
+from crewlog.state.audit import Auditor
 from crewlog.state.audit_records import AuditFilter, AuditKind, AuditRecord
 from crewlog.wire import (
-    Accepted,
     Command,
+    CommandResult,
     JournalPage,
     PermissionsPage,
     PermissionsQuery,
@@ -42,7 +42,7 @@ class Authority(ABC):
     def _made(self, kind: type[C], by: str | None, id: str | None, /, **fields: Json) -> C: ...
 
     @abstractmethod
-    async def _update(self, name: str, command: Command) -> Accepted: ...
+    async def _update(self, name: str, command: Command) -> CommandResult: ...
 
     @abstractmethod
     async def _matrix(self, asked: PermissionsQuery) -> PermissionsPage: ...
@@ -117,7 +117,7 @@ class Authority(ABC):
         by: str | None = None,
         graph_version: int | None = None,
         id: str | None = None,
-    ) -> Accepted:
+    ) -> CommandResult:
         """Rules of an agent's calls of a tool, from the next call on: in the definition's place.
 
         `allow`, `ask_first`, `deny` and `inherit` are short for it.
@@ -150,33 +150,37 @@ class Authority(ABC):
 
     async def allow(
         self, agent: str, tool: str, *, reason: str = "", by: str | None = None
-    ) -> Accepted:
+    ) -> CommandResult:
         """Lets an agent call a tool of the crew; see `rule`."""
         return await self.rule(agent, tool, "allow", reason=reason, by=by)
 
     async def ask_first(
         self, agent: str, tool: str, *, reason: str = "", by: str | None = None
-    ) -> Accepted:
+    ) -> CommandResult:
         """Makes each call wait for a person's yes; see `rule`."""
         return await self.rule(agent, tool, "ask", reason=reason, by=by)
 
     async def deny(
         self, agent: str, tool: str, *, reason: str = "", by: str | None = None
-    ) -> Accepted:
+    ) -> CommandResult:
         """Lets an agent not call a tool; see `rule`."""
         return await self.rule(agent, tool, "deny", reason=reason, by=by)
 
     async def inherit(
         self, agent: str, tool: str, *, reason: str = "", by: str | None = None
-    ) -> Accepted:
+    ) -> CommandResult:
         """Takes back what was ruled: what the definition says holds again; see `rule`."""
         return await self.rule(agent, tool, "inherit", reason=reason, by=by)
 
-    async def disable_tool(self, tool: str, *, reason: str = "", by: str | None = None) -> Accepted:
+    async def disable_tool(
+        self, tool: str, *, reason: str = "", by: str | None = None
+    ) -> CommandResult:
         """Switches a tool off for every agent; see `rule`."""
         return await self.rule("*", tool, "deny", reason=reason, by=by)
 
-    async def enable_tool(self, tool: str, *, reason: str = "", by: str | None = None) -> Accepted:
+    async def enable_tool(
+        self, tool: str, *, reason: str = "", by: str | None = None
+    ) -> CommandResult:
         """Switches a tool on again: what the definition says holds; see `rule`."""
         return await self.rule("*", tool, "inherit", reason=reason, by=by)
 
@@ -209,7 +213,7 @@ class Authority(ABC):
         wanted = AuditFilter(
             agent=agent, tool=tool, kinds=tuple(kinds), outcome=outcome, since=since
         )
-        audit, after = Audit(), 0
+        audit, after = Auditor(), 0
         while True:
             page = await self.journal(after, PAGE)
             for item in page.entries:

@@ -32,11 +32,11 @@ from crewlog.errors import (
 from crewlog.faults import faults_of
 from crewlog.ids import RunId
 from crewlog.model import Json
-from crewlog.store.checkpoints import last_state, settled_at, taken_up
+from crewlog.store.checkpoints import checkpoint_state_position, load_last_state, taken_up
 from crewlog.store.deleting import needed
-from crewlog.store.missing import rows_missing
-from crewlog.store.protocol import RunRow, StartingFork, Store
-from crewlog.wire import WORKFLOW_TYPE, ForkFrom, StartRun
+from crewlog.store.missing import missing_rows_error
+from crewlog.store.protocol import PendingFork, RunRow, Store
+from crewlog.wire import WORKFLOW_TYPE, ForkSource, StartRun
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client
@@ -68,7 +68,7 @@ async def fork(
     crew = await _checked(client, source, position)
     await forked_crew(client, source, position, operations, definition)
     try:
-        begin = ForkFrom(
+        begin = ForkSource(
             run=source, position=position, operations=tuple(operations), definition=definition
         )
         payload = StartRun(fork=begin, by=by)
@@ -112,7 +112,7 @@ async def _checked(client: Client, source: RunId, position: int) -> str:
             row = await store.get_run(source)
             if row is None:
                 await client.gateway.describe(source)  # is there such a run at all?
-            await settled_at(store, source, position)
+            await checkpoint_state_position(store, source, position)
         except ServiceError:
             return ""
         except UsageError:
@@ -133,7 +133,7 @@ async def note_fork(client: Client, source: RunId, fork: RunId) -> None:
     """
     try:
         store = await client.store()
-        noted = await store.expect_fork(source, fork, _now_ms())
+        noted = await store.add_pending_fork(source, fork, _now_ms())
     except ServiceError:
         return  # the run does the same when it begins
     if not noted:
@@ -156,7 +156,7 @@ async def await_forks(client: Client, sources: Sequence[RunId]) -> None:
         await asyncio.sleep(pause)
 
 
-async def starting_forks(client: Client, sources: Sequence[RunId]) -> list[StartingFork]:
+async def starting_forks(client: Client, sources: Sequence[RunId]) -> list[PendingFork]:
     """The forks of some runs that were asked for and may still begin; notes of others are voided.
 
     Raises:
@@ -164,16 +164,16 @@ async def starting_forks(client: Client, sources: Sequence[RunId]) -> list[Start
         TemporalUnavailable: the server is away.
     """
     store = await client.store()
-    found: list[StartingFork] = []
+    found: list[PendingFork] = []
     for each in await store.starting_forks(sources):
         if await _may_begin(client, each):
             found.append(each)
         else:
-            await store.void_fork(each.source, each.fork)
+            await store.remove_pending_fork(each.source, each.fork)
     return found
 
 
-async def _may_begin(client: Client, fork: StartingFork) -> bool:
+async def _may_begin(client: Client, fork: PendingFork) -> bool:
     try:
         found = await client.gateway.describe(fork.fork)
     except RunNotFound:
@@ -239,7 +239,7 @@ async def reopen(
             await _check_never_began(client, store, run, start)
             start = start.model_copy(update={"by": by})
             return await client.begin(run, "", start, execution_timeout, again=True)
-        await taken_up(store, run, await last_state(store, run))
+        await taken_up(store, run, await load_last_state(store, run))
         if row is not None:
             crew = row.crew
             if from_ == "recipe":
@@ -284,7 +284,7 @@ async def _check_never_began(client: Client, store: Store, run: RunId, start: St
     source = start.split.run if start.split is not None else run
     heard = await Others(client.gateway, store, source, lambda _: None).begun(run)
     if heard.word not in ("open", "never"):
-        raise rows_missing(run, "all that it did as a part")
+        raise missing_rows_error(run, "all that it did as a part")
 
 
 async def end(client: Client, run: RunId) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from crewlog.ids import CommandId
 from crewlog.model import Json
-from crewlog.wire import Accepted, Command, EditState, Redirect, SetPermission, TagCommand
+from crewlog.wire import Command, CommandResult, EditState, Redirect, SetPermission, TagCommand
 
 C = TypeVar("C", bound=Command)
 
@@ -25,7 +25,7 @@ class ByHand(ABC):
     def _made(self, kind: type[C], by: str | None, id: str | None, /, **fields: Json) -> C: ...
 
     @abstractmethod
-    async def _update(self, name: str, command: Command) -> Accepted: ...
+    async def _update(self, name: str, command: Command) -> CommandResult: ...
 
     @abstractmethod
     async def _tag(self, command: TagCommand) -> CommandId: ...
@@ -38,7 +38,7 @@ class ByHand(ABC):
         reason: str = "",
         by: str | None = None,
         id: str | None = None,
-    ) -> Accepted:
+    ) -> CommandResult:
         """Puts values into the state, all of them or none.
 
         Args:
@@ -66,7 +66,7 @@ class ByHand(ABC):
         reason: str = "",
         by: str | None = None,
         id: str | None = None,
-    ) -> Accepted:
+    ) -> CommandResult:
         """Sends the run to a node in the place of what follows a step.
 
         A step that has not begun, or that asks people, ends now. One that is at work goes on to its
@@ -94,7 +94,7 @@ class ByHand(ABC):
         reason: str = "",
         by: str | None = None,
         id: str | None = None,
-    ) -> Accepted:
+    ) -> CommandResult:
         """Says who may call a tool, from the next call on.
 
         Args:

@@ -24,7 +24,7 @@ from crewlog.ids import CrewName
 from crewlog.model import Json, Model
 from crewlog.prompt.registry import OfferedAgent, OfferedTool, Registry, offer_of_registry
 from crewlog.prompt.registry_file import load_registry_data, load_registry_file
-from crewlog.store.protocol import CrewRow, Kind, RegisteredRow, Store
+from crewlog.store.protocol import CatalogRow, CrewRow, Kind, Store
 
 _MOST_NAMES = 20
 _FILES = (".yaml", ".yml", ".json")
@@ -44,7 +44,7 @@ class RegisteredCrew:
 class RegisteredRegistry:
     """A registry, registered."""
 
-    row: RegisteredRow
+    row: CatalogRow
     registry: Registry
 
 
@@ -61,12 +61,12 @@ class AddedCrew:
 class AddedRegistry:
     """What the registration of a registry made."""
 
-    registered: RegisteredRow
+    registered: CatalogRow
     new: bool
     """Whether it is a new version; else the content is that of the newest one."""
-    parts: tuple[RegisteredRow, ...]
+    parts: tuple[CatalogRow, ...]
     """Its agents, tools, builders and models."""
-    new_parts: tuple[RegisteredRow, ...]
+    new_parts: tuple[CatalogRow, ...]
     """Those of them that have a new version."""
 
 
@@ -199,10 +199,10 @@ class Catalog:
     async def registries(self, *, all_versions: bool = False) -> list[RegisteredRegistry]:
         """Every registry in its newest version by name, or every version."""
         store = await self._store()
-        rows = await store.list_registered("registry")
+        rows = await store.list_catalog_entries("registry")
         if all_versions:
             every = await asyncio.gather(
-                *(store.list_registered("registry", row.name) for row in rows)
+                *(store.list_catalog_entries("registry", row.name) for row in rows)
             )
             rows = [row for versions in every for row in versions]
         return list(await asyncio.gather(*map(self._registry, rows)))
@@ -215,7 +215,7 @@ class Catalog:
         """
         return await self._registry(await self._row("registry", name, version))
 
-    async def _registry(self, row: RegisteredRow) -> RegisteredRegistry:
+    async def _registry(self, row: CatalogRow) -> RegisteredRegistry:
         data = await (await self._store()).get_definition(row.content)
         return RegisteredRegistry(row, Registry.from_json(data))
 
@@ -223,7 +223,7 @@ class Catalog:
 
     async def part(
         self, kind: Kind, name: str, version: int | None = None
-    ) -> tuple[RegisteredRow, OfferedAgent | OfferedTool | OfferedBuilder | OfferedModel]:
+    ) -> tuple[CatalogRow, OfferedAgent | OfferedTool | OfferedBuilder | OfferedModel]:
         """A part of a registry by its full name, `press/write_file`.
 
         Raises:
@@ -245,32 +245,32 @@ class Catalog:
         """The names of all crews, and of all registries."""
         store = await self._store()
         crews, registries = await asyncio.gather(
-            store.list_crews(), store.list_registered("registry")
+            store.list_crews(), store.list_catalog_entries("registry")
         )
         return [row.name for row in crews], [row.name for row in registries]
 
     async def part_names(self, kind: Kind) -> list[str]:
         """The full names of all parts of a kind."""
-        return [row.name for row in await (await self._store()).list_registered(kind)]
+        return [row.name for row in await (await self._store()).list_catalog_entries(kind)]
 
     async def history(
         self, kind: Kind | Literal["crew"], name: str
-    ) -> Sequence[CrewRow | RegisteredRow]:
+    ) -> Sequence[CrewRow | CatalogRow]:
         """All versions of what is registered under a name, oldest first."""
         store = await self._store()
         if kind == "crew":
             rows = await store.list_crews(all_versions=True)
             return [row for row in rows if row.name == name]
-        return await store.list_registered(kind, name)
+        return await store.list_catalog_entries(kind, name)
 
-    async def _row(self, kind: Kind, name: str, version: int | None) -> RegisteredRow:
+    async def _row(self, kind: Kind, name: str, version: int | None) -> CatalogRow:
         store = await self._store()
-        row = await store.get_registered(kind, name, version)
+        row = await store.get_catalog_entry(kind, name, version)
         if row is None:
-            newest = await store.get_registered(kind, name)
+            newest = await store.get_catalog_entry(kind, name)
             if newest is not None:
                 raise _no_version(kind, name, version, newest.version)
-            known = [each.name for each in await store.list_registered(kind)]
+            known = [each.name for each in await store.list_catalog_entries(kind)]
             raise unknown(kind, name, known, "Add its registry with `crewlog crews add FILE`.")
         return row
 

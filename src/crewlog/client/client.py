@@ -70,7 +70,7 @@ from crewlog.prompt.registry import Registry
 from crewlog.state.brief import brief, fenced
 from crewlog.state.given import Given
 from crewlog.state.model import CLOSED, OPEN, Interrupt
-from crewlog.store.protocol import CrewRow, RegisteredRow, RunRow, Store
+from crewlog.store.protocol import CatalogRow, CrewRow, RunRow, Store
 from crewlog.wire import AskRun, RunResult, StartRun
 
 if TYPE_CHECKING:
@@ -544,8 +544,8 @@ class Client:
             RunAlreadyExists: the run of that id has ended.
             RunFailed: the run failed, or was ended from outside.
             CommandRejected: the open run has no such audience.
-            AnswerNeeded: it did not end in time, since it waits for people; it is a TimeoutError.
-            NotInTime: it did not end in time; it goes on; it is a TimeoutError, too.
+            AnswerRequired: it did not end in time, since it waits for people; it is a TimeoutError.
+            WaitTimeout: it did not end in time; it goes on; it is a TimeoutError, too.
             InvalidDefinition, UsageError, TemporalUnavailable: as for `start`.
         """
         number = CommandId(f"ask-{_suffix(16)}")
@@ -672,7 +672,7 @@ class Client:
 
     async def register_registry(
         self, registry: Registry | Mapping[str, Json] | str | Path
-    ) -> RegisteredRow:
+    ) -> CatalogRow:
         """Registers what prompts may use, under its name: a new version, unless nothing changed.
 
         Its agents, tools, builders and models are registered with it; see `crewlog.client.catalog`.
@@ -1057,7 +1057,9 @@ def checked(run: str) -> RunId:
 
 
 def _visibility(statuses: Sequence[str]) -> str:
-    query = f"WorkflowType = '{wire.WORKFLOW_TYPE}' AND ExecutionStatus != 'ContinuedAsNew'"
+    query = (
+        f"WorkflowType = '{wire.WORKFLOW_TYPE}' AND ExecutionStatus != 'ExecutionContinuedAsNew'"
+    )
     if statuses and all(status in OPEN for status in statuses):
         return f"{query} AND ExecutionStatus = 'Running'"
     if statuses and not any(status in OPEN for status in statuses):

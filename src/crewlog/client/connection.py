@@ -26,7 +26,7 @@ from crewlog.dev.paths import Home
 from crewlog.dev.progress import SILENT, Progress
 from crewlog.dev.services import Services, temporal_profile
 from crewlog.errors import CrewlogError, StoreUnavailable, TemporalUnavailable, UsageError
-from crewlog.faults import rule_of
+from crewlog.faults import rule_of_error
 from crewlog.payloads import data_converter
 from crewlog.state.ledger import LARGEST_TOLD
 from crewlog.store import open_store
@@ -191,7 +191,7 @@ def _converter() -> DataConverter:
         settings = PayloadSettings()
     except ValidationError as error:
         faults = "; ".join(
-            f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of(e)}" for e in error.errors()
+            f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of_error(e)}" for e in error.errors()
         )
         raise UsageError(f"the settings of large payloads are wrong: {faults}") from error
     return data_converter(settings.payloads.expanduser(), settings.payload_threshold)

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from crewlog.client.histories import Chain, Execution
-from crewlog.ids import RunId, call_key
-from crewlog.state.calls import counted_key
-from crewlog.store.protocol import RESERVED, Reservation, Store
-from crewlog.store.quotas import reservation, zone_of
+from crewlog.ids import RunId, idempotency_key
+from crewlog.state.calls import quota_idempotency_key
+from crewlog.store.protocol import RESERVED, QuotaPeriod, Store
+from crewlog.store.quotas import quota_period, time_zone
 
 _ANY = 2**62
 """More calls than any quota has: what was made counts, also beyond what is allowed today."""
@@ -24,8 +24,8 @@ class Counted(NamedTuple):
     """A call that counts."""
 
     call: str
-    """Its name in the store, as `crewlog.state.calls.counted_key` makes it."""
-    quotas: tuple[Reservation, ...]
+    """Its name in the store, as `crewlog.state.calls.quota_idempotency_key` makes it."""
+    quotas: tuple[QuotaPeriod, ...]
     """Where it counts."""
     at: int
     """When it was made, or may have been, in milliseconds since the epoch."""
@@ -48,12 +48,12 @@ def counted(run: RunId, chain: Chain, now: int) -> Iterator[Counted]:
 async def count(store: Store, run: RunId, chain: Chain, now: int) -> None:
     """Counts a run's calls again; what is counted already stays as it is."""
     for call, quotas, at in counted(run, chain, now):
-        await store.reserve(call, quotas, at)
+        await store.count_call(call, quotas, at)
 
 
 def _answered(run: RunId, execution: Execution) -> Iterator[Counted]:
     for call, (spans, at) in execution.extracted.counted.items():
-        quotas = (Reservation(quota=name, span=span, most=_ANY) for name, span in spans.items())
+        quotas = (QuotaPeriod(quota=name, span=span, most=_ANY) for name, span in spans.items())
         yield Counted(f"{run}/{call}", tuple(quotas), at)
 
 
@@ -63,8 +63,8 @@ def _open(run: RunId, execution: Execution, now: int) -> Iterator[Counted]:
         at = now if activity in execution.unanswered else execution.uncertain.get(activity)
         if at is None or activity in told.attempts:
             continue
-        zones = ((quota, zone_of(quota.zone)) for quota in task.quotas)
-        quotas = (reservation(quota, at, zone) for quota, zone in zones if zone is not None)
+        zones = ((quota, time_zone(quota.zone)) for quota in task.quotas)
+        quotas = (quota_period(quota, at, zone) for quota, zone in zones if zone is not None)
         most = (each.model_copy(update={"most": _ANY}) for each in quotas)
-        call = counted_key(call_key(run, task.step, task.call), task.started)
+        call = quota_idempotency_key(idempotency_key(run, task.step, task.call), task.started)
         yield Counted(call, tuple(most), at)

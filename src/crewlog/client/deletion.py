@@ -26,10 +26,10 @@ from crewlog.definition.findings import did_you_mean, listed
 from crewlog.errors import RunNotFound, TemporalUnavailable, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Model
-from crewlog.namespace import is_absent
+from crewlog.namespace import is_not_found
 from crewlog.state.model import CLOSED, OPEN
-from crewlog.store.memories import Forgotten
-from crewlog.store.protocol import GRACE, Deleted
+from crewlog.store.memories import MemoryFilter
+from crewlog.store.protocol import GRACE, DeletionResult
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client
@@ -68,7 +68,7 @@ class Deletion(Model):
     """What a deletion removed, or would remove."""
 
     runs: tuple[DeletedRun, ...] = ()
-    rows: Deleted = Deleted()
+    rows: DeletionResult = DeletionResult()
     """What went from the store."""
     memories: int = 0
     """What the run had written into its crew's memory, where that went, too."""
@@ -128,7 +128,7 @@ class Deleting:
         await beginnings.await_forks(self._client, [run])
         rows = await self._delete([run], at)
         store = await self._client.store()
-        gone = await store.memories.forget(Forgotten(run=run)) if memories else 0
+        gone = await store.memories.forget(MemoryFilter(run=run)) if memories else 0
         deleted = DeletedRun(run=run, crew=crew, status=status, ended=ended)
         return Deletion(runs=(deleted,), rows=rows, memories=gone)
 
@@ -149,10 +149,10 @@ class Deleting:
         found = [each for each in found if each.run not in needed]
         if dry_run:
             return Deletion(runs=tuple(found))
-        gone = Deleted()
+        gone = DeletionResult()
         for start in range(0, max(len(found), 1), _BATCH):
             rows = await self._delete([each.run for each in found[start : start + _BATCH]], at)
-            gone = Deleted(
+            gone = DeletionResult(
                 entries=gone.entries + rows.entries,
                 bodies=gone.bodies + rows.bodies,
                 definitions=gone.definitions + rows.definitions,
@@ -160,7 +160,7 @@ class Deleting:
             )
         return Deletion(runs=tuple(found), rows=gone)
 
-    async def _delete(self, runs: Sequence[RunId], at: int) -> Deleted:
+    async def _delete(self, runs: Sequence[RunId], at: int) -> DeletionResult:
         # The server first: what it does not have can store nothing more.
         for run in runs:
             self._tell(f"deletes {run}")
@@ -213,7 +213,7 @@ class Deleting:
                 request, retry=True, timeout=timedelta(seconds=CALL_LIMIT)
             )
         except RPCError as error:
-            if not is_absent(error):
+            if not is_not_found(error):
                 raise
 
     async def _forgotten(self, run: RunId) -> None:

@@ -25,13 +25,13 @@ from crewlog.errors import StoreUnavailable, TemporalUnavailable, UsageError, Wo
 from crewlog.ids import RunId
 from crewlog.state.journal import (
     JournalEntry,
-    MergedInto,
     RunCompleted,
+    RunEndedByMerge,
     RunFailed,
     RunStopped,
     entry_from_json,
 )
-from crewlog.wire import JournalItem
+from crewlog.wire import EntryView
 
 FAST = 0.02
 """Seconds between two looks while something happens."""
@@ -42,7 +42,7 @@ PATIENCE = 300.0
 SILENCE = 1.0
 """Seconds of silence after which the server is asked whether the run is still open."""
 PAGE = 500
-LAST = (RunCompleted, RunFailed, RunStopped, MergedInto)
+LAST = (RunCompleted, RunFailed, RunStopped, RunEndedByMerge)
 """The entries after which none follows, unless the run is taken up again."""
 
 
@@ -67,7 +67,7 @@ class Event:
         return f"{self.position} {self.entry.kind} {words}".rstrip()
 
 
-def event_of(run: RunId, item: JournalItem) -> Event:
+def event_of(run: RunId, item: EntryView) -> Event:
     """The event of a journal item.
 
     Raises:

@@ -31,8 +31,8 @@ from crewlog.state import calls
 from crewlog.state.carry import read_carry
 from crewlog.state.drafts import draft_of
 from crewlog.state.hashing import hash_json
-from crewlog.state.journal import Batch, begins_after
-from crewlog.state.logs import heads_through
+from crewlog.state.journal import Batch, preceding_position
+from crewlog.state.logs import heads_after_batch
 from crewlog.state.model import CrewState
 from crewlog.state.packing import unpack
 from crewlog.state.told import told as told_by
@@ -130,8 +130,9 @@ class Extracted:
     counted: dict[str, tuple[dict[str, str], int]] = field(
         default_factory=dict[str, tuple[dict[str, str], int]]
     )
-    """The quotas that count calls, as `ToolResult.counted`, and when: by `STEP/CALL@STARTED`, as
-    `calls.counted_key` names them."""
+    """The quotas that count calls, as `CallToolResult.counted`, and when: by `STEP/CALL@STARTED`,
+    as
+    `calls.quota_idempotency_key` names them."""
     stored: int = 0
     """The last position that is known to have been stored: what an activity is given to store
     begins after that."""
@@ -278,17 +279,19 @@ def _carried(item: Told, batches: Iterable[Batch], out: Extracted) -> Iterable[B
         yield batch
 
 
-_CALLS: dict[str, type[calls.CompilePrompt | calls.CallModel | calls.LoadState]] = {
+_CALLS: dict[str, type[calls.CompilePrompt | calls.CallModel | calls.RestoreState]] = {
     calls.COMPILE_PROMPT: calls.CompilePrompt,
     calls.CALL_MODEL: calls.CallModel,
-    calls.LOAD_STATE: calls.LoadState,
+    calls.LOAD_STATE: calls.RestoreState,
 }
 
 
-_MAKERS: dict[str, type[calls.OpenRunResult | calls.PreparedChange | calls.PreparedMerge]] = {
-    calls.OPEN_RUN: calls.OpenRunResult,
-    calls.PREPARE_CHANGE: calls.PreparedChange,
-    calls.PREPARE_MERGE: calls.PreparedMerge,
+_MAKERS: dict[
+    str, type[calls.PrepareRunResult | calls.PrepareChangeResult | calls.PrepareMergeResult]
+] = {
+    calls.OPEN_RUN: calls.PrepareRunResult,
+    calls.PREPARE_CHANGE: calls.PrepareChangeResult,
+    calls.PREPARE_MERGE: calls.PrepareMergeResult,
 }
 
 
@@ -302,27 +305,27 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
             out.calls[item.place.activity] = call
             return [call.batch]
         case calls.CALL_MODEL, "result":
-            reply = calls.ModelResult.model_validate(value, extra="ignore")
+            reply = calls.CallModelResult.model_validate(value, extra="ignore")
             out.messages[reply.hash] = reply.body
             _keep(out, item, reply.hash, reply.body)
             if reply.draft is not None:
                 _keep(out, item, reply.draft, draft_of(reply.body))
             _keep_outputs(out, item, reply.reply.outputs if reply.reply is not None else ())
         case calls.CALL_TOOL, "result":
-            answer = calls.ToolResult.model_validate(value, extra="ignore")
+            answer = calls.CallToolResult.model_validate(value, extra="ignore")
             out.attempts[item.place.activity] = item.place.attempt
             out.messages[answer.hash] = answer.body
             if answer.counted:  # a local call's input is in no history: its message names it
-                named = calls.counted_key(str(answer.body["id"]), answer.started)
+                named = calls.quota_idempotency_key(str(answer.body["id"]), answer.started)
                 out.counted[named] = (answer.counted, answer.at)
             _keep_all(out, item, answer)
         case calls.FLUSH, "input":
-            flush = calls.Flush.model_validate(value, extra="ignore")
+            flush = calls.StoreBatch.model_validate(value, extra="ignore")
             if flush.state is not None:
                 _snap(out, last(flush.batch), flush.state)
             return [flush.batch]
         case calls.CLOSE_RUN, "input":
-            closing = calls.CloseRun.model_validate(value, extra="ignore")
+            closing = calls.EndRun.model_validate(value, extra="ignore")
             if closing.batch.entries:
                 _snap(out, last(closing.batch), closing.state)
             return [closing.batch]
@@ -345,12 +348,12 @@ def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
             made = _MAKERS[name].model_validate(value, extra="ignore")
             if made.definition:  # else a model that reads a prompt is asked once more
                 _define(made.definition, made.plan, out)
-            if isinstance(made, calls.PreparedChange):
+            if isinstance(made, calls.PrepareChangeResult):
                 out.definitions |= {hash_json(p.definition): p.definition for p in made.parts}
                 if made.basis:
                     out.definitions[hash_json(made.basis)] = made.basis
         case calls.LOAD_STATE, "result":
-            loaded = calls.LoadedState.model_validate(value, extra="ignore")
+            loaded = calls.RestoreStateResult.model_validate(value, extra="ignore")
             _define(loaded.definition, loaded.plan, out)
             out.definitions |= {hash_json(each): each for each in loaded.older}
             if not item.place.activity:  # a local one: the run begins with it
@@ -382,7 +385,7 @@ def _keep(out: Extracted, item: Told, hash_: ContentHash, body: Json) -> None:
     out.bodies[hash_] = body
 
 
-def _keep_all(out: Extracted, item: Told, answer: calls.ToolResult) -> None:
+def _keep_all(out: Extracted, item: Told, answer: calls.CallToolResult) -> None:
     """Keeps the bodies that a tool's result made."""
     _keep(out, item, answer.hash, answer.body)
     for change in answer.operations:
@@ -438,7 +441,7 @@ class _Open:
 def _touches(batch: Batch, at: int) -> bool:
     """Whether a batch begins no later than right after a position."""
     first = batch.entries[0] if batch.entries else None
-    before = batch.first - 1 if first is None else begins_after(first, batch.first)
+    before = batch.first - 1 if first is None else preceding_position(first, batch.first)
     return before <= at
 
 
@@ -447,7 +450,7 @@ def gaps(batches: Iterable[Batch], end: int, base: int = 0) -> list[tuple[int, i
     found: list[tuple[int, int]] = []
     at = base
     for batch in batches:
-        before = begins_after(batch.entries[0], batch.first) if batch.entries else at
+        before = preceding_position(batch.entries[0], batch.first) if batch.entries else at
         if before > at:
             found.append((at + 1, before))
         at = max(at, last(batch))
@@ -473,5 +476,5 @@ def pieces(run: RunId, batch: Batch, size: int, cut: int = 0) -> Iterator[Batch]
             stop = min(stop, bisect_left(positions, cut))
         piece = Batch(first=positions[start], heads=dict(heads), entries=batch.entries[start:stop])
         yield piece
-        heads = heads_through(run, heads, piece)
+        heads = heads_after_batch(run, heads, piece)
         start = stop

@@ -2,8 +2,8 @@
 
     EventFilter(kinds={"CREATURE_STARTED"}, creatures={"scout"})
 
-An event has the name of its journal entry, and what it means for a graph: `TopologyChanged` and
-`GraphMerged` are `TOPOLOGY_CHANGED`, and besides each of the graph events that they hold. Each of
+An event has the name of its journal entry, and what it means for a graph: `ComponentChanged` and
+`RunMerged` are `TOPOLOGY_CHANGED`, and besides each of the graph events that they hold. Each of
 these meanings is looked at by itself: that `late` began to live is not about `scout`, though
 `scout` is affected.
 """
@@ -25,7 +25,7 @@ from crewlog.state import journal as j
 TOPOLOGY_CHANGED = "TOPOLOGY_CHANGED"
 SESSION_FORKED = "SESSION_FORKED"
 GRAPH_EVENTS: tuple[str, ...] = (
-    *get_args(j.GraphEvent.model_fields["event"].annotation),
+    *get_args(j.ComponentEvent.model_fields["event"].annotation),
     TOPOLOGY_CHANGED,
     *(f"{TOPOLOGY_CHANGED}:{change}" for change in ("merge", "split", "nothing")),
 )
@@ -36,7 +36,7 @@ ENTRIES: tuple[str, ...] = tuple(
 """The kinds of journal entries."""
 _RUNS = ("SESSION_FORKED", "CREATURE_SESSION_ATTACHED")
 """Graph events that lead to a run."""
-_CHANGES = (j.TopologyChanged, j.GraphMerged)
+_CHANGES = (j.ComponentChanged, j.RunMerged)
 
 
 _NOBODY = ("",)
@@ -65,7 +65,7 @@ class EventFilter:
     """
 
     kinds: Collection[str] = ()
-    """Kinds of journal entries, as `ToolReturned`, and names of graph events, as
+    """Kinds of journal entries, as `ToolCallCompleted`, and names of graph events, as
     `CREATURE_STARTED`, `TOPOLOGY_CHANGED`, or `TOPOLOGY_CHANGED:split`."""
     creatures: Collection[str] = ()
     """Agents that are concerned: they do it, hear it, are told of it or are affected by it."""
@@ -97,7 +97,7 @@ class EventFilter:
         """Whether it lets everything pass."""
         return not (self.kinds or self.creatures or self.graphs or self.channels)
 
-    def over(self, merged: j.GraphMerged) -> EventFilter:
+    def over(self, merged: j.RunMerged) -> EventFilter:
         """What is meant in the run that took in the one that this filter was for.
 
         Only who comes is: somebody else may live there who is called as one of these was.
@@ -134,7 +134,7 @@ def aspects(entry: j.JournalEntry) -> Iterator[Aspect]:
     names: set[str] = {entry.kind}
     if isinstance(entry, _CHANGES):
         names |= {TOPOLOGY_CHANGED, f"{TOPOLOGY_CHANGED}:{entry.change}"}
-    elif isinstance(entry, j.Forked):
+    elif isinstance(entry, j.RunForked):
         names.add(SESSION_FORKED)
     creatures = frozenset(str(name).removesuffix(INBOX) for name in _creatures(entry) if name)
     graphs = frozenset(str(run) for run in _graphs(entry))
@@ -142,11 +142,11 @@ def aspects(entry: j.JournalEntry) -> Iterator[Aspect]:
         log.removeprefix(CHANNEL) for log in _logs(entry) if log.startswith(CHANNEL)
     )
     yield Aspect(frozenset(names), creatures, graphs, channels)
-    for event in entry.events if isinstance(entry, (*_CHANGES, j.RulesChanged)) else ():
+    for event in entry.events if isinstance(entry, (*_CHANGES, j.DefinitionChanged)) else ():
         yield _aspect(event)
 
 
-def _aspect(event: j.GraphEvent) -> Aspect:
+def _aspect(event: j.ComponentEvent) -> Aspect:
     kinds = frozenset({event.event})
     creature = frozenset({str(event.creature)})
     nobody: frozenset[str] = frozenset()
@@ -161,16 +161,16 @@ def _aspect(event: j.GraphEvent) -> Aspect:
 def _creatures(entry: j.JournalEntry) -> Iterator[str]:
     """Nodes and agents that an entry names."""
     match entry:
-        case j.MessageHeard():
+        case j.AgentsWoken():
             yield from (entry.by, *entry.to, *entry.also)
-        case j.Routed():
+        case j.NodesReached():
             yield from (entry.source or "", *(each.node for each in entry.to))
-        case j.BreakRequested() | j.Redirected():
+        case j.BreakpointSet() | j.StepRedirected():
             yield entry.node
-        case j.TopologyChanged() | j.GraphMerged():
+        case j.ComponentChanged() | j.RunMerged():
             yield from entry.affected_creatures
             yield from (each.creature for each in entry.events)
-        case j.PermissionSet():
+        case j.ToolPermissionSet():
             yield from entry.agents or ()
         case j.InterruptRaised():
             yield node_of(entry.interrupt.step) if entry.interrupt.step else ""
@@ -182,15 +182,15 @@ def _creatures(entry: j.JournalEntry) -> Iterator[str]:
 
 def _graphs(entry: j.JournalEntry) -> Iterator[str]:
     match entry:
-        case j.TopologyChanged() | j.GraphMerged():
+        case j.ComponentChanged() | j.RunMerged():
             yield from (*entry.old_graph_ids, *entry.new_graph_ids)
-        case j.Forked():
+        case j.RunForked():
             yield entry.source
-        case j.MergedInto():
+        case j.RunEndedByMerge():
             yield entry.run
         case _:
             yield str(_field(entry, "other"))  # of what leads to a merge
-    yield from entry.brought_by
+    yield from entry.log_source_run_ids
 
 
 def _logs(entry: j.JournalEntry) -> Iterator[str]:
@@ -213,8 +213,8 @@ def successors(event: Event) -> dict[RunId, int]:
     By run, the position after which its journal tells what is new.
     """
     entry = event.entry
-    if isinstance(entry, j.TopologyChanged) and entry.change == "split":
+    if isinstance(entry, j.ComponentChanged) and entry.change == "split":
         return {run: 0 for run in entry.new_graph_ids if run != event.run}
-    if isinstance(entry, j.MergedInto):
+    if isinstance(entry, j.RunEndedByMerge):
         return {entry.run: max(entry.position - 1, 0)}
     return {}

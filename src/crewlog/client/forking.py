@@ -11,7 +11,7 @@ from crewlog.errors import InvalidDefinition
 from crewlog.graph.lower import lower
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
-from crewlog.store.checkpoints import settled_at
+from crewlog.store.checkpoints import checkpoint_state_position
 from crewlog.store.loading import load_state
 from crewlog.store.protocol import Store
 
@@ -23,7 +23,7 @@ async def crew_at(store: Store, run: RunId, position: int) -> ContentHash:
         UsageError: the position is no checkpoint.
         StoreIncomplete: rows of the run are missing.
     """
-    then = await load_state(store, run, await settled_at(store, run, position))
+    then = await load_state(store, run, await checkpoint_state_position(store, run, position))
     return then.definition
 
 

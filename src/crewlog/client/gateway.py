@@ -47,27 +47,27 @@ from crewlog.errors import (
     ChangeConflict,
     CommandConflict,
     CommandRejected,
+    ComponentConflict,
     ConversationBusy,
     CrewlogError,
+    DecryptionFailed,
     InterruptNotOpen,
     InvalidArguments,
     NotPermitted,
+    RunAlreadyMerged,
     RunBusy,
     RunFailed,
-    RunMerged,
     RunNotFound,
-    SealBroken,
     TemporalUnavailable,
-    TopologyRefused,
     UsageError,
     WorkerMissing,
 )
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json
-from crewlog.namespace import missing_namespace, namespace_not_found
-from crewlog.payloads import beside_history, digest_of
-from crewlog.state.called import renamed_words
-from crewlog.state.topology import Renamed
+from crewlog.namespace import missing_namespace, namespace_not_found_error
+from crewlog.payloads import external_payloads, payload_hash
+from crewlog.state.called import renames_description
+from crewlog.state.topology import Rename
 
 ANSWER_LIMIT = 2.7
 """Seconds for a worker's answer. A run whose worker was killed moves on after at most two."""
@@ -113,8 +113,8 @@ REFUSALS: dict[str, type[CrewlogError]] = {
         ChangeConflict,
         CommandConflict,
         ConversationBusy,
-        RunMerged,
-        TopologyRefused,
+        RunAlreadyMerged,
+        ComponentConflict,
     )
 }
 """The kinds of refusal that clients tell apart."""
@@ -156,7 +156,7 @@ class Gateway:
         Raises:
             RunNotFound: there is no such run.
             WorkerMissing: no worker answered in time.
-            KeyMissing: the run's history is encrypted with a key that nobody here has.
+            EncryptionKeyMissing: the run's history is encrypted with a key that nobody here has.
             TemporalUnavailable: the server is away.
         """
         began = time.monotonic()
@@ -206,7 +206,7 @@ class Gateway:
         deadline = time.monotonic() + COMMAND_LIMIT
         for pause in pauses(0.005, 0.25):
             try:
-                with beside_history(beside):
+                with external_payloads(beside):
                     await self.handle(run).signal(
                         name, command, rpc_timeout=timedelta(seconds=CALL_LIMIT)
                     )
@@ -255,7 +255,7 @@ class Gateway:
         for pause in pauses(0.005, 0.25):
             late = time.monotonic() > deadline
             try:
-                with beside_history(beside):
+                with external_payloads(beside):
                     outcome = await self._update_once(run, name, command)
             except WorkflowUpdateFailedError as error:
                 if _at_the_seam(error) and pause >= SLOW_PAUSE and await self._over(run):
@@ -296,7 +296,7 @@ class Gateway:
         size, storage = payload.ByteSize(), converter.external_storage
         if storage is None or size < storage.payload_size_threshold:
             return False
-        if await self._is_read(run, command, digest_of(payload)):
+        if await self._is_read(run, command, payload_hash(payload)):
             return True
         if size > INLINE_LIMIT:
             raise UsageError(
@@ -311,7 +311,7 @@ class Gateway:
     async def _is_read(self, run: RunId, command: dict[str, Json], digest: str) -> bool:
         """Whether a worker reads a command from the payload folder, if it is put there."""
         try:
-            with beside_history(True):
+            with external_payloads(True):
                 async with asyncio.timeout(READ_LIMIT):
                     told: Json = await self.handle(run).query(
                         wire.READS, command, rpc_timeout=timedelta(seconds=READ_LIMIT)
@@ -362,7 +362,7 @@ class Gateway:
     async def unread(self, error: ApplicationError, run: RunId) -> CrewlogError:
         """The error for an answer that was refused when it was decoded; see `crewlog.payloads`."""
         found = await locked(self.temporal, run)
-        return found or SealBroken(error.message, place=f"run {run!r}")
+        return found or DecryptionFailed(error.message, place=f"run {run!r}")
 
     async def describe(self, run: RunId) -> WorkflowExecutionDescription:
         """What the server knows of the run's current execution.
@@ -401,7 +401,7 @@ class Gateway:
     async def failed(self, error: RPCError, run: RunId) -> CrewlogError:
         """The error for an RPC that failed."""
         if (namespace := missing_namespace(error)) is not None:
-            return namespace_not_found(namespace, self.address)
+            return namespace_not_found_error(namespace, self.address)
         if error.status is RPCStatusCode.NOT_FOUND:
             return await self.not_found(run)
         if error.status in _NO_ENTRY:
@@ -549,7 +549,7 @@ class Gateway:
         """Why a command found no open run: it has ended, or never was."""
         status, result = await self._how_it_ended(run)
         if into := str(result.get("merged_into") or ""):
-            return RunMerged(
+            return RunAlreadyMerged(
                 f"the run {run!r} is part of {into!r} by now: {_called(name)} has no effect"
                 f"{_named_there(result)}",
                 remedy=f"Look at that run, and send it there: {into}",
@@ -622,8 +622,8 @@ def _called(name: str) -> str:
 
 def _named_there(result: dict[str, Any]) -> str:
     """What of a merged run is called otherwise in the other one, as the end of a sentence."""
-    found = [Renamed.model_validate(each) for each in result.get("renamed", ())]
-    return f"; {renamed_words(found)}" if found else ""
+    found = [Rename.model_validate(each) for each in result.get("renamed", ())]
+    return f"; {renames_description(found)}" if found else ""
 
 
 def update_id(command: dict[str, Json]) -> str:

@@ -39,7 +39,7 @@ from crewlog.client.outcomes import completed, unanswered, uncertain
 from crewlog.errors import NotPermitted, RunNotFound
 from crewlog.ids import RunId
 from crewlog.model import Json
-from crewlog.namespace import is_absent_execution
+from crewlog.namespace import is_execution_not_found
 
 Tell = Callable[[str], None]
 """Told how far it is."""
@@ -223,7 +223,7 @@ class Histories:
                 if began < at < oldest.began and listed.run_id != oldest.id:
                     found, began = listed.run_id, at
         except RPCError as error:
-            if not is_absent_execution(error):
+            if not is_execution_not_found(error):
                 raise await self._gateway.failed(error, self._run) from error
         return found
 
@@ -260,7 +260,7 @@ class Histories:
                 if events:
                     found[listed.run_id] = ends_of(events[0], events[-1]).after
         except RPCError as error:
-            if not is_absent_execution(error):
+            if not is_execution_not_found(error):
                 raise await self._gateway.failed(error, self._run) from error
         return found
 
@@ -308,7 +308,7 @@ class Histories:
                 if number and len(events) % _PAGE == 0:
                     self._tell(f"reading execution {number}: {len(events):,} events")
         except RPCError as error:
-            if is_absent_execution(error):
+            if is_execution_not_found(error):
                 return []
             raise await self._gateway.failed(error, self._run) from error
         if number:

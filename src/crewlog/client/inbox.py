@@ -7,7 +7,7 @@ from pydantic import Field
 from crewlog.graph import approvals
 from crewlog.ids import ContentHash, InterruptId, RunId, StepId
 from crewlog.model import Json, Model
-from crewlog.state.model import AskedQuota, Interrupt
+from crewlog.state.model import Interrupt, InterruptQuota
 from crewlog.store.protocol import InterruptRow
 
 
@@ -39,7 +39,7 @@ class OpenQuestion(Model):
     """What decided that: `rules[1]`, `approvals`, `ruling`, `parent`, `interrupts.approve_risk`."""
     risk: str = ""
     """Of a call: `high`, where its tool may do harm."""
-    quotas: tuple[AskedQuota, ...] = ()
+    quotas: tuple[InterruptQuota, ...] = ()
     """Of a call: the quotas over runs in which it is counted before it begins."""
     used_up: str = ""
     """Of a call: that a quota lets nothing through now, whatever is answered. Clients say it."""
@@ -86,9 +86,9 @@ def open_question(row: InterruptRow) -> OpenQuestion:
         risk=asked.risk,
         quotas=asked.quotas,
         tool=asked.tool,
-        **approvals.missing_arguments(asked),
+        **approvals.argument_source_fields(asked),
         shows=asked.shows,
-        shortened=approvals.is_shortened(asked),
+        shortened=approvals.has_shortened_arguments(asked),
         action_requests=(request,),
         review_configs=(review,),
     )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from crewlog.client.gateway import Gateway
 from crewlog.errors import (
     CrewlogError,
-    KeyMissing,
+    EncryptionKeyMissing,
     RunNotFound,
     StoreIncomplete,
     StoreUnavailable,
@@ -21,11 +21,11 @@ from crewlog.errors import (
     WorkerMissing,
 )
 from crewlog.ids import RunId, StepId
-from crewlog.state.checkpoints import turn_of
+from crewlog.state.checkpoints import exchange_number
 from crewlog.state.journal import goes_on
-from crewlog.store.projection import begin_of
+from crewlog.store.projection import first_position
 from crewlog.store.protocol import CheckpointRow, Store
-from crewlog.wire import CheckpointPage, CheckpointView, JournalItem, JournalPage, Page
+from crewlog.wire import CheckpointPage, CheckpointView, EntryView, JournalPage, Page
 
 OpenStore = Callable[[], Awaitable[Store]]
 """Opens the store, or says why not."""
@@ -69,13 +69,13 @@ class JournalReader:
             return JournalPart(await self._stored(after, limit, nobody), live=False)
         try:
             page = await self._ask(after, limit)
-        except (WorkerMissing, RunNotFound, KeyMissing) as error:
+        except (WorkerMissing, RunNotFound, EncryptionKeyMissing) as error:
             return JournalPart(await self._stored(after, limit, error), live=False)
         after = max(after, page.base)
         if page.first > after + 1:
             older = await self._older(after, min(limit, page.first - 1 - after))
             missing = limit - len(older)
-            newer: tuple[JournalItem, ...] = ()
+            newer: tuple[EntryView, ...] = ()
             if missing > 0 and page.position >= page.first:
                 # Asked again rather than kept: the first answer began at the execution's start,
                 # and the run may have continued as new since.
@@ -91,7 +91,7 @@ class JournalReader:
         try:
             answer = await self._gateway.query(self._run, "checkpoints", argument)
             page = CheckpointPage.model_validate(answer, extra="ignore")
-        except (WorkerMissing, RunNotFound, KeyMissing) as error:
+        except (WorkerMissing, RunNotFound, EncryptionKeyMissing) as error:
             failure = error
         try:
             rows = await self._rows_or(failure, after, limit)
@@ -126,15 +126,15 @@ class JournalReader:
         answer = await self._gateway.query(self._run, "journal", argument)
         return JournalPage.model_validate(answer, extra="ignore")
 
-    async def _older(self, after: int, limit: int) -> tuple[JournalItem, ...]:
+    async def _older(self, after: int, limit: int) -> tuple[EntryView, ...]:
         """Entries of earlier executions; at least one, since there is no other place for them."""
         rows = await (await self._store()).read_journal(self._run, after, limit)
-        if not rows or rows[0].position != begin_of(rows[0], after):
+        if not rows or rows[0].position != first_position(rows[0], after):
             raise StoreIncomplete(
                 f"the store lacks the journal of the run {self._run!r} after position {after}",
                 remedy=f"`crewlog rebuild {self._run}` makes it again from the history.",
             )
-        return tuple(JournalItem(position=row.position, entry=row.entry) for row in rows)
+        return tuple(EntryView(position=row.position, entry=row.entry) for row in rows)
 
     async def _stored(self, after: int, limit: int, failure: CrewlogError) -> JournalPage:
         try:
@@ -145,15 +145,15 @@ class JournalReader:
             raise failure from None
         if row is None and not rows:
             raise failure
-        items = tuple(JournalItem(position=r.position, entry=r.entry) for r in rows)
+        items = tuple(EntryView(position=r.position, entry=r.entry) for r in rows)
         known = max(row.position if row else 0, items[-1].position if items else 0)
-        base = row.base if row else begin_of(rows[0], 0) - 1
+        base = row.base if row else first_position(rows[0], 0) - 1
         page = JournalPage(entries=items, first=base + 1, position=known, base=base)
         return _gapless(page, after, self._run)
 
 
 def _view(row: CheckpointRow) -> CheckpointView:
-    turn = turn_of(row.step)
+    turn = exchange_number(row.step)
     return CheckpointView(
         position=row.position,
         kind=row.kind,
@@ -169,7 +169,7 @@ def _view(row: CheckpointRow) -> CheckpointView:
 def _gapless(page: JournalPage, after: int, run: RunId) -> JournalPage:
     """The page up to its first gap: a position that is skipped is never come back to."""
     after = max(after, page.base)
-    kept: list[JournalItem] = []
+    kept: list[EntryView] = []
     for item in page.entries:
         if item.position <= after:
             continue

@@ -21,7 +21,7 @@ from temporalio.service import RPCError
 from crewlog import wire
 from crewlog.encryption.codec import ENCRYPTED, KEY
 from crewlog.errors import TemporalUnavailable
-from crewlog.namespace import missing_namespace, namespace_not_found
+from crewlog.namespace import missing_namespace, namespace_not_found_error
 from crewlog.payload_folder import DirectoryDriver
 
 _LIMIT = timedelta(seconds=30)
@@ -123,7 +123,7 @@ async def open_runs(
     except RPCError as error:
         if (namespace := missing_namespace(error)) is not None:
             address = client.service_client.config.target_host
-            raise namespace_not_found(namespace, address) from error
+            raise namespace_not_found_error(namespace, address) from error
         raise TemporalUnavailable(
             f"the Temporal server does not say what is open: {error.message}",
             remedy="Nothing was changed. `crewlog doctor` looks closer.",

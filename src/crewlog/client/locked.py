@@ -19,7 +19,7 @@ from temporalio.service import RPCError
 from crewlog.client.key_uses import folder_of, keys_of
 from crewlog.encryption.codec import NOT_ENCRYPTED, EncryptionCodec
 from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, NO_KEY
-from crewlog.errors import CrewlogError, KeyMissing, SealBroken
+from crewlog.errors import CrewlogError, DecryptionFailed, EncryptionKeyMissing
 from crewlog.ids import RunId
 
 _LIMIT = timedelta(seconds=10)
@@ -69,7 +69,7 @@ def told_by_worker(message: str, run: RunId) -> CrewlogError | None:
         run: The run whose task it was.
     """
     if NOT_ENCRYPTED in message:
-        return SealBroken(
+        return DecryptionFailed(
             f"the workers do not go on with the run {run!r}: it began without encryption, or was "
             "answered without, which is on there",
             remedy=f"Set {ACCEPT_PLAIN}=true for workers and clients until it has ended. The run "
@@ -80,8 +80,8 @@ def told_by_worker(message: str, run: RunId) -> CrewlogError | None:
     return _worker_lacks(message.splitlines()[0], run) if NO_KEY in message else None
 
 
-def _worker_lacks(message: str, run: RunId) -> KeyMissing:
-    return KeyMissing(
+def _worker_lacks(message: str, run: RunId) -> EncryptionKeyMissing:
+    return EncryptionKeyMissing(
         f"the workers cannot go on with the run {run!r}, since they lack a key: {message}",
         remedy="Give them the key file of those who speak to the run: `crewlog encryption status` "
         "names its keys. The run is safe, and goes on a while after.",
@@ -91,7 +91,7 @@ def _worker_lacks(message: str, run: RunId) -> KeyMissing:
 
 def _lacking(
     converter: DataConverter, key: str, run: RunId, event: HistoryEvent
-) -> KeyMissing | None:
+) -> EncryptionKeyMissing | None:
     codec = converter.payload_codec
     if not isinstance(codec, EncryptionCodec):
         why, remedy = "and this process has no keys", f"Set {KEYS} to the key file of the workers."
@@ -105,7 +105,7 @@ def _lacking(
             f"{codec.keys.path} that has it."
         )
     what = EventType.Name(event.event_type).removeprefix(_NAMED).lower().replace("_", " ")
-    return KeyMissing(
+    return EncryptionKeyMissing(
         f"the history of the run {run!r} cannot be read: it is encrypted with the key {key!r}, "
         f"{why} (event {event.event_id}: {what})",
         remedy=remedy,

@@ -8,7 +8,7 @@ from crewlog.client.quotas import with_quotas
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import RunNotFound, StoreIncomplete, WorkerMissing
 from crewlog.graph.lower import lower
-from crewlog.graph.matrix import agents_in, away_in, cells, facts_of, tools_in
+from crewlog.graph.matrix import agents_in, cells, plan_tools, remote_agents, run_context_of
 from crewlog.ids import RunId
 from crewlog.store.loading import load_state
 from crewlog.wire import PermissionsPage, PermissionsQuery
@@ -74,13 +74,13 @@ async def _stored(open_store: OpenStore, run: RunId, asked: PermissionsQuery) ->
         return page  # its prompt was not approved yet
     plan = lower(CrewDefinition.from_json(await store.get_definition(state.definition)))
     found, total = cells(
-        facts_of(plan, state),
+        run_context_of(plan, state),
         asked.agents,
         asked.tools,
         after=asked.after,
         limit=asked.limit,
         looks=asked.looks,
     )
-    told = {"tools": tools_in(plan), "cells": found, "total": total}
-    who = {"agents": agents_in(plan), "away": away_in(plan)}
+    told = {"tools": plan_tools(plan), "cells": found, "total": total}
+    who = {"agents": agents_in(plan), "away": remote_agents(plan)}
     return page.model_copy(update={**who, **told})

@@ -16,20 +16,20 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from crewlog.client.catalog import Catalog
 from crewlog.definition.model import MemoryPolicy
-from crewlog.embedding import Embedding
+from crewlog.embedding import Embedders
 from crewlog.errors import UsageError
 from crewlog.ids import CrewName, RunId, StepId
 from crewlog.remembering import keep, recall
 from crewlog.store.memories import (
     MOST_FOUND,
-    Artifact,
     Author,
-    Forgotten,
-    FoundMemories,
     Memory,
+    MemoryFilter,
+    MemorySearchResult,
+    NewMemory,
     ScopeCount,
-    memories_of,
-    query_of,
+    clean_query,
+    new_memories,
 )
 from crewlog.store.protocol import Store
 
@@ -50,11 +50,11 @@ class CrewMemory:
         self._store = store
         self._catalog = catalog
         self._user = user
-        self._embedding = Embedding()
+        self._embedding = Embedders()
 
     async def read(
         self, crew: str, scope: str | None = None, query: str = "", *, limit: int = 5
-    ) -> FoundMemories:
+    ) -> MemorySearchResult:
         """The best memories of a scope, or of all scopes, that are not over.
 
         Args:
@@ -74,7 +74,7 @@ class CrewMemory:
             raise UsageError(
                 f"{limit} memories cannot be shown", remedy=f"Ask for 1 to {MOST_FOUND}."
             )
-        text = query_of(query)
+        text = clean_query(query)
         if scope is None:
             scopes = [each.scope for each in await memories.scopes(name)]
         else:
@@ -87,7 +87,7 @@ class CrewMemory:
         self,
         crew: str,
         scope: str,
-        artifacts: Sequence[Artifact | str],
+        artifacts: Sequence[NewMemory | str],
         *,
         by: str | None = None,
         call: str = "",
@@ -106,8 +106,8 @@ class CrewMemory:
             ModelError: the crew's embedding does not answer.
         """
         policy, now = await self._policy(crew), _now()
-        given = [Artifact(text=each) if isinstance(each, str) else each for each in artifacts]
-        memories = memories_of(
+        given = [NewMemory(text=each) if isinstance(each, str) else each for each in artifacts]
+        memories = new_memories(
             CrewName(crew),
             checked_scope(scope),
             given,
@@ -167,7 +167,7 @@ class CrewMemory:
             )
         before = None if older_than is None else _now() - int(older_than * 1000) + 1
         return await (await self._store()).memories.forget(
-            Forgotten(
+            MemoryFilter(
                 crew=CrewName(crew),
                 scope=None if scope is None else checked_scope(scope),
                 key=key,
@@ -179,7 +179,7 @@ class CrewMemory:
 
     async def delete(self, crew: str) -> int:
         """Removes everything that a crew remembers, for good; how many memories there were."""
-        return await (await self._store()).memories.forget(Forgotten(crew=CrewName(crew)))
+        return await (await self._store()).memories.forget(MemoryFilter(crew=CrewName(crew)))
 
     async def _policy(self, crew: str) -> MemoryPolicy:
         row = await (await self._store()).get_crew(CrewName(crew))

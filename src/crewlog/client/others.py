@@ -133,7 +133,7 @@ class Others:
 
     def _is_ours(self, part: RunId, entry: Mapping[str, Json]) -> Heard:
         """What the first entry of a part's journal says."""
-        if entry.get("kind") == "Forked" and entry.get("source") != self._run:
+        if entry.get("kind") == "RunForked" and entry.get("source") != self._run:
             return Heard("never", f"{part!r} is a part of {entry.get('source')!r}")
         return Heard("so")
 
@@ -167,7 +167,7 @@ class Others:
     def _takes(self, entry: Mapping[str, Json], op: str) -> bool:
         """Whether an entry says that this run was taken in."""
         said: tuple[Json, ...] = entry.get("kind"), entry.get("of"), entry.get("op")
-        return said == ("GraphMerged", self._run, op)
+        return said == ("RunMerged", self._run, op)
 
     async def _rows(self, run: RunId, after: int, most: int = 0) -> AsyncIterator[Placed]:
         """What the store has of a journal after a position, as far as that can be read."""

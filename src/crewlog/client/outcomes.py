@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
-from crewlog.errors import RuledSince
+from crewlog.errors import PermissionsChanged
 
 _FAILURES = {
     EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: "activity_task_failed_event_attributes",
@@ -86,4 +86,4 @@ def uncertain(events: Iterable[HistoryEvent]) -> dict[str, int]:
 def _looks(event: HistoryEvent) -> int:
     """How many tries of an activity are known to have done nothing: one that met a ruling."""
     failure = event.activity_task_failed_event_attributes.failure
-    return int(failure.application_failure_info.type == RuledSince.__name__)
+    return int(failure.application_failure_info.type == PermissionsChanged.__name__)

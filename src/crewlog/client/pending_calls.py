@@ -31,20 +31,20 @@ from temporalio.exceptions import (
 from temporalio.service import RPCError
 
 from crewlog.client.gateway import CALL_LIMIT, Gateway
-from crewlog.errors import CrewlogError, ModelLimited, StoreUnavailable
+from crewlog.errors import CrewlogError, ModelRateLimited, StoreUnavailable
 from crewlog.ids import RunId, node_of
 from crewlog.state.calls import (
     CALL_MODEL,
     CALL_TOOL,
     COMPILE_PROMPT,
     OPEN_RUN,
+    CallInput,
     CallModel,
     CallTool,
-    StepCall,
 )
 from crewlog.state.timeouts import timeout_words
 
-CALLS: Mapping[str, type[StepCall] | None] = {
+CALLS: Mapping[str, type[CallInput] | None] = {
     CALL_MODEL: CallModel,
     CALL_TOOL: CallTool,
     COMPILE_PROMPT: None,
@@ -252,14 +252,14 @@ async def _call(
 def _why(kind: str) -> Reason:
     if kind == StoreUnavailable.__name__:
         return "store"
-    return "rate_limit" if kind == ModelLimited.__name__ else "failure"
+    return "rate_limit" if kind == ModelRateLimited.__name__ else "failure"
 
 
 async def _inputs(
     gateway: Gateway, run: RunId, description: WorkflowExecutionDescription, ids: Collection[str]
-) -> dict[str, tuple[StepCall, int | None]]:
+) -> dict[str, tuple[CallInput, int | None]]:
     """What activities were scheduled with and when, by their ids, as far as it can be read here."""
-    found: dict[str, tuple[StepCall, int | None]] = {}
+    found: dict[str, tuple[CallInput, int | None]] = {}
     async for event in _scheduled(gateway, run, description, ids):
         told = event.activity_task_scheduled_event_attributes
         model = CALLS[told.activity_type.name]

@@ -19,8 +19,8 @@ from crewlog.errors import (
     WorkerMissing,
 )
 from crewlog.ids import RunId
-from crewlog.state.checkpoints import nearest, no_checkpoint, turn_name, turn_of
-from crewlog.state.journal import Forked, entry_from_json
+from crewlog.state.checkpoints import exchange_name, exchange_number, nearest, no_checkpoint_message
+from crewlog.state.journal import RunForked, entry_from_json
 from crewlog.store.loading import load_state
 from crewlog.wire import LARGEST_POSITION, CheckpointView
 
@@ -102,7 +102,7 @@ async def position_of(run: Run, at: int | str) -> int:
             remedy=f"`crewlog checkpoints {run.id}` lists the positions.",
             place=f"run {run.id!r}",
         )
-    if "#" in text or turn_of(text) is not None:
+    if "#" in text or exchange_number(text) is not None:
         return await _ended(run, text)
     tags = await tags_of(run)
     if text not in tags:
@@ -133,9 +133,11 @@ async def _ended(run: Run, name: str) -> int:
             remedy=f"`crewlog fork {there.run}@{there.position}` begins a run there.",
             place=f"run {run.id!r}",
         )
-    alike = [each for each in found if (turn_of(each) is None) == (turn_of(name) is None)]
+    alike = [
+        each for each in found if (exchange_number(each) is None) == (exchange_number(name) is None)
+    ]
     known = f"The last that did: {', '.join(alike[-5:])}." if alike else "None has."
-    what = "turn" if turn_of(name) is not None else "step"
+    what = "turn" if exchange_number(name) is not None else "step"
     raise UsageError(
         f"the run {run.id!r} has no {what} {_brief(name)!r} that has ended",
         remedy=f"{did_you_mean(name, alike, known) if what == 'step' else known} "
@@ -147,7 +149,7 @@ async def _ended(run: Run, name: str) -> int:
 async def _ends_of(run: Run, until: int = LARGEST_POSITION) -> dict[str, int]:
     """Where the steps and turns of a run ended, up to a position."""
     return {
-        each.step or turn_name(each.turn): each.position
+        each.step or exchange_name(each.turn): each.position
         for each in await checkpoints_of(run)
         if each.kind in ("step", "turn") and each.position <= until
     }
@@ -167,7 +169,7 @@ async def _inherited(run: Run, name: str) -> _End | None:
     """
     first = (await run.journal(0, 1)).entries
     forked = entry_from_json(first[0].entry) if first else None
-    if not isinstance(forked, Forked) or not forked.checkpoint:
+    if not isinstance(forked, RunForked) or not forked.checkpoint:
         return None
     source = run.sibling(forked.source)
     ends = await _ends_of(source, forked.checkpoint)
@@ -218,7 +220,7 @@ async def check_checkpoint(run: Run, position: int) -> None:
         return  # the run itself looks once more
     if position not in found:
         raise UsageError(
-            no_checkpoint(run.id, position),
+            no_checkpoint_message(run.id, position),
             remedy=nearest(run.id, position, sorted(at for at, k in found.items() if k != "tag")),
             place=f"run {run.id!r}",
         )

@@ -10,10 +10,10 @@ from crewlog.client.inbox import OpenQuestion
 from crewlog.client.journal import OpenStore
 from crewlog.definition.quotas import quota_of, window_ends, window_of
 from crewlog.errors import StoreUnavailable
-from crewlog.graph.matrix import QuotaView, with_used
-from crewlog.state.calls import quota_name
-from crewlog.state.model import AskedQuota
-from crewlog.store.quotas import zone_of
+from crewlog.graph.matrix import QuotaView, with_quota_use
+from crewlog.state.calls import quota_store_name
+from crewlog.state.model import InterruptQuota
+from crewlog.store.quotas import time_zone
 from crewlog.wire import InterruptView, PermissionsPage
 
 
@@ -31,7 +31,7 @@ async def with_quotas(
     """
     at = int(time.time() * 1000) if at is None else at
     wanted = {
-        quota: (quota_name(quota.crew or page.crew, quota.key), span)
+        quota: (quota_store_name(quota.crew or page.crew, quota.key), span)
         for cell in page.cells
         for quota in cell.quotas
         if (span := _span(quota, at))
@@ -43,7 +43,9 @@ async def with_quotas(
     except StoreUnavailable:
         return page
     used = {quota: counted[each] for quota, each in wanted.items()}
-    return page.model_copy(update={"cells": tuple(with_used(cell, used) for cell in page.cells)})
+    return page.model_copy(
+        update={"cells": tuple(with_quota_use(cell, used) for cell in page.cells)}
+    )
 
 
 Asked = TypeVar("Asked", InterruptView, OpenQuestion)
@@ -62,7 +64,7 @@ async def with_used_up(
         at: The time, in milliseconds since the epoch; by default now.
     """
     at = int(time.time() * 1000) if at is None else at
-    zones = {quota: zone_of(quota.zone) for each in questions for quota in each.quotas}
+    zones = {quota: time_zone(quota.zone) for each in questions for quota in each.quotas}
     spans = {
         quota: (quota.name, window_of(quota_of(quota.quota).per, at, zone))
         for quota, zone in zones.items()
@@ -74,7 +76,7 @@ async def with_used_up(
         counted = await (await open_store()).counted(spans.values())
     except StoreUnavailable:
         return list(questions)
-    said: dict[AskedQuota, str] = {}
+    said: dict[InterruptQuota, str] = {}
     for quota, span in spans.items():
         most, per = quota_of(quota.quota)
         if counted[span] >= most and (zone := zones[quota]) is not None:
@@ -92,5 +94,5 @@ async def with_used_up(
 
 def _span(quota: QuotaView, at: int) -> str:
     """The hour or the day that calls are counted in now; empty where that is not known."""
-    zone = zone_of(quota.zone) if quota.zone else None
+    zone = time_zone(quota.zone) if quota.zone else None
     return "" if zone is None else window_of(quota_of(quota.quota).per, at, zone)

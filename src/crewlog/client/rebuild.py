@@ -40,28 +40,28 @@ from crewlog.client.settled import (
 from crewlog.errors import (
     CrewlogError,
     HistoryConflict,
-    LivesElsewhere,
+    RemoteAgentConflict,
     StoreIncomplete,
     TemporalUnavailable,
     UsageError,
 )
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json, Model
-from crewlog.state.calls import claim_key, owner_of
-from crewlog.state.homes import CameHome, Taker
+from crewlog.state.calls import attempt_owner, start_record_key
+from crewlog.state.homes import ClaimedAgent, ClaimOwner
 from crewlog.state.journal import (
     Batch,
     MessageQueued,
     OutputSet,
     PromptReceived,
-    Reopened,
-    begins_after,
+    RunReopened,
+    preceding_position,
 )
-from crewlog.state.logs import entries_of, heads_through
+from crewlog.state.logs import batch_entries, heads_after_batch
 from crewlog.state.model import CrewState
-from crewlog.store.claiming import keep_claim
+from crewlog.store.claiming import rebuild_claim
 from crewlog.store.protocol import Store
-from crewlog.store.resealing import drop_unreadable
+from crewlog.store.resealing import delete_unreadable_rows
 from crewlog.wire import JournalPage, Page
 
 _ENTRIES = 500
@@ -70,7 +70,7 @@ _BODIES = 200
 """Bodies that are stored at a time."""
 _TRIES = 5
 """How often the histories are read again because the run continued as new meanwhile."""
-_LAST = ("RunCompleted", "RunStopped", "RunFailed", "MergedInto")
+_LAST = ("RunCompleted", "RunStopped", "RunFailed", "RunEndedByMerge")
 """After one of these entries there is no other."""
 
 _HELD_BACK = 7.0
@@ -261,7 +261,7 @@ class Rebuild:
         """Refuses to remove rows by which creatures live in another run, or in this one.
 
         Raises:
-            LivesElsewhere: they would live twice then, or nowhere.
+            RemoteAgentConflict: they would live twice then, or nowhere.
         """
         others = Others(self._gateway, store, self._run, self._tell)
         at = differs - 1
@@ -274,14 +274,14 @@ class Rebuild:
     async def _keeps(self, others: Others, position: int, entry: Mapping[str, Json]) -> str:
         """Why an entry may not be removed; empty where it may."""
         match entry.get("kind"):
-            case "MergedInto":
+            case "RunEndedByMerge":
                 into = RunId(str(entry["run"]))
                 if await others.has_taken(into, str(entry["op"]), int(entry["position"])):
                     return (
                         f"by position {position} it is part of {into!r}, whose journal says so, "
                         "too: its creatures live there"
                     )
-            case "GraphMerged" | "TopologyChanged":
+            case "RunMerged" | "ComponentChanged":
                 batch = Batch(first=position, entries=(dict(entry),))
                 for each in crossings([batch], 0):
                     heard = await others.say_of(each)
@@ -448,7 +448,7 @@ class Rebuild:
         for key, owner in _claims(self._run, found):
             await store.claim(key, owner)
         for taker, left in _came_home(self._run, found.batches):
-            await keep_claim(store, taker, left)
+            await rebuild_claim(store, taker, left)
         await count(store, self._run, found.chain, int(time.time() * 1000))
         definitions = {h: d for each in found.all for h, d in each.definitions.items()}
         for definition in definitions.values():
@@ -506,7 +506,7 @@ class Rebuild:
         definitions = {h: d for each in found.all for h, d in each.definitions.items()}
         positions = [position for batch in found.batches for position in batch.positions()]
         whole = not any(gaps(found.batches, found.position, found.chain.base))
-        dropped = await drop_unreadable(
+        dropped = await delete_unreadable_rows(
             store, self._run, positions, bodies, definitions, whole=whole
         )
         if dropped:
@@ -532,8 +532,8 @@ def _lives(each: Crossing) -> str:
     return f"at position {each.position} creatures left it for {parts}, and live there"
 
 
-def _settled(run: RunId, why: str) -> LivesElsewhere:
-    return LivesElsewhere(
+def _settled(run: RunId, why: str) -> RemoteAgentConflict:
+    return RemoteAgentConflict(
         f"the rows of the run {run!r} are not replaced: {why}. By another history they would live "
         "twice, or nowhere",
         remedy="Nothing was changed. End what the reset began (`temporal workflow terminate "
@@ -592,11 +592,11 @@ def heads_after(
         if last(batch) <= at:
             continue
         placed = list(zip(batch.positions(), batch.entries, strict=True))
-        if begins_after(batch.entries[0], batch.first) > at:
+        if preceding_position(batch.entries[0], batch.first) > at:
             return None
         left = [(position, entry) for position, entry in placed if position > at]
         rest = Batch(first=left[0][0], heads=heads, entries=tuple(entry for _, entry in left))
-        heads = heads_through(run, heads, rest)
+        heads = heads_after_batch(run, heads, rest)
         at = last(batch)
     return heads
 
@@ -618,15 +618,15 @@ def _claims(run: RunId, found: _Found) -> Iterator[tuple[str, str]]:
             rules = [plan.tools[call.tool] for plan in plans if call.tool in plan.tools]
             if any(rule.repeat == "never" for rule in rules):
                 attempt = told.attempts.get(activity, 1)
-                yield claim_key(run, call), owner_of(execution.id, activity, attempt)
+                yield start_record_key(run, call), attempt_owner(execution.id, activity, attempt)
 
 
-def _came_home(run: RunId, batches: Iterable[Batch]) -> Iterator[tuple[Taker, CameHome]]:
+def _came_home(run: RunId, batches: Iterable[Batch]) -> Iterator[tuple[ClaimOwner, ClaimedAgent]]:
     """The claims of creatures that came home, by what the journal says."""
     for batch in batches:
-        for position, entry in entries_of(batch):
-            for left in entry.home.values() if isinstance(entry, Reopened) else ():
-                yield Taker(run, position - 1), left
+        for position, entry in batch_entries(batch):
+            for left in entry.home.values() if isinstance(entry, RunReopened) else ():
+                yield ClaimOwner(run, position - 1), left
 
 
 def _bodies_of(batches: Iterable[Batch]) -> tuple[set[ContentHash], set[ContentHash]]:
@@ -634,7 +634,7 @@ def _bodies_of(batches: Iterable[Batch]) -> tuple[set[ContentHash], set[ContentH
     named: set[ContentHash] = set()
     inline: set[ContentHash] = set()
     for batch in batches:
-        for _, entry in entries_of(batch):
+        for _, entry in batch_entries(batch):
             if isinstance(entry, OutputSet) and entry.body is not None:
                 named.add(entry.body)
             if isinstance(entry, PromptReceived):

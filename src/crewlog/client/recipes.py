@@ -19,11 +19,11 @@ from crewlog.errors import CommandRejected
 from crewlog.graph.lower import lower
 from crewlog.ids import AgentName, ContentHash, CrewName, RunId
 from crewlog.model import Json
-from crewlog.state.journal import GraphMerged, entry_from_json
+from crewlog.state.journal import RunMerged, entry_from_json
 from crewlog.state.model import CrewState, RunStatus
-from crewlog.state.topology import components
+from crewlog.state.topology import connected_agents
 from crewlog.store.claiming import Over
-from crewlog.store.homes import homes_of
+from crewlog.store.homes import find_remote_agents
 from crewlog.store.protocol import CrewRow, Store
 
 Written = str | Path | Mapping[str, Json] | CrewDefinition
@@ -86,7 +86,7 @@ async def recipe_for(
         return None
     data = found.definition if found is not None else await store.get_definition(state.recipe)
     force = CrewDefinition.from_json(await store.get_definition(state.definition))
-    homes = await homes_of(store, state.run, force.away, over)
+    homes = await find_remote_agents(store, state.run, force.away, over)
     return elsewhere(CrewDefinition.from_json(data), homes.live)
 
 
@@ -189,7 +189,7 @@ async def way_back(store: Store, state: CrewState, given: Written | None, over: 
         stays={AgentName(name): RunId(home) for name, home in made.away.items()},
         channels_gone=tuple(name for name in before if name not in after),
         channels_new=tuple(name for name in after if name not in before),
-        pieces=len(components(graph)) if graph is not None else 1,
+        pieces=len(connected_agents(graph)) if graph is not None else 1,
     )
 
 
@@ -206,6 +206,6 @@ async def _came_with(store: Store, run: RunId) -> dict[AgentName, RunId]:
         if tie.run == run and tie.taken_in and tie.position:
             for row in await store.read_journal(run, tie.position - 1, 1):
                 entry = entry_from_json(row.entry)
-                if isinstance(entry, GraphMerged):
+                if isinstance(entry, RunMerged):
                     found |= dict.fromkeys(entry.comes, entry.of)
     return found

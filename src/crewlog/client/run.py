@@ -58,8 +58,8 @@ from crewlog.errors import (
     CrewlogError,
     InternalError,
     InvalidPrompt,
+    RunAlreadyMerged,
     RunFailed,
-    RunMerged,
     RunNotFound,
     TemporalUnavailable,
     UsageError,
@@ -69,27 +69,27 @@ from crewlog.faults import faults_of
 from crewlog.file_store import GivenFile
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
-from crewlog.state.called import called_since, called_there
-from crewlog.state.commands import DETAIL, seems_older
+from crewlog.state.called import renamed_log, successive_renames
+from crewlog.state.commands import DETAIL, may_be_older
 from crewlog.state.journal import (
     ChangeAccepted,
-    GraphMerged,
-    MergedInto,
+    GraphReplacement,
     MergeFailed,
-    NewGraph,
+    RunEndedByMerge,
+    RunMerged,
     SwapFailed,
 )
 from crewlog.state.model import CLOSED, CommandOutcome, CrewState
 from crewlog.state.report import Report
-from crewlog.state.topology import Renamed
-from crewlog.store.checkpoints import last_state, taken_up
+from crewlog.state.topology import Rename
+from crewlog.store.checkpoints import load_last_state, taken_up
 from crewlog.store.commands import find_command
 from crewlog.wire import (
-    Accepted,
     Change,
     Changed,
     CheckpointPage,
     Command,
+    CommandResult,
     GraphView,
     InterruptCommand,
     InterruptView,
@@ -119,7 +119,7 @@ class Whereabouts(NamedTuple):
 
     run: Run
     """The run that has what this one had; itself, where it is one of its own."""
-    renamed: tuple[Renamed, ...] = ()
+    renamed: tuple[Rename, ...] = ()
     """What of it is called otherwise there."""
 
 
@@ -204,7 +204,7 @@ class Run(ByHand, Authority, Talking):
             return await led.outcome(command)
         state = await self.state()
         found = state.commands.get(command)
-        if found is None and seems_older(state.older_commands, command):
+        if found is None and may_be_older(state.older_commands, command):
             found = await find_command(await self._client.store(), self.id, command)
         if found is None:
             into = state.merged_into
@@ -528,12 +528,12 @@ class Run(ByHand, Authority, Talking):
         """
         store = await self._client.store()
         if await self._is_closed():
-            _, state = await taken_up(store, self.id, await last_state(store, self.id))
+            _, state = await taken_up(store, self.id, await load_last_state(store, self.id))
         else:
             try:
                 state = await self.state()
             except WorkerMissing:
-                state = await last_state(store, self.id)
+                state = await load_last_state(store, self.id)
         return await way_back(store, state, recipe, self._has_ended)
 
     async def _back_to_recipe(self, by: str | None, reason: str, given: Written | None) -> None:
@@ -589,7 +589,7 @@ class Run(ByHand, Authority, Talking):
 
     async def rollback(
         self, position: int | str, reason: str = "", *, by: str | None = None, id: str | None = None
-    ) -> Accepted:
+    ) -> CommandResult:
         """Takes the run back to a checkpoint; it goes on from there unless it is paused.
 
         What was done since stays in the journal, and what its tools did outside stays done. Calls
@@ -715,7 +715,7 @@ class Run(ByHand, Authority, Talking):
         id: str | None = None,
         reason: str = "",
         about: str = "",
-    ) -> Accepted:
+    ) -> CommandResult:
         """Answers an open question, exactly once, whatever happens on the way.
 
         Args:
@@ -747,7 +747,7 @@ class Run(ByHand, Authority, Talking):
         by: str | None = None,
         id: str | None = None,
         about: str = "",
-    ) -> Accepted:
+    ) -> CommandResult:
         """Puts another definition in the place of the one that a run asks about.
 
         The run asks anew, under another id: nothing runs before that is approved.
@@ -779,7 +779,7 @@ class Run(ByHand, Authority, Talking):
         by: str | None = None,
         id: str | None = None,
         reason: str = "",
-    ) -> Accepted:
+    ) -> CommandResult:
         """Approves a call with other arguments than those that the model asked for.
 
         They are checked against the tool before they are accepted, and they are what runs.
@@ -811,7 +811,7 @@ class Run(ByHand, Authority, Talking):
         id: str | None,
         reason: str,
         about: str,
-    ) -> Accepted:
+    ) -> CommandResult:
         command = self._made(
             Respond, by, id, interrupt=interrupt, decisions=[answer], reason=reason, hash=about
         )
@@ -823,14 +823,14 @@ class Run(ByHand, Authority, Talking):
         return await self._signal("tag", command)
 
     @override
-    async def _update(self, name: str, command: Command) -> Accepted:
+    async def _update(self, name: str, command: Command) -> CommandResult:
         outcome = await self._gateway.update(
             self.id,
             name,
             self._client.signed(self.id, name, _json(command)),
             digest=command.digest(name),
         )
-        return Accepted.model_validate(outcome, extra="ignore")
+        return CommandResult.model_validate(outcome, extra="ignore")
 
     async def successor(self) -> Run:
         """The run that this one is part of by now; itself, where it is one of its own.
@@ -846,7 +846,7 @@ class Run(ByHand, Authority, Talking):
         Raises:
             RunNotFound: there is no such run.
         """
-        run, renamed = self, tuple[Renamed, ...]()
+        run, renamed = self, tuple[Rename, ...]()
         while True:
             described = await self._gateway.describe(run.id)
             if described.status is not WorkflowExecutionStatus.COMPLETED:
@@ -856,7 +856,7 @@ class Run(ByHand, Authority, Talking):
                 return Whereabouts(run, renamed)
             run, renamed = (
                 Run(self._client, ended.merged_into),
-                called_since(renamed, ended.renamed),
+                successive_renames(renamed, ended.renamed),
             )
 
     def _there(self, into: RunId) -> Run:
@@ -870,7 +870,7 @@ class Run(ByHand, Authority, Talking):
         ended = await self.result(CALL_LIMIT)
         if ended.merged_into is None:
             raise InternalError(f"the run {self.id!r} said that it is merged, and is not")
-        to = called_there(said.to, ended.renamed)
+        to = renamed_log(said.to, ended.renamed)
         if to != said.to:
             said = said.model_copy(update={"to": to, "was": said.was or said.to})
         return Run(self._client, ended.merged_into), said
@@ -1003,9 +1003,9 @@ class Run(ByHand, Authority, Talking):
         """
         async for event in self.events(max(changed.position - 1, 0)):
             match event.entry:
-                case GraphMerged(op=changed.merge):
+                case RunMerged(op=changed.merge):
                     return self.id
-                case MergedInto(op=changed.merge, run=into):
+                case RunEndedByMerge(op=changed.merge, run=into):
                     return into
                 case MergeFailed(op=changed.merge, why=why):
                     raise CommandRejected(
@@ -1040,7 +1040,7 @@ class Run(ByHand, Authority, Talking):
             if event.position <= changed.position:
                 _check_accepted(event, changed)
                 continue
-            if isinstance(event.entry, NewGraph) and event.entry.graph_version == version:
+            if isinstance(event.entry, GraphReplacement) and event.entry.graph_version == version:
                 return
             if isinstance(event.entry, SwapFailed) and event.entry.graph_version == version:
                 raise CommandRejected(
@@ -1088,7 +1088,7 @@ class Run(ByHand, Authority, Talking):
             await self._gateway.signal(
                 self.id, name, self._client.signed(self.id, name, _json(command))
             )
-        except RunMerged:
+        except RunAlreadyMerged:
             # Whoever stops this run does not mean the one that has it.
             if not isinstance(command, MessageCommand):
                 raise

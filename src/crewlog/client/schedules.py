@@ -33,12 +33,12 @@ from crewlog.client.clock_changes import ClockChange, clock_changes
 from crewlog.client.gateway import CALL_LIMIT
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.times import duration_words
-from crewlog.encryption.codec import EncryptionCodec, of_schedule
-from crewlog.encryption.rows import PREFIX, RowSeal
-from crewlog.errors import CrewlogError, KeyMissing, SealBroken, UsageError
+from crewlog.encryption.codec import EncryptionCodec, encrypt_for_schedule
+from crewlog.encryption.rows import PREFIX, RowCipher
+from crewlog.errors import CrewlogError, DecryptionFailed, EncryptionKeyMissing, UsageError
 from crewlog.ids import RunId
 from crewlog.model import Json
-from crewlog.namespace import is_absent
+from crewlog.namespace import is_not_found
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client, Crew
@@ -158,7 +158,7 @@ class Schedules:
         schedule.state.paused = paused
         memo = {_CREW: crew_name, _WHEN: when, _BY: start.by}
         try:
-            with of_schedule():
+            with encrypt_for_schedule():
                 await self._client.temporal.create_schedule(
                     name, schedule, memo=memo, rpc_timeout=_LIMIT
                 )
@@ -243,12 +243,12 @@ class Schedules:
         await self._on(name, lambda s: s.delete(rpc_timeout=_LIMIT))
 
     @property
-    def _seal(self) -> RowSeal:
+    def _seal(self) -> RowCipher:
         """What encrypts notes: to Temporal they are no payloads."""
         temporal = self._client.temporal
         codec = temporal.data_converter.payload_codec
         keys = codec.keys if isinstance(codec, EncryptionCodec) else None
-        return RowSeal(keys, temporal.namespace)
+        return RowCipher(keys, temporal.namespace)
 
     def _noted(self, name: str, note: str) -> str | None:
         return self._seal.seal(note, _NOTE, name) if note else None
@@ -296,7 +296,7 @@ class Schedules:
         try:
             return await _described(await handle.describe(rpc_timeout=_LIMIT), self._seal)
         except RPCError as error:
-            if is_absent(error):
+            if is_not_found(error):
                 return None
             raise await self._client.gateway.failed(error, RunId(name)) from error
 
@@ -330,7 +330,7 @@ class Schedules:
                 "week, such as '0 9 * * MON-FRI'; a time zone has a name such as Europe/Berlin.",
                 place=f"the schedule {name!r}",
             )
-        if not is_absent(error):
+        if not is_not_found(error):
             return await self._client.gateway.failed(error, RunId(name))
         return UsageError(
             f"there is no schedule {name!r}",
@@ -376,7 +376,7 @@ async def _memo(of: ScheduleDescription) -> dict[str, str]:
     return {key: str(value) for key, value in (await of.memo()).items()}
 
 
-async def _described(found: ScheduleDescription, seal: RowSeal) -> ScheduleView:
+async def _described(found: ScheduleDescription, seal: RowCipher) -> ScheduleView:
     memo, info, schedule = await _memo(found), found.info, found.schedule
     return ScheduleView(
         name=found.id,
@@ -405,15 +405,15 @@ def _done_so_far(by: ScheduleDescription) -> tuple[int, ...]:
     return (info.action_count, skipped, dropped, info.missed_catchup_window, info.buffer_size)
 
 
-def _note(said: str, name: str, seal: RowSeal) -> str:
+def _note(said: str, name: str, seal: RowCipher) -> str:
     """What people said; an SDK notes something itself where nobody does."""
     if not said.startswith(PREFIX):  # the web UI's are plain, too: nothing hangs on a note
         return "" if _SDK_NOTE.fullmatch(said) else said
     try:
         return seal.open(said, _NOTE, name)
-    except KeyMissing:
+    except EncryptionKeyMissing:
         return "(encrypted with a key that is not here)"
-    except SealBroken:
+    except DecryptionFailed:
         return "(changed since it was encrypted)"
 
 

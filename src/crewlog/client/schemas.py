@@ -40,7 +40,7 @@ TAKES: dict[str, type[Model]] = {
 }
 GIVES: dict[str, type[Model]] = {
     "RunResult": wire.RunResult,
-    "Accepted": wire.Accepted,
+    "CommandResult": wire.CommandResult,
     "Changed": wire.Changed,
     "RunView": wire.RunView,
     "CrewState": CrewState,
@@ -63,12 +63,12 @@ INDEX: dict[str, dict[str, dict[str, Json]]] = {
     },
     "updates": {
         "ask": {"takes": "AskRun", "gives": "RunResult"},
-        "respond": {"takes": "Respond", "gives": "Accepted"},
+        "respond": {"takes": "Respond", "gives": "CommandResult"},
         "change": {"takes": "Change", "gives": "Changed"},
-        "edit_state": {"takes": "EditState", "gives": "Accepted"},
-        "redirect": {"takes": "Redirect", "gives": "Accepted"},
-        "rollback": {"takes": "Rollback", "gives": "Accepted"},
-        "set_permission": {"takes": "SetPermission", "gives": "Accepted"},
+        "edit_state": {"takes": "EditState", "gives": "CommandResult"},
+        "redirect": {"takes": "Redirect", "gives": "CommandResult"},
+        "rollback": {"takes": "Rollback", "gives": "CommandResult"},
+        "set_permission": {"takes": "SetPermission", "gives": "CommandResult"},
     },
     "queries": {
         "status": {"gives": "RunView"},

@@ -9,9 +9,9 @@ not tell how far it came:
     taken_in(...)       what the run that came says of one, by its journal
 
 A merge is a word of the run that stays, and the other one acts on it alone: it becomes part of that
-(`MergedInto`), or goes on by itself (`MergeFailed`). A split is a word, too, and each part begins
-by it. So is that creatures came home: the run in which they lived goes on no more by it. So what
-those journals say tells whether the word was there to be read. See
+(`RunEndedByMerge`), or goes on by itself (`MergeFailed`). A split is a word, too, and each part
+begins by it. So is that creatures came home: the run in which they lived goes on no more by it. So
+what those journals say tells whether the word was there to be read. See
 docs/decisions/0055.
 """
 
@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple, Protocol
 from crewlog.client.extract import Extracted, join
 from crewlog.ids import RunId
 from crewlog.model import Json, Model
-from crewlog.state.journal import Batch, begins_after
+from crewlog.state.journal import Batch, preceding_position
 from crewlog.state.model import CrewState
 
 Word = Literal["so", "not", "never", "open", "unread"]
@@ -68,7 +68,7 @@ class Crossing:
     @property
     def before(self) -> int:
         """The position of the entry before it."""
-        return begins_after(self.entry, self.position)
+        return preceding_position(self.entry, self.position)
 
 
 @dataclass(frozen=True)
@@ -197,12 +197,12 @@ def crossings(
         kind = entry.get("kind")
         if kind == "MergeAccepted":
             rounds[entry["op"]] = (entry["theirs"], entry.get("began", 0))
-        elif kind == "GraphMerged" and at > position:
+        elif kind == "RunMerged" and at > position:
             theirs, began = rounds.get(entry["op"], (0, 0))
             found.append(TakenIn(at, entry, entry["of"], entry["op"], theirs, began))
-        elif kind == "TopologyChanged" and at > position and (parts := parts_of(entry)):
+        elif kind == "ComponentChanged" and at > position and (parts := parts_of(entry)):
             found.append(Parted(at, entry, parts))
-        elif kind == "Reopened" and at > position and (home := entry.get("home")):
+        elif kind == "RunReopened" and at > position and (home := entry.get("home")):
             homes = {RunId(each["run"]) for each in home.values()}
             found.append(Returned(at, entry, tuple(sorted(homes))))
     return found
@@ -236,7 +236,7 @@ def taken_in(
         if position <= taken.theirs or entry.get("op") != taken.op:
             continue
         kind = entry.get("kind")
-        if kind == "MergedInto" and entry["run"] == run:
+        if kind == "RunEndedByMerge" and entry["run"] == run:
             return Heard("so")
         if kind == "MergeFailed" and entry["other"] == run:
             said = f"the journal of {taken.of!r} has `MergeFailed` at {position}: it lives on alone"
@@ -264,7 +264,7 @@ def returned(each: Returned, home: RunId, journal: Iterable[Placed]) -> Heard:
         journal: Its journal.
     """
     for position, entry in journal:
-        if entry.get("kind") in ("Reopened", "Forked") and entry["at"] > each.entry["at"]:
+        if entry.get("kind") in ("RunReopened", "RunForked") and entry["at"] > each.entry["at"]:
             return Heard("not", f"{home!r} went on with its creatures at {position} itself")
     return OPEN
 

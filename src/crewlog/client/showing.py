@@ -11,7 +11,7 @@ from crewlog.client.journal import OpenStore
 from crewlog.errors import StoreIncomplete, StoreUnavailable
 from crewlog.graph import approvals
 from crewlog.model import Json
-from crewlog.state.planned import value_words
+from crewlog.state.planned import value_text
 from crewlog.wire import InterruptView
 
 _MESSAGE = ".text"
@@ -39,7 +39,7 @@ async def with_shown(open_store: OpenStore, questions: Sequence[Question]) -> li
 
 
 def _with_value(asked: Question, value: Json) -> Question:
-    words = _said(value) if asked.detail.endswith(_MESSAGE) else value_words(value)
+    words = _said(value) if asked.detail.endswith(_MESSAGE) else value_text(value)
     return asked.model_copy(update={"detail": words})
 
 
@@ -64,5 +64,5 @@ def _said(value: Json) -> str:
     from crewlog.state.messages import message_from_json  # noqa: PLC0415 - it takes long
 
     if not isinstance(value, dict):
-        return value_words(value)
+        return value_text(value)
     return str(message_from_json(cast("dict[str, Json]", value)).text)

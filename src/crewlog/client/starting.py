@@ -79,7 +79,7 @@ def check_start(
     if not found.allowed:
         raise NotPermitted(f"{found.reason}; nothing was started", remedy=found.remedy)
     if content.get("given"):
-        Given.from_json(content["given"]).check_names(found.principal)
+        Given.from_json(content["given"]).check_senders(found.principal)
 
 
 def check_attached(run: str, given: Mapping[str, object]) -> None:

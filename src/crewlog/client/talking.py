@@ -19,13 +19,13 @@ from pydantic import ValidationError
 from crewlog.client.gateway import REFUSALS, Gateway, pauses
 from crewlog.errors import (
     CommandRejected,
-    NotInTime,
     RunBusy,
     StoreIncomplete,
     UsageError,
+    WaitTimeout,
     WorkerMissing,
 )
-from crewlog.graph.talks import ended_unanswered
+from crewlog.graph.talks import missing_response_error
 from crewlog.ids import CommandId, ContentHash, RunId
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -110,7 +110,7 @@ class Talking(ABC):
             RunFailed: it was ended from outside meanwhile.
             WorkerMissing: no worker answers. The message may have been taken, and is then answered
                 once there is one: send it again with the id that the remedy names.
-            NotInTime: no answer came in time; it is a TimeoutError.
+            WaitTimeout: no answer came in time; it is a TimeoutError.
         """
         if not self._talks:
             await self.conversation()
@@ -119,7 +119,7 @@ class Talking(ABC):
             async with asyncio.timeout(timeout):
                 return await self.whole(await self._sent(command))
         except TimeoutError as error:
-            raise NotInTime(
+            raise WaitTimeout(
                 f"the run {self.id!r} did not answer within {timeout or 0:g} s; its turn goes on",
                 remedy=f"`crewlog chat {self.id}` shows the answer, and what people are asked.",
                 place=f"run {self.id!r}",
@@ -167,9 +167,9 @@ class Talking(ABC):
         async with aclosing(self.events(after)) as events:
             async for event in events:
                 match event.entry:
-                    case j.TurnBegan() as began if began.said == message:
+                    case j.ExchangeStarted() as began if began.said == message:
                         turn = began.turn
-                    case j.TurnEnded() as ended if turn and ended.turn == turn:
+                    case j.ExchangeEnded() as ended if turn and ended.turn == turn:
                         return await self.whole(reply_of(ended, message))
                     case j.CommandRejected() as no if no.command == message:
                         if since is not None and event.position > since:
@@ -177,7 +177,7 @@ class Talking(ABC):
                             raise kind(no.reason, place=f"run {self.id!r}")
                     case _:
                         pass
-        raise ended_unanswered(self.id)
+        raise missing_response_error(self.id)
 
     async def asked(self, command: AskRun) -> RunResult | None:
         """Says what `ask` would, where too many wait by that; none where it is no conversation.
@@ -240,7 +240,7 @@ def _result_of(state: CrewState, reply: Reply) -> RunResult:
     )
 
 
-def reply_of(entry: j.TurnEnded, message: str = "") -> Reply:
+def reply_of(entry: j.ExchangeEnded, message: str = "") -> Reply:
     """The answer of a turn; its words are the store's."""
     return Reply(
         turn=entry.turn,

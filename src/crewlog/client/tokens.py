@@ -2,8 +2,8 @@
 
 A model call tells its text in its heartbeats, and the server keeps the last ones of every call that
 is under way; nothing of it is in the history or in the store. So whoever comes late, or again, sees
-the text so far, and when the call has ended, the journal's `ModelReplied` is what counts. A call
-that is tried again, since its worker was killed, say, begins anew, and so does its text.
+the text so far, and when the call has ended, the journal's `ModelCallCompleted` is what counts. A
+call that is tried again, since its worker was killed, say, begins anew, and so does its text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from crewlog.client.gateway import Gateway, pauses
 from crewlog.errors import RunNotFound, TemporalUnavailable
 from crewlog.ids import AgentName, RunId, StepId
 from crewlog.state.calls import CALL_MODEL, Written
-from crewlog.state.journal import ModelReplied, Reopened, RolledBack
+from crewlog.state.journal import ModelCallCompleted, RunReopened, RunRolledBack
 
 FAST = 0.1
 """Seconds between two looks while a model writes."""
@@ -136,13 +136,13 @@ class TokenCursor:
     def take(self, event: Event) -> None:
         """Takes an event of the journal: after a call's reply, nothing more is told of the call."""
         entry = event.entry
-        if isinstance(entry, ModelReplied):
+        if isinstance(entry, ModelCallCompleted):
             key = (entry.step, entry.call)
             self._told.pop(key, None)
             self._ended[key] = None
             if len(self._ended) > _REMEMBERED:
                 del self._ended[next(iter(self._ended))]
-        elif isinstance(entry, RolledBack | Reopened):
+        elif isinstance(entry, RunRolledBack | RunReopened):
             self._ended.clear()  # a call after the checkpoint is made again, under its number
 
 

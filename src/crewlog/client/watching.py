@@ -20,7 +20,7 @@ from crewlog.client.filters import EventFilter, successors
 from crewlog.client.gateway import pauses
 from crewlog.errors import CrewlogError, RunNotFound
 from crewlog.ids import RunId
-from crewlog.state.journal import GraphMerged, TopologyChanged
+from crewlog.state.journal import ComponentChanged, RunMerged
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client
@@ -128,11 +128,11 @@ class Watch:
         """
         run, entry, chosen = event.run, event.entry, self._chosen
         own = self._filters.get(run)
-        if isinstance(entry, GraphMerged) and (own is None or entry.of in self._filters):
+        if isinstance(entry, RunMerged) and (own is None or entry.of in self._filters):
             came = self._filters.get(entry.of, chosen).over(entry)
             self._filters[run] = came if own is None else own.also(came)
         found = self._filters.setdefault(run, chosen)
-        if isinstance(entry, TopologyChanged):
+        if isinstance(entry, ComponentChanged):
             for part in successors(event):
                 self._filters.setdefault(part, found)
         return found

@@ -21,7 +21,7 @@ from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.model import CrewDefinition, FlowItem
 from crewlog.definition.replies import Reply
 from crewlog.errors import CrewlogError
-from crewlog.faults import fault_of, rule_of
+from crewlog.faults import fault_of, rule_of_error
 from crewlog.model import Json, Model
 
 GROUP = "crewlog.builders"
@@ -266,7 +266,7 @@ def _bad_options(error: ValidationError, use: Use, builder: Builder) -> list[Fin
             say = f"the builder {use.name!r} needs the option {where!r}"
             found.append(Finding(path, say, remedy))
         else:
-            found.append(Finding(path, say + f"it {rule_of(fault)}", remedy))
+            found.append(Finding(path, say + f"it {rule_of_error(fault)}", remedy))
     return found
 
 

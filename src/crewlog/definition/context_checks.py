@@ -117,7 +117,7 @@ def _output(
 
 
 def _is_given(audiences: Audiences, maker: str, key: str, name: str) -> bool:
-    """Whether an agent may be given an output; see `crewlog.authority.audiences.may_be_given`."""
+    """Whether an agent may be given an output; see `crewlog.authority.audiences.may_read_input`."""
     if maker == name:
         return True
     logs = audiences.writes(maker) if key == TEXT else audiences.shares(maker)

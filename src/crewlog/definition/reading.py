@@ -20,7 +20,7 @@ from typing import Any, Literal, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from crewlog.content import canonical, check_depth, scrubbed
+from crewlog.content import canonical, check_depth, utf8_json
 from crewlog.definition.decisions import AMONG, DecisionKind, find_decision, reply_fields
 from crewlog.definition.json_schemas import schema_faults
 from crewlog.definition.lenient import ALSO, REASONS, mended
@@ -212,7 +212,7 @@ class Form:
     def _fits(self, value: Json) -> Read:
         try:
             check_depth(value)
-            value = scrubbed(value)
+            value = utf8_json(value)
             canonical(value)
         except (ValueError, TypeError, RecursionError) as error:
             return Read(faults=(f"it cannot be kept: {error}"[:_LONGEST_FAULT],))

@@ -15,7 +15,7 @@ from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from crewlog.namespace import is_absent
+from crewlog.namespace import is_not_found
 
 MINIMUM_SERVER = (1, 31)
 """The oldest server that is known to move a pinned run at continue-as-new; 1.29 ignores that."""
@@ -40,7 +40,7 @@ async def current_build(client: Client, deployment: str) -> str | None:
             timeout=ASK_LIMIT,
         )
     except RPCError as error:
-        if is_absent(error):  # no worker of it has polled yet
+        if is_not_found(error):  # no worker of it has polled yet
             return None
         raise
     routing = described.worker_deployment_info.routing_config

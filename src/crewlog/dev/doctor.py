@@ -35,11 +35,11 @@ from crewlog.dev.pg_install import pg_version
 from crewlog.dev.pollers import alive
 from crewlog.dev.services import Services, ServiceStatus, temporal_profile
 from crewlog.dev.temporal_cli import INSTALL, look_up, program, remedy
-from crewlog.encryption.keys import ACCEPT_PLAIN, from_environment
-from crewlog.encryption.rows import RowSeal
+from crewlog.encryption.keys import ACCEPT_PLAIN, environment_keyring
+from crewlog.encryption.rows import RowCipher
 from crewlog.errors import CrewlogError
-from crewlog.namespace import is_absent, missing_namespace, namespace_not_found
-from crewlog.store.condition import condition_of
+from crewlog.namespace import is_not_found, missing_namespace, namespace_not_found_error
+from crewlog.store.condition import check_database
 from crewlog.store.sealing import refused
 
 Status = Literal["ok", "warn", "fail"]
@@ -158,7 +158,7 @@ async def _temporal(services: Services, listed: list[ServiceStatus]) -> list[Che
         return [Check(name, "fail", detail, CANNOT_SERVE)]
     checks = [Check(name, "ok", f"{version} at {where}")]
     if refusal is not None and missing_namespace(refusal) is not None:
-        missing = namespace_not_found(namespace, where)
+        missing = namespace_not_found_error(namespace, where)
         return [*checks, Check("Namespace", "fail", missing.message, missing.remedy)]
     for look in (_retention, _search_attributes, _pollers):
         try:
@@ -240,7 +240,7 @@ async def _began(client: Client, namespace: str, run: str, execution: str) -> da
         first, began = await describe(execution)
         return began if first in {"", execution} else (await describe(first))[1]
     except RPCError as error:
-        if is_absent(error):
+        if is_not_found(error):
             return datetime.min.replace(tzinfo=UTC)
         raise
 
@@ -328,7 +328,7 @@ async def _postgres(env: Mapping[str, str], listed: list[ServiceStatus]) -> Chec
         except CrewlogError as error:
             return Check(name, "fail", error.message, error.remedy)
     try:
-        found = await condition_of(url)
+        found = await check_database(url)
     except CrewlogError as error:
         return Check(name, "fail", f"{where}: {error.message}", error.remedy)
     detail = f"{found.version} at {where}"
@@ -346,8 +346,8 @@ async def _encryption(env: Mapping[str, str], listed: list[ServiceStatus]) -> Ch
     profile = temporal_profile(env)
     namespace = (profile.namespace if profile.address else None) or temporal_server.NAMESPACE
     try:
-        keys = from_environment()
-        error = await refused(env.get("DATABASE_URL") or local, RowSeal(keys, namespace))
+        keys = environment_keyring()
+        error = await refused(env.get("DATABASE_URL") or local, RowCipher(keys, namespace))
     except CrewlogError as wrong:
         keys, error = None, wrong
     if error is not None:

@@ -19,8 +19,8 @@ import httpx
 from crewlog.definition.providers import PROVIDERS, Provider
 from crewlog.dev.doctor import Check
 from crewlog.model import Json
-from crewlog.providers import lacks_of, own_providers
-from crewlog.redaction import redacted
+from crewlog.providers import installed_providers, lacks_of
+from crewlog.redaction import redacted_text
 from crewlog.secrets import resolved
 
 LIMIT = 10.0
@@ -77,7 +77,7 @@ async def _look(
     given = cast("dict[str, Json]", resolved(dict(settings), env))
     prefix, _, wanted = model.partition(":")
     provider = PROVIDERS.get(prefix)
-    if provider is None or not provider.catalog or prefix in own_providers():
+    if provider is None or not provider.catalog or prefix in installed_providers():
         return Check(name, "ok", "installed; its provider cannot be asked before a call")
     return await _ask(client, name, wanted, provider, _request(provider, given, env))
 
@@ -94,7 +94,9 @@ async def _ask(
     except (TimeoutError, httpx.TimeoutException):
         return Check(name, "fail", f"{where} does not answer in {LIMIT:.0f} s", address)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        return Check(name, "fail", f"{where} cannot be reached: {redacted(str(error))}", address)
+        return Check(
+            name, "fail", f"{where} cannot be reached: {redacted_text(str(error))}", address
+        )
     if answer.status_code in (401, 403):
         remedy = f"Set {' or '.join(provider.keys) or 'the key'} to a key that is allowed this."
         return Check(name, "fail", f"{where} refuses the key ({answer.status_code})", remedy)

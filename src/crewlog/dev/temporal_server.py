@@ -46,7 +46,7 @@ from crewlog.dev.processes import (
 from crewlog.dev.registry import ServiceRecord
 from crewlog.dev.temporal_cli import TemporalCli
 from crewlog.errors import TemporalUnavailable
-from crewlog.namespace import missing_namespace, namespace_not_found
+from crewlog.namespace import missing_namespace, namespace_not_found_error
 
 NAMESPACE = "default"
 RETENTION = timedelta(days=30)
@@ -332,7 +332,7 @@ async def check_namespace(client: Client) -> None:
     except RPCError as error:
         if missing_namespace(error) is not None:
             address = client.service_client.config.target_host
-            raise namespace_not_found(client.namespace, address) from error
+            raise namespace_not_found_error(client.namespace, address) from error
 
 
 def retention_of(described: DescribeNamespaceResponse) -> timedelta:

@@ -45,8 +45,8 @@ from temporalio.converter import (
 )
 from typing_extensions import override
 
-from crewlog.encryption.keys import NONCE, Keyring, bound_to
-from crewlog.errors import SealBroken
+from crewlog.encryption.keys import NONCE, Keyring, associated_data
+from crewlog.errors import DecryptionFailed
 
 ENCRYPTED = b"binary/encrypted"
 """The encoding of an encrypted payload, as Temporal's own examples call it."""
@@ -55,7 +55,7 @@ REFUSED = b"crewlog/refused"
 PLAIN_MARK = "crewlog-plain"
 """Metadata of a payload that came without encryption, and was accepted; never in a history."""
 SEALED_MARK = "crewlog-sealed"
-"""Metadata of a payload that was decrypted: its `seal_id`; never in a history."""
+"""Metadata of a payload that was decrypted: its `nonce`; never in a history."""
 LOST = b"crewlog/lost"
 """The encoding of what stands for a payload whose file, or whose key, is not there; never in a
 history."""
@@ -84,7 +84,7 @@ _OF_SCHEDULE: ContextVar[bool] = ContextVar("crewlog_of_schedule", default=False
 
 
 @contextmanager
-def of_schedule() -> Generator[None]:
+def encrypt_for_schedule() -> Generator[None]:
     """Encrypts what is bound to a workflow for the runs of the schedule that has its id."""
     token = _OF_SCHEDULE.set(True)
     try:
@@ -120,7 +120,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         self._namespace = namespace
         self._workflow = workflow
         self._activity = activity
-        self._bound = bound_to("schedule" if schedule else "payload", namespace, workflow)
+        self._bound = associated_data("schedule" if schedule else "payload", namespace, workflow)
         self._metadata = {"encoding": ENCRYPTED}
         if schedule:
             self._metadata[SCHEDULE] = _YES
@@ -152,7 +152,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         """Decrypts each payload; one that is refused becomes one that says why.
 
         Raises:
-            KeyMissing: a payload is encrypted with a key that this process does not have.
+            EncryptionKeyMissing: a payload is encrypted with a key that this process does not have.
         """
         return [self._opened(payload) for payload in payloads]
 
@@ -166,19 +166,19 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         return Payload(metadata={**self._metadata, KEY: key.encode()}, data=data)
 
     def _opened(self, payload: Payload) -> Payload:
-        if is_lost(payload):
+        if is_unavailable(payload):
             return payload
-        opened = self._looked_into(payload)
+        opened = self._decrypted_or_refused(payload)
         return give_up(opened) if is_given_up(payload) else opened
 
-    def _looked_into(self, payload: Payload) -> Payload:
+    def _decrypted_or_refused(self, payload: Payload) -> Payload:
         if payload.metadata.get("encoding") != ENCRYPTED or KEY not in payload.metadata:
             return self._plain(payload)
         try:
-            opened = open_payload(self.keys, payload, self._belongs)
-        except SealBroken as error:
+            opened = decrypt_payload(self.keys, payload, self._belongs)
+        except DecryptionFailed as error:
             return refused(error.message)
-        opened.metadata[SEALED_MARK] = seal_id(payload)
+        opened.metadata[SEALED_MARK] = nonce(payload)
         if SCHEDULE in payload.metadata:
             opened.metadata[SCHEDULED_MARK] = _YES
         return opened
@@ -209,7 +209,7 @@ Belongs = Callable[[str, str, bool], bool]
 where it stands."""
 
 
-def open_payload(keys: Keyring, payload: Payload, belongs: Belongs | None = None) -> Payload:
+def decrypt_payload(keys: Keyring, payload: Payload, belongs: Belongs | None = None) -> Payload:
     """The payload within an encrypted one.
 
     Args:
@@ -218,25 +218,25 @@ def open_payload(keys: Keyring, payload: Payload, belongs: Belongs | None = None
         belongs: By default it belongs everywhere: for tools that show what there is.
 
     Raises:
-        KeyMissing: the process does not have its key.
-        SealBroken: it was changed, or belongs to another workflow.
+        EncryptionKeyMissing: the process does not have its key.
+        DecryptionFailed: it was changed, or belongs to another workflow.
     """
     try:
         key = payload.metadata[KEY].decode()
         namespace = _text(payload.metadata.get(NAMESPACE, b""))
         workflow = _text(payload.metadata.get(WORKFLOW, b""))
     except UnicodeDecodeError:
-        raise SealBroken("it was changed since it was encrypted") from None
+        raise DecryptionFailed("it was changed since it was encrypted") from None
     if len(key) > LONGEST_KEY or not key.isprintable():
-        raise SealBroken("it was changed since it was encrypted")
+        raise DecryptionFailed("it was changed since it was encrypted")
     schedule = payload.metadata.get(SCHEDULE) == _YES
     if belongs is not None and not belongs(namespace, workflow, schedule):
         what = "schedule" if schedule else "workflow"
-        raise SealBroken(
+        raise DecryptionFailed(
             f"it is encrypted for the {what} {workflow[:200]!r} in the namespace "
             f"{namespace[:200]!r}, and stands elsewhere"
         )
-    bound = bound_to("schedule" if schedule else "payload", namespace, workflow)
+    bound = associated_data("schedule" if schedule else "payload", namespace, workflow)
     data = keys.open(key, payload.data, bound)
     return Payload.FromString(data)
 
@@ -274,17 +274,17 @@ def lost(place: str, key: MissingKey | None = None) -> Payload:
     return payload
 
 
-def is_lost(payload: Payload) -> bool:
+def is_unavailable(payload: Payload) -> bool:
     """Whether a payload stands for one whose file is not there."""
     return payload.metadata.get("encoding") == LOST and payload.data.startswith(_OF_THIS_PROCESS)
 
 
-def lost_file(payload: Payload) -> str:
+def missing_file(payload: Payload) -> str:
     """The file of a payload that is lost."""
     return payload.data.removeprefix(_OF_THIS_PROCESS).decode()
 
 
-def lost_key(payload: Payload) -> MissingKey | None:
+def missing_key(payload: Payload) -> MissingKey | None:
     """The key that a lost payload is encrypted with; none where its file is missing."""
     if KEY not in payload.metadata:
         return None
@@ -309,18 +309,18 @@ def is_plain(payload: Payload) -> bool:
     return is_refused(payload) and bool(_told(payload).get("plain"))
 
 
-def was_sealed(payload: Payload) -> bool:
+def was_encrypted(payload: Payload) -> bool:
     """Whether a decoded payload came encrypted."""
     return SEALED_MARK in payload.metadata
 
 
-def seal_id(payload: Payload) -> bytes:
+def nonce(payload: Payload) -> bytes:
     """What tells an encrypted payload from every other: nobody can make two of one id."""
     return payload.data[:NONCE]
 
 
-def seal_of(payload: Payload) -> str:
-    """The `seal_id` of a decoded payload, in hex; empty where it came without encryption."""
+def nonce_text(payload: Payload) -> str:
+    """The `nonce` of a decoded payload, in hex; empty where it came without encryption."""
     return "" if is_plain(payload) else payload.metadata.get(SEALED_MARK, b"").hex()
 
 
@@ -331,7 +331,7 @@ def answers(payload: Payload, call: str) -> bool:
         payload: What was answered.
         call: The activity's id.
     """
-    return payload.metadata.get(CALL) == call.encode() and bool(seal_of(payload))
+    return payload.metadata.get(CALL) == call.encode() and bool(nonce_text(payload))
 
 
 def is_scheduled(payload: Payload) -> bool:
@@ -344,7 +344,7 @@ def is_refused(payload: Payload) -> bool:
     return payload.metadata.get("encoding") == REFUSED
 
 
-def why_refused(payload: Payload) -> tuple[str, bool]:
+def refusal_reason(payload: Payload) -> tuple[str, bool]:
     """Why a payload is refused, and whether it is because it is plain."""
     told = _told(payload)
     return str(told.get("reason", "it is not readable")), bool(told.get("plain"))

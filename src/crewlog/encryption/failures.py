@@ -9,9 +9,9 @@ from temporalio.converter import DefaultFailureConverter, PayloadConverter
 from temporalio.exceptions import ApplicationError
 from typing_extensions import override
 
-from crewlog.encryption.codec import NOT_ENCRYPTED, is_lost
-from crewlog.errors import CrewlogError, KeyMissing, SealBroken
-from crewlog.redaction import redacted
+from crewlog.encryption.codec import NOT_ENCRYPTED, is_unavailable
+from crewlog.errors import CrewlogError, DecryptionFailed, EncryptionKeyMissing
+from crewlog.redaction import redacted_text
 
 TOLD = frozenset({"Starting", "BadPage"})
 """Types of errors whose messages are ours, say nothing of a run, and are read by clients past all
@@ -30,7 +30,7 @@ ENCODED = "Encoded failure"
 """The message of a failure whose own is encrypted, as the SDK has it."""
 
 
-class RedactedFailures(DefaultFailureConverter):
+class RedactingFailureConverter(DefaultFailureConverter):
     """Takes the values of secrets out of messages and traces, of causes too; cuts the traces."""
 
     @override
@@ -39,29 +39,29 @@ class RedactedFailures(DefaultFailureConverter):
     ) -> None:
         """Converts as the SDK does, which comes here once more for each cause."""
         super().to_failure(exception, payload_converter, failure)
-        failure.message = redacted(failure.message)
+        failure.message = redacted_text(failure.message)
         # The causes were here before, and the first of them says best where it began.
         if failure.cause.ByteSize() > TRACES + CAUSES:
             failure.ClearField("cause")
         room = max(0, TRACES - failure.cause.ByteSize())
-        failure.stack_trace = redacted(failure.stack_trace)[-room:] if room else ""
+        failure.stack_trace = redacted_text(failure.stack_trace)[-room:] if room else ""
 
     @override
     def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
         """Converts as the SDK does, which would pass by that it lacks the key of what it says."""
-        if is_lost(failure.encoded_attributes):
+        if is_unavailable(failure.encoded_attributes):
             payload_converter.from_payload(failure.encoded_attributes)  # says what is missing
         return super().from_failure(failure, payload_converter)
 
 
-def _is_of_keys(exception: BaseException) -> TypeGuard[CrewlogError]:
+def _is_key_error(exception: BaseException) -> TypeGuard[CrewlogError]:
     """Whether it says that there is no key, or no encryption: who is told may have no key, too."""
-    if isinstance(exception, SealBroken):
+    if isinstance(exception, DecryptionFailed):
         return exception.message.endswith(NOT_ENCRYPTED)  # others may name what a row is about
-    return isinstance(exception, KeyMissing)
+    return isinstance(exception, EncryptionKeyMissing)
 
 
-class EncryptedFailures(RedactedFailures):
+class EncryptingFailureConverter(RedactingFailureConverter):
     """Puts message and trace where the codec reaches them, for failures that tell of a run."""
 
     @override
@@ -74,5 +74,5 @@ class EncryptedFailures(RedactedFailures):
             return
         told = {"message": failure.message, "stack_trace": failure.stack_trace}
         failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([told])[0])
-        failure.message = exception.message if _is_of_keys(exception) else ENCODED
+        failure.message = exception.message if _is_key_error(exception) else ENCODED
         failure.stack_trace = ""

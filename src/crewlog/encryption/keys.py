@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from crewlog.errors import KeyMissing, SealBroken, UsageError
+from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
 from crewlog.faults import faults_of
 from crewlog.model import Model
 
@@ -239,18 +239,18 @@ class Keyring:
         """Decrypts what `seal` made.
 
         Raises:
-            KeyMissing: the process does not have the key.
-            SealBroken: it was changed, or is bound to something else; or its key is retired.
+            EncryptionKeyMissing: the process does not have the key.
+            DecryptionFailed: it was changed, or is bound to something else; or its key is retired.
         """
         if self.lacks(key) == "retired":
-            raise SealBroken(f"it is encrypted with the retired key {key[:40]!r}")
+            raise DecryptionFailed(f"it is encrypted with the retired key {key[:40]!r}")
         cipher = self._ciphers.get(key)
         if cipher is None:
-            raise key_missing(key, str(self.path))
+            raise key_missing_error(key, str(self.path))
         try:
             return cipher.decrypt(data[:NONCE], data[NONCE:], _bound(key, bound))
         except (InvalidTag, ValueError):
-            raise SealBroken("it was changed since it was encrypted") from None
+            raise DecryptionFailed("it was changed since it was encrypted") from None
 
     def index_keys(self) -> list[bytes]:
         """Keys for codes of words, one of each key; the current key's comes first."""
@@ -308,7 +308,7 @@ class Keyring:
         self._looked = time.monotonic()
 
 
-def key_missing(key: str, place: str = "") -> KeyMissing:
+def key_missing_error(key: str, place: str = "") -> EncryptionKeyMissing:
     """The error of a process that lacks the key of a value.
 
     Args:
@@ -316,11 +316,11 @@ def key_missing(key: str, place: str = "") -> KeyMissing:
         place: The process's key file; empty: it has none.
     """
     if not place:
-        return KeyMissing(
+        return EncryptionKeyMissing(
             f"a payload is encrypted, and {NO_KEY}s",
             remedy=f"Set {KEYS} to the key file of those who wrote it.",
         )
-    return KeyMissing(
+    return EncryptionKeyMissing(
         f"{NO_KEY} {key[:40]!r}",
         remedy=f"`crewlog encryption add FILE {key[:40]}` takes it from a key file that "
         "has it. If no key of yours has that id, it is not from you: `crewlog encryption "
@@ -333,7 +333,7 @@ def _bound(key: str, bound: bytes) -> bytes:
     return b"crewlog/1\0" + key.encode() + b"\0" + bound
 
 
-def bound_to(kind: Literal["payload", "schedule", "row"], *parts: str) -> bytes:
+def associated_data(kind: Literal["payload", "schedule", "row"], *parts: str) -> bytes:
     """What a value is bound to, so that no two lists of parts say the same.
 
     It is the JSON of the list. Written part by part: `json.dumps` makes an encoder for each, and
@@ -356,7 +356,7 @@ class EncryptionSettings(BaseSettings):
     go on that began without."""
 
 
-def from_environment() -> Keyring | None:
+def environment_keyring() -> Keyring | None:
     """The keys that the environment names; none where encryption is off.
 
     Raises:

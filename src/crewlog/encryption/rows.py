@@ -12,8 +12,8 @@ import binascii
 import hmac
 from collections.abc import Iterable
 
-from crewlog.encryption.keys import Keyring, bound_to
-from crewlog.errors import KeyMissing, SealBroken
+from crewlog.encryption.keys import Keyring, associated_data
+from crewlog.errors import DecryptionFailed, EncryptionKeyMissing
 
 PREFIX = "sealed:1:"
 """How an encrypted text begins; no JSON text does."""
@@ -22,7 +22,7 @@ KEY_CODE = "sealed:key:"
 """How the code of a row's key begins."""
 
 
-class RowSeal:
+class RowCipher:
     """Encrypts texts of rows; without keys it leaves them as they are.
 
     Args:
@@ -50,7 +50,7 @@ class RowSeal:
         """
         if self.keys is None:
             return text
-        bound = bound_to("row", self.namespace, kind, *place)
+        bound = associated_data("row", self.namespace, kind, *place)
         key, data = self.keys.seal(text.encode("utf-8", "surrogatepass"), bound)
         return f"{PREFIX}{key}:{base64.b64encode(data).decode()}"
 
@@ -58,32 +58,32 @@ class RowSeal:
         """The text that `seal` made another one from.
 
         Raises:
-            KeyMissing: the process does not have its key.
-            SealBroken: it was changed, stands elsewhere, or is not encrypted.
+            EncryptionKeyMissing: the process does not have its key.
+            DecryptionFailed: it was changed, stands elsewhere, or is not encrypted.
         """
         if not text.startswith(PREFIX):
             return self._plain(text, kind, place)
         key, _, rest = text[len(PREFIX) :].partition(":")
         if self.keys is None:
-            raise KeyMissing(
+            raise EncryptionKeyMissing(
                 f"rows of the store are encrypted, and this process has no keys ({kind})",
                 remedy="Set CREWLOG_ENCRYPTION_KEYS to the key file of those who wrote them.",
             )
-        bound = bound_to("row", self.namespace, kind, *place)
+        bound = associated_data("row", self.namespace, kind, *place)
         try:
             data = self.keys.open(key, base64.b64decode(rest, validate=True), bound)
         except binascii.Error:
             raise self._broken("it was changed since it was encrypted", kind, place) from None
-        except SealBroken as error:
+        except DecryptionFailed as error:
             why = error.message.replace("changed", "changed or moved")
             raise self._broken(why, kind, place) from None
         return data.decode("utf-8", "surrogatepass")
 
-    def seal_optional(self, text: str | None, kind: str, *place: str) -> str | None:
+    def encrypt_optional(self, text: str | None, kind: str, *place: str) -> str | None:
         """`seal`, where there may be nothing."""
         return None if text is None else self.seal(text, kind, *place)
 
-    def open_optional(self, text: str | None, kind: str, *place: str) -> str | None:
+    def decrypt_optional(self, text: str | None, kind: str, *place: str) -> str | None:
         """`open`, where there may be nothing."""
         return None if text is None else self.open(text, kind, *place)
 
@@ -101,7 +101,7 @@ class RowSeal:
         """The codes that a row's key may have, of any of the keys; none where encryption is off."""
         if self.keys is None:
             return []
-        bound = bound_to("row", self.namespace, kind, *place, key)
+        bound = associated_data("row", self.namespace, kind, *place, key)
         return [f"{KEY_CODE}{_digest(each, bound)}" for each in self.keys.index_keys()]
 
     def words(self, words: Iterable[str]) -> list[str]:
@@ -111,7 +111,7 @@ class RowSeal:
         secret = self.keys.index_keys()[0]
         return [_code(secret, word) for word in words]
 
-    def all_words(self, words: Iterable[str]) -> list[str]:
+    def search_word_codes(self, words: Iterable[str]) -> list[str]:
         """Words as they are looked for: a row may have the codes of any key.
 
         Where plain rows are read, it may have the words themselves.
@@ -125,7 +125,7 @@ class RowSeal:
     def _plain(self, text: str, kind: str, place: tuple[str, ...]) -> str:
         if self.keys is None or self.keys.accept_plain:
             return text
-        raise SealBroken(
+        raise DecryptionFailed(
             f"a row of the store is refused: it is not encrypted, which is on here ({kind} "
             f"{'/'.join(place)[:120]!r})",
             remedy="A process without keys wrote it since, or somebody past Crewlog. `crewlog "
@@ -134,8 +134,8 @@ class RowSeal:
             "reseal` encrypts it.",
         )
 
-    def _broken(self, why: str, kind: str, place: tuple[str, ...]) -> SealBroken:
-        return SealBroken(
+    def _broken(self, why: str, kind: str, place: tuple[str, ...]) -> DecryptionFailed:
+        return DecryptionFailed(
             f"a row of the store is refused: {why} ({kind} {'/'.join(place)[:120]!r})",
             remedy="Somebody has written to the database past Crewlog, or another namespace "
             "uses it, which needs one of its own. `crewlog rebuild RUN` makes the rows of a run "

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from temporalio.api.common.v1 import Payload, Payloads
 
-from crewlog.encryption.codec import ENCRYPTED, open_payload
+from crewlog.encryption.codec import ENCRYPTED, decrypt_payload
 from crewlog.encryption.keys import Keyring
-from crewlog.errors import KeyMissing, SealBroken
+from crewlog.errors import DecryptionFailed, EncryptionKeyMissing
 
 LARGEST = 8 * 1024 * 1024
 """Bytes of a request's body."""
@@ -135,8 +135,8 @@ class CodecServer:
         if payload.metadata.get("encoding") != ENCRYPTED:
             return payload
         try:
-            return open_payload(self._keys, payload, self._here)
-        except (KeyMissing, SealBroken) as error:
+            return decrypt_payload(self._keys, payload, self._here)
+        except (EncryptionKeyMissing, DecryptionFailed) as error:
             text = json.dumps(f"not decrypted: {error.message}").encode()
             return Payload(metadata={"encoding": b"json/plain"}, data=text)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from crewlog.activities.contexts import Contexts
+from crewlog.activities.contexts import CallTranscripts
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.inputs import Inputs, as_json
 from crewlog.activities.sight import Sight
@@ -23,31 +23,31 @@ from crewlog.definition.replies import RESPONSE
 from crewlog.errors import UsageError
 from crewlog.evaluation.cases import Case, StageInput, StageOutput
 from crewlog.graph.facts import RunFacts
-from crewlog.graph.inputs import inputs_of
+from crewlog.graph.inputs import agent_inputs
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import AgentName, ContentHash, RunId, StepId, item_of, node_of, visit_of
+from crewlog.ids import AgentName, ContentHash, RunId, StepId, item_number, node_of, visit_of
 from crewlog.model import Json
 from crewlog.state.calls import CallModel
 from crewlog.state.journal import (
+    ArtifactOperationsApplied,
     JournalEntry,
-    OperationsApplied,
     OutputSet,
-    ReplyRefused,
-    ReplyTaken,
-    ToolReturned,
-    TurnCapped,
+    StructuredOutputParsed,
+    StructuredOutputRejected,
+    ToolCallCompleted,
+    TurnLimitReached,
     entry_from_json,
 )
 from crewlog.state.ledger import Ledger
 from crewlog.state.messages import message_from_json, message_to_json
 from crewlog.state.model import CrewState, Item
 from crewlog.state.reduce import reduce
-from crewlog.state.trace import StepTrace, trace_of
+from crewlog.state.trace import StepTrace, run_trace
 from crewlog.store.protocol import Store
 
 PAGE = 1000
-SETTING = (ReplyTaken, ReplyRefused, TurnCapped, ToolReturned)
+SETTING = (StructuredOutputParsed, StructuredOutputRejected, TurnLimitReached, ToolCallCompleted)
 """What flags and outputs follow that a step sets."""
 
 
@@ -66,7 +66,7 @@ async def dataset(client: Client, run: str, stages: Sequence[str] = ()) -> list[
         StoreIncomplete: rows of the run are missing.
     """
     entries = await _journal(client.run(run))
-    turns = [step for step in trace_of(entries).all_steps() if step.agent is not None]
+    turns = [step for step in run_trace(entries).all_steps() if step.agent is not None]
     known = dict.fromkeys(str(step.agent) for step in turns)
     if unknown := [stage for stage in stages if stage not in known]:
         raise _no_stage(run, unknown[0], known)
@@ -140,7 +140,7 @@ class _Reader:
         self._sight = Sight(store, self._definitions, Hydrator(store))
         self._inputs = Inputs(store, self._definitions, self._sight)
         # Summaries that no call has made are not made now.
-        self._contexts = Contexts(self._sight, self._inputs, Summaries(store, None))
+        self._contexts = CallTranscripts(self._sight, self._inputs, Summaries(store, None))
         self._plans: dict[ContentHash, GraphPlan] = {}
 
     async def case(
@@ -195,8 +195,8 @@ class _Reader:
         definition = ContentHash((visit.definition if visit else "") or state.definition)
         facts = RunFacts(await self._plan(definition), Ledger(state))
         item: Item | None = None
-        if item_of(step) and visit is not None and visit.mapped is not None:
-            item = facts.sees(agent, visit.mapped.item(item_of(step)), step)
+        if item_number(step) and visit is not None and visit.mapped is not None:
+            item = facts.sees(agent, visit.mapped.item(item_number(step)), step)
             if item.withheld:  # an agent without a model does without, and any other is refused
                 item = None
         return CallModel(
@@ -205,7 +205,7 @@ class _Reader:
             agent=agent,
             definition=definition,
             view=facts.view(agent, step),
-            inputs=inputs_of(facts, agent, step),
+            inputs=agent_inputs(facts, agent, step),
             item=item,
         )
 
@@ -230,7 +230,9 @@ class _Reader:
                 name = f"{agent}.{fact.key}"
                 before = sets[name] if isinstance(sets.get(name), _Added) else _Added()
                 sets[name] = _Added([*before, value])
-        applied = [f for f in facts if isinstance(f, OperationsApplied) and f.step == step.step]
+        applied = [
+            f for f in facts if isinstance(f, ArtifactOperationsApplied) and f.step == step.step
+        ]
         said = next((c.body for c in reversed(step.calls) if c.tool is None and c.body), None)
         wanted = {v["body"] for value in sets.values() for v in _values(value) if _is_body(v)}
         wanted |= {fact.ref.body for fact in applied} | ({said} if said else set())

@@ -21,7 +21,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import (
     CrewlogError,
     DefinitionError,
-    KeyMissing,
+    EncryptionKeyMissing,
     NotPermitted,
     StoreUnavailable,
     TemporalUnavailable,
@@ -38,7 +38,13 @@ from crewlog.state.model import Usage
 Compare = Callable[[Case, StageOutput, str], Awaitable[tuple[Verdict, Usage]]]
 """Compares an output with its case, made in the run of that id; what that used, too. It raises
 where it cannot: the trial has that as its error, and the others go on."""
-_OF_ALL = (DefinitionError, KeyMissing, NotPermitted, StoreUnavailable, TemporalUnavailable)
+_OF_ALL = (
+    DefinitionError,
+    EncryptionKeyMissing,
+    NotPermitted,
+    StoreUnavailable,
+    TemporalUnavailable,
+)
 """What ends an evaluation: it would be so of each trial."""
 _LOG = logging.getLogger(__name__)
 

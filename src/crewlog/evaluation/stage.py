@@ -22,7 +22,7 @@ from crewlog.evaluation.cases import Case
 from crewlog.ids import AgentName, NodeName, private_log, step_id
 from crewlog.model import Json
 from crewlog.state.edited import FLAGS, OUTPUTS
-from crewlog.state.given import Given, GivenMessage
+from crewlog.state.given import Given, InitialMessage
 
 SUFFIX = "-eval"
 """What the name of a crew ends with whose run is an evaluation's."""
@@ -137,12 +137,12 @@ def given(crew: CrewDefinition, case: Case) -> Given:
         case: The case.
     """
     log = private_log(AgentName(case.stage))
-    messages = [GivenMessage(body=_nameless(each), log=log) for each in case.input.messages]
+    messages = [InitialMessage(body=_nameless(each), log=log) for each in case.input.messages]
     if case.input.item:
         # By its id it is of the step itself, before which the inputs are shown.
         step = step_id(NodeName(phases(crew)[0].name), 1)
         body = {"type": "human", "content": case.input.item, "id": f"{step}/0"}
-        messages.append(GivenMessage(body=body, log=log))
+        messages.append(InitialMessage(body=body, log=log))
     values: dict[str, Json] = {}
     for name, value in case.input.inputs.items():
         if name.startswith(FLAG):

@@ -22,7 +22,7 @@ def within(paths: Sequence[str]) -> list[str]:
     """Paths as a program is given them: in the workspace, where the tool may look, none an option.
 
     Raises:
-        OutOfReach: for one that leaves the workspace, or the tool's `paths`.
+        NotInAllowlist: for one that leaves the workspace, or the tool's `paths`.
         ToolFailed: for one that is not there.
     """
     call = current_call()

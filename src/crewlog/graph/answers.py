@@ -9,11 +9,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable
 
-from crewlog.authority.bindings import arguments_digest
+from crewlog.authority.bindings import arguments_hash
 from crewlog.definition.times import due_in, moment_words
 from crewlog.errors import CommandRejected, InterruptNotOpen
 from crewlog.graph import approvals
-from crewlog.graph.deciding import set_by
+from crewlog.graph.deciding import answer_output
 from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.merging import set_flag
@@ -27,7 +27,7 @@ from crewlog.state.brief import brief
 from crewlog.state.model import Interrupt
 
 
-class StopAsked(Exception):
+class StopAnswer(Exception):
     """The answer ends the run; the caller stops it as it would by the `stop` signal."""
 
 
@@ -54,7 +54,7 @@ def find_interrupt(engine: RunFacts, interrupt: str) -> Interrupt:
     return found
 
 
-def check_option(interrupt: Interrupt, decision: str) -> None:
+def check_answer(interrupt: Interrupt, decision: str) -> None:
     """Checks that a decision is one that the interrupt can take.
 
     Raises:
@@ -100,7 +100,7 @@ async def answer(
         expired: Whether nobody answered in time, and the crew's policy does.
 
     Raises:
-        StopAsked: where the answer ends the run.
+        StopAnswer: where the answer ends the run.
     """
     engine.record(
         j.InterruptAnswered(
@@ -109,25 +109,25 @@ async def answer(
             by=by,
             command=command,
             reason=reason,
-            arguments=None if args is None else arguments_digest(args),
+            arguments=None if args is None else arguments_hash(args),
             inline=args,
-            until=_holds_until(engine, interrupt, decision),
+            until=_approval_deadline(engine, interrupt, decision),
             expired=expired,
         )
     )
     if decision == "stop":
-        raise StopAsked
+        raise StopAnswer
     if interrupt.kind == "tool_approval" and decision == "reject":
         await _refuse(engine, interrupt, by, reason)
     if decision == "retry" and interrupt.kind in ("step_failed", "outcome_unknown"):
-        _retry(engine, interrupt, by)
+        _retry_call(engine, interrupt, by)
         return
     handler = _HANDLERS.get(interrupt.kind)
     if handler is not None:
         await handler(engine, interrupt, decision, by)
 
 
-def _holds_until(engine: Engine, interrupt: Interrupt, decision: str) -> int:
+def _approval_deadline(engine: Engine, interrupt: Interrupt, decision: str) -> int:
     """Until when a call must have begun that people approve now; 0: no limit."""
     valid = engine.plan.interrupts.valid
     if valid is None or interrupt.kind != "tool_approval" or decision not in ("approve", "edit"):
@@ -140,7 +140,7 @@ async def _unsure(engine: Engine, asked: Interrupt, decision: str, by: str) -> N
     if entry is None or entry.turn is None:
         return
     if decision == "go on":
-        await engine.turns.confirmed(entry.step, entry.turn.goto)
+        await engine.turns.end_confirmed_turn(entry.step, entry.turn.goto)
     elif decision != "again":
         engine.turns.told(entry.step, decision, by)
 
@@ -149,7 +149,7 @@ async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) ->
     step = asked.step
     if step is None or step not in engine.state.frontier:
         return
-    node = engine.plan.node_at(step)
+    node = engine.plan.node_of(step)
     if node.decide is not None:
         if decision == "again":
             await engine.again(step)
@@ -172,7 +172,7 @@ async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) ->
     if goes == NEXT and asked.flag is None and decision == last and len(asked.options) > 1:
         # A "no" that nothing else takes must not read as a "yes".
         engine.record(j.StepCompleted(step=step, because=because))
-        raise StopAsked
+        raise StopAnswer
     await engine.finish(step, goes, because=because)
 
 
@@ -182,34 +182,34 @@ async def _words(engine: Engine, asked: Interrupt, said: str, by: str) -> None:
     because = f"{by or 'people'} said {brief(said)!r}"
     node = engine.plan.nodes.get(to)
     if step is None:
-        raise StopAsked
+        raise StopAnswer
     if node is None or node.agent is None:  # a change has removed it
         engine.record(j.StepCompleted(step=step, because=because))
-        raise StopAsked
+        raise StopAnswer
     log = private_log(node.agent)
     engine.say(said, by=by, to=log, message_id=f"{step}/{asked.id}")
     await engine.finish(step, to, because=because)
 
 
-async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
+async def _apply_requirement(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
     if asked.step is None:
         if decision == "go on":
-            await engine.start_unmet(NodeName(asked.detail))
+            await engine.start_incomplete_join(NodeName(asked.detail))
         else:
             engine.record(j.RunCompleted())
         return
     if decision == "skip":
         because = f"skipped: {asked.detail} was not met"
-        await engine.pass_over(asked.step, because=because)
+        await engine.skip_step(asked.step, because=because)
         return
     if decision == "again":  # it is ready, and looks for its list once more
         return
-    if (flag := set_by(asked, decision)) is not None:
+    if (flag := answer_output(asked, decision)) is not None:
         set_flag(engine, flag, True, by)
-    engine.record(j.ConditionMet(step=asked.step, waived=True))
+    engine.record(j.RequirementMet(step=asked.step, waived=True))
 
 
-def _retry(engine: Engine, asked: Interrupt, by: str) -> None:
+def _retry_call(engine: Engine, asked: Interrupt, by: str) -> None:
     entry = engine.state.frontier.get(asked.step) if asked.step else None
     if entry is None or (asked.kind == "outcome_unknown" and entry.turn is None):
         return
@@ -220,7 +220,7 @@ async def _failed(engine: Engine, asked: Interrupt, decision: str, by: str) -> N
     if asked.step is None or asked.step not in engine.state.frontier:
         return
     because = "skipped after it failed"
-    await engine.pass_over(asked.step, because=because)
+    await engine.skip_step(asked.step, because=because)
 
 
 async def _outcome(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
@@ -245,7 +245,7 @@ async def _refuse(engine: Engine, asked: Interrupt, by: str, reason: str) -> Non
 Handler = Callable[[Engine, Interrupt, str, str], Awaitable[None]]
 _HANDLERS: dict[str, Handler] = {
     "ask": _question,
-    "requirement": _requirement,
+    "requirement": _apply_requirement,
     "step_failed": _failed,
     "outcome_unknown": _outcome,
     "low_confidence": _unsure,

@@ -12,13 +12,13 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from crewlog.authority.bindings import arguments_digest
+from crewlog.authority.bindings import arguments_hash
 from crewlog.authority.permissions import Decision
 from crewlog.errors import CommandRejected
 from crewlog.model import Json
-from crewlog.state.calls import CallQuota, quota_name
+from crewlog.state.calls import CallQuota, quota_store_name
 from crewlog.state.hashing import canonical
-from crewlog.state.model import AskedQuota, Interrupt, PromptState
+from crewlog.state.model import Interrupt, InterruptQuota, PromptState
 
 OPTIONS = ("approve", "reject", "stop")
 ACTION = "run_crew"
@@ -130,31 +130,31 @@ def because(decision: Decision, said: str, risk: str, approve_risk: str | None) 
     return {"why": why, "rule": rule, "risk": risk if risk == "high" else ""}
 
 
-def asked_quota(quota: CallQuota) -> AskedQuota:
+def interrupt_quota(quota: CallQuota) -> InterruptQuota:
     """A quota as a question names it."""
-    name, rule = quota_name(quota.crew, quota.key), quota.rule.partition(" ")[0]
-    return AskedQuota(name=name, quota=quota.quota, zone=quota.zone, rule=rule)
+    name, rule = quota_store_name(quota.crew, quota.key), quota.rule.partition(" ")[0]
+    return InterruptQuota(name=name, quota=quota.quota, zone=quota.zone, rule=rule)
 
 
-def because_words(why: str, risk: str) -> str:
+def reason_text(why: str, risk: str) -> str:
     """Why people are asked, in a line: `rules[1] says ask: only checked titles · high risk`."""
     more = "the tool has high risk" if risk == "high" and "high risk" not in why else ""
     return " · ".join(filter(None, [why, more]))
 
 
-def is_shortened(asked: Interrupt) -> bool:
+def has_shortened_arguments(asked: Interrupt) -> bool:
     """Whether people are not shown all arguments of a call."""
-    return asked.arguments is not None and arguments_digest(asked.args) != asked.arguments
+    return asked.arguments is not None and arguments_hash(asked.args) != asked.arguments
 
 
-def missing_arguments(asked: Interrupt) -> dict[str, Any]:
+def argument_source_fields(asked: Interrupt) -> dict[str, Any]:
     """Where the arguments are that a question does not have: fields of its view."""
     return {"message": asked.message, "call_id": asked.call_id} if asked.call_id else {}
 
 
 def request(asked: Interrupt) -> dict[str, Any]:
     """The call in the shape of LangChain's human-in-the-loop requests."""
-    told = filter(None, [asked.question, because_words(asked.why, asked.risk)])
+    told = filter(None, [asked.question, reason_text(asked.why, asked.risk)])
     return {"name": asked.tool, "args": asked.args or {}, "description": "\n".join(told)}
 
 
@@ -169,7 +169,7 @@ def shape(
         definition: And what it makes.
     """
     if asked.tool:
-        return request(asked), _review(asked.tool, "approve", "edit", "reject", "respond")
+        return request(asked), _review_config(asked.tool, "approve", "edit", "reject", "respond")
     if asked.kind == "approval" and prompt is not None:
         args: dict[str, Any] = {
             "hash": asked.hash,
@@ -177,11 +177,11 @@ def shape(
             "remarks": [remark.model_dump() for remark in prompt.remarks],
         }
         told = {"name": ACTION, "args": args, "description": asked.question}
-        return told, _review(ACTION, "approve", "reject", "edit")
+        return told, _review_config(ACTION, "approve", "reject", "edit")
     args = {"step": asked.step, "options": list(asked.options)}
     told = {"name": asked.kind, "args": args, "description": asked.question}
-    return told, _review(asked.kind, "approve", "reject", "respond")
+    return told, _review_config(asked.kind, "approve", "reject", "respond")
 
 
-def _review(name: str, *allowed: str) -> dict[str, Any]:
+def _review_config(name: str, *allowed: str) -> dict[str, Any]:
     return {"action_name": name, "allowed_decisions": list(allowed)}

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crewlog.authority.artifacts import check_artifact
+from crewlog.authority.artifacts import authorize_artifact
 from crewlog.authority.permissions import Decision
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log, visit_of
 from crewlog.state import journal as j
-from crewlog.state.calls import ToolResult
-from crewlog.state.hashing import log_root
+from crewlog.state.calls import CallToolResult
+from crewlog.state.hashing import empty_log_head
 from crewlog.state.model import CrewState
 
 
@@ -32,10 +32,10 @@ def artifact_heads(
     for name, rules in plan.artifacts.items():
         log = artifact_log(name)
         at = state.messages.get(log)
-        if at is None or not check_artifact("see", agent, name, rules.readers).allowed:
+        if at is None or not authorize_artifact("see", agent, name, rules.readers).allowed:
             continue
         was = rules if left is None else left.artifacts.get(name)
-        if was is not None and check_artifact("see", agent, name, was.readers).allowed:
+        if was is not None and authorize_artifact("see", agent, name, was.readers).allowed:
             found[log] = at.head
     return found
 
@@ -46,16 +46,16 @@ def unsettled(state: CrewState, step: StepId) -> tuple[int, ...]:
     return found.turn.unsettled if found is not None and found.turn is not None else ()
 
 
-def may_change(plan: GraphPlan, agent: AgentName, name: str) -> Decision:
+def authorize_artifact_operation(plan: GraphPlan, agent: AgentName, name: str) -> Decision:
     """Whether an agent's tools may change an artifact, by the definition in force."""
     rules = plan.artifacts.get(name)
     allowed = None if rules is None else rules.writers
-    return check_artifact("change", agent, name, allowed, known=rules is not None)
+    return authorize_artifact("change", agent, name, allowed, known=rules is not None)
 
 
 def operations_of(
-    plan: GraphPlan, step: StepId, call: int, agent: AgentName, result: ToolResult, at: int
-) -> Iterator[j.OperationsApplied | Decision]:
+    plan: GraphPlan, step: StepId, call: int, agent: AgentName, result: CallToolResult, at: int
+) -> Iterator[j.ArtifactOperationsApplied | Decision]:
     """What a tool's result does to artifacts, as facts; or why it may not.
 
     Args:
@@ -67,12 +67,12 @@ def operations_of(
         at: The time of the facts.
     """
     for change in result.operations:
-        decision = may_change(plan, agent, change.artifact)
+        decision = authorize_artifact_operation(plan, agent, change.artifact)
         if not decision.allowed:
             yield decision
             continue
         inline = None if result.stored else change.content
-        yield j.OperationsApplied(
+        yield j.ArtifactOperationsApplied(
             at=at,
             step=step,
             call=call,
@@ -88,7 +88,7 @@ def operations_of(
         )
 
 
-def landed(entry: j.OperationsApplied, state: CrewState) -> j.OperationsApplied:
+def landed(entry: j.ArtifactOperationsApplied, state: CrewState) -> j.ArtifactOperationsApplied:
     """The fact as it is recorded now: what the tool was told holds only where nobody came before.
 
     Args:
@@ -97,7 +97,7 @@ def landed(entry: j.OperationsApplied, state: CrewState) -> j.OperationsApplied:
     """
     log = artifact_log(entry.artifact)
     known = state.messages.get(log)
-    head = known.head if known is not None else log_root(state.run, log)
+    head = known.head if known is not None else empty_log_head(state.run, log)
     if entry.base == head:
         return entry.model_copy(update={"base": ContentHash("")})
     unknown = {"base": ContentHash(""), "moved": True, "refused": 0, "why": ()}

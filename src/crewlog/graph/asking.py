@@ -31,7 +31,7 @@ LARGEST = 200
 look at every way of each would take a workflow's task too long."""
 
 
-class Asking:
+class PlanGuards:
     """What a plan's flow asks people, looked up as often as somebody needs it."""
 
     def __init__(self, plan: GraphPlan) -> None:
@@ -68,12 +68,12 @@ class Asking:
             return found
         read = {n for n in self._plan.nodes if self._decides(n) and self._reads_an_answer(n)}
         # Decisions that follow one another are one: each says something of what comes of it.
-        then = {n for name in read for n in self._next(name) if self._is_choice(n)}
+        then = {n for name in read for n in self._next(name) if self._is_branch(n)}
         found |= read | then
         rest = [name for name in self._plan.nodes if self._decides(name)]
         if len(self._plan.nodes) > LARGEST:
             return found.union(rest)
-        while more := {n for n in rest if n not in found and self._leads_past(n, found)}:
+        while more := {n for n in rest if n not in found and self._bypasses_guard(n, found)}:
             found |= more
         return found
 
@@ -99,9 +99,9 @@ class Asking:
         """
         asks = self.questions(routing)
         found = self.reached(begin, asks, _arrived(routing)) & self.behind(asks)
-        return frozenset(name for name in found if self._matters(name, asks))
+        return frozenset(name for name in found if self._has_effect(name, asks))
 
-    def before_deciding(self, begin: Collection[NodeName], routing: Routing) -> Nodes:
+    def nodes_before_guards(self, begin: Collection[NodeName], routing: Routing) -> Nodes:
         """The nodes that a run comes to before it is decided whether people are asked.
 
         Args:
@@ -130,24 +130,24 @@ class Asking:
             if name in closed:
                 continue
             passed.add(name)
-            joins = (j for j in self._joins[name] if self._meets(j, passed, came))
+            joins = (j for j in self._joins[name] if self._is_met(j, passed, came))
             more = [each for each in (*self._jumps[name], *joins) if each not in found]
             found.update(more)
             todo += more
         return frozenset(found)
 
-    def _matters(self, name: NodeName, asks: Nodes) -> bool:
+    def _has_effect(self, name: NodeName, asks: Nodes) -> bool:
         """Whether a node does something, or may let the run pass where it asks people."""
         node = self._plan.nodes[name]
         if node.ask is not None:
             return node.only_if is not None
         return (node.decide is None and node.route is None) or name in asks
 
-    def _is_choice(self, name: NodeName) -> bool:
+    def _is_branch(self, name: NodeName) -> bool:
         node = self._plan.nodes[name]
         return node.decide is not None or node.route is not None
 
-    def _meets(
+    def _is_met(
         self,
         name: NodeName,
         passed: Collection[NodeName],
@@ -162,7 +162,7 @@ class Asking:
         """The nodes that follow a node by any way."""
         return (*self._jumps[name], *self._joins[name])
 
-    def _ever(self, name: NodeName) -> Nodes:
+    def _all_successors(self, name: NodeName) -> Nodes:
         """All that can follow a node, whatever joins wait for besides."""
         if name not in self._after:
             found = self.reached(self._next(name), (), lambda join, source: True)
@@ -182,30 +182,33 @@ class Asking:
         conditions = _conditions(self._plan.nodes[name])
         return any(fact.name in self.answers for each in conditions for fact in facts_in(each))
 
-    def _leads_past(self, name: NodeName, closed: Nodes) -> bool:
+    def _bypasses_guard(self, name: NodeName, closed: Nodes) -> bool:
         """Whether one way out of a node comes to what another one only asks about."""
         # What every way to it leads through was asked, or has been, before it decides.
-        ahead = frozenset(each for each in closed if not self._is_before(each, name))
+        ahead = frozenset(each for each in closed if not self._dominates(each, name))
 
         def came(join: NodeName, source: NodeName) -> bool:
             # Other lanes come by themselves.
-            return source == name or source not in self._ever(name)
+            return source == name or source not in self._all_successors(name)
 
-        on = [each for each in self._joins[name] if self._meets(each, (), came)]
+        on = [each for each in self._joins[name] if self._is_met(each, (), came)]
         ways = [on, *([each] for each in self._jumps[name])]
         unasked = [self.reached(begin, ahead, came) for begin in ways]
         none = frozenset[NodeName]()
-        asked = (none.union(*(self._ever(each) for each in own & ahead)) - own for own in unasked)
+        asked = (
+            none.union(*(self._all_successors(each) for each in own & ahead)) - own
+            for own in unasked
+        )
         gained = none.union(*asked) & none.union(*unasked)
-        return any(not self._is_before(each, name) for each in gained)
+        return any(not self._dominates(each, name) for each in gained)
 
-    def _is_before(self, one: NodeName, other: NodeName) -> bool:
+    def _dominates(self, one: NodeName, other: NodeName) -> bool:
         """Whether every way to a node leads through another one, or it is that."""
         if not self._before:
-            self._before = self._all_before()
+            self._before = self._all_dominators()
         return bool(self._before[other] & self._bits[one])
 
-    def _all_before(self) -> dict[NodeName, int]:
+    def _all_dominators(self) -> dict[NodeName, int]:
         """For each node the bits of those that every way to it leads through, and its own.
 
         The greatest solution, as in `crewlog.authority.guards`.

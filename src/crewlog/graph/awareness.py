@@ -13,15 +13,15 @@ from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.phases import phases
-from crewlog.graph.lower import topology_of
+from crewlog.graph.lower import component_of
 from crewlog.ids import AgentName
-from crewlog.state.topology import Creature, Topology, surroundings
+from crewlog.state.topology import ChannelAgent, Component, surroundings
 
 HEADING = "The graph that you live in:"
 """How the block begins."""
 
 
-class Awareness:
+class AwarenessBlocks:
     """The blocks of a crew's creatures.
 
     Args:
@@ -29,9 +29,9 @@ class Awareness:
     """
 
     def __init__(self, definition: CrewDefinition) -> None:
-        self._graph: Topology | None = None
+        self._graph: Component | None = None
         if definition.lives:
-            self._graph = topology_of(definition, phases(definition))
+            self._graph = component_of(definition, phases(definition))
 
     def block(self, name: AgentName) -> str:
         """What an agent is told; empty where it does not live in the graph."""
@@ -39,7 +39,7 @@ class Awareness:
             return ""
         return "\n".join((HEADING, *(f"- {line}" for line in self._lines(self._graph, name))))
 
-    def _lines(self, graph: Topology, name: AgentName) -> Iterator[str]:
+    def _lines(self, graph: Component, name: AgentName) -> Iterator[str]:
         seen = surroundings(graph, name)
         senders, listeners = dict(seen.senders), dict(seen.listeners)
         for channel in seen.own.listen:
@@ -47,13 +47,13 @@ class Awareness:
             who = f"{listed(others)} may speak there" if others else "no agent speaks there"
             yield f"You listen to {_named(graph, channel)}: {who}. Each message gives you a turn."
         for channel in seen.own.send:
-            heard = _heard_by(name, listeners[channel])
+            heard = _readers_text(name, listeners[channel])
             yield f"You may send to {_named(graph, channel)}: {heard}."
         for to in seen.own.wires:
             channel = to.removeprefix(CHANNEL)
             where = f"to {to}"
             if channel != to:
-                heard = _heard_by(name, listeners[channel])
+                heard = _readers_text(name, listeners[channel])
                 where = f"to the channel {_named(graph, channel)}: {heard}"
             yield f"What you say at the end of a turn goes {where}."
         if seen.wired:
@@ -70,7 +70,7 @@ class Awareness:
         elif len(seen.own.channels) + len(seen.own.wires) + len(seen.wired) == 0:
             yield "No channel and no wire leads to you or from you."
 
-    def _whole(self, graph: Topology) -> Iterator[str]:
+    def _whole(self, graph: Component) -> Iterator[str]:
         """All creatures and channels, and who works in the flow."""
         for name, creature in sorted(graph.creatures.items()):
             edges = "; ".join(_edges(creature))
@@ -82,7 +82,7 @@ class Awareness:
             yield f"In the flow: {', '.join(graph.flow)}."
 
 
-def _named(graph: Topology, channel: str) -> str:
+def _named(graph: Component, channel: str) -> str:
     about = graph.channels[channel].about
     return f"{channel} ({about})" if about else channel
 
@@ -92,12 +92,12 @@ def _but(name: AgentName, names: Iterable[AgentName]) -> tuple[AgentName, ...]:
     return tuple(each for each in names if each != name)
 
 
-def _heard_by(name: AgentName, listeners: Iterable[AgentName]) -> str:
+def _readers_text(name: AgentName, listeners: Iterable[AgentName]) -> str:
     others = _but(name, listeners)
     return f"heard by {listed(others)}" if others else "nobody listens there"
 
 
-def _edges(creature: Creature) -> Iterator[str]:
+def _edges(creature: ChannelAgent) -> Iterator[str]:
     if creature.privileged:
         yield "privileged"
     if creature.listen:

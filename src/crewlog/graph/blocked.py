@@ -12,16 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from crewlog.definition.conditions import Fact, facts_in, holds, render_condition
 from crewlog.definition.findings import listed
 from crewlog.definition.phases import reachable
-from crewlog.graph.loops import forward_ways
-from crewlog.graph.plan import ASK_HUMAN, SKIP, AgentRules, GraphPlan, PlanNode
+from crewlog.graph.loops import forward_edges
+from crewlog.graph.plan import ASK_HUMAN, SKIP, GraphPlan, PlanAgent, PlanNode
 from crewlog.graph.routing import times_met
 from crewlog.ids import AgentName, FlagName, NodeName, StepId
 from crewlog.model import Model
-from crewlog.state.model import CrewState, FrontierEntry, Routing
+from crewlog.state.model import CrewState, FrontierStep, Routing
 from crewlog.state.pools import ERROR
 
 
-class Blocked(Model):
+class BlockedNode(Model):
     """Something that cannot come any more."""
 
     node: NodeName
@@ -38,10 +38,10 @@ def blocked(
     old: GraphPlan,
     new: GraphPlan,
     state: CrewState,
-    frontier: Mapping[StepId, FrontierEntry],
+    frontier: Mapping[StepId, FrontierStep],
     ahead: Mapping[str, Iterable[str]],
     routing: Routing,
-) -> tuple[Blocked, ...]:
+) -> tuple[BlockedNode, ...]:
     """What cannot come in the new graph, though nodes that may still run wait for it.
 
     Args:
@@ -52,16 +52,16 @@ def blocked(
         ahead: The ways forward in the new graph.
         routing: What has arrived where, in the new graph.
     """
-    return tuple(_Blocked(old, new, state, frontier, ahead, routing).found())
+    return tuple(_BlockedNodes(old, new, state, frontier, ahead, routing).found())
 
 
-class _Blocked:
+class _BlockedNodes:
     def __init__(
         self,
         old: GraphPlan,
         new: GraphPlan,
         state: CrewState,
-        frontier: Mapping[StepId, FrontierEntry],
+        frontier: Mapping[StepId, FrontierStep],
         ahead: Mapping[str, Iterable[str]],
         routing: Routing,
     ) -> None:
@@ -75,24 +75,24 @@ class _Blocked:
             if name not in self._may_run:
                 self._may_run |= reachable(name, ahead)
         self._could_run: set[str] = set()
-        before = forward_ways(old)
+        before = forward_edges(old)
         for name in {e.node for e in state.frontier.values() if not e.leaving}:
             self._could_run |= reachable(name, before)
-        self._going = [
-            (node, {agent: old.rules_at(step, agent) for agent in node.agents})
+        self._detached_turns = [
+            (node, {agent: old.plan_agent_of(step, agent) for agent in node.agents})
             for step, entry in frontier.items()
             if entry.leaving or entry.node not in new.nodes
-            for node in (old.node_at(step),)
+            for node in (old.node_of(step),)
         ]
 
-    def found(self) -> Iterator[Blocked]:
+    def found(self) -> Iterator[BlockedNode]:
         for name, node in self._new.nodes.items():
             if name in self._may_run:
                 yield from self._condition(name, node)
                 yield from self._list(name, node)
                 yield from self._join(name, node)
 
-    def _condition(self, name: NodeName, node: PlanNode) -> Iterator[Blocked]:
+    def _condition(self, name: NodeName, node: PlanNode) -> Iterator[BlockedNode]:
         if node.when is None or self._has_begun(name) or self._holds(node):
             return
         facts = list(facts_in(node.when))
@@ -103,7 +103,7 @@ class _Blocked:
             then = "it is skipped"
         elif node.otherwise != ASK_HUMAN:
             then = f"it gives way to {node.otherwise}"
-        yield Blocked(
+        yield BlockedNode(
             node=name,
             requirement=render_condition(node.when),
             because=listed([self._why(fact) for fact in facts]),
@@ -133,7 +133,7 @@ class _Blocked:
             if _sets(node, self._new.agents, fact):
                 return True
         # A visit that ends its turn has the rules that its agent had.
-        return any(_sets(node, rules, fact) for node, rules in self._going)
+        return any(_sets(node, rules, fact) for node, rules in self._detached_turns)
 
     def _why(self, fact: Fact) -> str:
         what = f"{fact.agent}.{fact.name}" if fact.agent else fact.name
@@ -147,7 +147,7 @@ class _Blocked:
             return f"nobody sets {what}"
         return f"only {listed(list(dict.fromkeys(setters)))} sets {what}, and will not run"
 
-    def _list(self, name: NodeName, node: PlanNode) -> Iterator[Blocked]:
+    def _list(self, name: NodeName, node: PlanNode) -> Iterator[BlockedNode]:
         if node.for_each is None or self._has_begun(name):
             return
         agent, _, key = node.for_each.partition(".")
@@ -156,11 +156,11 @@ class _Blocked:
         if key in outputs.get(agent, {}) or self._is_set_by(fact, name):
             return
         because = self._why(fact)
-        yield Blocked(
+        yield BlockedNode(
             node=name, requirement=node.for_each, because=because, then="people are asked"
         )
 
-    def _join(self, name: NodeName, node: PlanNode) -> Iterator[Blocked]:
+    def _join(self, name: NodeName, node: PlanNode) -> Iterator[BlockedNode]:
         if node.join is None or name in self._here:
             return
         base = {*self._routing.base.get(name, ())} & {*node.join.of}
@@ -176,7 +176,7 @@ class _Blocked:
         before = self._old.nodes.get(name)
         if before == node and not {*missing} & self._could_run:
             return  # so it was without the change
-        yield Blocked(
+        yield BlockedNode(
             node=name,
             requirement=listed(missing),
             because=f"{listed(missing)} will not run",
@@ -184,7 +184,7 @@ class _Blocked:
         )
 
 
-def _sets(node: PlanNode, agents: Mapping[AgentName, AgentRules], fact: Fact) -> bool:
+def _sets(node: PlanNode, agents: Mapping[AgentName, PlanAgent], fact: Fact) -> bool:
     """Whether a node may set what a fact looks at: a flag, or an agent's output."""
     if node.ask is not None and node.ask.sets == fact.name:
         return True
@@ -195,7 +195,7 @@ def _sets(node: PlanNode, agents: Mapping[AgentName, AgentRules], fact: Fact) ->
     )
 
 
-def _agent_sets(agent: AgentName, rules: AgentRules, node: PlanNode, fact: Fact) -> bool:
+def _agent_sets(agent: AgentName, rules: PlanAgent, node: PlanNode, fact: Fact) -> bool:
     if FlagName(fact.name) in rules.flags:
         return True
     own = fact.name in rules.outputs or fact.name == "text"

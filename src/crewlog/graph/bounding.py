@@ -15,29 +15,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, floor
 from typing import NamedTuple
 
-from crewlog.authority.rules import CallRule
+from crewlog.authority.rules import Permission
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
-from crewlog.state.bounds import Bounds
+from crewlog.state.bounds import RemainingBudget
 from crewlog.state.model import CrewState
 
 DIVIDED = ("tokens", "cost")
 """The budgets that are divided; time goes by for all parts alike."""
 
 
-def is_bounded(plan: GraphPlan) -> bool:
+def has_divisible_limits(plan: GraphPlan) -> bool:
     """Whether there is something to divide."""
     limits = plan.limits
     return limits.tokens is not None or limits.cost is not None or bool(_quotas(plan))
 
 
-def divided(
+def divided_budgets(
     plan: GraphPlan,
     state: CrewState,
     leaving: Sequence[Iterable[AgentName]],
     *,
     debts: bool = True,
-) -> list[Bounds]:
+) -> list[RemainingBudget]:
     """What counts from here on: in the run first, then in each of its parts.
 
     Each has of the rest as much as it has of the agents that may use it; what cannot be divided
@@ -53,7 +53,7 @@ def divided(
     parts = [{*each} for each in leaving]
     gone = {*plan.away, *(name for each in parts for name in each)}
     homes = [{name for name in plan.agents if name not in gone}, *parts]
-    found = [Bounds() for _ in homes]
+    found = [RemainingBudget() for _ in homes]
     for key, (most, rules) in _quotas(plan).items():
         weights = [sum(_may(plan, name, rules) for name in home) for home in homes]
         shares = shared(most - state.quotas.get(key, 0), weights)
@@ -76,7 +76,7 @@ def together(
     part: CrewState,
     both: CrewState,
     renamed: Mapping[str, str],
-) -> Bounds:
+) -> RemainingBudget:
     """What counts in a run that takes in one that it parted from: what both had left.
 
     Args:
@@ -90,7 +90,7 @@ def together(
     theirs = {renamed.get(key, key): used for key, used in part.quotas.items()}
     keys = _quotas(own).keys()
     sides = ((keys, state.quotas), ({renamed.get(key, key) for key in keys}, theirs))
-    found = Bounds()
+    found = RemainingBudget()
     for key, (most, _) in _quotas(plan).items():
         calls = sum(max(0, most - used.get(key, 0)) for has, used in sides if key in has)
         found.quotas[key] = max(0, most - calls)
@@ -101,7 +101,7 @@ def together(
     return found
 
 
-def stricter(state: CrewState, part: CrewState) -> Bounds:
+def stricter(state: CrewState, part: CrewState) -> RemainingBudget:
     """What counts in a run that takes in a stranger: of each budget, what allows less.
 
     Of quotas that is what more is used of, which a union does by itself.
@@ -111,7 +111,7 @@ def stricter(state: CrewState, part: CrewState) -> Bounds:
         part: The other one.
     """
     both = (state.allowed, part.allowed)
-    return Bounds(
+    return RemainingBudget(
         allowed={
             budget: min(each.get(budget, 0) for each in both)
             for budget in dict.fromkeys(name for each in both for name in each)
@@ -119,7 +119,7 @@ def stricter(state: CrewState, part: CrewState) -> Bounds:
     )
 
 
-def share_of_limit(plan: GraphPlan, budget: str) -> float:
+def proportional_limit(plan: GraphPlan, budget: str) -> float:
     """As much of a budget's limit as the agents that live in a run are of all that its crew has.
 
     Who asks people for more asks for that: so all parts together ask for the limit once.
@@ -162,7 +162,7 @@ class _Quota(NamedTuple):
 
     most: int
     """The least of what its rules allow."""
-    rules: tuple[CallRule, ...]
+    rules: tuple[Permission, ...]
 
 
 def _quotas(plan: GraphPlan) -> dict[str, _Quota]:
@@ -175,7 +175,7 @@ def _quotas(plan: GraphPlan) -> dict[str, _Quota]:
     return found
 
 
-def _may(plan: GraphPlan, name: AgentName, rules: Iterable[CallRule]) -> bool:
+def _may(plan: GraphPlan, name: AgentName, rules: Iterable[Permission]) -> bool:
     """Whether calls of an agent are counted."""
     return any(rule.covers(name, tool) for rule in rules for tool in plan.agents[name].tools)
 

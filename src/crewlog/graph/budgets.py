@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple
 
 from crewlog.definition.times import duration_words
-from crewlog.graph.bounding import DIVIDED, share_of_limit
+from crewlog.graph.bounding import DIVIDED, proportional_limit
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.waits import Waits
 from crewlog.state.model import Call
@@ -25,7 +25,7 @@ OPTIONS = ("go on", "stop")
 Budget = Literal["tokens", "cost", "wall", "price"]
 
 
-class Spent(NamedTuple):
+class ExhaustedBudget(NamedTuple):
     """A budget that is used up."""
 
     budget: Budget
@@ -39,9 +39,11 @@ class Spent(NamedTuple):
     """What was used, in a few words."""
 
 
-def _spent(budget: Budget, told: str, more: float, why: str = "its limit") -> Spent:
+def _spent(budget: Budget, told: str, more: float, why: str = "its limit") -> ExhaustedBudget:
     said = {"tokens": f"{more:,}", "cost": f"${more:g}"}.get(budget) or duration_words(more)
-    return Spent(budget, f"The run has {told}, {why}. Go on with {said} more?", more, told=told)
+    return ExhaustedBudget(
+        budget, f"The run has {told}, {why}. Go on with {said} more?", more, told=told
+    )
 
 
 class Budgets:
@@ -85,18 +87,18 @@ class Budgets:
                 return True
         return False
 
-    def _shared(self, spent: Spent) -> Spent:
+    def _shared(self, spent: ExhaustedBudget) -> ExhaustedBudget:
         """The same of a part of a graph: it asks for its share, as the others do for theirs."""
         if spent.budget not in DIVIDED:
             return spent
-        share = share_of_limit(self._run.plan, spent.budget)
+        share = proportional_limit(self._run.plan, spent.budget)
         if share == spent.more:
             return spent
         return _spent(spent.budget, spent.told, share, "and its share of the limit is used up")
 
-    def _spent(self) -> list[Spent]:
+    def _spent(self) -> list[ExhaustedBudget]:
         limits, allowed = self._run.plan.limits, self._run.state.allowed
-        found: list[Spent] = []
+        found: list[ExhaustedBudget] = []
         if limits.tokens is not None or limits.cost is not None:
             usage = self._run.state.total_usage
             tokens = usage.input_tokens + usage.output_tokens
@@ -107,16 +109,16 @@ class Budgets:
                 told = f"cost ${usage.cost:g}"
                 found.append(_spent("cost", told, limits.cost))
             if limits.cost is not None and usage.unpriced and not allowed.get("price"):
-                found.append(_unpriced(usage.unpriced))
-        if limits.wall is not None and self._waits.wall_is_over():
+                found.append(_unknown_price(usage.unpriced))
+        if limits.wall is not None and self._waits.is_wall_time_over():
             told = f"taken {duration_words(limits.wall)}"
             found.append(_spent("wall", told, limits.wall))
         return found
 
 
-def _unpriced(model: str) -> Spent:
+def _unknown_price(model: str) -> ExhaustedBudget:
     """Models whose price is not known: a yes is for all that the run calls from then on."""
-    return Spent(
+    return ExhaustedBudget(
         "price",
         f"The price of {model!r} is not known, so limits.cost does not hold for it. Go on?",
         1,

@@ -35,7 +35,7 @@ class _Bus:
 
 
 @dataclass
-class _Canvas:
+class _Grid:
     cells: dict[tuple[int, int], tuple[str, str]] = field(
         default_factory=dict[tuple[int, int], tuple[str, str]]
     )
@@ -86,7 +86,7 @@ def text_width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def paint(layers: Sequence[Sequence[Place]], boxes: Mapping[str, Box], width: int) -> list[str]:
+def box_lines(layers: Sequence[Sequence[Place]], boxes: Mapping[str, Box], width: int) -> list[str]:
     """The lines of a picture; bands are separated by an empty line."""
     gutters = [_buses(layer) for layer in layers[:-1]]
     widths = [max(_box_width(place, boxes) for place in layer) for layer in layers]
@@ -199,7 +199,7 @@ def _band(
     first: int,
     last: int,
 ) -> list[str]:
-    canvas = _Canvas()
+    canvas = _Grid()
     column = 0
     if first:
         for place in layers[first - 1]:
@@ -210,7 +210,7 @@ def _band(
         column = 2 + _gutter(tracks[first - 1])
     for index in range(first, last + 1):
         for place in layers[index]:
-            _paint_place(canvas, place, boxes, column, widths[index])
+            _paint_node(canvas, place, boxes, column, widths[index])
         column += widths[index]
         if index == last:
             for place in layers[index]:
@@ -223,8 +223,8 @@ def _band(
     return canvas.lines()
 
 
-def _paint_place(
-    canvas: _Canvas, place: Place, boxes: Mapping[str, Box], column: int, width: int
+def _paint_node(
+    canvas: _Grid, place: Place, boxes: Mapping[str, Box], column: int, width: int
 ) -> None:
     end = column
     if not place.dummy and (text := boxes[place.key].text):
@@ -235,7 +235,7 @@ def _paint_place(
         canvas.across(place.row, end, column + width - 1)
 
 
-def _paint_gutter(canvas: _Canvas, buses: list[_Bus], column: int, tracks: int) -> None:
+def _paint_gutter(canvas: _Grid, buses: list[_Bus], column: int, tracks: int) -> None:
     end = column + _gutter(tracks) - 1
     verticals: dict[tuple[int, int], _Bus] = {}
     for bus in buses:

@@ -1,6 +1,6 @@
 """Changing a run while it lives: considering a change, accepting it, and swapping the graph.
 
-    consider ──► accept ──(rules only)──► RulesChanged: in force at once
+    consider ──► accept ──(rules only)──► DefinitionChanged: in force at once
                    └──(another graph)──► ChangeAccepted ──(drained)──► swap ──► GraphSwapped
                                                                          └──► SwapFailed
 
@@ -14,36 +14,36 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from crewlog.authority.widening import regained
+from crewlog.authority.widening import regained_permissions
 from crewlog.errors import ChangeConflict, CommandRejected, InternalError
-from crewlog.graph.bounding import DIVIDED, divided, is_bounded
+from crewlog.graph.bounding import DIVIDED, divided_budgets, has_divisible_limits
 from crewlog.graph.engine import Engine
-from crewlog.graph.listening import graph_events
+from crewlog.graph.listening import component_events
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap import (
-    StepFate,
+    StepRemap,
     SwapReport,
-    check_hearing,
+    check_wake_nodes,
+    is_same_flow,
     permissions_after,
-    plan_swap,
-    same_flow,
-    with_left,
+    swap_report,
+    with_detached_steps,
 )
 from crewlog.ids import CommandId, ContentHash, FlagName, NodeName, RunId, StepId, visit_of
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.bounds import Bounds
-from crewlog.state.calls import PreparedChange, PreparedPart
+from crewlog.state.bounds import RemainingBudget
+from crewlog.state.calls import PrepareChangeResult, PreparedSplitRun
 from crewlog.state.hashing import hash_json
-from crewlog.state.joining import check_alone
-from crewlog.state.model import Changing, CrewState
+from crewlog.state.joining import check_no_merge
+from crewlog.state.model import CrewState, PendingChange
 from crewlog.state.reduce import reduce
-from crewlog.state.topology import Topology, TopologyChange, change_of
+from crewlog.state.topology import Component, ComponentChange, change_of_components
 
 
-def consider(
+def change_report(
     engine: Engine,
-    prepared: PreparedChange,
+    prepared: PrepareChangeResult,
     *,
     graph_version: int | None = None,
     expect: str = "",
@@ -70,7 +70,7 @@ def consider(
             remedy=f"The run goes on with graph version {state.changing.graph_version} as soon as "
             "what is under way has ended. Look at it then, and decide anew.",
         )
-    check_alone(state)
+    check_no_merge(state)
     if graph_version is not None and graph_version != state.graph_version:
         raise ChangeConflict(
             f"the change was made against graph version {graph_version}, and the run has "
@@ -89,7 +89,7 @@ def consider(
             remedy="The crew was changed since the dry run: make another one, and decide anew.",
         )
     if prepared.parts:
-        return _falls_apart(engine, plan, prepared.parts, abandon=abandon), plan
+        return _split_report(engine, plan, prepared.parts, abandon=abandon), plan
     return planned(engine, plan, abandon=abandon), plan
 
 
@@ -107,12 +107,12 @@ def planned(
     Raises:
         CommandRejected: turns or phases would be lost by it.
     """
-    check_hearing(engine.plan, plan, engine.state, again=again)
-    return plan_swap(engine.plan, plan, engine.state, abandon=abandon)
+    check_wake_nodes(engine.plan, plan, engine.state, again=again)
+    return swap_report(engine.plan, plan, engine.state, abandon=abandon)
 
 
-def _falls_apart(
-    engine: Engine, plan: GraphPlan, parts: Sequence[PreparedPart], *, abandon: bool = False
+def _split_report(
+    engine: Engine, plan: GraphPlan, parts: Sequence[PreparedSplitRun], *, abandon: bool = False
 ) -> SwapReport:
     """What a change does to a run whose graph falls apart by it.
 
@@ -124,13 +124,13 @@ def _falls_apart(
     # Those who leave are there until they do: for their steps, nothing is otherwise.
     leaving = {name: node for name, node in old.nodes.items() if name in gone}
     whole = plan.model_copy(update={"nodes": {**plan.nodes, **leaving}})
-    if not same_flow(old, whole):
+    if not is_same_flow(old, whole):
         raise CommandRejected(
             "the change is one of the flow, and the graph falls apart by it",
             remedy="Send two changes: first the one of the flow, then what parts the graph.",
         )
     report = planned(engine, whole, abandon=abandon)
-    graphs = {state.run: plan.topology or Topology(), **{p.graph: p.topology for p in parts}}
+    graphs = {state.run: plan.topology or Component(), **{p.graph: p.topology for p in parts}}
     to = {node: part.graph for part in parts for node in part.share.nodes}
     return report.model_copy(
         update={
@@ -138,12 +138,12 @@ def _falls_apart(
             "swap": True,
             "at_once": False,
             "steps": tuple(_goes(fate, to) for fate in report.steps),
-            "topology": change_of({state.run: old.topology or Topology()}, graphs),
+            "topology": change_of_components({state.run: old.topology or Component()}, graphs),
         }
     )
 
 
-def _goes(fate: StepFate, to: Mapping[NodeName, RunId]) -> StepFate:
+def _goes(fate: StepRemap, to: Mapping[NodeName, RunId]) -> StepRemap:
     if fate.node not in to or fate.fate != "kept":
         return fate
     because = f"{fate.node} goes to the run {to[fate.node]}"
@@ -160,7 +160,7 @@ def accept(
     reason: str = "",
     command: CommandId | None = None,
     abandon: bool = False,
-    parts: tuple[PreparedPart, ...] = (),
+    parts: tuple[PreparedSplitRun, ...] = (),
     basis: ContentHash = ContentHash(""),  # noqa: B008 - a string
 ) -> None:
     """Records that a change was accepted; where the graph stays the same, it is in force.
@@ -195,20 +195,20 @@ def accept(
         )
         return
     if report.at_once:
-        _regroup(
+        _apply_component_change(
             engine, plan, report, what=what, by=by, reason=reason, command=command, basis=basis
         )
         return
-    old, leaving = engine.plan, _leaving(report)
-    engine.use(with_left(old, plan, state.frontier, state.parked, ()))
+    old, leaving = engine.plan, _finishing_steps(report)
+    engine.use(with_detached_steps(old, plan, state.frontier, state.parked, ()))
     engine.record(
-        j.RulesChanged(
+        j.DefinitionChanged(
             crew=plan.crew,
             definition=plan.definition,
             permissions=permissions_after(old, plan, state, leaving),
-            flags=new_flags(plan, state),
+            flags=new_run_outputs(plan, state),
             rules=plan.rules,
-            events=tuple(graph_events(old, plan)),
+            events=tuple(component_events(old, plan)),
             basis=basis,
             what=what,
             by=by,
@@ -218,53 +218,55 @@ def accept(
     )
 
 
-def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) -> None:
+def _apply_component_change(
+    engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any
+) -> None:
     """Puts a plan in force in which other creatures hear, or hear other things.
 
     Nothing drains: the nodes of a flow, and all that is under way there, are the same.
     """
     old, state = engine.plan, engine.state
-    changed, parts = report.topology or TopologyChange(), engine.parts
-    gone = {step for step, entry in state.frontier.items() if _is_of(entry.node, parts)}
-    gone |= {step for step, entry in state.parked.items() if _is_of(entry.node, parts)}
+    changed, parts = report.topology or ComponentChange(), engine.parts
+    gone = {step for step, entry in state.frontier.items() if _is_in_split_run(entry.node, parts)}
+    gone |= {step for step, entry in state.parked.items() if _is_in_split_run(entry.node, parts)}
     facts: list[j.JournalEntry] = [*withdrawn(engine, report, who["by"])]
     facts += [
         j.InterruptAnswered(at=engine.at, interrupt=asked.id, decision="withdrawn")
         for asked in state.interrupts.values()
         if asked.step in gone and asked.id not in report.withdrawn
     ]
-    bounds = [Bounds()] * (len(parts) + 1)
+    bounds = [RemainingBudget()] * (len(parts) + 1)
     leaving = [p.share.creatures for p in parts]
-    if parts and is_bounded(plan):
-        bounds = divided(plan, state, leaving)
+    if parts and has_divisible_limits(plan):
+        bounds = divided_budgets(plan, state, leaving)
         # Each part asks for its share then; and an answer to this would be for all of them.
         facts += [
             j.InterruptAnswered(at=engine.at, interrupt=asked.id, decision="withdrawn")
             for asked in state.interrupts.values()
             if asked.budget in DIVIDED
         ]
-    elif parts and is_bounded(old):  # a limit that goes may come back
+    elif parts and has_divisible_limits(old):  # a limit that goes may come back
         known = old.model_copy(update={"agents": {**plan.agents, **old.agents}})
-        bounds = divided(known, state, leaving, debts=False)
+        bounds = divided_budgets(known, state, leaving, debts=False)
     facts.append(
-        j.TopologyChanged(
+        j.ComponentChanged(
             at=engine.at,
             digest=engine.digest if who["command"] else "",
             change=changed.kind,
             old_graph_ids=changed.old_graph_ids,
             new_graph_ids=changed.new_graph_ids,
             affected_creatures=changed.affected_creatures,
-            events=tuple(graph_events(old, plan, {p.graph: p.topology for p in parts})),
+            events=tuple(component_events(old, plan, {p.graph: p.topology for p in parts})),
             graph_version=report.graph_version,
             crew=plan.crew,
             definition=plan.definition,
             remap=report.remap,
-            permissions=permissions_after(old, plan, state, _leaving(report)),
-            flags=new_flags(plan, state),
+            permissions=permissions_after(old, plan, state, _finishing_steps(report)),
+            flags=new_run_outputs(plan, state),
             rules=plan.rules,
             split=changing.command if (changing := state.changing) is not None else "",
             parts=tuple(
-                j.PartedGraph(
+                j.SplitRun(
                     graph=p.graph,
                     definition=hash_json(p.definition),
                     share=p.share.model_copy(update={"bounds": left}),
@@ -278,14 +280,14 @@ def _regroup(engine: Engine, plan: GraphPlan, report: SwapReport, **who: Any) ->
     then = state
     for fact in facts:
         then = reduce(then, fact)
-    after = with_left(old, plan, then.frontier, then.parked, ())
-    check_fit(after, report.remap, state, then, gone)
+    after = with_detached_steps(old, plan, then.frontier, then.parked, ())
+    check_consistency(after, report.remap, state, then, gone)
     for fact in facts:
         engine.ledger.record(fact)
     engine.use(after)
 
 
-def _is_of(node: NodeName, parts: Sequence[PreparedPart]) -> bool:
+def _is_in_split_run(node: NodeName, parts: Sequence[PreparedSplitRun]) -> bool:
     return any(node in part.share.nodes for part in parts)
 
 
@@ -300,9 +302,11 @@ def part(engine: Engine) -> Exception | None:
     if changing is None or plan is None:
         raise InternalError("no split was accepted")
     try:
-        report = _falls_apart(engine, plan, engine.parts, abandon=changing.abandon)
+        report = _split_report(engine, plan, engine.parts, abandon=changing.abandon)
         who: dict[str, Any] = {"by": changing.by, "reason": "", "command": None}
-        _regroup(engine, plan, report, what=changing.what, basis=changing.basis, **who)
+        _apply_component_change(
+            engine, plan, report, what=changing.what, basis=changing.basis, **who
+        )
     # As of a swap: whatever it is, it would fail the workflow's task for ever.
     except Exception as error:  # noqa: BLE001
         return error
@@ -318,11 +322,11 @@ def wider(engine: Engine, plan: GraphPlan, report: SwapReport) -> Iterator[str]:
         plan: The plan that it is to have.
         report: What `consider` says of it.
     """
-    then = permissions_after(engine.plan, plan, engine.state, _leaving(report))
-    return regained(engine.state.tool_permissions, then, plan.agents)
+    then = permissions_after(engine.plan, plan, engine.state, _finishing_steps(report))
+    return regained_permissions(engine.state.tool_permissions, then, plan.agents)
 
 
-class Swapped(NamedTuple):
+class SwapResult(NamedTuple):
     """How a swap ended."""
 
     engine: Engine
@@ -331,33 +335,33 @@ class Swapped(NamedTuple):
     """Why it does not fit: a bug of ours, for who reads the log of a worker."""
 
 
-def swap(engine: Engine) -> Swapped:
+def swap(engine: Engine) -> SwapResult:
     """Goes on with the graph that was accepted, once all that was under way has landed.
 
     The journal says whether it did.
     """
     changing = engine.state.changing
     if changing is None:
-        return Swapped(engine)
+        return SwapResult(engine)
     try:
         after, facts = _swapped(engine, changing)
     except CommandRejected as error:  # for something that has come since it was accepted
         engine.pending = None
         told = f"{error.message}. {error.remedy}"
         engine.record(j.SwapFailed(graph_version=changing.graph_version, error=told[:2000]))
-        return Swapped(engine)
+        return SwapResult(engine)
     # Whatever it is, it would fail the workflow's task for ever: the run goes on as it was.
     except Exception as error:  # noqa: BLE001
         error_text = f"{type(error).__name__}: {error}"
         engine.pending = None
         engine.record(j.SwapFailed(graph_version=changing.graph_version, error=error_text[:2000]))
-        return Swapped(engine, error)
+        return SwapResult(engine, error)
     for fact in facts:
         engine.ledger.record(fact)
-    return Swapped(after)
+    return SwapResult(after)
 
 
-def _swapped(engine: Engine, changing: Changing) -> tuple[Engine, list[j.JournalEntry]]:
+def _swapped(engine: Engine, changing: PendingChange) -> tuple[Engine, list[j.JournalEntry]]:
     """The engine with the new plan, and the facts that make its state; nothing is recorded."""
     old, new, state = engine.plan, engine.pending, engine.state
     if new is None:
@@ -367,15 +371,15 @@ def _swapped(engine: Engine, changing: Changing) -> tuple[Engine, list[j.Journal
     then = state
     for fact in facts:
         then = reduce(then, fact)
-    plan = with_left(old, new, then.frontier, then.parked, ())
-    check_fit(plan, report.remap, state, then)
+    plan = with_detached_steps(old, new, then.frontier, then.parked, ())
+    check_consistency(plan, report.remap, state, then)
     after = Engine(plan, engine.ledger)
     after.at = engine.at
     return after, facts
 
 
 def _facts(
-    engine: Engine, plan: GraphPlan, report: SwapReport, changing: Changing
+    engine: Engine, plan: GraphPlan, report: SwapReport, changing: PendingChange
 ) -> Iterator[j.JournalEntry]:
     state = engine.state
     yield from withdrawn(engine, report, changing.by)
@@ -385,8 +389,8 @@ def _facts(
         crew=plan.crew,
         definition=plan.definition,
         remap=report.remap,
-        permissions=permissions_after(engine.plan, plan, state, _leaving(report)),
-        flags=new_flags(plan, state),
+        permissions=permissions_after(engine.plan, plan, state, _finishing_steps(report)),
+        flags=new_run_outputs(plan, state),
         rules=plan.rules,
         basis=changing.basis,
         what=changing.what,
@@ -403,19 +407,19 @@ def withdrawn(engine: Engine, report: SwapReport, by: str) -> Iterator[j.Journal
         if question.kind == "manual" and question.step is not None:
             # People asked to be asked: they are, when the step comes back.
             node = state.frontier[question.step].node
-            yield j.BreakRequested(at=engine.at, node=node, by=by)
+            yield j.BreakpointSet(at=engine.at, node=node, by=by)
 
 
-def _leaving(report: SwapReport) -> list[StepId]:
+def _finishing_steps(report: SwapReport) -> list[StepId]:
     return [fate.step for fate in report.steps if fate.fate == "leaves"]
 
 
-def new_flags(plan: GraphPlan, state: CrewState) -> dict[FlagName, Json]:
+def new_run_outputs(plan: GraphPlan, state: CrewState) -> dict[FlagName, Json]:
     """First values of the flags that a plan has and a run does not."""
     return {flag: value for flag, value in plan.flags.items() if flag not in state.flags}
 
 
-def check_fit(
+def check_consistency(
     plan: GraphPlan,
     remap: j.Remap,
     before: CrewState,

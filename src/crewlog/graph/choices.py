@@ -33,12 +33,12 @@ class Choice:
 
     def __call__(self, state: Any) -> str:
         """The target, for LangGraph."""
-        facts = _facts_of(state)
+        facts = _state_values(state)
         agents: dict[str, Any] = {k: v for k, v in facts.items() if isinstance(v, Mapping)}
         for condition, target in self.ways:
             if holds(condition, facts, agents):
-                return to_langgraph(target)
-        return to_langgraph(self.otherwise)
+                return langgraph_target(target)
+        return langgraph_target(self.otherwise)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -97,11 +97,11 @@ def _parsed(when: str) -> Condition:
         ) from None
 
 
-def _facts_of(state: Any) -> Mapping[str, Any]:
+def _state_values(state: Any) -> Mapping[str, Any]:
     facts: Any = state if isinstance(state, Mapping) else vars(state)  # pyright: ignore[reportUnknownVariableType]
     return cast("Mapping[str, Any]", facts)
 
 
-def to_langgraph(target: str) -> str:
+def langgraph_target(target: str) -> str:
     """A target under LangGraph's name of it."""
     return END if target == RUN_END else target

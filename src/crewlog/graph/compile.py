@@ -14,9 +14,9 @@ from langgraph.graph import END as GRAPH_END
 from langgraph.graph import START, StateGraph
 
 from crewlog.content import hash_json
-from crewlog.graph.driver import Driver, Router, memory_of
+from crewlog.graph.driver import Driver, Router, graph_cache
 from crewlog.graph.plan import NEXT, GraphPlan
-from crewlog.graph.routing import RESERVED, dependents, fires
+from crewlog.graph.routing import RESERVED, dependents, has_fired
 from crewlog.graph.saver import LatestSaver
 from crewlog.ids import NodeName
 from crewlog.state.model import Routing
@@ -42,7 +42,7 @@ def compile_plan(plan: GraphPlan) -> Driver:
     edges. Runs of equal plans in one process share the graph and its answers.
     """
     following = dependents(plan)
-    answers = _answer_targets(plan)
+    answers = _sent_targets(plan)
     routers: dict[str, Router] = {
         name: _router(plan, name, following[name], answers[name]) for name in plan.nodes
     }
@@ -53,21 +53,21 @@ def compile_plan(plan: GraphPlan) -> Driver:
         graph: StateGraph[Facts, None, Facts, Facts] = StateGraph(Facts)
         for name in plan.nodes:
             graph.add_node(name, _placeholder)
-        graph.add_conditional_edges(START, cast("Any", entry), _path_map(entries))
+        graph.add_conditional_edges(START, cast("Any", entry), _path_targets(entries))
         for name in plan.nodes:
             targets = {*following[name], *answers[name]}
-            graph.add_conditional_edges(name, cast("Any", routers[name]), _path_map(targets))
+            graph.add_conditional_edges(name, cast("Any", routers[name]), _path_targets(targets))
         return graph.compile(checkpointer=saver, name=plan.crew)
 
-    memory = memory_of(hash_json(plan.to_json()))
+    memory = graph_cache(hash_json(plan.to_json()))
     return Driver(compiled, {START: entry, **routers}, list(plan.nodes), memory)
 
 
-def _path_map(names: Any) -> dict[Hashable, str]:
+def _path_targets(names: Any) -> dict[Hashable, str]:
     return {**{name: name for name in names}, GRAPH_END: GRAPH_END}
 
 
-def _answer_targets(plan: GraphPlan) -> Mapping[NodeName, Sequence[NodeName]]:
+def _sent_targets(plan: GraphPlan) -> Mapping[NodeName, Sequence[NodeName]]:
     """The nodes that each node may send the run to, besides what depends on it."""
     return {
         name: [NodeName(n) for _, n in node.sends if n in plan.nodes and n not in RESERVED]
@@ -90,7 +90,9 @@ def _router(
         for outcome in state.get("outcome", (NEXT,)):
             if outcome == NEXT:
                 found += [
-                    t for t in following if fires(plan, t, name, state.get("routing", Routing()))
+                    t
+                    for t in following
+                    if has_fired(plan, t, name, state.get("routing", Routing()))
                 ]
             elif outcome in answers:
                 found.append(outcome)

@@ -13,26 +13,26 @@ from collections.abc import Iterable, Iterator
 from crewlog.authority.guards import Names, names_in
 from crewlog.definition.conditions import Condition, Fact, holds, parse_condition
 from crewlog.definition.model import ConditionText
-from crewlog.graph.asking import Asking
+from crewlog.graph.asking import PlanGuards
 from crewlog.graph.plan import ASK_HUMAN, GraphPlan
-from crewlog.ids import AgentName, FlagName, NodeName, StepId, item_of, node_of, visit_of
-from crewlog.state.edited import FLAGS, OUTPUTS, split_path
+from crewlog.ids import AgentName, FlagName, NodeName, StepId, item_number, node_of, visit_of
+from crewlog.state.edited import FLAGS, OUTPUTS, path_parts
 from crewlog.state.model import CrewState, Interrupt
 
 
-def rule_names(plan: GraphPlan) -> Names:
+def permission_condition_names(plan: GraphPlan) -> Names:
     """The flags and outputs that the conditions of a crew's rules read."""
     return names_in(rule.when for rule in plan.checks if rule.when is not None)
 
 
-def lifting(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
+def permission_condition_edits(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
     """Paths of an edit that the condition of a rule reads, in words.
 
     Args:
         plan: The run's.
         paths: What is edited: `flags.closed`, `outputs.writer.ready`.
     """
-    read = rule_names(plan)
+    read = permission_condition_names(plan)
     yield from (f"{path}, which the condition of a rule reads" for path in _read(read, paths))
 
 
@@ -68,12 +68,12 @@ def leading(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
 
 def _read(names: Names, paths: Iterable[str]) -> Iterator[str]:
     for path in paths:
-        kind, owner, name = split_path(path)
+        kind, owner, name = path_parts(path)
         if _reads(names, kind, owner, name):
             yield path
 
 
-def set_by(asked: Interrupt, decision: str) -> FlagName | None:
+def answer_output(asked: Interrupt, decision: str) -> FlagName | None:
     """The flag that an answer to a requirement sets; none where it sets none."""
     if asked.kind != "requirement" or asked.step is None or decision in ("skip", "again", "stop"):
         return None
@@ -85,14 +85,14 @@ def set_by(asked: Interrupt, decision: str) -> FlagName | None:
 
 def answering(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
     """Paths of an edit that the answer to a question sets, in words."""
-    sets = Asking(plan).answers
+    sets = PlanGuards(plan).answers
     for path in paths:
-        kind, _, name = split_path(path)
+        kind, _, name = path_parts(path)
         if kind == FLAGS and FlagName(name) in sets:
             yield f"{path}, which the answer to {sets[FlagName(name)]} sets"
 
 
-def asks_others(plan: GraphPlan, now: CrewState, who: str) -> tuple[str, ...]:
+def other_people_asked(plan: GraphPlan, now: CrewState, who: str) -> tuple[str, ...]:
     """Whom the flow's questions are asked of, where somebody is not among them; else empty.
 
     Args:
@@ -105,7 +105,7 @@ def asks_others(plan: GraphPlan, now: CrewState, who: str) -> tuple[str, ...]:
     return next(others, ())
 
 
-def lifted(read: Names, now: CrewState, then: CrewState) -> Iterator[str]:
+def restored_permission_conditions(read: Names, now: CrewState, then: CrewState) -> Iterator[str]:
     """What the conditions of rules read, and what is otherwise where a run goes back to.
 
     Args:
@@ -113,13 +113,13 @@ def lifted(read: Names, now: CrewState, then: CrewState) -> Iterator[str]:
         now: The run as it is, or was at last.
         then: What it goes back to.
     """
-    for name in _otherwise(read, now, then):
+    for name in _changed_values(read, now, then):
         yield f"{name} is what it was there, and the condition of a rule reads it"
 
 
 def answered(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
     """Answers of people that hold where a run goes back to, and which are other ones by now."""
-    for flag, node in Asking(plan).answers.items():
+    for flag, node in PlanGuards(plan).answers.items():
         value = then.flags.get(flag)
         if value not in (plan.flags.get(flag), now.flags.get(flag)):
             yield f"the answer to {node} ({flag}) is what it was there"
@@ -127,11 +127,11 @@ def answered(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
 
 def gives_way(now: CrewState, step: StepId | None) -> StepId | None:
     """The step whose place a redirect takes; none where it says none, and that is not clear."""
-    steps = [each for each in now.frontier if not item_of(each)]
+    steps = [each for each in now.frontier if not item_number(each)]
     return step or (steps[0] if len(steps) == 1 else None)
 
 
-def open_at(now: CrewState, step: StepId | None) -> list[str]:
+def interrupts_of_step(now: CrewState, step: StepId | None) -> list[str]:
     """The questions that a step waits for, in words."""
     return [
         f"{asked.id} ({asked.kind})"
@@ -140,16 +140,16 @@ def open_at(now: CrewState, step: StepId | None) -> list[str]:
     ]
 
 
-def passes_a_question(plan: GraphPlan, node: NodeName) -> bool:
+def is_behind_question(plan: GraphPlan, node: NodeName) -> bool:
     """Whether every way to a node leads through a question of the crew's flow.
 
     What waits for several nodes is reached without a question where enough of them are.
     """
     asks = frozenset(name for name, each in plan.nodes.items() if each.ask is not None)
-    return node in Asking(plan).behind(asks)
+    return node in PlanGuards(plan).behind(asks)
 
 
-def leads_past(plan: GraphPlan, now: CrewState, node: NodeName) -> Iterator[str]:
+def redirect_bypasses(plan: GraphPlan, now: CrewState, node: NodeName) -> Iterator[str]:
     """By what a redirect to a node goes past what people decide, in words.
 
     Args:
@@ -157,16 +157,16 @@ def leads_past(plan: GraphPlan, now: CrewState, node: NodeName) -> Iterator[str]
         now: The run as it is.
         node: Where it is sent.
     """
-    asking = Asking(plan)
+    asking = PlanGuards(plan)
     asks = node in plan.nodes and plan.nodes[node].ask is not None
     if not asks and node in asking.behind(asking.deciding()):
         yield node
     for name in sorted(asking.unasked([node], now.routing) - {node}):
         if now.visits.get(name):
-            yield f"{node}, from where {_comes_again(name)}"
+            yield f"{node}, from where {_reuse_text(name)}"
 
 
-def meeting(plan: GraphPlan, now: CrewState, paths: Iterable[str]) -> Iterator[str]:
+def requirement_edits(plan: GraphPlan, now: CrewState, paths: Iterable[str]) -> Iterator[str]:
     """Paths of an edit that people are being asked about, in words: requirements read them.
 
     Args:
@@ -190,15 +190,15 @@ def again(plan: GraphPlan, now: CrewState | None, then: CrewState) -> Iterator[s
         then: What it goes back to.
     """
     begin = {entry.node for entry in then.frontier.values() if not entry.leaving}
-    for name in sorted(Asking(plan).unasked(begin, then.routing)):
+    for name in sorted(PlanGuards(plan).unasked(begin, then.routing)):
         node = plan.nodes[name]
         if node.ask is not None and name in begin and _holds(node.only_if, then):
             continue  # people are asked at once
         if now is None or _begun(name, now, then):
-            yield _comes_again(name)
+            yield _reuse_text(name)
 
 
-def retold(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
+def restored_guard_conditions(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
     """What decides whether people are asked, and is otherwise where a run goes back to.
 
     What an agent may set whose turn comes before that is the crew's to say anew.
@@ -208,19 +208,19 @@ def retold(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
         now: The run as it is, or was at last.
         then: What it goes back to.
     """
-    asking = Asking(plan)
+    asking = PlanGuards(plan)
     read = asking.names()
     begin = {entry.node for entry in then.frontier.values() if not entry.leaving}
-    ahead = asking.before_deciding(begin, then.routing)
+    ahead = asking.nodes_before_guards(begin, then.routing)
     agents = {agent for name in ahead for agent in plan.nodes[name].agents}
     set_anew = {flag for agent in agents for flag in plan.agents[agent].flags}
     flags = {*map(FlagName, read.flags)} - {*asking.answers} - set_anew
     outputs = {(owner, key) for owner, key in read.outputs if owner not in agents}
-    for name in _otherwise(Names(frozenset(flags), frozenset(outputs)), now, then):
+    for name in _changed_values(Names(frozenset(flags), frozenset(outputs)), now, then):
         yield f"{name} is what it was there, and decides whether people are asked"
 
 
-def _comes_again(name: NodeName) -> str:
+def _reuse_text(name: NodeName) -> str:
     return f"{name} comes once more by an answer that was given before"
 
 
@@ -247,7 +247,7 @@ def _reads(read: Names, kind: str, owner: str, name: str) -> bool:
     )
 
 
-def _otherwise(read: Names, now: CrewState, then: CrewState) -> Iterator[str]:
+def _changed_values(read: Names, now: CrewState, then: CrewState) -> Iterator[str]:
     """Names of what has another value in one state than in the other."""
     for name in sorted(read.flags):
         if now.flags.get(FlagName(name)) != then.flags.get(FlagName(name)):

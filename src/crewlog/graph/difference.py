@@ -17,7 +17,7 @@ _EDGES = frozenset({"join"})
 """Fields of a node that its edges tell."""
 
 
-class GraphDifference(Model):
+class PlanDiff(Model):
     """All differences between two plans; false where there is none."""
 
     added: tuple[NodeName, ...] = ()
@@ -36,22 +36,22 @@ class GraphDifference(Model):
         return bool(self.to_json())
 
 
-def graph_difference(old: GraphPlan, new: GraphPlan) -> GraphDifference:
+def plan_diff(old: GraphPlan, new: GraphPlan) -> PlanDiff:
     """What was added, removed and changed from `old` to `new`; prompts are in definitions."""
-    before, after = {*edges_of(old)}, {*edges_of(new)}
+    before, after = {*plan_edges(old)}, {*plan_edges(new)}
     kept = [name for name in new.nodes if name in old.nodes]
     changed = {name: _fields(old.nodes[name], new.nodes[name]) for name in kept}
-    return GraphDifference(
+    return PlanDiff(
         added=tuple(name for name in new.nodes if name not in old.nodes),
         removed=tuple(name for name in old.nodes if name not in new.nodes),
         changed={name: fields for name, fields in changed.items() if fields},
-        edges_added=tuple(edge for edge in edges_of(new) if edge not in before),
-        edges_removed=tuple(edge for edge in edges_of(old) if edge not in after),
+        edges_added=tuple(edge for edge in plan_edges(new) if edge not in before),
+        edges_removed=tuple(edge for edge in plan_edges(old) if edge not in after),
         rules=dict(_rules(old, new)),
     )
 
 
-def edges_of(plan: GraphPlan) -> list[Edge]:
+def plan_edges(plan: GraphPlan) -> list[Edge]:
     """The edges of a plan, once each, in its order."""
     return list(dict.fromkeys(_edges(plan)))
 
@@ -66,13 +66,13 @@ def _edges(plan: GraphPlan) -> Iterator[Edge]:
 
 
 def _fields(old: PlanNode, new: PlanNode) -> tuple[str, ...]:
-    found = [f for f in _differing(old, new) if f not in _EDGES]
+    found = [f for f in _changed_fields(old, new) if f not in _EDGES]
     if old.join and new.join and old.join.need != new.join.need:
         found.append("join.need")
     return tuple(found)
 
 
-def _differing(old: Model, new: Model) -> list[str]:
+def _changed_fields(old: Model, new: Model) -> list[str]:
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
     return [key for key in after if before.get(key) != after[key]]
 
@@ -80,9 +80,9 @@ def _differing(old: Model, new: Model) -> list[str]:
 def _rules(old: GraphPlan, new: GraphPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
     for section in ("agents", "tools", "permissions", "approvals", "merge", "flags"):
         yield from _mapping(section, getattr(old, section), getattr(new, section))
-    if limits := _differing(old.limits, new.limits):
+    if limits := _changed_fields(old.limits, new.limits):
         yield "limits", tuple(limits)
-    if interrupts := _differing(old.interrupts, new.interrupts):
+    if interrupts := _changed_fields(old.interrupts, new.interrupts):
         yield "interrupts", tuple(interrupts)
 
 
@@ -96,5 +96,5 @@ def _mapping(
             yield f"{section}.{name}", ("removed",)
         elif old[name] != new[name]:
             model = isinstance(new[name], Model) and isinstance(old[name], Model)
-            fields = _differing(old[name], new[name]) if model else ["changed"]
+            fields = _changed_fields(old[name], new[name]) if model else ["changed"]
             yield f"{section}.{name}", tuple(fields)

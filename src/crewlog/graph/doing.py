@@ -12,18 +12,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from crewlog.authority.audiences import may_see
+from crewlog.authority.audiences import may_see_item
 from crewlog.definition.doing import reference
 from crewlog.graph.facts import RunFacts
-from crewlog.graph.plan import AgentRules
+from crewlog.graph.plan import PlanAgent
 from crewlog.ids import AgentName, StepId
 from crewlog.model import Json
 from crewlog.state.blocks import words_of
 from crewlog.state.brief import brief, shortened
-from crewlog.state.calls import ModelResult, ToolResult
+from crewlog.state.calls import CallModelResult, CallToolResult
 from crewlog.state.end_reasons import FoundError
 from crewlog.state.hashing import hash_json
-from crewlog.state.model import Call, Did, FrontierEntry, Item
+from crewlog.state.model import Call, Did, FrontierStep, Item
 
 LONGEST = 4_000
 """Characters of what one call said that the final message has: the state holds them meanwhile."""
@@ -32,16 +32,16 @@ LONGEST_ALL = 16_000
 _ID = "does-"
 
 Replied = Callable[..., Awaitable[None]]
-"""Applies a reply, as `Turns.model_replied`."""
+"""Applies a reply, as `Turns.apply_model_call`."""
 Failed = Callable[[StepId, int | None, str, FoundError], Awaitable[None]]
 """Fails a step, as `Engine.fail_step`."""
 
 
-class _MissingError(Exception):
+class _ArgumentMissingError(Exception):
     """An argument has no value."""
 
 
-class Doing:
+class AgentsWithoutModel:
     """The turns of agents without a model.
 
     Args:
@@ -65,7 +65,7 @@ class Doing:
         if entry is None or entry.status != "running" or entry.turn is None:
             return
         call = next((c for c in entry.turn.calls if c.tool is None and c.status == "ready"), None)
-        agent = self._run.agent_at(step)
+        agent = self._run.agent_of(step)
         if call is None or agent is None:
             return
         rules = self._run.rules_of(agent, step)
@@ -73,7 +73,7 @@ class Doing:
             await self._reply(entry, agent, rules, call)
 
     async def _reply(
-        self, entry: FrontierEntry, agent: AgentName, rules: AgentRules, call: Call
+        self, entry: FrontierStep, agent: AgentName, rules: PlanAgent, call: Call
     ) -> None:
         did = {each.id: each for each in entry.turn.did} if entry.turn else {}
         left = [n for n in range(len(rules.does)) if _id(n) not in did]
@@ -87,7 +87,7 @@ class Doing:
             for n in left[:1] if rules.in_order else left:
                 args = {k: self._value(v, entry, agent) for k, v in rules.does[n].args.items()}
                 asks.append({"name": rules.does[n].tool, "args": args, "id": _id(n)})
-        except _MissingError as missing:
+        except _ArgumentMissingError as missing:
             await self._failed(entry.step, call.call, str(missing), "ArgumentMissing")
             return
         text = "" if asks else composed(tuple(did[_id(n)] for n in range(len(rules.does))))
@@ -99,10 +99,10 @@ class Doing:
         }
         if asks:
             body["tool_calls"] = [{**each, "type": "tool_call"} for each in asks]
-        result = ModelResult(body=body, hash=hash_json(body), stored=False)
+        result = CallModelResult(body=body, hash=hash_json(body), stored=False)
         await self._replied(entry.step, call.call, result, composed=True)
 
-    def _value(self, value: Json, entry: FrontierEntry, agent: AgentName) -> Json:
+    def _value(self, value: Json, entry: FrontierStep, agent: AgentName) -> Json:
         """An argument, with the values that it takes from elsewhere in their places."""
         said = reference(value)
         if said is not None:
@@ -115,7 +115,7 @@ class Doing:
             return [self._value(each, entry, agent) for each in parts]
         return value
 
-    def _taken(self, said: str, entry: FrontierEntry, agent: AgentName) -> Json:
+    def _taken(self, said: str, entry: FrontierStep, agent: AgentName) -> Json:
         """What `{from: …}` stands for.
 
         Raises:
@@ -131,17 +131,19 @@ class Doing:
             large = found is not None and found.value is None and not found.withheld
         else:
             output = self._run.state.agent_outputs.get(AgentName(whose), {}).get(key)
-            reads = self._run.reads_of(agent, entry.step)
+            reads = self._run.readable_logs(agent, entry.step)
             # A list of parts has their audiences: who passes it on must be in all of them.
             each = [part.logs for part in output.parts] if output and output.parts else []
             for logs in each or [output.logs if output else ()]:
-                if not may_see(agent, logs, reads=reads, step=entry.step).allowed:
-                    raise _MissingError(f"{agent} may not see {said}, which it is to pass on")
+                if not may_see_item(agent, logs, reads=reads, step=entry.step).allowed:
+                    raise _ArgumentMissingError(
+                        f"{agent} may not see {said}, which it is to pass on"
+                    )
             value = None if output is None else output.value
             large = output is not None and bool(output.body or output.parts)
         if value is None:
             why = "is too large to be an argument" if large else "has no value"
-            raise _MissingError(f"{said} {why}, and {agent} is to call a tool with it")
+            raise _ArgumentMissingError(f"{said} {why}, and {agent} is to call a tool with it")
         return value  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -149,7 +151,7 @@ def _id(number: int) -> str:
     return f"{_ID}{number + 1}"
 
 
-def did(rules: AgentRules, call: Call, text: str, *, ok: bool) -> Did | None:
+def did(rules: PlanAgent, call: Call, text: str, *, ok: bool) -> Did | None:
     """What is kept of a call's result for the final message; none where a model reads it."""
     if not rules.does:
         return None
@@ -157,7 +159,7 @@ def did(rules: AgentRules, call: Call, text: str, *, ok: bool) -> Did | None:
     return Did(id=call.id, tool=call.tool or "", ok=ok, text=shortened(text, most))
 
 
-def text_of(result: ToolResult) -> str:
+def text_of(result: CallToolResult) -> str:
     """What a tool's result says, as text."""
     content: Json = result.body.get("content", "")
     return words_of(content, "\n")

@@ -8,7 +8,7 @@ by its hash, and the run may move, `crew` makes the engine of that definition an
         → DefinitionApproved → RunStarted …
         → DefinitionEdited → InterruptRaised(approval, another hash) …
         → DefinitionRejected → RunStopped
-    PromptReceived → (PromptRead)* → PromptRefused → RunFailed(InvalidPrompt)
+    PromptReceived → (PromptRead)* → PromptCompileFailed → RunFailed(InvalidPrompt)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from crewlog.errors import ApprovalMismatch, CommandRejected, InternalError
-from crewlog.graph.answers import StopAsked, check_option
+from crewlog.graph.answers import StopAnswer, check_answer
 from crewlog.graph.engine import Engine, Order
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import GraphPlan
@@ -24,8 +24,8 @@ from crewlog.ids import AgentName, CommandId, ContentHash, CrewName, RunId, Step
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
-from crewlog.state.calls import CompilePrompt, CompilePromptResult, OpenRunResult
-from crewlog.state.carry import DraftCarry
+from crewlog.state.calls import CompilePrompt, CompilePromptResult, PrepareRunResult
+from crewlog.state.carry import PromptCarry
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import (
@@ -33,7 +33,7 @@ from crewlog.state.model import (
     CrewState,
     Interrupt,
     NoReading,
-    PromptRemark,
+    PromptDiagnostic,
     PromptState,
 )
 
@@ -48,7 +48,7 @@ NO_PLAN = GraphPlan(crew=CrewName(""), definition=ContentHash(""), nodes={}, age
 """The plan of a run whose prompt is not compiled yet."""
 
 
-class Drafting(RunFacts):
+class PromptApproval(RunFacts):
     """A run between its prompt and its crew.
 
     Args:
@@ -57,12 +57,14 @@ class Drafting(RunFacts):
         plan: The plan of what the prompt makes, once there is one.
     """
 
-    def __init__(self, ledger: Ledger, draft: DraftCarry, plan: GraphPlan = NO_PLAN) -> None:
+    def __init__(self, ledger: Ledger, draft: PromptCarry, plan: GraphPlan = NO_PLAN) -> None:
         super().__init__(plan, ledger)
         self.draft = draft
 
     @classmethod
-    def begin(cls, run: RunId, text: str, draft: DraftCarry, *, registry: str, at: int) -> Drafting:
+    def begin(
+        cls, run: RunId, text: str, draft: PromptCarry, *, registry: str, at: int
+    ) -> PromptApproval:
         """A new run that has a prompt."""
         drafting = cls(Ledger(CrewState(run=run)), draft)
         drafting.at = at
@@ -109,7 +111,7 @@ class Drafting(RunFacts):
         elif self.plan is NO_PLAN:
             yield Order(STEP, COMPILER, Call(call=number, tool=CHECK))
 
-    def compile_call(self) -> CompilePrompt:
+    def compile_input(self) -> CompilePrompt:
         """The input of the next call that compiles."""
         return CompilePrompt(
             prompt=self.prompt.text,
@@ -127,7 +129,7 @@ class Drafting(RunFacts):
         """Applies what the compiler answered."""
         if result.reply is not None:
             replies = (*self.draft.replies, result.reply)
-            self._know(replies=replies, attempt=1)
+            self._update_carry(replies=replies, attempt=1)
             self.record(
                 j.PromptRead(
                     agent=COMPILER,
@@ -141,10 +143,10 @@ class Drafting(RunFacts):
         if result.again:
             return
         if result.definition is None:
-            self.record(j.PromptRefused(reader=result.reader, remarks=result.remarks))
+            self.record(j.PromptCompileFailed(reader=result.reader, remarks=result.remarks))
             self._refuse(result.remarks)
             return
-        self._know(definition=result.definition)
+        self._update_carry(definition=result.definition)
         self.record(
             j.PromptCompiled(
                 definition=hash_json(result.definition),
@@ -155,11 +157,13 @@ class Drafting(RunFacts):
             )
         )
 
-    def opened(self, result: OpenRunResult) -> None:
+    def opened(self, result: PrepareRunResult) -> None:
         """Applies the check of what the prompt makes: people are asked about it."""
-        self._propose(result)
+        self._ask_for_approval(result)
 
-    async def call_failed(self, step: StepId, number: int, error: str, error_type: str) -> None:
+    async def apply_call_failure(
+        self, step: StepId, number: int, error: str, error_type: str
+    ) -> None:
         """Applies a call that failed for good."""
         if error_type == "InvalidDefinition":  # of the registry that it names, or of the crew
             self.record(j.RunFailed(error=f"the prompt makes no crew: {error}", error_type=INVALID))
@@ -173,17 +177,17 @@ class Drafting(RunFacts):
             detail=error,
         )
 
-    def _know(self, **changes: Json) -> None:
+    def _update_carry(self, **changes: Json) -> None:
         self.draft = self.draft.model_copy(update=changes)
 
-    def _refuse(self, remarks: Sequence[PromptRemark]) -> None:
+    def _refuse(self, remarks: Sequence[PromptDiagnostic]) -> None:
         told = "\n".join(str(remark) for remark in remarks)
         error = f"the prompt makes no crew:\n{told}"
         self.record(j.RunFailed(error=error, error_type=INVALID))
 
-    def _propose(self, opened: OpenRunResult) -> None:
+    def _ask_for_approval(self, opened: PrepareRunResult) -> None:
         self.plan = GraphPlan.from_json(opened.plan)
-        self._know(definition=opened.definition)
+        self._update_carry(definition=opened.definition)
         count = len(self.prompt.remarks)
         notes = f", with {count} remark{'s' * (count != 1)}" if count else ""
         self.record(
@@ -211,18 +215,18 @@ class Drafting(RunFacts):
 
         Raises:
             CommandRejected: it is none of the options.
-            StopAsked: it ends the run; the caller stops it as it would by the `stop` signal.
+            StopAnswer: it ends the run; the caller stops it as it would by the `stop` signal.
         """
-        check_option(asked, decision)
+        check_answer(asked, decision)
         self.record(
             j.InterruptAnswered(interrupt=asked.id, decision=decision, by=by, command=command)
         )
         if decision == "stop":
-            raise StopAsked
+            raise StopAnswer
         if decision == "forms":
-            self._know(reader="forms", replies=())
+            self._update_carry(reader="forms", replies=())
         elif asked.kind != "approval":  # `retry`
-            self._know(attempt=self.draft.attempt + 1)
+            self._update_carry(attempt=self.draft.attempt + 1)
         elif asked.hash is None:
             raise InternalError(f"the approval {asked.id!r} names no definition")
         elif decision == asked.options[0]:
@@ -233,7 +237,7 @@ class Drafting(RunFacts):
             self.record(j.RunStopped(because=f"{because}: {reason}" if reason else because))
 
     def edit(
-        self, asked: Interrupt, opened: OpenRunResult, *, by: str, command: CommandId
+        self, asked: Interrupt, opened: PrepareRunResult, *, by: str, command: CommandId
     ) -> ContentHash:
         """Takes a definition that people changed, and asks about it anew."""
         self.record(
@@ -242,7 +246,7 @@ class Drafting(RunFacts):
         definition = hash_json(opened.definition)
         crew = CrewName(str(opened.definition.get("crew", "")))
         self.record(j.DefinitionEdited(definition=definition, crew=crew, by=by))
-        self._propose(opened)
+        self._ask_for_approval(opened)
         return definition
 
     # -- the crew -----------------------------------------------------------------------------
@@ -276,7 +280,7 @@ class Drafting(RunFacts):
         )
 
 
-def check_hash(asked: Interrupt, given: str) -> None:
+def check_answer_hash(asked: Interrupt, given: str) -> None:
     """Checks that an answer is about the definition that is asked about.
 
     Raises:
@@ -290,7 +294,7 @@ def check_hash(asked: Interrupt, given: str) -> None:
         )
 
 
-def no_edit(asked: Interrupt) -> CommandRejected:
+def edit_rejection(asked: Interrupt) -> CommandRejected:
     """The refusal of an edit that a question does not take."""
     return CommandRejected(
         f"{asked.id!r} takes no edit",

@@ -9,20 +9,20 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 
-from crewlog.authority.permissions import needs_approval
+from crewlog.authority.permissions import is_approval_required
 from crewlog.authority.rules import EVERY_CREW_HAS
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.findings import listed
 from crewlog.definition.times import duration_words
-from crewlog.graph.canvas import Box, doubtful, paint, text_width
-from crewlog.graph.layout import arrange, without_shortcuts
+from crewlog.graph.canvas import Box, box_lines, doubtful, text_width
+from crewlog.graph.layout import arrange, transitive_reduction
 from crewlog.graph.loops import Loops
 from crewlog.graph.lower import (
     ANY_WORDS,
-    decision_text,
-    failing_words,
-    route_text,
-    wait_words,
+    condition_branch_text,
+    on_error_text,
+    output_branch_text,
+    wait_text,
 )
 from crewlog.graph.plan import ASK_HUMAN, END, NEXT, Ask, GraphPlan, PlanNode, Wait
 from crewlog.ids import AgentName, NodeName, ToolName
@@ -60,11 +60,11 @@ def _short(text: str, longest: int) -> str:
 
 
 def mermaid(plan: GraphPlan, statuses: Mapping[NodeName, str] | None = None) -> str:
-    """The plan as a Mermaid flowchart; see `Flowchart`."""
-    return Flowchart(plan).text(statuses or {})
+    """The plan as a Mermaid flowchart; see `MermaidDrawing`."""
+    return MermaidDrawing(plan).text(statuses or {})
 
 
-class Flowchart:
+class MermaidDrawing:
     """A plan as a Mermaid flowchart, to be coloured again and again.
 
     Agents are rounded, decisions diamonds, questions hexagons; ways of decisions, answers and
@@ -77,7 +77,7 @@ class Flowchart:
         lines += [f"    {ids[name]}{_shape(name, node, plan)}" for name, node in plan.nodes.items()]
         lines.append("    done([done])")
         for name, node in plan.nodes.items():
-            lines += [f"    {way}" for way in _mermaid_ways(name, node, plan, ids)]
+            lines += [f"    {way}" for way in _mermaid_edges(name, node, plan, ids)]
         lines += [f"    {ids[name]} --> done" for name in _last(plan)]
         self._plain = "\n".join(lines) + "\n"
 
@@ -119,16 +119,16 @@ def _shape(name: NodeName, node: PlanNode, plan: GraphPlan) -> str:
     label = name if who in ("", str(name)) else f"{name}: {_short(who, 60)}"
     if _switched_off(node, plan):
         label += " (off)"
-    if tools := _guarded(node, plan):
+    if tools := _tools_with_approval(node, plan):
         label += _short(f", asks before {', '.join(tools)}", 80)
     return '("' + _escaped(label) + '")'
 
 
-def _mermaid_ways(
+def _mermaid_edges(
     name: NodeName, node: PlanNode, plan: GraphPlan, ids: Mapping[NodeName, str]
 ) -> Iterator[str]:
     here = ids[name]
-    label = _entry_label(node)
+    label = _start_label(node)
     arrow = f'-->|"{_escaped(label)}"|' if label else "-->"
     if node.entry:
         yield f"start {arrow} {here}"
@@ -140,7 +140,7 @@ def _mermaid_ways(
         yield f'{here} -.->|"{_escaped(why)}"| {to}'
 
 
-def _entry_label(node: PlanNode, longest: int = _LONGEST_CONDITION) -> str:
+def _start_label(node: PlanNode, longest: int = _LONGEST_CONDITION) -> str:
     """What a node waits for, and how often it is visited; long conditions are cut."""
     parts: list[str] = []
     if node.join is not None and node.join.need < len(node.join.of):
@@ -162,7 +162,7 @@ def _switched_off(node: PlanNode, plan: GraphPlan) -> bool:
     return bool(node.agents) and not any(plan.agents[each].enabled for each in node.agents)
 
 
-def _guarded(node: PlanNode, plan: GraphPlan) -> list[str]:
+def _tools_with_approval(node: PlanNode, plan: GraphPlan) -> list[str]:
     """The tools whose calls in a node wait for a person's yes."""
     found: dict[str, None] = {}
     for agent in node.agents:
@@ -188,11 +188,11 @@ def _may(agent: AgentName, tool: ToolName, plan: GraphPlan) -> bool:
 def _asks(agent: AgentName, tool: ToolName, plan: GraphPlan) -> bool:
     """Whether an agent's calls of a tool wait for a yes, now or where a condition holds."""
     rules = [rule for rule in plan.checks if rule.covers(agent, tool)]
-    return needs_approval(agent, tool, plan.approvals) or any(r.do == "ask" for r in rules)
+    return is_approval_required(agent, tool, plan.approvals) or any(r.do == "ask" for r in rules)
 
 
 def _wait(wait: Wait) -> str:
-    return f"until {wait_words(wait)}" if wait.until else wait_words(wait)
+    return f"until {wait_text(wait)}" if wait.until else wait_text(wait)
 
 
 def _goes(ask: Ask, option: str, nodes: Collection[str]) -> str:
@@ -243,10 +243,12 @@ ON_ERROR = "on error"
 
 def _last(plan: GraphPlan) -> list[NodeName]:
     """Nodes that nothing waits for, where the run goes on from them: there a branch of it ends."""
-    return [name for name in _unwaited(plan) if _goes_on(plan.nodes[name], plan.nodes)]
+    return [
+        name for name in _nodes_without_dependents(plan) if _goes_on(plan.nodes[name], plan.nodes)
+    ]
 
 
-def _unwaited(plan: GraphPlan) -> list[NodeName]:
+def _nodes_without_dependents(plan: GraphPlan) -> list[NodeName]:
     waited = {source for node in plan.nodes.values() if node.join for source in node.join.of}
     return [name for name in plan.nodes if name not in waited]
 
@@ -290,7 +292,7 @@ def picture(
     last = _last(plan)
     edges += [
         (name, END_KEY)
-        for name in _unwaited(plan)
+        for name in _nodes_without_dependents(plan)
         if name in last or any(to == END for to, _ in sent(plan.nodes[name], plan.nodes))
     ]
     if any(target == END_KEY for _, target in edges):
@@ -304,8 +306,8 @@ def picture(
     counted = [
         n for n, node in plan.nodes.items() if node.join and node.join.need < len(node.join.of)
     ]
-    layers = arrange(keys, without_shortcuts(edges, [*counted, *entries]), ranking)
-    lines = paint(layers, boxes, width)
+    layers = arrange(keys, transitive_reduction(edges, [*counted, *entries]), ranking)
+    lines = box_lines(layers, boxes, width)
     unclear, loops = doubtful(layers), Loops(plan)
     notes = [
         line
@@ -321,7 +323,7 @@ def picture(
 
 def _cut(name: NodeName, node: PlanNode, shown: str) -> Iterator[str]:
     """What a node's box says in part."""
-    if (whole := clean(_entry_label(node, _WHOLE))) and f"{whole})" not in shown:
+    if (whole := clean(_start_label(node, _WHOLE))) and f"{whole})" not in shown:
         yield f"… {name}: {whole}"
 
 
@@ -345,9 +347,9 @@ def _box(
     if node.join is None and not node.entry:
         sign = f"⇢ {sign}"
     glyph = f"{_GLYPHS[status]} " if status in _GLYPHS else ""
-    label = ", ".join(part for part in ("off" if off else "", _entry_label(node)) if part)
+    label = ", ".join(part for part in ("off" if off else "", _start_label(node)) if part)
     text = f"{glyph}{sign}{name}" + (f" ({label})" if label else "")
-    if len(text) > longest and _entry_label(node):
+    if len(text) > longest and _start_label(node):
         text = f"{glyph}{sign}{name} ({'off, ' if off else ''}…)"  # it is noted beneath
     code = _COLORS.get(status, "") if color else ""
     return Box(_short(text, longest), code)
@@ -391,9 +393,9 @@ def _notes(
         return
     if node.decide is not None:
         mark = "↺" if loops.joins(name, node.decide.go) else "⇢"
-        yield f"{mark} {name}: {decision_text(node.decide)}"
+        yield f"{mark} {name}: {condition_branch_text(node.decide)}"
     elif node.route is not None:
-        yield f"⇢ {name}: {route_text(node.route)}"
+        yield f"⇢ {name}: {output_branch_text(node.route)}"
     elif node.ask is not None:
         ends = {option for target, option in sent(node, plan.nodes) if target == END}
         answers = [f"{option} → done" if option in ends else option for option in node.ask.options]
@@ -401,7 +403,7 @@ def _notes(
         yield f"? {name}: {clean(node.ask.question)} [{' / '.join(answers)}]"
     elif node.wait is not None:
         yield f"◔ {name}: waits {_wait(node.wait)}"
-    elif tools := _guarded(node, plan):
+    elif tools := _tools_with_approval(node, plan):
         yield f"? {name}: asks before {listed(tools, 'and')}"
     yield from _limits(name, node)
 
@@ -418,4 +420,4 @@ def _limits(name: NodeName, node: PlanNode) -> Iterator[str]:
     if node.timeout is not None:
         yield f"◔ {name}: fails where a step takes more than {duration_words(node.timeout)}"
     if node.on_error:
-        yield f"⇢ {name}: where it fails, {failing_words(node.on_error)}"
+        yield f"⇢ {name}: where it fails, {on_error_text(node.on_error)}"

@@ -45,7 +45,7 @@ GRAPHS_KEPT = 256
 """Graphs that a process remembers."""
 
 
-class GraphMemory:
+class GraphCache:
     """What a process remembers of a graph: its answers, and the graph once it was compiled.
 
     All drivers of equal graphs share one. Workflow threads may use it at the same time: an answer
@@ -71,18 +71,18 @@ class GraphMemory:
 
 
 @lru_cache(maxsize=GRAPHS_KEPT)
-def memory_of(graph: str) -> GraphMemory:
+def graph_cache(graph: str) -> GraphCache:
     """What this process remembers of a graph.
 
     Args:
         graph: What names it: equal graphs have equal names, and no others.
     """
-    return GraphMemory()
+    return GraphCache()
 
 
-def forget_graphs() -> None:
+def clear_graph_caches() -> None:
     """Forgets all graphs and their answers, as in a new process."""
-    memory_of.cache_clear()
+    graph_cache.cache_clear()
 
 
 class Target(NamedTuple):
@@ -108,7 +108,7 @@ class Driver:
         compiled: Compile,
         routers: Mapping[str, Router],
         order: Sequence[str],
-        memory: GraphMemory,
+        memory: GraphCache,
     ) -> None:
         self._compiled = compiled
         self._routers = routers

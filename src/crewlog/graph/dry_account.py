@@ -16,18 +16,18 @@ from crewlog.definition.conditions import (
 from crewlog.definition.findings import listed
 from crewlog.graph.draw import ON_ERROR, sent
 from crewlog.graph.dry_model import (
-    DryQuestion,
+    ConditionCheckView,
     DryRun,
-    DryStep,
+    DryRunInterruptView,
+    DryRunStepView,
     End,
-    Looked,
+    IncompleteJoinView,
     Never,
-    Unfilled,
     Unmet,
 )
 from crewlog.graph.plan import ASK_HUMAN, SKIP, GraphPlan, PlanNode
 from crewlog.graph.routing import unfilled
-from crewlog.ids import AgentName, NodeName, RunId, StepId, item_of, node_of, visit_of
+from crewlog.ids import AgentName, NodeName, RunId, StepId, item_number, node_of, visit_of
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState, Interrupt
@@ -38,7 +38,7 @@ def account(
     plan: GraphPlan, entries: Iterable[j.JournalEntry], *, end: End, because: str
 ) -> DryRun:
     """The dry run that a journal tells."""
-    told = _Account(plan)
+    told = _JournalReader(plan)
     for entry in entries:
         told.take(entry)
     return DryRun(
@@ -58,19 +58,19 @@ class _Draft:
 
     step: StepId
     why: str
-    conditions: list[Looked] = field(default_factory=list[Looked])
+    conditions: list[ConditionCheckView] = field(default_factory=list[ConditionCheckView])
     outcome: Literal["done", "skipped", "failed", "open"] = "open"
     because: str = ""
     items: int | None = None
     sets: dict[str, Json] = field(default_factory=dict[str, Json])
     to: tuple[NodeName, ...] = ()
-    unfilled: tuple[Unfilled, ...] = ()
+    unfilled: tuple[IncompleteJoinView, ...] = ()
 
 
-def _step(draft: _Draft, plan: GraphPlan) -> DryStep:
+def _step(draft: _Draft, plan: GraphPlan) -> DryRunStepView:
     name = node_of(draft.step)
     node = plan.nodes[name]
-    return DryStep(
+    return DryRunStepView(
         step=draft.step,
         node=name,
         kind=node.kind,
@@ -86,14 +86,14 @@ def _step(draft: _Draft, plan: GraphPlan) -> DryStep:
     )
 
 
-class _Account:
+class _JournalReader:
     """Folds a journal, and notes what it says."""
 
     def __init__(self, plan: GraphPlan) -> None:
         self.plan = plan
         self.state = CrewState(run=RunId("dry-run"))
         self.steps: dict[StepId, _Draft] = {}
-        self.questions: list[DryQuestion] = []
+        self.questions: list[DryRunInterruptView] = []
         self.unmet: dict[NodeName, Unmet] = {}
         self._asked: dict[str, Interrupt] = {}
         self._completed: dict[NodeName, StepId] = {}
@@ -102,23 +102,23 @@ class _Account:
         """One more entry."""
         before, self.state = self.state, reduce(self.state, entry)
         match entry:
-            case j.Routed():
+            case j.NodesReached():
                 self._routed(entry, before)
-            case j.ConditionMet():
+            case j.RequirementMet():
                 self._condition(entry.step, "when", waived=entry.waived)
-            case j.StepStarted() if not item_of(entry.step):
+            case j.StepStarted() if not item_number(entry.step):
                 self._condition(entry.step, "only_if")
-            case j.StepMapped():
+            case j.ParentStepStarted():
                 self._condition(entry.step, "only_if")
                 self.steps[entry.step].items = entry.of
-            case j.FlagSet() if entry.by:
+            case j.RunOutputSet() if entry.by:
                 self._set(entry.by, entry.flag, entry.value)
             case j.OutputSet():
                 self._set(entry.agent, f"{entry.agent}.{entry.key}", entry.value)
             case j.StepFailed():
                 draft = self.steps[visit_of(entry.step)]
                 draft.outcome, draft.because = "failed", f"failed: {entry.error}"
-            case j.StepCompleted() if not item_of(entry.step):
+            case j.StepCompleted() if not item_number(entry.step):
                 self._ended(entry)
             case j.InterruptRaised():
                 self._raised(entry.interrupt)
@@ -129,14 +129,16 @@ class _Account:
 
     # -- conditions ------------------------------------------------------------------------------
 
-    def look(self, condition: Condition, kind: Literal["when", "only_if", "decide"]) -> Looked:
+    def look(
+        self, condition: Condition, kind: Literal["when", "only_if", "decide"]
+    ) -> ConditionCheckView:
         """A condition with what it sees now."""
         outputs = {
             agent: {key: output.value for key, output in found.items()}
             for agent, found in self.state.agent_outputs.items()
         }
         flags = self.state.flags
-        return Looked(
+        return ConditionCheckView(
             kind=kind,
             condition=render_condition(condition),
             holds=holds(condition, flags, outputs),
@@ -159,8 +161,8 @@ class _Account:
 
     # -- visits ----------------------------------------------------------------------------------
 
-    def _routed(self, entry: j.Routed, before: CrewState) -> None:
-        new = [s for s in self.state.frontier if s not in before.frontier and not item_of(s)]
+    def _routed(self, entry: j.NodesReached, before: CrewState) -> None:
+        new = [s for s in self.state.frontier if s not in before.frontier and not item_number(s)]
         for step in new:
             self.steps[step] = _Draft(step, self._why(entry, node_of(step)))
         done = self._completed.get(entry.source) if entry.source is not None else None
@@ -170,14 +172,14 @@ class _Account:
         draft = self.steps[done]
         draft.to = reached
         draft.unfilled = tuple(
-            Unfilled(node=name, missing=unfilled(self.plan, name, self.state.routing))
+            IncompleteJoinView(node=name, missing=unfilled(self.plan, name, self.state.routing))
             for name in entry.arrived
             if name not in reached
         )
         if not draft.because:
             draft.because = entry.because
 
-    def _why(self, entry: j.Routed, name: NodeName) -> str:
+    def _why(self, entry: j.NodesReached, name: NodeName) -> str:
         if entry.source is None:
             if entry.because:
                 return f"not all that it waits for came, and {entry.because}"
@@ -232,7 +234,7 @@ class _Account:
         if not failed:
             draft.because = entry.because.replace("people said", "the answer is")
         if node.when is not None and node.otherwise != ASK_HUMAN and entry.skipped:
-            self._note_unmet(name, node)
+            self._add_blocked_requirement(name, node)
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -245,9 +247,9 @@ class _Account:
                 then = "people are asked: look again, skip this, or stop"
                 self.unmet[name] = Unmet(node=name, requirement=node.for_each, then=then)
             else:
-                self._note_unmet(name, node)
+                self._add_blocked_requirement(name, node)
 
-    def _note_unmet(self, name: NodeName, node: PlanNode) -> None:
+    def _add_blocked_requirement(self, name: NodeName, node: PlanNode) -> None:
         if node.when is None or name in self.unmet:
             return
         then = {
@@ -266,7 +268,7 @@ class _Account:
         if entry.decision == "withdrawn":
             return
         self.questions.append(
-            DryQuestion(
+            DryRunInterruptView(
                 kind=asked.kind,
                 node=node_of(asked.step) if asked.step else None,
                 step=asked.step,
@@ -280,14 +282,16 @@ class _Account:
 # -- what is never reached -------------------------------------------------------------------------
 
 
-def _never(plan: GraphPlan, told: _Account, end: End) -> Iterator[Never]:
+def _never(plan: GraphPlan, told: _JournalReader, end: End) -> Iterator[Never]:
     visited = {node_of(step) for step in told.steps}
     for name, node in plan.nodes.items():
         if name not in visited:
-            yield Never(node=name, why=_why_never(plan, told, name, node, end))
+            yield Never(node=name, why=_unreached_reason(plan, told, name, node, end))
 
 
-def _why_never(plan: GraphPlan, told: _Account, name: NodeName, node: PlanNode, end: End) -> str:
+def _unreached_reason(
+    plan: GraphPlan, told: _JournalReader, name: NodeName, node: PlanNode, end: End
+) -> str:
     visited = {node_of(step) for step in told.steps}
     done = told.state.routing.done
     if node.join is not None:
@@ -308,18 +312,18 @@ def _why_never(plan: GraphPlan, told: _Account, name: NodeName, node: PlanNode, 
     ]
     if not ways:
         return "nothing sends the run here"
-    return "; ".join(_unsent(told, plan, source, why) for source, why in ways)
+    return "; ".join(_unsent_reason(told, plan, source, why) for source, why in ways)
 
 
 _ENDS = {"completed": "ended", "failed": "failed", "stopped": "was stopped", "cut": "was cut off"}
 
 
-def _left(told: _Account, source: NodeName, target: NodeName) -> bool:
+def _left(told: _JournalReader, source: NodeName, target: NodeName) -> bool:
     """Whether a node that is done never arrived at a join."""
     return not told.state.routing.arrivals.get(target, {}).get(source, 0)
 
 
-def _unsent(told: _Account, plan: GraphPlan, source: NodeName, why: str) -> str:
+def _unsent_reason(told: _JournalReader, plan: GraphPlan, source: NodeName, why: str) -> str:
     """Why a node that could send the run somewhere did not."""
     visits = [each for step, each in told.steps.items() if node_of(step) == source]
     node = plan.nodes[source]

@@ -13,7 +13,7 @@ End = Literal["completed", "failed", "stopped", "cut"]
 """How a dry run ended; `cut` where it took too many steps."""
 
 
-class Looked(Model):
+class ConditionCheckView(Model):
     """A condition that was looked at, and what it saw."""
 
     kind: Literal["when", "only_if", "decide"]
@@ -26,7 +26,7 @@ class Looked(Model):
     """What its names stood for; null is what nobody has set."""
 
 
-class Unfilled(Model):
+class IncompleteJoinView(Model):
     """A join that a node arrived at without making it run."""
 
     node: NodeName
@@ -35,7 +35,7 @@ class Unfilled(Model):
     """What it lacks; empty where it has run already and needs no more."""
 
 
-class DryQuestion(Model):
+class DryRunInterruptView(Model):
     """A question that would be asked, and the answer that the dry run gave."""
 
     kind: str
@@ -50,7 +50,7 @@ class DryQuestion(Model):
     """What was answered here: the first option, as a rule."""
 
 
-class DryStep(Model):
+class DryRunStepView(Model):
     """A visit to a node."""
 
     step: StepId
@@ -59,7 +59,7 @@ class DryStep(Model):
     agent: AgentName | None = None
     why: str
     """Why it was reached."""
-    conditions: tuple[Looked, ...] = ()
+    conditions: tuple[ConditionCheckView, ...] = ()
     """The conditions that were looked at, in order."""
     outcome: Literal["done", "skipped", "failed", "open"] = "open"
     """`failed` where it was assumed to fail, `open` where the run ended before it."""
@@ -71,7 +71,7 @@ class DryStep(Model):
     """The flags and outputs that it was assumed to set."""
     to: tuple[NodeName, ...] = ()
     """The nodes that follow."""
-    unfilled: tuple[Unfilled, ...] = ()
+    unfilled: tuple[IncompleteJoinView, ...] = ()
     """Joins that it arrived at, and that do not run by it."""
 
 
@@ -101,9 +101,9 @@ class DryRun(Model):
     """The outputs that were assumed."""
     errors: dict[str, str] = Field(default_factory=dict[str, str])
     """The errors with which steps were assumed to fail, by node or by agent."""
-    steps: tuple[DryStep, ...] = ()
+    steps: tuple[DryRunStepView, ...] = ()
     """The visits, in the order in which nodes were reached."""
-    questions: tuple[DryQuestion, ...] = ()
+    questions: tuple[DryRunInterruptView, ...] = ()
     """What people would be asked, in order."""
     unmet: tuple[Unmet, ...] = ()
     """Requirements that nothing met."""

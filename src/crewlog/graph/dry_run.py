@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from crewlog.definition.findings import did_you_mean
 from crewlog.errors import UsageError
-from crewlog.graph.answers import StopAsked, answer
+from crewlog.graph.answers import StopAnswer, answer
 from crewlog.graph.dry_account import account
 from crewlog.graph.dry_model import DryRun, End
 from crewlog.graph.engine import Engine, Order
@@ -20,7 +20,7 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, FlagName, NodeName, RunId, node_of
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.calls import ModelResult, OutputValue, ReadReply
+from crewlog.state.calls import CallModelResult, OutputValue, StructuredOutput
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Interrupt
 
@@ -55,7 +55,7 @@ async def dry_run(
     Raises:
         UsageError: where what is assumed is nothing that the crew has.
     """
-    drill = _Drill(plan, flags or {}, outputs or {}, errors or {})
+    drill = _DryRunner(plan, flags or {}, outputs or {}, errors or {})
     end, because = await drill.go(most)
     entries = [j.entry_from_json(data) for data in drill.engine.ledger.entries]
     return account(plan, entries, end=end, because=because).model_copy(
@@ -67,7 +67,7 @@ async def dry_run(
     )
 
 
-class _Drill:
+class _DryRunner:
     """The engine, and what stands in for models and people."""
 
     engine: Engine
@@ -92,7 +92,7 @@ class _Drill:
         self.errors = errors
         self._answered: set[tuple[NodeName | None, str]] = set()
         _check(plan, flags, outputs)
-        _check_errors(plan, errors)
+        _check_assumed_errors(plan, errors)
 
     async def go(self, most: int) -> tuple[End, str]:
         """Runs to the end, or to `most` steps; how it ended and why."""
@@ -102,7 +102,7 @@ class _Drill:
         written = {flag for rules in self.plan.agents.values() for flag in rules.flags}
         for flag in self.flags:
             if flag not in written:
-                engine.record(j.FlagSet(flag=FlagName(flag), value=self.flags[flag]))
+                engine.record(j.RunOutputSet(flag=FlagName(flag), value=self.flags[flag]))
         while True:
             await engine.settle(())
             order = next(engine.orders(()), None)
@@ -114,14 +114,14 @@ class _Drill:
                 return "cut", f"it goes on after {most} steps"
             if order is not None:
                 await self._end_turn(order)
-            elif (due := engine.waits.earliest()) is not None:
+            elif (due := engine.waits.next_deadline()) is not None:
                 engine.at = max(engine.at, due)
                 engine.waits.rung(due)
             elif engine.state.interrupts:
                 asked = next(iter(engine.state.interrupts.values()))
                 try:
-                    await answer(engine, asked, self._choose(asked), by="", command=None)
-                except StopAsked:
+                    await answer(engine, asked, self._chosen_answer(asked), by="", command=None)
+                except StopAnswer:
                     return "stopped", f"the answer to {asked.question!r} ends the run"
             else:
                 return "stopped", "nothing is left that could go on"
@@ -135,18 +135,18 @@ class _Drill:
             return
         for flag in rules.flags:
             if flag in self.flags:
-                self.engine.record(j.FlagSet(flag=flag, value=self.flags[flag], by=agent))
+                self.engine.record(j.RunOutputSet(flag=flag, value=self.flags[flag], by=agent))
         assumed, said = self.outputs.get(agent, {}), rules.reply.fields if rules.reply else ()
         for key in rules.outputs:
             if key in assumed and key not in said:
                 self.engine.record(j.OutputSet(agent=agent, key=key, value=assumed[key]))
         body = {"type": "ai", "content": "", "id": f"{order.step}/{order.call.call}"}
         fields = tuple(OutputValue(key=key, value=assumed[key]) for key in said if key in assumed)
-        read = ReadReply(outputs=fields) if rules.reply else None
-        reply = ModelResult(body=body, hash=hash_json(body), reply=read)
-        await self.engine.turns.model_replied(order.step, order.call.call, reply)
+        read = StructuredOutput(outputs=fields) if rules.reply else None
+        reply = CallModelResult(body=body, hash=hash_json(body), reply=read)
+        await self.engine.turns.apply_model_call(order.step, order.call.call, reply)
 
-    def _choose(self, asked: Interrupt) -> str:
+    def _chosen_answer(self, asked: Interrupt) -> str:
         """The first option; another one where that would only lead here again.
 
         It does where it goes to a node and was given before, and where it says to look again for
@@ -165,7 +165,7 @@ class _Drill:
         return next((option for option in on if option != "stop"), on[0] if on else first)
 
 
-def _check_errors(plan: GraphPlan, errors: Mapping[str, str]) -> None:
+def _check_assumed_errors(plan: GraphPlan, errors: Mapping[str, str]) -> None:
     known = {name: node.agents for name, node in plan.nodes.items() if node.agents}
     for name in errors:
         if name not in known and not any(name in agents for agents in known.values()):

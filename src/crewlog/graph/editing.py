@@ -16,13 +16,13 @@ from crewlog.definition.model import NAME_PATTERN
 from crewlog.errors import CommandRejected
 from crewlog.faults import called
 from crewlog.graph.facts import RunFacts
-from crewlog.graph.kinds import kind_of, kinds_at
-from crewlog.graph.merging import whole_value
+from crewlog.graph.kinds import kind_of, path_kinds
+from crewlog.graph.merging import is_kept_whole
 from crewlog.ids import AgentName, CommandId, LogName, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
-from crewlog.state.edited import FLAGS, KINDS, OUTPUTS, PRIVATE, SHARED, is_small, split_path
+from crewlog.state.edited import FLAGS, KINDS, OUTPUTS, PRIVATE, SHARED, is_small, path_parts
 from crewlog.state.hashing import canonical, hash_json
 
 LARGEST = 4096
@@ -87,15 +87,15 @@ def _faults(run: RunFacts, set_: Mapping[str, Json], delete: tuple[str, ...]) ->
     shared |= {
         f"{PRIVATE}.{who}.{n}" for who, found in state.private_context.items() for n in found
     }
-    after = (shared | {p for p in set_ if split_path(p)[0] in (SHARED, PRIVATE)}) - {*delete}
+    after = (shared | {p for p in set_ if path_parts(p)[0] in (SHARED, PRIVATE)}) - {*delete}
     if len(after) > max(MOST_SHARED, len(shared)):
         yield f"a run has at most {MOST_SHARED} shared and private values", ""
 
 
 def _unknown(run: RunFacts, path: str) -> Fault | None:
-    kind, owner, name = split_path(path)
+    kind, owner, name = path_parts(path)
     if kind in (FLAGS, OUTPUTS):
-        known = known_paths(run)
+        known = editable_paths(run)
         if path in known:
             return None
         return _not_there(path, known)
@@ -107,7 +107,7 @@ def _unknown(run: RunFacts, path: str) -> Fault | None:
             return None
         hint = did_you_mean(owner, audiences, f"Audiences: {', '.join(sorted(audiences))}.")
         return f"there is no audience {owner!r}", hint
-    return _not_there(path, known_paths(run))
+    return _not_there(path, editable_paths(run))
 
 
 def _not_there(path: str, known: list[str]) -> Fault:
@@ -122,7 +122,7 @@ def _not_there(path: str, known: list[str]) -> Fault:
     return f"there is nothing at {path!r}", f"Paths are {forms}."
 
 
-def known_paths(run: RunFacts) -> list[str]:
+def editable_paths(run: RunFacts) -> list[str]:
     """The flags and outputs that the crew declares, as paths, sorted."""
     flags: set[str] = {*run.plan.flags, *run.state.flags}
     outputs = {(agent, key) for agent, found in run.state.agent_outputs.items() for key in found}
@@ -154,11 +154,11 @@ def _audiences(run: RunFacts) -> set[str]:
 
 
 def _unfit(run: RunFacts, path: str, value: Json) -> Fault | None:
-    kind, owner, name = split_path(path)
+    kind, owner, name = path_parts(path)
     key = f"{owner}.{name}" if kind == OUTPUTS else name
-    if kind in (FLAGS, OUTPUTS) and run.appends(key) and not isinstance(value, list):
+    if kind in (FLAGS, OUTPUTS) and run.has_list_reducer(key) and not isinstance(value, list):
         return f"{path!r} is a list that steps add to", "Give the whole list that it is to be."
-    if not run.appends(key) and (fault := _of_another_kind(run, path, value)):
+    if not run.has_list_reducer(key) and (fault := _kind_error(run, path, value)):
         return fault
     size = len(canonical(value))
     if kind != OUTPUTS and size > LARGEST:
@@ -169,9 +169,9 @@ def _unfit(run: RunFacts, path: str, value: Json) -> Fault | None:
     return None
 
 
-def _of_another_kind(run: RunFacts, path: str, value: Json) -> Fault | None:
+def _kind_error(run: RunFacts, path: str, value: Json) -> Fault | None:
     """What a value is that does not fit where it is to stand."""
-    kinds = kinds_at(run, path)
+    kinds = path_kinds(run, path)
     given = kind_of(value)
     if not kinds.fit or not given or given in kinds.fit:
         return None
@@ -194,14 +194,14 @@ def _shared(run: RunFacts, agent: AgentName, key: str) -> tuple[LogName, ...]:
 
 
 def _edit(run: RunFacts, path: str, value: Json, logs: tuple[LogName, ...]) -> j.Edit:
-    kind, agent, key = split_path(path)
+    kind, agent, key = path_parts(path)
     if kind != OUTPUTS:
         return j.Edit(path=path, value=value)
     name = f"{agent}.{key}"
     logs = logs or _shared(run, AgentName(agent), key)
-    if run.appends(name):
+    if run.has_list_reducer(name):
         return j.Edit(path=path, value=value, append=True, logs=logs, **run.shaped(name, value))
-    if is_small(value) or whole_value(run, name, value):
+    if is_small(value) or is_kept_whole(run, name, value):
         return j.Edit(path=path, value=value, logs=logs)
     listed = run.listed(name, value, small=False, step=False)
     return j.Edit(path=path, body=hash_json(value), inline=value, logs=logs, **listed)

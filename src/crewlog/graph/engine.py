@@ -6,8 +6,8 @@ ended; time comes in by `at`. All methods that apply something run to their end 
 one begins: there is one applier.
 
 How the parts stand to each other: LangGraph says which nodes follow a completion, the journal
-records it (`Routed`), and `reduce` makes the frontier of it. So the frontier can be rebuilt from
-the journal alone, and the graph can be restored from the frontier's routing facts.
+records it (`NodesReached`), and `reduce` makes the frontier of it. So the frontier can be rebuilt
+from the journal alone, and the graph can be restored from the frontier's routing facts.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from crewlog.definition.times import duration_words
 from crewlog.graph import routes
 from crewlog.graph.budgets import Budgets, uses
 from crewlog.graph.compile import compile_plan
-from crewlog.graph.doing import Doing
+from crewlog.graph.doing import AgentsWithoutModel
 from crewlog.graph.driver import Target
-from crewlog.graph.facts import RunFacts, switched_off
+from crewlog.graph.facts import RunFacts, disabled_reason
 from crewlog.graph.given import give
-from crewlog.graph.listening import Listening
+from crewlog.graph.listening import Wakes
 from crewlog.graph.loops import Joins, Loops
 from crewlog.graph.maps import Maps
 from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode, Route
 from crewlog.graph.routing import (
     decide,
     dependents,
-    late_arrivals,
-    new_generation,
-    sent_nowhere,
+    lost_targets,
+    next_generation,
+    owed_arrivals,
     unfilled,
     used_up,
 )
-from crewlog.graph.showing import shown, words_go_to
-from crewlog.graph.talks import Talks
+from crewlog.graph.showing import shown, text_target
+from crewlog.graph.talks import Exchanges
 from crewlog.graph.turns import Turns, calls_of
-from crewlog.graph.unsetting import begun, unset, unset_error
+from crewlog.graph.unsetting import begun, reset_error_output, unset
 from crewlog.graph.waits import TIMEOUT, Waits
 from crewlog.ids import (
     PUBLIC,
@@ -53,18 +53,18 @@ from crewlog.ids import (
     NodeName,
     RunId,
     StepId,
-    item_of,
+    item_number,
     visit_of,
 )
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
-from crewlog.state.calls import PreparedPart
-from crewlog.state.end_reasons import EndReason, of_error
+from crewlog.state.calls import PreparedSplitRun
+from crewlog.state.end_reasons import EndReason, error_end_reason
 from crewlog.state.files import FileRef
 from crewlog.state.given import Given
 from crewlog.state.ledger import Ledger
-from crewlog.state.model import Call, CrewState, FrontierEntry
-from crewlog.state.reduce import route_facts
+from crewlog.state.model import Call, CrewState, FrontierStep
+from crewlog.state.reduce import routing_after
 from crewlog.state.rewinding import handed_off
 
 
@@ -87,16 +87,18 @@ class Engine(RunFacts):
 
     def __init__(self, plan: GraphPlan, ledger: Ledger) -> None:
         super().__init__(plan, ledger)
-        self.listening = Listening(self)
-        self.turns = Turns(self, self.listening, self._turn_ended, self.fail_step)
+        self.listening = Wakes(self)
+        self.turns = Turns(self, self.listening, self._end_turn, self.fail_step)
         self.maps = Maps(self, self._complete, self._may_start)
-        self.doing = Doing(self, self.turns.model_replied, self.fail_step, self.maps.item)
-        self.waits = Waits(self, self._complete, self._unmet)
+        self.doing = AgentsWithoutModel(
+            self, self.turns.apply_model_call, self.fail_step, self.maps.item
+        )
+        self.waits = Waits(self, self._complete, self._give_up_requirement)
         self.budgets = Budgets(self, self.waits)
-        self.talks = Talks(self, self._enter)
+        self.talks = Exchanges(self, self._enter_flow)
         self.pending: GraphPlan | None = None
         """The plan that the run drains for, where a change of the graph was accepted."""
-        self.parts: tuple[PreparedPart, ...] = ()
+        self.parts: tuple[PreparedSplitRun, ...] = ()
         """Of a graph that is about to fall apart: what other runs are to have."""
         self.use(plan)
 
@@ -153,23 +155,23 @@ class Engine(RunFacts):
         if given is not None:
             give(engine, given, by=by)
         if not engine.talks.talks:
-            await engine._enter()
+            await engine._enter_flow()
             if said is not None:
                 engine.listening.said(PUBLIC, said, by)
         elif said is not None:
             await engine.talks.begin(command or "input", by, said)
         else:
-            engine.talks.wait_for_first()
+            engine.talks.wait_for_first_message()
         return engine
 
-    async def _enter(self) -> None:
+    async def _enter_flow(self) -> None:
         """Reaches the nodes that the flow begins with."""
         if not any(node.entry for node in self.plan.nodes.values()):
             return  # nobody works but who hears
         targets = self._driver.apply(
             "__start__", {"routing": self.state.routing, "outcome": (NEXT,)}
         )
-        self.record(j.Routed(to=self._reached(targets)))
+        self.record(j.NodesReached(to=self._reached(targets)))
 
     @override
     def fail(self, error: str, end_reason: EndReason = "") -> None:
@@ -187,20 +189,22 @@ class Engine(RunFacts):
         Args:
             in_flight: The calls under way, as step and call number.
         """
-        while self.state.status == "running" and (not self.state.still or self.ends_turns):
+        while self.state.status == "running" and (
+            not self.state.still or self.is_finishing_detached_turns
+        ):
             before = self.state.position
-            if self.waits.any_over:
-                await self._time_out()
+            if self.waits.has_fired_timers:
+                await self._fail_timed_out_steps()
             for step in list(self.state.frontier):
                 entry = self.state.frontier.get(step)
-                if entry is None or not _to_make(entry, in_flight):
+                if entry is None or not _has_work(entry, in_flight):
                     continue
                 if self.state.status == "running" and self._goes(entry):
                     await self._move(entry)
                     await self.doing.go_on(step)
-                    await self._check_calls(step, in_flight)
+                    await self._recheck_calls(step, in_flight)
             if self.state.position == before:
-                wanted = [order.call for order in self._wanted(in_flight)]
+                wanted = [order.call for order in self._wanted_calls(in_flight)]
                 if self.budgets.ask(wanted):
                     continue
                 if in_flight or wanted or self.state.still:
@@ -210,7 +214,7 @@ class Engine(RunFacts):
                     return
 
     @property
-    def ends_turns(self) -> bool:
+    def is_finishing_detached_turns(self) -> bool:
         """Whether the run is to be part of another one once turns are over that end here.
 
         They are of agents that were removed in the middle of them: nobody takes these over, so
@@ -219,7 +223,7 @@ class Engine(RunFacts):
         joining = self.state.joining
         return joining is not None and joining.stage == "joins" and bool(self.state.ending)
 
-    def _goes(self, entry: FrontierEntry) -> bool:
+    def _goes(self, entry: FrontierStep) -> bool:
         """Whether a step's node is not about to leave for another run."""
         if self.state.still:  # it is about to be part of one: only what ends before goes on
             return entry.leaving
@@ -229,16 +233,18 @@ class Engine(RunFacts):
     def orders(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[Order]:
         """The calls to make now, in the order of the frontier."""
         held = self.budgets.held()
-        yield from (each for each in self._wanted(in_flight) if not uses(each.call, held))
+        yield from (each for each in self._wanted_calls(in_flight) if not uses(each.call, held))
 
-    def _wanted(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[Order]:
+    def _wanted_calls(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[Order]:
         """The calls to make now, also those that a budget keeps back."""
-        if self.state.status != "running" or (self.state.still and not self.ends_turns):
+        if self.state.status != "running" or (
+            self.state.still and not self.is_finishing_detached_turns
+        ):
             return
         for step, entry in self.state.frontier.items():
-            if entry.status != "running" or entry.turn is None or not _to_make(entry, in_flight):
+            if entry.status != "running" or entry.turn is None or not _has_work(entry, in_flight):
                 continue
-            agent = self.agent_at(step)
+            agent = self.agent_of(step)
             if agent is None or not self._goes(entry):
                 continue
             regroups = False
@@ -253,7 +259,9 @@ class Engine(RunFacts):
 
     # -- how steps end ------------------------------------------------------------------------
 
-    async def call_failed(self, step: StepId, number: int, error: str, error_type: str) -> None:
+    async def apply_call_failure(
+        self, step: StepId, number: int, error: str, error_type: str
+    ) -> None:
         """Applies a call that failed for good: people are asked, or the agent's policy decides."""
         entry = self.state.frontier.get(step)
         call = next((c for c in calls_of(entry) if c.call == number), None)
@@ -284,14 +292,14 @@ class Engine(RunFacts):
             error_type: The name of the error's type.
             policy: What is to follow; empty: what `on_error` says of failures.
         """
-        agent = self.agent_at(step)
-        node = self.plan.node_at(step)
+        agent = self.agent_of(step)
+        node = self.plan.node_of(step)
         rules = self.rules_of(agent, step) if agent else None
         said = self._refusal(step)
         policy = policy or node.on_error or (rules.on_error if rules is not None else "ask")
         kept = {} if policy in ("ask", "fail") else self.maps.kept(step, agent)
-        if kept and item_of(step):  # it makes a list of those of its visit
-            unset_error(self, step)
+        if kept and item_number(step):  # it makes a list of those of its visit
+            reset_error_output(self, step)
         self.record(
             j.StepFailed(
                 step=step,
@@ -305,16 +313,16 @@ class Engine(RunFacts):
         if policy == "fail":
             if self.talks.talks:  # a later turn may look at what it did not say
                 unset(self, step)
-            self.fail(f"{step}: {error}{said}", of_error(error_type))
+            self.fail(f"{step}: {error}{said}", error_end_reason(error_type))
         elif policy != "ask":
             if kept:
-                self.maps.tell_failed(step, error_type)
+                self.maps.announce_failure(step, error_type)
             unset(self, step)
             because = f"failed: {brief(error)}"
             if node.stand_in is None:
                 await self._complete(step, because=because)
             else:
-                await self._give_way_to(node.stand_in, step, because=because)
+                await self._start_stand_in(node.stand_in, step, because=because)
         else:
             self.ask(
                 "step_failed",
@@ -323,7 +331,7 @@ class Engine(RunFacts):
                 call=number,
                 options=("retry", "skip", "stop"),
                 detail=f"{error}{said}",
-                bound=of_error(error_type),
+                bound=error_end_reason(error_type),
             )
 
     def _refusal(self, step: StepId) -> str:
@@ -332,28 +340,28 @@ class Engine(RunFacts):
         said = entry.turn.refusal if entry is not None and entry.turn is not None else ""
         return f" The model said: {said}" if said else ""
 
-    async def _give_way_to(self, stand_in: NodeName, step: StepId, *, because: str) -> None:
+    async def _start_stand_in(self, stand_in: NodeName, step: StepId, *, because: str) -> None:
         """Completes the step of a node that failed, or the visit of its item, with a stand-in."""
         visit = visit_of(step)
         if visit != step:
-            self._cancel_items(visit)
+            self._cancel_child_steps(visit)
             unset(self, visit)
         await self._complete(visit, outcome=stand_in, because=because)
 
-    async def _time_out(self) -> None:
+    async def _fail_timed_out_steps(self) -> None:
         """Fails the steps that have taken as long as their nodes let them."""
-        for entry in self.waits.overdue():
+        for entry in self.waits.timed_out_steps():
             if self.state.status != "running" or (self.state.still and not entry.leaving):
                 return
             if entry.step not in self.state.frontier:  # an item of a visit that failed just now
                 continue
-            limit = duration_words(self.plan.node_at(entry.step).timeout or 0)
+            limit = duration_words(self.plan.node_of(entry.step).timeout or 0)
             self.withdraw(entry.step)
             error = f"it took longer than its timeout of {limit}"
             await self.fail_step(entry.step, None, error, TIMEOUT)
 
-    async def _turn_ended(self, step: StepId, handoff: Sequence[NodeName]) -> None:
-        unset_error(self, step)
+    async def _end_turn(self, step: StepId, handoff: Sequence[NodeName]) -> None:
+        reset_error_output(self, step)
         await self._complete(step, handoff=handoff, because="handed off" if handoff else "")
 
     # -- moving -------------------------------------------------------------------------------
@@ -362,19 +370,19 @@ class Engine(RunFacts):
         """Ends a step that is no agent's turn, and routes on."""
         await self._complete(step, outcome=outcome, because=because)
 
-    async def pass_over(self, step: StepId, *, because: str) -> None:
+    async def skip_step(self, step: StepId, *, because: str) -> None:
         """Ends a step that people skip; what they set since it was reached stays."""
         unset(self, step)
         await self._complete(step, because=because, skipped=True)
 
-    async def give_way(self, step: StepId, *, because: str) -> None:
+    async def end_redirected_step(self, step: StepId, *, because: str) -> None:
         """Ends a step at once, with those of its items; the run goes where people sent it."""
-        self._cancel_items(step)
+        self._cancel_child_steps(step)
         if begun(self, step):
             unset(self, step)
         await self._complete(step, because=because, skipped=True)
 
-    def _cancel_items(self, visit: StepId) -> None:
+    def _cancel_child_steps(self, visit: StepId) -> None:
         """Cancels the steps of a visit's items that are under way."""
         for item in [each for each in self.state.frontier if visit_of(each) == visit != each]:
             unset(self, item)
@@ -389,11 +397,11 @@ class Engine(RunFacts):
             self.record(j.StepCompleted(step=step, because="people let it go again"))
             await self._route(node, (rule.go,), because="again", loop=True, rearmed=True)
 
-    async def start_unmet(self, node: NodeName) -> None:
+    async def start_incomplete_join(self, node: NodeName) -> None:
         """Starts a join that cannot fill any more, as people decided."""
-        self.record(j.Routed(to=(j.Reached(node=node),), because="people let it go on"))
+        self.record(j.NodesReached(to=(j.ReachedNode(node=node),), because="people let it go on"))
 
-    async def _move(self, entry: FrontierEntry) -> None:
+    async def _move(self, entry: FrontierStep) -> None:
         if entry.leaving or self._keeps(self.plan.nodes[entry.node]):
             return
         node = self.plan.nodes[entry.node]
@@ -402,7 +410,7 @@ class Engine(RunFacts):
         elif node.wait is not None and entry.status in ("waiting", "running"):
             await self.waits.go_on(entry, node)
         elif entry.status == "waiting" and (node.when is None or self.holds(node.when)):
-            self.record(j.ConditionMet(step=entry.step))
+            self.record(j.RequirementMet(step=entry.step))
         elif entry.status == "waiting":
             await self.waits.bound(entry, node)
         elif entry.status == "asking" and entry.requirement and node.when is not None:
@@ -411,22 +419,22 @@ class Engine(RunFacts):
         elif entry.status == "ready":
             await self._start(entry, node)
         elif entry.status == "running" and entry.mapped is None:
-            await self._go_on_with(entry, node)
+            await self._continue_step(entry, node)
         elif entry.mapped is not None and entry.status == "running":
-            await self.maps.start_items(entry, node)
+            await self.maps.start_child_steps(entry, node)
         elif (
             entry.status == "asking" and entry.mapped is None and self.maps.begins(entry.step, node)
         ):
             self.withdraw(entry.step, "requirement")
 
-    async def _start(self, entry: FrontierEntry, node: PlanNode) -> None:
+    async def _start(self, entry: FrontierStep, node: PlanNode) -> None:
         step = entry.step
-        if self._breaks(step, entry.node):
+        if self._is_at_breakpoint(step, entry.node):
             pass
         elif node.only_if is not None and not self.holds(node.only_if):
             because = f"{render_condition(node.only_if)} does not hold"
             await self._complete(step, because=because, skipped=True)
-        elif missing := self._missing_tools(node):
+        elif missing := self._gate_reason(node):
             await self._complete(step, because=missing, skipped=True)
         elif node.kind == "decide":
             await self._decide(step, entry.node)
@@ -434,7 +442,7 @@ class Engine(RunFacts):
             await self._follow(step, entry.node, node.route)
         elif node.for_each is not None:
             await self.maps.begin(entry, node)
-        elif self._at_limit(step):
+        elif self._is_at_step_limit(step):
             pass
         elif node.wait is not None:
             self.waits.begin(entry, node)
@@ -453,11 +461,11 @@ class Engine(RunFacts):
             options=asks.options,
             flag=asks.sets,
             words=asks.words,
-            words_to=words_go_to(self.plan, asks) or "",
+            words_to=text_target(self.plan, asks) or "",
             **(shown(asks.shows, self.state.agent_outputs) if asks.shows else {}),
         )
 
-    async def _go_on_with(self, entry: FrontierEntry, node: PlanNode) -> None:
+    async def _continue_step(self, entry: FrontierStep, node: PlanNode) -> None:
         """Limits the time of a started step; asks again what a change took back."""
         if node.timeout is not None:
             self.waits.limit(entry, node)
@@ -471,7 +479,7 @@ class Engine(RunFacts):
         elif node.route is not None:
             await self._follow(entry.step, entry.node, node.route)
 
-    async def _check_calls(self, step: StepId, in_flight: Collection[tuple[StepId, int]]) -> None:
+    async def _recheck_calls(self, step: StepId, in_flight: Collection[tuple[StepId, int]]) -> None:
         """Looks at a turn's calls that are not made yet: what holds for them may have changed."""
         entry = self.state.frontier.get(step)
         if entry is None or entry.status != "running":
@@ -479,17 +487,17 @@ class Engine(RunFacts):
         asked = {(q.step, q.call) for q in self.state.interrupts.values()}
         for call in calls_of(entry):
             if call.status == "asking" and (step, call.call) not in asked:
-                self._reopen(step, call)
+                self._ask_again_about_call(step, call)
             elif call.status == "ready" and call.tool and (step, call.call) not in in_flight:
-                await self.turns.recheck(step, call)
+                await self.turns.recheck_call(step, call)
 
-    def _reopen(self, step: StepId, call: Call) -> None:
+    def _ask_again_about_call(self, step: StepId, call: Call) -> None:
         """Asks once more about a call whose question was taken back with its step."""
         if call.tool is None:
             question = f"{step} stood still when a change took it away. Try again?"
             options = ("retry", "skip", "stop")
             self.ask("step_failed", question, step=step, call=call.call, options=options)
-        elif not self.turns.ask_for_approval_again(step, call):
+        elif not self.turns.ask_again_for_approval(step, call):
             question = (
                 f"{call.tool} {call.brief} was left open when a change took {step} away. "
                 "Did it happen?"
@@ -505,16 +513,16 @@ class Engine(RunFacts):
 
     def _may_start(self, step: StepId, node: NodeName) -> bool:
         """Whether a visit may start another step of its items; else people are asked."""
-        return not (self._breaks(step, node) or self._at_limit(step))
+        return not (self._is_at_breakpoint(step, node) or self._is_at_step_limit(step))
 
-    def _breaks(self, step: StepId, node: NodeName) -> bool:
+    def _is_at_breakpoint(self, step: StepId, node: NodeName) -> bool:
         """Whether people asked to be asked before a node; then they are."""
         breaks = set(self.state.break_before) & {node, NodeName("*")}
         if breaks:
             self.ask("manual", f"Go on with {step}?", step=step, options=("go on", "stop"))
         return bool(breaks)
 
-    def _at_limit(self, step: StepId) -> bool:
+    def _is_at_step_limit(self, step: StepId) -> bool:
         """Whether the run has taken all the steps it may; then people are asked."""
         before = self.state.talk.steps if self.state.talk is not None else 0
         if self.state.steps - before < self.plan.limits.steps * (1 + self.state.extensions):
@@ -530,15 +538,19 @@ class Engine(RunFacts):
         """Why a node is skipped whatever else holds; empty where it is not."""
         if node.agent is None or node.by or self.plan.agents[node.agent].enabled:
             return ""
-        return switched_off(node.agent)
+        return disabled_reason(node.agent)
 
     def _keeps(self, node: PlanNode) -> bool:
         """Whether what its agent has heard waits until that is switched on."""
         return node.hears and bool(self._switched_off(node))
 
-    def _missing_tools(self, node: PlanNode) -> str:
+    def _gate_reason(self, node: PlanNode) -> str:
         """Why a node is skipped that needs tools; empty where its agent may call them all."""
-        return "" if node.agent is None or node.by else self.missing_tools(node.agent, node.needs)
+        return (
+            ""
+            if node.agent is None or node.by
+            else self.missing_tool_reason(node.agent, node.needs)
+        )
 
     async def _decide(self, step: StepId, name: NodeName) -> None:
         state = self.state
@@ -565,7 +577,7 @@ class Engine(RunFacts):
         bound: EndReason = "" if choice.used_up is None else "route_limit_reached"
         if choice.refused:
             self.record(
-                j.RouteRefused(
+                j.BranchTargetRefused(
                     step=step,
                     by=route.by,
                     because=choice.because,
@@ -575,7 +587,7 @@ class Engine(RunFacts):
                 )
             )
         if choice.goes == ASK_HUMAN:
-            options = routes.ways_to_ask(route)
+            options = routes.branch_answer_options(route)
             self.ask("ask", routes.question(name, choice), step=step, options=options, bound=bound)
             return
         self.record(j.StepCompleted(step=step, because=choice.because))
@@ -595,8 +607,8 @@ class Engine(RunFacts):
         # An alternative is taken alone: what follows from it may be what the others wait for.
         ways = [e for e in waiting if self.plan.nodes[e.node].otherwise != ASK_HUMAN]
         for entry in ways[:1] or waiting:
-            await self._unmet(entry)
-        if waiting or (state.frontier and not self.listening.may_rest()):
+            await self._give_up_requirement(entry)
+        if waiting or (state.frontier and not self.listening.may_idle()):
             return
         if state.resting:
             await self.talks.go_on(self.waits.idle_is_over())
@@ -619,7 +631,7 @@ class Engine(RunFacts):
         else:
             self.record(j.RunCompleted())
 
-    async def _unmet(self, entry: FrontierEntry, *, late: bool = False) -> None:
+    async def _give_up_requirement(self, entry: FrontierStep, *, late: bool = False) -> None:
         node = self.plan.nodes[entry.node]
         in_time = f"did not come true within {duration_words(node.within or 0)}"
         if node.otherwise == ASK_HUMAN:
@@ -648,12 +660,14 @@ class Engine(RunFacts):
         entry = self.state.frontier[step]
         node = entry.node
         # Where it was sent may be gone with another graph: then the journal says so.
-        lost = "; ".join(sent_nowhere(entry, handoff, self.plan.nodes))
+        lost = "; ".join(lost_targets(entry, handoff, self.plan.nodes))
         because = "; ".join(filter(None, (because, lost)))
         handoff = [target for target in handoff if target in self.plan.nodes]
         self.withdraw(step)
-        if item_of(step):
-            await self.maps.item_done(step, because=because, skipped=skipped, handoff=handoff)
+        if item_number(step):
+            await self.maps.complete_child_step(
+                step, because=because, skipped=skipped, handoff=handoff
+            )
             return
         if entry.redirect is not None and entry.redirect in self.plan.nodes:
             handoff = (entry.redirect,)
@@ -663,7 +677,7 @@ class Engine(RunFacts):
             await self._route(node, taken, because=lost, handoff=handoff)
         elif handoff:
             targets = [Target(name) for name in handoff]
-            self.record(j.Routed(to=self._reached(targets), because=handed_off(step)))
+            self.record(j.NodesReached(to=self._reached(targets), because=handed_off(step)))
 
     def withdraw(self, step: StepId, kind: str | None = None) -> None:
         """Closes the questions about a step, where nobody waits for their answers any more."""
@@ -681,21 +695,21 @@ class Engine(RunFacts):
         rearmed: bool = False,
         handoff: Sequence[NodeName] = (),
     ) -> None:
-        arrived = self._arrives(node) if NEXT in outcome else ()
-        anew = self._begins_anew(node, (*outcome, *handoff))
-        reset = new_generation(anew, self.state.routing)
+        arrived = self._joins_with_arrival(node) if NEXT in outcome else ()
+        anew = self._restarted_joins(node, (*outcome, *handoff))
+        reset = next_generation(anew, self.state.routing)
         active = [
             entry.node
             for step, entry in self.state.frontier.items()
-            if not item_of(step) and not entry.leaving
+            if not item_number(step) and not entry.leaving
         ]
-        late = late_arrivals(self.plan, anew, active)
-        routing = route_facts(
+        late = owed_arrivals(self.plan, anew, active)
+        routing = routing_after(
             self.state.routing, node, arrived, loop=loop, reset=reset, late=late, rearmed=rearmed
         )
         targets = self._driver.apply(node, {"routing": routing, "outcome": outcome}, goto=handoff)
         self.record(
-            j.Routed(
+            j.NodesReached(
                 source=node,
                 to=self._reached(targets),
                 arrived=arrived,
@@ -715,7 +729,7 @@ class Engine(RunFacts):
             return ()
         return tuple(NodeName(target) for target in outcome if target in self.plan.nodes)
 
-    def _arrives(self, node: NodeName) -> tuple[NodeName, ...]:
+    def _joins_with_arrival(self, node: NodeName) -> tuple[NodeName, ...]:
         """The joins that count an arrival of a node.
 
         Besides those that wait for it: joins that did before a change of the graph. They wait for
@@ -726,7 +740,7 @@ class Engine(RunFacts):
         once = (n for n, counts in arrivals.items() if node in counts and n not in following)
         return (*following, *once)
 
-    def _begins_anew(self, source: NodeName, outcome: Sequence[str]) -> Joins:
+    def _restarted_joins(self, source: NodeName, outcome: Sequence[str]) -> Joins:
         """The joins that begin anew, where the outcome goes back to earlier nodes."""
         anew: Joins = {}
         for target in outcome:
@@ -734,18 +748,18 @@ class Engine(RunFacts):
                 anew.update(self._loops.joins(source, NodeName(target)))
         return anew
 
-    def _reached(self, targets: Sequence[Target]) -> tuple[j.Reached, ...]:
-        found: list[j.Reached] = []
+    def _reached(self, targets: Sequence[Target]) -> tuple[j.ReachedNode, ...]:
+        found: list[j.ReachedNode] = []
         for target in targets:
             when = self.plan.nodes[NodeName(target.node)].when
             requirement = render_condition(when) if when is not None else ""
             found.append(
-                j.Reached(node=NodeName(target.node), item=target.item, requirement=requirement)
+                j.ReachedNode(node=NodeName(target.node), item=target.item, requirement=requirement)
             )
         return tuple(found)
 
 
-def _to_make(entry: FrontierEntry, in_flight: Collection[tuple[StepId, int]]) -> bool:
+def _has_work(entry: FrontierStep, in_flight: Collection[tuple[StepId, int]]) -> bool:
     """Whether a step does anything besides waiting for its calls under way.
 
     Every completion looks at the whole frontier, so this comes before all other questions.

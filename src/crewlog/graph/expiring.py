@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from crewlog.definition.times import moment_words
 from crewlog.errors import InterruptNotOpen, NotPermitted
-from crewlog.graph.answers import StopAsked, answer
+from crewlog.graph.answers import StopAnswer, answer
 from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
 from crewlog.ids import InterruptId
@@ -22,17 +22,17 @@ POLICY = "policy"
 UNANSWERED = "nobody answered in time"
 
 
-async def expire(engine: Engine) -> None:
+async def answer_expired_interrupts(engine: Engine) -> None:
     """Answers the questions whose time is over, as the crew's policy says."""
     for asked in list(engine.state.interrupts.values()):
         state = engine.state
         if state.status != "running" or state.still:
             return
         if asked.id in state.interrupts and engine.waits.has_expired(asked):
-            await _expire(engine, asked)
+            await _answer_by_policy(engine, asked)
 
 
-async def _expire(engine: Engine, asked: Interrupt) -> None:
+async def _answer_by_policy(engine: Engine, asked: Interrupt) -> None:
     policy = engine.plan.interrupts.expiry(asked.kind)
     if policy.default == "escalate" and policy.escalate_to and not asked.escalated:
         _escalate(engine, asked, policy.escalate_to)
@@ -42,7 +42,7 @@ async def _expire(engine: Engine, asked: Interrupt) -> None:
         await answer(
             engine, asked, decision, by=POLICY, command=None, reason=UNANSWERED, expired=True
         )
-    except StopAsked:
+    except StopAnswer:
         reason = f"{asked.id} was not answered in time"
         end_reason = asked.bound or "stopped"
         engine.record(j.StopRequested(by=POLICY, reason=reason, end_reason=end_reason))
@@ -58,7 +58,7 @@ def _escalate(engine: Engine, asked: Interrupt, to: str) -> None:
     engine.record(j.InterruptRaised(interrupt=asked.model_copy(update=again)))
 
 
-def check_answerable(run: RunFacts, asked: Interrupt, by: str) -> None:
+def check_may_answer(run: RunFacts, asked: Interrupt, by: str) -> None:
     """Checks that somebody may answer a question now.
 
     Raises:

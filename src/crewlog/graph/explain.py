@@ -9,8 +9,8 @@ from typing import Literal
 from pydantic import Field
 
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
-from crewlog.authority.permissions import Decision, bounded, check_tool
-from crewlog.authority.rules import rule_words, rules_of
+from crewlog.authority.permissions import Decision, authorize_tool, bounded
+from crewlog.authority.rules import permission_text, rules_of
 from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.context import EXTRACT, OFF
@@ -25,15 +25,15 @@ from crewlog.definition.replies import Reply
 from crewlog.definition.times import duration_words
 from crewlog.errors import UsageError
 from crewlog.graph.draw import sent
-from crewlog.graph.lower import failing_words, lower, wait_words
+from crewlog.graph.lower import lower, on_error_text, wait_text
 from crewlog.graph.plan import (
     ASK_HUMAN,
     BUILT_IN_TOOLS,
     END,
     NEXT,
     SKIP,
-    AgentRules,
     GraphPlan,
+    PlanAgent,
     PlanNode,
 )
 from crewlog.graph.routing import dependents
@@ -52,7 +52,7 @@ class Way(Model):
     """What else that node waits for; empty where this is all."""
 
 
-class ToolAccess(Model):
+class ToolAccessView(Model):
     """A tool of the crew, and whether a node's agent may call it."""
 
     tool: ToolName
@@ -68,7 +68,7 @@ class ToolAccess(Model):
     risk: str = "low"
 
 
-class Explanation(Model):
+class ExplanationView(Model):
     """A node of a crew."""
 
     crew: str
@@ -113,7 +113,7 @@ class Explanation(Model):
     """Artifacts that it sees; `AGENT.notes` are scratch notes."""
     changes: tuple[str, ...] = ()
     """Artifacts that its tools may change."""
-    tools: tuple[ToolAccess, ...] = ()
+    tools: tuple[ToolAccessView, ...] = ()
     """Every tool of the crew: first those that it may call."""
     groups: tuple[str, ...] = ()
     """The groups that it is in."""
@@ -129,7 +129,7 @@ class Explanation(Model):
     """Bounds of its turns."""
 
 
-def explain(definition: CrewDefinition, node: str) -> Explanation:
+def explain(definition: CrewDefinition, node: str) -> ExplanationView:
     """What a definition says of a node.
 
     Raises:
@@ -159,13 +159,13 @@ def explain(definition: CrewDefinition, node: str) -> Explanation:
         "need": found.join.need if found.join else 0,
         "conditions": tuple(_conditions(found)),
         "follows": tuple(_ways(plan, name, found)),
-        "sent_by": tuple(_senders(plan, name)),
+        "sent_by": tuple(_incoming_edges(plan, name)),
     }
     if found.ask is not None:
         data |= {"question": found.ask.question, "options": found.ask.options}
     if found.agent is not None:
         data |= _agent(definition, plan, found.agent, task, policy=found.on_error)
-    return Explanation.model_validate(data)
+    return ExplanationView.model_validate(data)
 
 
 def _written(definition: CrewDefinition, node: str) -> tuple[Path, str, str | None]:
@@ -189,7 +189,7 @@ def _conditions(node: PlanNode) -> Iterator[str]:
         bound = f" for at most {duration_words(node.within)}" if node.within is not None else ""
         yield f"once reached, it waits{bound} until {when}; {then}"
     if node.wait is not None:
-        yield f"it waits {'until ' if node.wait.until else ''}{wait_words(node.wait)}"
+        yield f"it waits {'until ' if node.wait.until else ''}{wait_text(node.wait)}"
     if node.only_if is not None:
         yield f"skipped unless {render_condition(node.only_if)}"
     if node.needs:
@@ -200,7 +200,7 @@ def _conditions(node: PlanNode) -> Iterator[str]:
     if node.timeout is not None:
         yield f"fails where a step takes more than {duration_words(node.timeout)}"
     if node.on_error:
-        yield f"where it fails, {failing_words(node.on_error)}"
+        yield f"where it fails, {on_error_text(node.on_error)}"
 
 
 def _pool(node: PlanNode) -> Iterator[str]:
@@ -243,7 +243,7 @@ def _ways(plan: GraphPlan, name: NodeName, node: PlanNode) -> Iterator[Way]:
         yield Way(to=END, when=when)
 
 
-def _senders(plan: GraphPlan, name: NodeName) -> Iterator[Way]:
+def _incoming_edges(plan: GraphPlan, name: NodeName) -> Iterator[Way]:
     for source, node in plan.nodes.items():
         for target, why in sent(node, plan.nodes):
             if target == name:
@@ -264,7 +264,7 @@ def _agent(
         "prompt": agent.prompt or None,
         "description": agent.description,
         "model": None if agent.does else agent.model or definition.model,
-        "does": tuple(map(_call_words, agent.does)),
+        "does": tuple(map(_call_text, agent.does)),
         "in_order": agent.in_order,
         "pattern": agent.pattern.use if agent.pattern else None,
         "reads": (*rules.reads, private_log(name)),
@@ -274,7 +274,7 @@ def _agent(
         "tools": tuple(_tools(definition, plan, name, rules)),
         "groups": tuple(g for g, members in definition.groups.items() if name in members),
         "rules": tuple(
-            rule_words(rule)
+            permission_text(rule)
             for rule in rules_of(definition)
             if rule.agents is None or name in rule.agents
         ),
@@ -291,7 +291,7 @@ def _agent(
     }
 
 
-def _call_words(call: DoneCall) -> str:
+def _call_text(call: DoneCall) -> str:
     """`run_pytest {"paths": ["tests"]}`."""
     args = json.dumps(call.args, ensure_ascii=False) if call.args else ""
     return f"{call.tool} {args}".rstrip()
@@ -333,13 +333,13 @@ def _shown(definition: CrewDefinition, agent: AgentDefinition) -> Iterator[str]:
 
 
 def _tools(
-    definition: CrewDefinition, plan: GraphPlan, name: AgentName, rules: AgentRules
-) -> Iterator[ToolAccess]:
-    found: list[ToolAccess] = []
+    definition: CrewDefinition, plan: GraphPlan, name: AgentName, rules: PlanAgent
+) -> Iterator[ToolAccessView]:
+    found: list[ToolAccessView] = []
     for tool, made in definition.tools.items():
         decision = _decided(definition, plan, name, tool)
         found.append(
-            ToolAccess(
+            ToolAccessView(
                 tool=ToolName(tool),
                 allowed=decision.allowed,
                 why=_why(tool, name, definition, decision.reason, allowed=decision.allowed),
@@ -350,16 +350,16 @@ def _tools(
             )
         )
     yield from sorted(found, key=lambda each: not each.allowed)
-    yield from _memory_tools(definition, plan, name, rules)
+    yield from _memory_tool_access(definition, plan, name, rules)
     if rules.scratch:
         for tool in SCRATCH_TOOLS:
             if tool in rules.tools:
                 why = "it makes notes" if tool == "note" else "it sees notes"
-                yield ToolAccess(tool=ToolName(tool), allowed=True, why=why, effects="state")
+                yield ToolAccessView(tool=ToolName(tool), allowed=True, why=why, effects="state")
     for built_in in BUILT_IN_TOOLS:
         if built_in in rules.tools:
             sets = rules.flags if built_in == "set_flag" else rules.outputs
-            yield ToolAccess(
+            yield ToolAccessView(
                 tool=built_in, allowed=True, why=f"it declares {listed(sets)}", effects="state"
             )
 
@@ -372,7 +372,7 @@ def _decided(definition: CrewDefinition, plan: GraphPlan, agent: AgentName, tool
     """What holds for an agent's calls whatever the flags are: rules with conditions come on top."""
 
     def check(who: AgentName) -> Decision:
-        return check_tool(
+        return authorize_tool(
             who,
             tool,
             offered=plan.agents[who].tools,
@@ -388,9 +388,9 @@ def _decided(definition: CrewDefinition, plan: GraphPlan, agent: AgentName, tool
     return decision
 
 
-def _memory_tools(
-    definition: CrewDefinition, plan: GraphPlan, name: AgentName, rules: AgentRules
-) -> Iterator[ToolAccess]:
+def _memory_tool_access(
+    definition: CrewDefinition, plan: GraphPlan, name: AgentName, rules: PlanAgent
+) -> Iterator[ToolAccessView]:
     """The tools of the crew's memory that an agent has a scope for."""
     for tool, way in zip(MEMORY_TOOLS, WAYS, strict=True):
         if definition.memory is None or tool not in rules.tools:
@@ -398,7 +398,7 @@ def _memory_tools(
         decision = _decided(definition, plan, name, tool)
         allowed = decision.allowed
         why = f"it {way}s {listed(memory_scopes(definition, name, way))}"
-        yield ToolAccess(
+        yield ToolAccessView(
             tool=ToolName(tool),
             allowed=allowed,
             why=why if allowed else _why(tool, name, definition, decision.reason, allowed=False),

@@ -6,17 +6,17 @@ from collections.abc import Collection, Sequence
 from operator import attrgetter
 from typing import Any, cast
 
-from crewlog.authority.audiences import may_be_given, may_read, may_write
+from crewlog.authority.audiences import may_read, may_read_input, may_write
 from crewlog.authority.bindings import check_binding
 from crewlog.authority.permissions import (
     EVERYONE,
     Decision,
+    authorize_tool,
     bounded,
-    check_tool,
-    quotas_of,
-    ruling_of,
+    live_permission,
+    quota_permissions,
 )
-from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
+from crewlog.authority.rules import EVERY_CREW_HAS, Permission
 from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import Condition, holds
 from crewlog.definition.context import WHOLE
@@ -24,7 +24,7 @@ from crewlog.definition.model import SEND_MESSAGE, Counted
 from crewlog.definition.quotas import is_per_run, quota_of
 from crewlog.definition.times import due_in
 from crewlog.graph.artifacts import artifact_heads
-from crewlog.graph.plan import AgentRules, GraphPlan
+from crewlog.graph.plan import GraphPlan, PlanAgent
 from crewlog.ids import (
     CREW,
     PUBLIC,
@@ -37,33 +37,33 @@ from crewlog.ids import (
     LogName,
     StepId,
     ToolName,
-    item_log,
-    item_of,
+    child_step_log,
+    item_number,
     named_readers,
     private_log,
     visit_of,
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.answered import binding_of
+from crewlog.state.answered import call_binding
 from crewlog.state.calls import CallQuota, View
 from crewlog.state.combining import CONFLICTING, LISTS
-from crewlog.state.end_reasons import EndReason, of_question
-from crewlog.state.files import FileRef, content_with
+from crewlog.state.end_reasons import EndReason, interrupt_end_reason
+from crewlog.state.files import FileRef, content_with_files
 from crewlog.state.hashing import canonical, hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, Interrupt, Item
-from crewlog.state.pools import named_agent
-from crewlog.state.rulings import last_mutation, ruling_mutation
+from crewlog.state.pools import item_agent
+from crewlog.state.rulings import agent_permission_change, last_change
 from crewlog.state.shapes import (
     MOST_ADDED,
     MOST_BYTES,
-    ListShape,
-    Shape,
-    in_bounds,
-    list_shape,
-    shape_of,
-    unpacked,
+    ItemSpec,
+    ListSpec,
+    bounded_spec,
+    item_spec,
+    list_spec,
+    unpacked_numbers,
 )
 
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
@@ -73,14 +73,14 @@ def message_body(
     text: str, *, by: str, message_id: str, files: tuple[FileRef, ...] = ()
 ) -> dict[str, Json]:
     """A message of people, as logs have it."""
-    content = content_with(text, files) if files else text
+    content = content_with_files(text, files) if files else text
     body: dict[str, Json] = {"type": "human", "content": content, "id": message_id}
     if by:
         body["name"] = by
     return body
 
 
-def _shared_by_both(agent: AgentName, then: AgentRules, now: AgentRules) -> tuple[LogName, ...]:
+def _common_audience(agent: AgentName, then: PlanAgent, now: PlanAgent) -> tuple[LogName, ...]:
     """The logs that an agent shares its outputs with by two rules at once; empty: `public`.
 
     Rules without outputs say nothing of sharing: then it is where the agent writes to.
@@ -92,7 +92,7 @@ def _shared_by_both(agent: AgentName, then: AgentRules, now: AgentRules) -> tupl
     return tuple(dict.fromkeys((*(log for log in logs if log in allowed), private_log(agent))))
 
 
-def switched_off(agent: AgentName) -> str:
+def disabled_reason(agent: AgentName) -> str:
     """Why an agent's step is skipped that takes no part."""
     return f"{agent} is switched off"
 
@@ -165,11 +165,11 @@ class RunFacts:
         body = message_body(text, by=by, message_id=message_id, files=files)
         logs = to if isinstance(to, tuple) else (to,)
         ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
-        asks = by != CREW and self.wants_request(logs)
+        asks = by != CREW and self.is_shown_as_request(logs)
         self.record(j.MessageAdded(ref=ref, by=by, command=command, asks=asks))
         return ref.body
 
-    def wants_request(self, logs: Collection[LogName]) -> bool:
+    def is_shown_as_request(self, logs: Collection[LogName]) -> bool:
         """Whether a message to some logs is shown to agents as what they are asked."""
         wanted = any(WHOLE in each.inputs for each in self.plan.agents.values())
         return wanted and PUBLIC in logs
@@ -188,8 +188,8 @@ class RunFacts:
         **more: Any,
     ) -> None:
         """Raises an interrupt; `more` are further fields of it."""
-        more = {**self.asked_of(kind), **more}
-        if bound := of_question(kind):
+        more = {**self.interrupt_policy_fields(kind), **more}
+        if bound := interrupt_end_reason(kind):
             more["bound"] = bound
         self.record(
             j.InterruptRaised(
@@ -210,7 +210,7 @@ class RunFacts:
             )
         )
 
-    def asked_of(self, kind: str) -> dict[str, Any]:
+    def interrupt_policy_fields(self, kind: str) -> dict[str, Any]:
         """Until when a question of a kind that is asked now is open, and who may answer it."""
         policy = self.plan.interrupts
         expires = policy.expiry(kind).expires
@@ -221,16 +221,16 @@ class RunFacts:
 
     def approved(self, step: StepId, call: Call) -> Decision:
         """Whether people have approved a call as it is to be made now."""
-        return check_binding(call.seal, binding_of(self.state.run, step, call), at=self.at)
+        return check_binding(call.seal, call_binding(self.state.run, step, call), at=self.at)
 
-    def agent_at(self, step: StepId) -> AgentName | None:
+    def agent_of(self, step: StepId) -> AgentName | None:
         """The agent of a step: its node's, or the one that its item names.
 
         None for a decision, a question or a wait, and for a visit whose items all name their own.
         """
-        return named_agent(self.state, step) or self.plan.node_at(step).agent
+        return item_agent(self.state, step) or self.plan.node_of(step).agent
 
-    def appends(self, key: str) -> bool:
+    def has_list_reducer(self, key: str) -> bool:
         """Whether what steps set of a flag, or of `agent.output`, makes a list."""
         return self.plan.merge.get(key) in LISTS
 
@@ -240,7 +240,10 @@ class RunFacts:
         said: dict[str, Any] = {"how": how} if how in CONFLICTING else {}
         if how not in LISTS:
             return said
-        return said | {"append": True, "step": step if step is not None and item_of(step) else None}
+        return said | {
+            "append": True,
+            "step": step if step is not None and item_number(step) else None,
+        }
 
     def listed(self, name: str, value: Json, *, small: bool, step: bool = True) -> dict[str, Any]:
         """What a fact that sets an output says of it as a list that nodes have a step each for.
@@ -257,12 +260,12 @@ class RunFacts:
         if small or not nodes:
             return {}
         keys = {node.by for node in nodes if node.by}
-        if step and self.appends(name):
+        if step and self.has_list_reducer(name):
             return self.shaped(name, [value])
         if not isinstance(value, list):
             return {}
         items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
-        shape = list_shape(items, keys)
+        shape = list_spec(items, keys)
         return {
             "items": len(items),
             **({"shape": self._bounded(name, shape)} if shape is not None else {}),
@@ -272,10 +275,10 @@ class RunFacts:
         """What a fact that adds values to a list says of them as items that nodes work on."""
         nodes = [node for node in self.plan.nodes.values() if node.for_each == name]
         keys = {node.by for node in nodes if node.by}
-        shapes = tuple(self._short(shape_of(value, keys)) for value in values) if nodes else ()
-        return {"shapes": shapes} if any(shape != Shape() for shape in shapes) else {}
+        shapes = tuple(self._short(item_spec(value, keys)) for value in values) if nodes else ()
+        return {"shapes": shapes} if any(shape != ItemSpec() for shape in shapes) else {}
 
-    def _short(self, shape: Shape) -> Shape:
+    def _short(self, shape: ItemSpec) -> ItemSpec:
         """What an item says that is added to a list by itself, where that is short enough."""
         waits = len(shape.after)
         if waits <= MOST_ADDED:
@@ -285,9 +288,9 @@ class RunFacts:
         )
         return shape.model_copy(update={"after": (), "fault": fault})
 
-    def _bounded(self, name: str, shape: ListShape) -> ListShape:
+    def _bounded(self, name: str, shape: ListSpec) -> ListSpec:
         """A list's shape, where there is room for it beside those of the run's other lists."""
-        less = in_bounds(shape)
+        less = bounded_spec(shape)
         others = sum(
             len(canonical(output.shape.to_json()))
             for agent, found in self.state.agent_outputs.items()
@@ -298,7 +301,7 @@ class RunFacts:
         if size + others <= MOST_BYTES:
             return less
         said = f"what its items say of agents and others takes {size:,} bytes as JSON, those of"
-        return ListShape(
+        return ListSpec(
             faults=(f"{said} the run's other lists {others:,}, and all at most {MOST_BYTES:,}",)
         )
 
@@ -324,16 +327,18 @@ class RunFacts:
 
     def view(self, agent: AgentName, step: StepId | None = None) -> View:
         """The logs that an agent may read, each at its head; in an item's step, that one's too."""
-        reads, logs = self.reads_of(agent, step), self.state.messages
+        reads, logs = self.readable_logs(agent, step), self.state.messages
         readable = [*reads, private_log(agent)]
         was: tuple[StepId, ...] = ()
         after: tuple[int, ...] = ()
-        if step is not None and item_of(step):
-            readable.append(item_log(step))
+        if step is not None and item_number(step):
+            readable.append(child_step_log(step))
             visit = self.state.frontier.get(visit_of(step))
             if visit is not None and (mapped := visit.mapped) is not None:
                 was = mapped.was
-                after = unpacked(mapped.after[item_of(step) - 1]) if mapped.after else ()
+                after = (
+                    unpacked_numbers(mapped.after[item_number(step) - 1]) if mapped.after else ()
+                )
         readable += (log for log in logs if agent in named_readers(log))
         heads = {
             log: logs[log].head
@@ -345,7 +350,7 @@ class RunFacts:
         formerly = {log: before[log] for log in heads if log in before} if before else {}
         return View(heads=heads, was=was, after=after, formerly=formerly)
 
-    def reads_of(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
+    def readable_logs(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
         """The logs that an agent reads besides its own, in a step.
 
         One that ends a turn though its node is gone has the rules of then; what its crew has taken
@@ -354,33 +359,35 @@ class RunFacts:
         reads, now = self.rules_of(agent, step).reads, self.plan.agents.get(agent)
         return reads if now is None else tuple(log for log in reads if log in now.reads)
 
-    def writes_of(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
-        """The logs that an agent's final message goes to, in a step; see `reads_of`."""
+    def writable_logs(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
+        """The logs that an agent's final message goes to, in a step; see `readable_logs`."""
         writes, now = self.rules_of(agent, step).writes, self.plan.agents.get(agent)
         if now is None:
             return writes
         return tuple(log for log in writes if may_write(agent, log, writes=now.writes).allowed)
 
-    def shares_of(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
+    def output_audience(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
         """The logs whose readers may see what an agent sets of its outputs; empty: `public`.
 
         One that ends a turn though its node is gone shares with whom its rules of then and those of
-        now both say; see `reads_of`. Where that is nobody, it is the agent's own.
+        now both say; see `readable_logs`. Where that is nobody, it is the agent's own.
         """
         rules, now = self.rules_of(agent, step), self.plan.agents.get(agent)
         if now is None or now is rules:
             return rules.shares
-        return _shared_by_both(agent, rules, now)
+        return _common_audience(agent, rules, now)
 
     def sees(self, agent: AgentName, item: Item, step: StepId) -> Item:
         """An item as an agent may be shown it, in a step: without what it may not see."""
-        if may_be_given(agent, item.logs, reads=self.reads_of(agent, step), step=step).allowed:
+        if may_read_input(
+            agent, item.logs, reads=self.readable_logs(agent, step), step=step
+        ).allowed:
             return item
         return Item(number=item.number, of=item.of, logs=item.logs, withheld=True)
 
-    def rules_of(self, agent: AgentName, step: StepId | None = None) -> AgentRules:
+    def rules_of(self, agent: AgentName, step: StepId | None = None) -> PlanAgent:
         """The rules of an agent, in a step: one whose node is gone keeps those that it had."""
-        return self.plan.agents[agent] if step is None else self.plan.rules_at(step, agent)
+        return self.plan.agents[agent] if step is None else self.plan.plan_agent_of(step, agent)
 
     def has_no_model(self, agent: AgentName | None) -> bool:
         """Whether an agent's definition lists its tool calls."""
@@ -429,7 +436,7 @@ class RunFacts:
                 decision = bounded(decision, self._check(parent, tool, offered, counted))
         return decision
 
-    def missing_tools(self, agent: AgentName, needs: Sequence[ToolName]) -> str:
+    def missing_tool_reason(self, agent: AgentName, needs: Sequence[ToolName]) -> str:
         """Why an agent cannot do what needs tools; empty where it may call them all."""
         for tool in needs:
             decision = self.check(agent, tool)
@@ -437,7 +444,7 @@ class RunFacts:
                 return f"it needs {tool}: {decision.reason}"
         return ""
 
-    def run_quotas(
+    def run_quota_keys(
         self, agent: AgentName, tool: str, step: StepId | None = None
     ) -> tuple[str, ...]:
         """The quotas per run that a call is counted in now, by their keys."""
@@ -448,7 +455,7 @@ class RunFacts:
         self, agent: AgentName, tool: str, step: StepId | None = None
     ) -> tuple[CallQuota, ...]:
         """The quotas over runs in which a call is to be counted before it begins."""
-        found: dict[Counted, CallRule] = {}
+        found: dict[Counted, Permission] = {}
         for each in self._quotas(agent, tool, step):
             if is_per_run(each.quota):
                 continue
@@ -468,7 +475,7 @@ class RunFacts:
             for where, rule in sorted(found.items(), key=lambda each: (each[0].key, each[0].crew))
         )
 
-    def counted(self, rule: CallRule) -> Counted:
+    def counted(self, rule: Permission) -> Counted:
         """Where the calls of a quota over runs are counted."""
         own = Counted(crew=self.plan.crew, key=rule.key, zone=self.plan.timezone)
         return rule.counted or own
@@ -476,31 +483,33 @@ class RunFacts:
     def ruled(self, agent: AgentName, tool: str, step: StepId | None = None) -> bool:
         """Whether people ruled of an agent and a tool while the run lived."""
         offered = self.rules_of(agent, step).tools
-        found = ruling_of(agent, tool, offered=offered, rulings=self.state.rulings)
+        found = live_permission(agent, tool, offered=offered, rulings=self.state.rulings)
         return found is not None
 
-    def why_ruled(self, agent: AgentName, tool: str) -> str:
+    def live_permission_reason(self, agent: AgentName, tool: str) -> str:
         """Why people ruled of an agent and a tool what counts now; empty where they did not say."""
         row = self.state.rulings.get(tool, {})
         whom = agent if agent in row else EVERYONE
         if whom not in row:
             return ""
-        made = last_mutation(self.state, ruling_mutation(tool, whom, row[whom]))
+        made = last_change(self.state, agent_permission_change(tool, whom, row[whom]))
         return made.reason if made is not None else ""
 
-    def _quotas(self, agent: AgentName, tool: str, step: StepId | None) -> list[CallRule]:
+    def _quotas(self, agent: AgentName, tool: str, step: StepId | None) -> list[Permission]:
         """The quotas of a call: an agent that works for another one uses up that one's, too."""
         if not self.plan.checks or tool in EVERY_CREW_HAS:
             return []
         who = (agent, *self.rules_of(agent, step).within)
         return [
-            rule for each in who for rule in quotas_of(each, tool, self.plan.checks, self.holds)
+            rule
+            for each in who
+            for rule in quota_permissions(each, tool, self.plan.checks, self.holds)
         ]
 
     def _check(
         self, agent: AgentName, tool: str, offered: Sequence[ToolName], counted: Collection[str]
     ) -> Decision:
-        return check_tool(
+        return authorize_tool(
             agent,
             tool,
             offered=offered,

@@ -16,8 +16,8 @@ from crewlog.errors import CrewlogError
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import GROUP_COMMAND, AgentName, CommandId, StepId, private_log
-from crewlog.state.topology import Topology
-from crewlog.state.uniting import gone_from
+from crewlog.state.topology import Component
+from crewlog.state.uniting import removed_agents
 
 RULE = "privileged"
 """What decides who changes a graph, as the journal names it."""
@@ -27,12 +27,12 @@ _NOTES = 5
 """How many notes of a change an agent is told."""
 
 
-def group_command(step: StepId, call: int) -> CommandId:
+def group_command_id(step: StepId, call: int) -> CommandId:
     """The id of the change that a call makes: a run has each step and call once."""
     return CommandId(f"{GROUP_COMMAND}{step}/{call}")
 
 
-def may_regroup(
+def authorize_group_change(
     run: RunFacts, step: StepId, agent: AgentName, operations: Sequence[o.Operation]
 ) -> Decision:
     """Whether an agent may change its graph so, in a step.
@@ -43,7 +43,7 @@ def may_regroup(
         agent: Its agent.
         operations: What it asks for.
     """
-    graph = run.plan.topology or Topology()
+    graph = run.plan.topology or Component()
     own = graph.creatures.get(agent)
     entry = run.state.frontier.get(step)
     if own is None or entry is None or entry.leaving:
@@ -51,7 +51,7 @@ def may_regroup(
     if not own.privileged:
         return _no(f"{agent!r} is not privileged, and may not change the graph")
     for operation in operations:
-        if reason := _against(run, graph, agent, operation):
+        if reason := _denial_reason(run, graph, agent, operation):
             return _no(reason)
     return Decision(allowed=True, reason=f"{agent!r} is privileged", rule=RULE)
 
@@ -60,7 +60,9 @@ def _no(reason: str) -> Decision:
     return Decision(allowed=False, reason=reason, rule=RULE)
 
 
-def _against(run: RunFacts, graph: Topology, agent: AgentName, operation: o.Operation) -> str:
+def _denial_reason(
+    run: RunFacts, graph: Component, agent: AgentName, operation: o.Operation
+) -> str:
     """Why an agent may not ask for an operation; empty where it may."""
     match operation:
         case o.AddAgent():
@@ -69,7 +71,7 @@ def _against(run: RunFacts, graph: Topology, agent: AgentName, operation: o.Oper
                 return f"an agent that {agent!r} brings works for it, and may do no more"
             if operation.phase or operation.before:
                 return "the flow is not changed by agents"
-            if _was_here(run, AgentName(operation.name)):
+            if _has_left_traces(run, AgentName(operation.name)):
                 return (
                     f"there was another {operation.name!r} here, whose log and turns are not for "
                     "who comes: choose another name"
@@ -97,17 +99,17 @@ def _against(run: RunFacts, graph: Topology, agent: AgentName, operation: o.Oper
     return ""
 
 
-def _was_here(run: RunFacts, name: AgentName) -> bool:
+def _has_left_traces(run: RunFacts, name: AgentName) -> bool:
     """Whether an agent of a name is gone whose log, outputs or turns the run has still.
 
     Whoever comes by that name has them: that is for people to give, who know who comes back.
     """
     state = run.state
-    gone = name in gone_from(state, run.plan.agents) or name in state.agent_outputs
+    gone = name in removed_agents(state, run.plan.agents) or name in state.agent_outputs
     return name not in run.plan.agents and (gone or private_log(name) in state.messages)
 
 
-def told_change(what: str, report: SwapReport) -> str:
+def change_result_text(what: str, report: SwapReport) -> str:
     """What came of a change, for the agent that asked for it.
 
     Args:
@@ -131,6 +133,6 @@ def told_change(what: str, report: SwapReport) -> str:
     return " ".join(said)
 
 
-def told_refusal(error: CrewlogError) -> str:
+def change_rejection_text(error: CrewlogError) -> str:
     """Why a change did not come about, for the agent that asked for it."""
     return f"Refused: {error.message}. {error.remedy}".rstrip()

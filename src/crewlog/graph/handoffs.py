@@ -21,7 +21,7 @@ ALL = "all"
 _GROUP = "group:"
 
 
-def hand_on(
+def set_addressed_items(
     run: RunFacts,
     step: StepId,
     agent: AgentName,
@@ -40,14 +40,16 @@ def hand_on(
         items: Its items.
         stored: Whether the store has what is large of them.
     """
-    if not run.appends(f"{agent}.{key}"):
-        shared = run.shares_of(agent, step)
+    if not run.has_list_reducer(f"{agent}.{key}"):
+        shared = run.output_audience(agent, step)
         run.record(j.OutputSet(agent=agent, key=key, value=[], logs=shared))
     for number, item in enumerate(items, 1):
         logs = _logs(run, step, agent, item)
         if logs is None:
             said = brief(listed(map(repr, item.whom)), SHOWN) if item.whom else "nobody"
-            run.record(j.HandoffMissed(step=step, agent=agent, key=key, item=number, whom=said))
+            run.record(
+                j.AddressedItemUndelivered(step=step, agent=agent, key=key, item=number, whom=said)
+            )
         run.record(
             j.OutputSet(
                 agent=agent,
@@ -68,7 +70,7 @@ def _logs(
     """The logs whose readers an item is for; none where it names nobody that there is."""
     whom = item.whom or ()
     if any(each.casefold() == ALL for each in whom):
-        return run.shares_of(agent, step)
+        return run.output_audience(agent, step)
     known = {name.casefold(): name for name in run.plan.agents}
     agents = [known[each.casefold()] for each in whom if each.casefold() in known]
     groups = [LogName(each) for each in whom if each in set(_groups(run))]

@@ -13,14 +13,16 @@ from crewlog.ids import (
     AgentName,
     LogName,
     StepId,
-    item_log,
-    item_of,
+    child_step_log,
+    item_number,
     named_readers,
     private_log,
 )
 
 
-def hearers(plan: GraphPlan, log: LogName, speaker: AgentName | None = None) -> tuple[str, ...]:
+def woken_agents(
+    plan: GraphPlan, log: LogName, speaker: AgentName | None = None
+) -> tuple[str, ...]:
     """Who has a turn for what is said in a log: of `public`, which all may read, the root alone.
 
     Args:
@@ -54,7 +56,7 @@ def unheard(plan: GraphPlan, log: LogName) -> tuple[str, str]:
     topology = plan.topology
     if topology is None:
         return "", ""
-    if any(plan.hearing_node(AgentName(name)) is not None for name in hearers(plan, log)):
+    if any(plan.wake_node_of(AgentName(name)) is not None for name in woken_agents(plan, log)):
         return "", ""
     if topology.flow and not log.startswith(CHANNEL):
         return "", ""
@@ -88,7 +90,7 @@ def check_log(plan: GraphPlan, log: str, steps: Iterable[StepId] = ()) -> None:
             elsewhere |= dict.fromkeys(own, plan.away[agent])
         else:
             readable |= own
-    readable |= {item_log(step) for step in steps if item_of(step)}
+    readable |= {child_step_log(step) for step in steps if item_number(step)}
     named = named_readers(log)
     reading = {
         agent for agent, rules in plan.agents.items() if rules.reads and agent not in plan.away

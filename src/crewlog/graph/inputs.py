@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from crewlog.authority.audiences import may_be_given
+from crewlog.authority.audiences import may_read_input
 from crewlog.definition.context import ARTIFACT, FLAG, WHOLE
 from crewlog.graph.facts import RunFacts
 from crewlog.ids import PUBLIC, AgentName, FlagName, LogName, StepId
-from crewlog.state.context import MOST_PARTS, Given, GivenPart
+from crewlog.state.context import MOST_PARTS, Given, InputValue
 from crewlog.state.model import Output
 
 
-def inputs_of(run: RunFacts, agent: AgentName, step: StepId) -> tuple[Given, ...]:
+def agent_inputs(run: RunFacts, agent: AgentName, step: StepId) -> tuple[Given, ...]:
     """What an agent is given of its inputs, in a step."""
     sources = run.rules_of(agent, step).inputs
     if not sources:
@@ -27,10 +27,10 @@ def inputs_of(run: RunFacts, agent: AgentName, step: StepId) -> tuple[Given, ...
 def _given(
     run: RunFacts, agent: AgentName, step: StepId, sources: Collection[str]
 ) -> Iterator[Given]:
-    reads = run.reads_of(agent, step)
+    reads = run.readable_logs(agent, step)
 
     def may(logs: Collection[LogName]) -> bool:
-        return may_be_given(agent, logs, reads=reads, step=step).allowed
+        return may_read_input(agent, logs, reads=reads, step=step).allowed
 
     for source in sources:
         if source == WHOLE:
@@ -50,7 +50,7 @@ def _given(
                 yield Given(
                     source=source,
                     parts=tuple(
-                        GivenPart(value=each.value, body=each.body, logs=each.logs)
+                        InputValue(value=each.value, body=each.body, logs=each.logs)
                         for each in parts[-MOST_PARTS:]
                     ),
                     of=len(parts) if len(parts) > MOST_PARTS else 0,

@@ -16,7 +16,7 @@ from crewlog.definition.findings import listed
 from crewlog.graph.facts import RunFacts
 from crewlog.ids import AgentName, FlagName
 from crewlog.model import Json
-from crewlog.state.edited import FLAGS, OUTPUTS, SHARED, split_path
+from crewlog.state.edited import FLAGS, OUTPUTS, SHARED, path_parts
 
 IN_WORDS = {
     "bool": "true or false",
@@ -27,7 +27,7 @@ IN_WORDS = {
 }
 
 
-class Kinds(NamedTuple):
+class ValueKinds(NamedTuple):
     """The kinds of values that fit at a path; none where any does."""
 
     fit: tuple[str, ...] = ()
@@ -59,25 +59,25 @@ def kind_of(value: Json) -> str:
             return "mapping"
 
 
-def kinds_at(run: RunFacts, path: str) -> Kinds:
+def path_kinds(run: RunFacts, path: str) -> ValueKinds:
     """The kinds of values that fit at a path that is known."""
-    section, owner, name = split_path(path)
+    section, owner, name = path_parts(path)
     if section == FLAGS and (kind := kind_of(run.plan.flags.get(FlagName(name)))):
-        return Kinds((kind,), "the crew begins with such a value", declared=True)
+        return ValueKinds((kind,), "the crew begins with such a value", declared=True)
     asked = [n.ask for n in run.plan.nodes.values() if n.ask and n.ask.sets == name]
     if section == FLAGS and asked:  # yes and no are true and false, any other answer its words
         words = any(ask.words or len(ask.options) > 2 for ask in asked)
         fit = ("bool", "text") if words else ("bool",)
-        return Kinds(fit, "the answer to a question sets it", declared=True)
+        return ValueKinds(fit, "the answer to a question sets it", declared=True)
     if kind := kind_of(_value_at(run, section, owner, name)):
-        return Kinds((kind,), "that is what it has now")
+        return ValueKinds((kind,), "that is what it has now")
     facts = list(_facts(run, section, owner, name))
     compared = tuple(dict.fromkeys(kind for fact in facts for kind in _compared(fact)))
     if compared:
-        return Kinds(compared, "the crew compares it with such a value", declared=True)
+        return ValueKinds(compared, "the crew compares it with such a value", declared=True)
     if section == FLAGS and facts:
-        return Kinds(("bool",), "the crew only asks whether it is true", declared=True)
-    return Kinds()
+        return ValueKinds(("bool",), "the crew only asks whether it is true", declared=True)
+    return ValueKinds()
 
 
 def _value_at(run: RunFacts, section: str, owner: str, name: str) -> Json:

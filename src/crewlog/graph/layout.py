@@ -44,12 +44,12 @@ def arrange(
     """
     layers = _places(keys, edges, _ranks(keys, [*edges, *ranking]))
     _order(layers)
-    _settle(layers)
+    _assign_rows(layers)
     _snap(layers)
     return layers
 
 
-def without_shortcuts(
+def transitive_reduction(
     edges: Sequence[tuple[str, str]], keep: Iterable[str]
 ) -> list[tuple[str, str]]:
     """The edges without those that a longer way implies; all edges to the nodes `keep` stay."""
@@ -166,18 +166,18 @@ def _crossings(layers: list[list[Place]]) -> int:
     return count
 
 
-def _settle(layers: list[list[Place]]) -> None:
+def _assign_rows(layers: list[list[Place]]) -> None:
     for layer in layers:
         for i, place in enumerate(layer):
             place.y = i - (len(layer) - 1) / 2
     for sweep in range(_SWEEPS):
         for layer in layers if sweep % 2 == 0 else reversed(layers):
-            wanted = [_pull(place) for place in layer]
+            wanted = [_preferred_row(place) for place in layer]
             for place, y in zip(layer, _apart(wanted), strict=True):
                 place.y = y
 
 
-def _pull(place: Place) -> float:
+def _preferred_row(place: Place) -> float:
     """Where a place wants to be: a lone neighbour pulls harder, so that lanes become straight."""
     total = weight = 0.0
     for side in (place.before, place.after):

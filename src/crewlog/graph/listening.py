@@ -1,8 +1,8 @@
 """Listening: a message gives each agent that listens where it was said a visit of its own.
 
-    said in a channel ──► MessageHeard: a visit for each that listens, but for who said it
+    said in a channel ──► AgentsWoken: a visit for each that listens, but for who said it
     a turn ends ──► its final message goes along the agent's wires, each is heard there
-    nothing is to do ──► RunRested ──(`idle` is over, or `ends_on` holds)──► RunCompleted
+    nothing is to do ──► IdleStarted ──(`idle` is over, or `ends_on` holds)──► RunCompleted
 
 A visit waits behind the earlier ones of its agent, in the order in which messages came. Where as
 many wait as may, the last of them is for the next message, too: nothing is lost, and the state
@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.times import due_in
 from crewlog.graph.facts import RunFacts
-from crewlog.graph.hearing import hearers
+from crewlog.graph.hearing import woken_agents
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import (
     READERS,
@@ -34,10 +34,10 @@ from crewlog.state.calls import SentMessage
 from crewlog.state.hashing import hash_json
 from crewlog.state.hearing import Heard
 from crewlog.state.model import CrewState
-from crewlog.state.topology import Creature, Topology, TopologyChange, change_of
+from crewlog.state.topology import ChannelAgent, Component, ComponentChange, change_of_components
 
 
-class Listening:
+class Wakes:
     """Who hears what in a run.
 
     Args:
@@ -70,14 +70,14 @@ class Listening:
             return
         to: list[NodeName] = []
         also: list[NodeName] = []
-        for agent in hearers(run.plan, log, speaker):
-            node = run.plan.hearing_node(AgentName(agent))
+        for agent in woken_agents(run.plan, log, speaker):
+            node = run.plan.wake_node_of(AgentName(agent))
             if node is None:
                 continue
             waits = sum(e.node == node and e.turn is None for e in run.state.frontier.values())
             (to if waits < policy.queue else also).append(node)
         if to or also:
-            run.record(j.MessageHeard(log=log, body=body, by=by, to=tuple(to), also=tuple(also)))
+            run.record(j.AgentsWoken(log=log, body=body, by=by, to=tuple(to), also=tuple(also)))
 
     def message(
         self, id_: str, step: StepId, agent: AgentName, sent: SentMessage
@@ -102,7 +102,7 @@ class Listening:
 
     # -- wires -------------------------------------------------------------------------------
 
-    def wired_logs(self, agent: AgentName) -> tuple[LogName, ...]:
+    def output_wire_logs(self, agent: AgentName) -> tuple[LogName, ...]:
         """The logs that an agent's final message goes to by its wires."""
         topology = self._run.plan.topology
         if topology is None or agent not in topology.creatures:
@@ -112,7 +112,9 @@ class Listening:
             for to in topology.creatures[agent].wires
         )
 
-    def along_wires(self, agent: AgentName, body: ContentHash, logs: Collection[LogName]) -> None:
+    def wake_along_output_wires(
+        self, agent: AgentName, body: ContentHash, logs: Collection[LogName]
+    ) -> None:
         """Has a final message heard where its agent is wired to.
 
         Args:
@@ -120,17 +122,17 @@ class Listening:
             body: Its hash.
             logs: Where it was said.
         """
-        for log in self.wired_logs(agent):
+        for log in self.output_wire_logs(agent):
             if log in logs:
                 self.said(log, body, agent, agent)
 
     # -- resting -----------------------------------------------------------------------------
 
-    def may_rest(self) -> bool:
+    def may_idle(self) -> bool:
         """Whether all that is left waits for agents that are stopped."""
         run = self._run
         return all(
-            entry.status in ("ready", "queued") and run.plan.node_at(entry.step).hears
+            entry.status in ("ready", "queued") and run.plan.node_of(entry.step).hears
             for entry in run.state.frontier.values()
         )
 
@@ -149,10 +151,10 @@ class Listening:
             run.record(j.RunCompleted(end_reason="idle"))
         elif run.state.rest is None:
             due = 0 if policy.idle is None else due_in(policy.idle, run.at)
-            run.record(j.RunRested(due=due))
+            run.record(j.IdleStarted(due=due))
 
 
-def heard_by(state: CrewState, step: StepId) -> Heard | None:
+def waking_message(state: CrewState, step: StepId) -> Heard | None:
     """The message that a step is for; none where its agent did not hear one."""
     entry = state.frontier.get(step)
     return entry.heard if entry is not None else None
@@ -161,7 +163,7 @@ def heard_by(state: CrewState, step: StepId) -> Heard | None:
 # -- the graph as it changes -----------------------------------------------------------------
 
 
-def regrouped(old: GraphPlan, new: GraphPlan, run: RunId) -> TopologyChange | None:
+def plan_component_change(old: GraphPlan, new: GraphPlan, run: RunId) -> ComponentChange | None:
     """What becomes of a run's graph with another plan; none where it stays as it is.
 
     Args:
@@ -169,15 +171,15 @@ def regrouped(old: GraphPlan, new: GraphPlan, run: RunId) -> TopologyChange | No
         new: The plan that it is to have.
         run: The run.
     """
-    before, after = old.topology or Topology(), new.topology or Topology()
+    before, after = old.topology or Component(), new.topology or Component()
     if before == after:
         return None
-    return change_of({run: before}, {run: after})
+    return change_of_components({run: before}, {run: after})
 
 
-def graph_events(
-    old: GraphPlan, new: GraphPlan, parts: Mapping[RunId, Topology] | None = None
-) -> Iterator[j.GraphEvent]:
+def component_events(
+    old: GraphPlan, new: GraphPlan, parts: Mapping[RunId, Component] | None = None
+) -> Iterator[j.ComponentEvent]:
     """What becomes of creatures and wires with another plan, by creature.
 
     Args:
@@ -195,25 +197,25 @@ def graph_events(
         return name in (before if plan is old else after) and plan.agents[name].enabled
 
     for name in sorted({*before, *after}):
-        was, now = before.get(name, Creature()), after.get(name, Creature())
+        was, now = before.get(name, ChannelAgent()), after.get(name, ChannelAgent())
         if lives(new, name) and not lives(old, name):
-            yield j.GraphEvent(event="CREATURE_STARTED", creature=name)
+            yield j.ComponentEvent(event="CREATURE_STARTED", creature=name)
         if lives(old, name) and not lives(new, name):
-            yield j.GraphEvent(event="CREATURE_STOPPED", creature=name)
+            yield j.ComponentEvent(event="CREATURE_STOPPED", creature=name)
         for to in now.wires:
             if to not in was.wires:
-                yield j.GraphEvent(event="OUTPUT_WIRE_ADDED", creature=name, to=to)
+                yield j.ComponentEvent(event="OUTPUT_WIRE_ADDED", creature=name, to=to)
         for to in was.wires:
             if to not in now.wires:
-                yield j.GraphEvent(event="OUTPUT_WIRE_REMOVED", creature=name, to=to)
+                yield j.ComponentEvent(event="OUTPUT_WIRE_REMOVED", creature=name, to=to)
         if was.parent != now.parent:
-            yield j.GraphEvent(event="PARENT_LINK_CHANGED", creature=name, to=now.parent or "")
+            yield j.ComponentEvent(event="PARENT_LINK_CHANGED", creature=name, to=now.parent or "")
     yield from _attached(parts)
 
 
-def _attached(parts: Mapping[RunId, Topology]) -> Iterator[j.GraphEvent]:
+def _attached(parts: Mapping[RunId, Component]) -> Iterator[j.ComponentEvent]:
     """Who goes on in which run."""
     for run, graph in sorted(parts.items()):
-        yield j.GraphEvent(event="SESSION_FORKED", creature=min(graph.creatures), to=run)
+        yield j.ComponentEvent(event="SESSION_FORKED", creature=min(graph.creatures), to=run)
         for name in sorted(graph.creatures):
-            yield j.GraphEvent(event="CREATURE_SESSION_ATTACHED", creature=name, to=run)
+            yield j.ComponentEvent(event="CREATURE_SESSION_ATTACHED", creature=name, to=run)

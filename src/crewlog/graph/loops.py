@@ -31,7 +31,7 @@ class Loops:
 
     def __init__(self, plan: GraphPlan) -> None:
         self._plan = plan
-        self._ahead = forward_ways(plan)
+        self._ahead = forward_edges(plan)
         self._behind: dict[str, list[str]] = {}
         for source, targets in self._ahead.items():
             for target in targets:
@@ -46,7 +46,7 @@ class Loops:
         return self._known[key]
 
     @cached_property
-    def ways_back(self) -> list[tuple[set[str], Joins]]:
+    def loop_bodies(self) -> list[tuple[set[str], Joins]]:
         """For each way of the plan that goes back: its loop's body, and the joins in that."""
         found = [(self._body(s, t), self.joins(s, NodeName(t))) for s, t, _ in _ways(self._plan)]
         return [(body, joins) for body, joins in found if body]
@@ -70,7 +70,7 @@ class Loops:
         return found
 
 
-def forward_ways(plan: GraphPlan) -> dict[str, list[str]]:
+def forward_edges(plan: GraphPlan) -> dict[str, list[str]]:
     """The ways between nodes without those that go back: the rest has no cycle.
 
     Only ways that are taken so often and no more can go back, so these are added last, in the

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
-from crewlog.authority.rules import rule_words
+from crewlog.authority.rules import permission_text
 from crewlog.authority.rules import rules_of as call_rules
 from crewlog.definition.agent_outputs import outputs_of
 from crewlog.definition.artifacts import SCRATCH_TOOLS
@@ -64,16 +64,16 @@ from crewlog.graph.plan import (
     END,
     NEXT,
     SKIP,
-    AgentRules,
-    ArtifactRules,
     Ask,
-    Decide,
+    ConditionBranch,
     GraphPlan,
     Join,
+    PlanAgent,
+    PlanArtifact,
     PlanNode,
-    ReplyRules,
+    PlanStructuredOutput,
+    PlanTool,
     Route,
-    ToolRules,
     Wait,
 )
 from crewlog.ids import (
@@ -87,7 +87,7 @@ from crewlog.ids import (
     ToolName,
     private_log,
 )
-from crewlog.state.topology import Channel, Creature, Topology
+from crewlog.state.topology import Channel, ChannelAgent, Component
 
 MERGED: dict[str, str] = {
     "union": "makes a list in which each value stands once",
@@ -115,10 +115,10 @@ def lower(definition: CrewDefinition) -> GraphPlan:
     faults = [each for each in standing(definition) if each.severity == "error"]
     if faults:
         raise InvalidDefinition([each.diagnostic() for each in faults])
-    return lower_checked(definition)
+    return lower_validated(definition)
 
 
-def lower_checked(definition: CrewDefinition, address: ContentHash | None = None) -> GraphPlan:
+def lower_validated(definition: CrewDefinition, address: ContentHash | None = None) -> GraphPlan:
     """The plan of a definition in which `check` has found no fault: it is not asked again.
 
     Args:
@@ -135,7 +135,7 @@ def lower_checked(definition: CrewDefinition, address: ContentHash | None = None
     }
     audiences = Audiences(definition)
     agents = {
-        AgentName(name): _agent_rules(name, definition, audiences) for name in definition.agents
+        AgentName(name): _plan_agent(name, definition, audiences) for name in definition.agents
     }
     return GraphPlan(
         crew=CrewName(definition.crew),
@@ -143,10 +143,10 @@ def lower_checked(definition: CrewDefinition, address: ContentHash | None = None
         nodes=nodes,
         agents=agents,
         tools={
-            **{ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
-            **_memory_rules(definition),
-            **_scratch_rules(definition),
-            **_creature_rules(definition),
+            **{ToolName(name): _plan_tool(tool) for name, tool in definition.tools.items()},
+            **_memory_tools(definition),
+            **_note_tools(definition),
+            **_channel_tools(definition),
         },
         permissions=_agents_by_tool(definition.permissions),
         approvals=_agents_by_tool(approvals_of(definition)),
@@ -157,13 +157,13 @@ def lower_checked(definition: CrewDefinition, address: ContentHash | None = None
         flags={FlagName(name): value for name, value in definition.flags.items()},
         rules=(
             *(rule for name, node in nodes.items() for rule in rules_of(name, node)),
-            *_crew_rules(definition),
+            *_crew_coordination_rules(definition),
             *([TALKS] if definition.conversation is not None else []),
         ),
         limits=definition.limits,
         conversation=definition.conversation,
         graph=(definition.graph or GraphPolicy()) if definition.lives else None,
-        topology=topology_of(definition, found) if definition.lives else None,
+        topology=component_of(definition, found) if definition.lives else None,
         interrupts=definition.interrupts,
         policy=definition.policy,
     )
@@ -178,12 +178,12 @@ def _agents_by_tool(
     }
 
 
-def _artifacts(definition: CrewDefinition, audiences: Audiences) -> dict[str, ArtifactRules]:
+def _artifacts(definition: CrewDefinition, audiences: Audiences) -> dict[str, PlanArtifact]:
     def agents(named: tuple[str, ...] | None) -> tuple[AgentName, ...] | None:
         return None if named is None else tuple(AgentName(a) for a in audiences.members(named))
 
     return {
-        name: ArtifactRules(readers=agents(said.readers), writers=agents(said.writers))
+        name: PlanArtifact(readers=agents(said.readers), writers=agents(said.writers))
         for name, said in definition.every_artifact.items()
     }
 
@@ -212,7 +212,7 @@ def _node(phase: Phase) -> PlanNode:
                 among=tuple(AgentName(name) for name in item.among),
             )
         case DecisionPhase() as item:
-            decide = Decide(
+            decide = ConditionBranch(
                 when=item.if_,
                 go=NodeName(item.go),
                 at_most=item.at_most,
@@ -249,7 +249,7 @@ def _node(phase: Phase) -> PlanNode:
             raise InternalError(f"the builder {item.use!r} was not put in its place")
 
 
-def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) -> AgentRules:
+def _plan_agent(name: str, definition: CrewDefinition, audiences: Audiences) -> PlanAgent:
     agent = definition.agents[name]
     reads = tuple(LogName(log) for log in audiences.reads(name))
     writes = tuple(LogName(log) for log in audiences.writes(name))
@@ -267,17 +267,17 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
             f"memory_{way}" for way in WAYS if memory_scopes(definition, AgentName(name), way)
         ]
     outputs = outputs_of(agent)
-    return AgentRules(
+    return PlanAgent(
         tools=tuple(ToolName(tool) for tool in tools),
         reads=reads,
         writes=writes,
         outputs=outputs,
-        shares=_shares(AgentName(name), reads, audiences.shares(name)) if outputs else (),
+        shares=_output_audience(AgentName(name), reads, audiences.shares(name)) if outputs else (),
         flags=tuple(FlagName(flag) for flag in agent.writes_flags),
         max_calls=agent.max_calls,
-        reply=_reply_rules(name, definition),
+        reply=_plan_structured_output(name, definition),
         on_cap=agent.on_cap,
-        timeout=agent.timeout + _summing(definition, agent),
+        timeout=agent.timeout + _summary_seconds(definition, agent),
         heartbeat=agent.heartbeat,
         retry=agent.retry,
         on_error=agent.on_error.failure,
@@ -294,13 +294,13 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
     )
 
 
-def _reply_rules(name: str, definition: CrewDefinition) -> ReplyRules | None:
+def _plan_structured_output(name: str, definition: CrewDefinition) -> PlanStructuredOutput | None:
     """The form of an agent's replies; a fallback is filled in, as a reply of the model would be."""
     reply = definition.agents[name].reply
     if reply is None:
         return None
     fallback = None if reply.fallback is None else Form.of(definition, name).fields_of_fallback()
-    return ReplyRules(
+    return PlanStructuredOutput(
         decision=reply.decision or "",
         tries=reply.tries,
         fields=reply_fields(reply),
@@ -309,7 +309,7 @@ def _reply_rules(name: str, definition: CrewDefinition) -> ReplyRules | None:
     )
 
 
-def _summing(definition: CrewDefinition, agent: AgentDefinition) -> float:
+def _summary_seconds(definition: CrewDefinition, agent: AgentDefinition) -> float:
     """Seconds that a model may take before an agent's own, which sums up for it."""
     window = window_of(definition, agent)
     return SUMMING if window is not None and window.model is not None else 0.0
@@ -318,49 +318,49 @@ def _summing(definition: CrewDefinition, agent: AgentDefinition) -> float:
 Logs = tuple[LogName, ...]
 
 
-def _shares(agent: AgentName, reads: Logs, shared: tuple[str, ...]) -> Logs:
+def _output_audience(agent: AgentName, reads: Logs, shared: tuple[str, ...]) -> Logs:
     """The logs whose readers may see an agent's outputs, itself among them."""
     logs = tuple(LogName(log) for log in shared)
     return () if logs == (PUBLIC,) and PUBLIC in reads else (*logs, private_log(agent))
 
 
-def _memory_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:
+def _memory_tools(definition: CrewDefinition) -> dict[ToolName, PlanTool]:
     """The rules of the memory's tools: a repeated write writes nothing again."""
     if definition.memory is None:
         return {}
     return {
-        ToolName(name): ToolRules(effects=effects, repeat="safe")
+        ToolName(name): PlanTool(effects=effects, repeat="safe")
         for name, effects in zip(MEMORY_TOOLS, WAYS, strict=True)
     }
 
 
-def _scratch_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:
+def _note_tools(definition: CrewDefinition) -> dict[ToolName, PlanTool]:
     """The rules of the tools of scratch notes: what is noted counts once, by the journal."""
     if all(agent.scratch is None for agent in definition.agents.values()):
         return {}
-    return {ToolName(name): ToolRules(effects="read", repeat="safe") for name in SCRATCH_TOOLS}
+    return {ToolName(name): PlanTool(effects="read", repeat="safe") for name in SCRATCH_TOOLS}
 
 
-def _creature_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:
+def _channel_tools(definition: CrewDefinition) -> dict[ToolName, PlanTool]:
     """The rules of what creatures do: what is sent is a fact of the run, which counts once."""
     tools = {tool for name in definition.agents for tool in creature_tools(definition, name)}
-    return {ToolName(name): ToolRules(effects="read", repeat="safe") for name in sorted(tools)}
+    return {ToolName(name): PlanTool(effects="read", repeat="safe") for name in sorted(tools)}
 
 
-def topology_in(definition: CrewDefinition) -> Topology:
+def expanded_component(definition: CrewDefinition) -> Component:
     """The graph that the agents of a crew make, as it was written: with its builders."""
     whole = expand(definition).definition
-    return topology_of(whole, phases(whole))
+    return component_of(whole, phases(whole))
 
 
-def nodes_in(definition: CrewDefinition) -> dict[NodeName, AgentName]:
+def wake_nodes(definition: CrewDefinition) -> dict[NodeName, AgentName]:
     """Where agents of a crew hear, and which, as it was written: with its builders."""
     whole = expand(definition).definition
     nodes = creature_nodes(whole, phases(whole))
     return {NodeName(node): AgentName(name) for node, name in nodes.items()}
 
 
-def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
+def component_of(definition: CrewDefinition, found: Sequence[Phase]) -> Component:
     """The graph that a crew's agents make.
 
     Args:
@@ -376,11 +376,11 @@ def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
 
     @cache  # there may be hundreds, most of which are alike
     def made(born: str, about: str | None) -> Channel:
-        return Channel(born=born, about=_in_a_line(about or ""))
+        return Channel(born=born, about=_about_line(about or ""))
 
-    return Topology(
+    return Component(
         creatures={
-            AgentName(name): Creature(
+            AgentName(name): ChannelAgent(
                 listen=agent.listen,
                 send=agent.send,
                 wires=agent.wires,
@@ -398,7 +398,7 @@ def topology_of(definition: CrewDefinition, found: Sequence[Phase]) -> Topology:
     )
 
 
-def _in_a_line(about: str) -> str:
+def _about_line(about: str) -> str:
     """What a channel is for, as all who use it are told in their prompts: short, and plain.
 
     Agents may write it, too: it is no place for a page of orders, or for signs that nobody sees.
@@ -407,8 +407,8 @@ def _in_a_line(about: str) -> str:
     return seen if len(seen) <= ABOUT else f"{seen[: ABOUT - 1]}…"
 
 
-def _tool_rules(tool: ToolDefinition) -> ToolRules:
-    return ToolRules(
+def _plan_tool(tool: ToolDefinition) -> PlanTool:
+    return PlanTool(
         effects=tool.effects,
         repeat=tool.repeat,
         timeout=tool.timeout,
@@ -437,30 +437,30 @@ def rules_of(name: NodeName, node: PlanNode) -> Iterator[str]:
     if node.when is not None:
         waits.append(render_condition(node.when))
     if node.wait is not None:
-        waits.append(wait_words(node.wait))
+        waits.append(wait_text(node.wait))
     if waits:
         yield f"{name} waits for {listed(waits)}"
     elif node.entry:
         yield f"{name} starts with the run"
     else:
         yield f"{name} starts when it is sent to"
-    yield from _runs_where(name, node)
-    yield from _gives_way(name, node)
-    yield from _goes_where(name, node)
+    yield from _start_rules(name, node)
+    yield from _failure_rules(name, node)
+    yield from _target_rules(name, node)
 
 
-def _goes_where(name: NodeName, node: PlanNode) -> Iterator[str]:
+def _target_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
     """Where a node that works nothing itself sends the run."""
     if node.decide is not None and not node.decide.passes:
-        yield f"{name}: {decision_text(node.decide)}"
+        yield f"{name}: {condition_branch_text(node.decide)}"
     if node.route is not None:
-        yield f"{name}: {route_text(node.route)}"
+        yield f"{name}: {output_branch_text(node.route)}"
     if node.ask is not None:
         answers = [*node.ask.options, *([ANY_WORDS] if node.ask.words else [])]
         yield f"{name} asks people: {listed(answers, 'or')}"
 
 
-def _gives_way(name: NodeName, node: PlanNode) -> Iterator[str]:
+def _failure_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
     """What a node does that cannot run, and how long it waits for that."""
     if node.when is not None and node.otherwise != ASK_HUMAN:
         what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
@@ -474,10 +474,10 @@ def _gives_way(name: NodeName, node: PlanNode) -> Iterator[str]:
     if node.timeout is not None:
         yield f"{name} fails where a step of it takes more than {duration_words(node.timeout)}"
     if node.on_error:
-        yield f"where {name} fails, {failing_words(node.on_error)}"
+        yield f"where {name} fails, {on_error_text(node.on_error)}"
 
 
-def failing_words(policy: str) -> str:
+def on_error_text(policy: str) -> str:
     """What happens where a step fails, by the `on_error` of its phase or of its agent."""
     words = {
         "ask": "people are asked",
@@ -487,12 +487,12 @@ def failing_words(policy: str) -> str:
     return words.get(policy, f"{policy} runs instead")
 
 
-def wait_words(wait: Wait) -> str:
+def wait_text(wait: Wait) -> str:
     """`2h`, or `2026-12-01 09:00 +01:00`."""
     return time_words(wait.until) if wait.until else duration_words(wait.seconds)
 
 
-def _runs_where(name: NodeName, node: PlanNode) -> Iterator[str]:
+def _start_rules(name: NodeName, node: PlanNode) -> Iterator[str]:
     """What else a node needs to run once it is reached, and how often it runs."""
     if node.only_if is not None and node.ask is not None:
         yield f"{name} is asked only if {render_condition(node.only_if)}"
@@ -506,10 +506,10 @@ def _runs_where(name: NodeName, node: PlanNode) -> Iterator[str]:
         who = node.agent if not node.by else "an item's agent"
         yield f"{name} is skipped unless {who} may call {listed(node.needs)}"
     if node.for_each is not None:
-        yield f"{name} has a step for each item of {node.for_each}{pool_words(node)}"
+        yield f"{name} has a step for each item of {node.for_each}{concurrency_text(node)}"
 
 
-def pool_words(node: PlanNode) -> str:
+def concurrency_text(node: PlanNode) -> str:
     """`, 2 at a time, by the agent that it names`."""
     said = f", {node.at_once} at a time" if node.at_once is not None else ""
     if node.by:
@@ -517,19 +517,19 @@ def pool_words(node: PlanNode) -> str:
     return said
 
 
-def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
+def _crew_coordination_rules(definition: CrewDefinition) -> Iterator[str]:
     """The rules that are not about one node, as sentences."""
     for name, agent in definition.agents.items():
         if not agent.enabled:
             yield f"{name} is switched off: its phases are skipped"
-    yield from _edge_rules(definition)
+    yield from _channel_coordination_rules(definition)
     for tool, named in approvals_of(definition).items():
         if named is None:
             yield f"every call of {tool} waits for a person's yes"
         elif named:
             yield f"calls of {tool} by {listed(named)} wait for a person's yes"
     for rule in call_rules(definition):
-        yield rule_words(rule)
+        yield permission_text(rule)
     for name, agent in definition.agents.items():
         if agent.parent is not None:
             yield f"{name} works for {agent.parent}, and may call no more than that"
@@ -540,7 +540,7 @@ def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
             yield f"what steps set of {key} {MERGED[how]}"
 
 
-def _edge_rules(definition: CrewDefinition) -> Iterator[str]:
+def _channel_coordination_rules(definition: CrewDefinition) -> Iterator[str]:
     """Who hears what, and whose words go where, as sentences."""
     for name, agent in definition.agents.items():
         if agent.listen:
@@ -549,14 +549,14 @@ def _edge_rules(definition: CrewDefinition) -> Iterator[str]:
             yield f"what {name} says at the end of a turn goes to {listed(agent.wires)}"
 
 
-def decision_text(decide: Decide) -> str:
+def condition_branch_text(decide: ConditionBranch) -> str:
     """`not approved → writer (≤ 3), else ask_human`."""
     bound = f" (≤ {decide.at_most})" if decide.at_most is not None else ""
     last = f", else {decide.otherwise}" if bound and decide.otherwise != NEXT else ""
     return f"{render_condition(decide.when)} → {decide.go}{bound}{last}"
 
 
-def route_text(route: Route) -> str:
+def output_branch_text(route: Route) -> str:
     """`where router.next says: billing or technician (≤ 1), else end`."""
     used_up = f", then {route.used_up}" if route.used_up != END else ""
     bound = f"(≤ {route.at_most} each{used_up})"

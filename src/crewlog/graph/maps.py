@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from crewlog.graph.facts import RunFacts, switched_off
+from crewlog.graph.facts import RunFacts, disabled_reason
 from crewlog.graph.plan import ASK_HUMAN, NEXT, SKIP, PlanNode
 from crewlog.graph.pools import Order, order_of, ready
 from crewlog.graph.unsetting import is_set
@@ -26,15 +26,15 @@ from crewlog.ids import (
     AgentName,
     NodeName,
     StepId,
-    item_of,
-    item_step,
+    child_step_id,
+    item_number,
     private_log,
     visit_of,
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.model import FrontierEntry, Item, Mapped, Output
-from crewlog.state.shapes import ListShape, Shape, in_bounds, joined, list_shape, shape_of
+from crewlog.state.model import ChildStepProgress, FrontierStep, Item, Output
+from crewlog.state.shapes import ItemSpec, ListSpec, bounded_spec, item_spec, joined, list_spec
 
 ASKING = 64
 """Items of a visit that may ask people at a time, besides those that are at work: an error that
@@ -60,7 +60,7 @@ class Maps:
         self._complete = complete
         self._may_start = may_start
 
-    async def begin(self, entry: FrontierEntry, node: PlanNode) -> None:
+    async def begin(self, entry: FrontierStep, node: PlanNode) -> None:
         """Maps a visit that is ready: over a list, over nothing, or people are asked."""
         step, name = entry.step, node.for_each or ""
         agent, _, key = name.partition(".")
@@ -74,14 +74,14 @@ class Maps:
             return
         order = self._order(node, count)
         if order.faults:
-            said = _unworkable(name, order)
+            said = _list_error_text(name, order)
             self._run.record(
                 j.ItemsRefused(step=step, agent=AgentName(agent), key=key, faults=order.faults)
             )
             await self._refuse(entry, node, said, f"{name} cannot be worked on")
             return
         self._run.record(
-            j.StepMapped(
+            j.ParentStepStarted(
                 step=step,
                 agent=AgentName(agent),
                 key=key,
@@ -92,7 +92,7 @@ class Maps:
             )
         )
 
-    async def _refuse(self, entry: FrontierEntry, node: PlanNode, said: str, because: str) -> None:
+    async def _refuse(self, entry: FrontierStep, node: PlanNode, said: str, because: str) -> None:
         """Goes where the node's `else` says instead of over a list, or asks people about it."""
         if node.otherwise != ASK_HUMAN:
             outcome = NEXT if node.otherwise == SKIP else node.otherwise
@@ -118,16 +118,16 @@ class Maps:
             return not fault
         order = self._order(node, count)
         asked = [q.question for q in self._run.state.interrupts.values() if q.step == step]
-        return not order.faults or _unworkable(node.for_each, order) not in asked
+        return not order.faults or _list_error_text(node.for_each, order) not in asked
 
     def _order(self, node: PlanNode, count: int) -> Order:
         """Who works on the items of the list that is there, and in which order."""
         agent, _, key = (node.for_each or "").partition(".")
         output = self._run.state.agent_outputs[AgentName(agent)][key]
-        shape = shape_in(output, node.by)
-        return order_of(node, None if shape is None else in_bounds(shape), count)
+        shape = output_list_spec(output, node.by)
+        return order_of(node, None if shape is None else bounded_spec(shape), count)
 
-    async def start_items(self, visit: FrontierEntry, node: PlanNode) -> None:
+    async def start_child_steps(self, visit: FrontierStep, node: PlanNode) -> None:
         """Starts steps of a mapped visit, as far as there is room: in order, or those that are due.
 
         None of one whose node a change took away: its items at work end, and it with them.
@@ -137,7 +137,7 @@ class Maps:
         while self._room(visit.step, node) and (number := self._next(visit.step)) is not None:
             if not self._may_start(visit.step, visit.node):
                 return
-            await self._start(item_step(visit.step, number), number, node)
+            await self._start(child_step_id(visit.step, number), number, node)
 
     def _next(self, visit: StepId) -> int | None:
         """The item that is to start next; none where all are started, or wait for others."""
@@ -146,7 +146,7 @@ class Maps:
             return None
         if not mapped.after:
             return mapped.started + 1
-        at_work = {item_of(step): step for step in self._at_work(visit)}
+        at_work = {item_number(step): step for step in self._at_work(visit)}
         return ready(mapped.left, mapped.after, at_work)
 
     async def _start(self, step: StepId, number: int, node: PlanNode) -> None:
@@ -157,22 +157,22 @@ class Maps:
             composed = self._run.has_no_model(node.agent)
             self._run.record(j.StepStarted(step=step, agent=node.agent, composed=composed))
             return
-        why = self._cannot(agent, node)
+        why = self._skip_reason(agent, node)
         who = None if why else agent
         self._run.record(j.StepStarted(step=step, agent=who, composed=self._run.has_no_model(who)))
         if why:
             await self._complete(step, because=why, skipped=True)
 
-    def _cannot(self, agent: AgentName, node: PlanNode) -> str:
+    def _skip_reason(self, agent: AgentName, node: PlanNode) -> str:
         """Why the agent that an item names cannot take its step; empty where it can."""
         rules = self._run.plan.agents.get(agent)
         if rules is None:
             return f"there is no agent {agent!r} any more"
         if not rules.enabled:
-            return switched_off(agent)
-        return self._run.missing_tools(agent, node.needs)
+            return disabled_reason(agent)
+        return self._run.missing_tool_reason(agent, node.needs)
 
-    async def item_done(
+    async def complete_child_step(
         self, step: StepId, *, because: str, skipped: bool, handoff: Sequence[NodeName]
     ) -> None:
         """Completes an item's step; with the last of them, the visit."""
@@ -191,32 +191,32 @@ class Maps:
         """What a fact says of a step that failed and that the run goes on without."""
         return {} if agent is None else {"agent": agent, "logs": (private_log(agent),)}
 
-    def tell_failed(self, step: StepId, error_type: str) -> None:
+    def announce_failure(self, step: StepId, error_type: str) -> None:
         """Tells those who read what an agent writes that a step of it failed.
 
         Not with which words: these are of what the agent did, and may hold what only it may see.
         """
-        agent, number = self._run.agent_at(step), item_of(step)
+        agent, number = self._run.agent_of(step), item_number(step)
         if agent is None:
             return
         what = f"{agent} failed on item {number}" if number else f"{agent} failed"
         text, message = f"{what}: {error_type}", f"{step}/failed"
-        self._run.say(text, by=CREW, to=self._run.writes_of(agent, step), message_id=message)
+        self._run.say(text, by=CREW, to=self._run.writable_logs(agent, step), message_id=message)
 
     def item(self, step: StepId) -> Item | None:
         """The item that a step is for, as its agent may see it; none for any other step."""
-        number = item_of(step)
+        number = item_number(step)
         mapped = self._mapped(visit_of(step)) if number else None
-        agent = self._run.agent_at(step)
+        agent = self._run.agent_of(step)
         if mapped is None or agent is None:
             return None
         return self._run.sees(agent, mapped.item(number), step)
 
-    def _mapped(self, visit: StepId) -> Mapped | None:
+    def _mapped(self, visit: StepId) -> ChildStepProgress | None:
         found = self._run.state.frontier.get(visit)
         return found.mapped if found else None
 
-    def _at_work(self, visit: StepId) -> dict[StepId, FrontierEntry]:
+    def _at_work(self, visit: StepId) -> dict[StepId, FrontierStep]:
         """The steps of a visit's items that are not done."""
         frontier = self._run.state.frontier
         return {s: entry for s, entry in frontier.items() if s != visit and visit_of(s) == visit}
@@ -238,44 +238,44 @@ class Maps:
             return 0, "which nobody has set"
         if not is_set(found):
             return 0, "which has no value"
-        count = count_of(found)
+        count = item_count(found)
         return (0, f"which is {_kind(found.value)} and no list") if count is None else (count, "")
 
 
-def _done(mapped: Mapped) -> str:
+def _done(mapped: ChildStepProgress) -> str:
     """How a visit ended, for people."""
     if mapped.done < mapped.of:
         return f"{mapped.done} of {mapped.of} items are done, and its node is gone"
     if mapped.failed or mapped.skipped:
         counts = {"failed": mapped.failed, "skipped": mapped.skipped}
         rest = [f"{count} {what}" for what, count in counts.items() if count]
-        return f"{mapped.of} items: {', '.join([f'{_well(mapped)} done', *rest])}"
+        return f"{mapped.of} items: {', '.join([f'{_succeeded_count(mapped)} done', *rest])}"
     return f"all {mapped.of} items are done"
 
 
-def _unworkable(name: str, order: Order) -> str:
+def _list_error_text(name: str, order: Order) -> str:
     """What is wrong with a list, for people."""
     return f"The list {name} cannot be worked on: {'; '.join(order.faults)}."
 
 
-def _well(mapped: Mapped) -> int:
+def _succeeded_count(mapped: ChildStepProgress) -> int:
     return mapped.done - mapped.failed - mapped.skipped
 
 
-def shape_in(output: Output, by: str) -> ListShape | None:
+def output_list_spec(output: Output, by: str) -> ListSpec | None:
     """What the items of a list say of how they are worked on; none where that is nothing."""
     keys = {by} if by else set[str]()
     if output.parts:
         parts = output.parts
-        found = [p.shape or Shape() if p.body else shape_of(p.value, keys) for p in parts]
+        found = [p.shape or ItemSpec() if p.body else item_spec(p.value, keys) for p in parts]
         return joined(found, keys) if by or any(shape.after for shape in found) else None
     if isinstance(output.value, list):
         items: list[Json] = output.value  # pyright: ignore[reportUnknownVariableType]
-        return list_shape(items, keys)
+        return list_spec(items, keys)
     return output.shape
 
 
-def count_of(output: Output) -> int | None:
+def item_count(output: Output) -> int | None:
     """How many items an output has; none where it is no list."""
     if output.parts:
         return len(output.parts)

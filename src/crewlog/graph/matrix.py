@@ -14,10 +14,10 @@ from crewlog.authority.permissions import (
     Decision,
     Outcome,
     Ruling,
-    needs_approval,
-    ruling_of,
+    is_approval_required,
+    live_permission,
 )
-from crewlog.authority.rules import CallRule, rule_words
+from crewlog.authority.rules import Permission, permission_text
 from crewlog.definition.findings import listed
 from crewlog.definition.quotas import is_per_run, quota_of
 from crewlog.graph.approvals import because
@@ -27,14 +27,14 @@ from crewlog.ids import AgentName, RunId, ToolName
 from crewlog.model import Model
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Mutation
-from crewlog.state.rulings import last_mutation, permission_mutation, ruling_mutation
+from crewlog.state.rulings import agent_permission_change, last_change, tool_permission_change
 
 APPROVALS = "approvals"
 """What the engine says of a tool whose calls wait for a yes."""
 _STRICTNESS: dict[str, int] = {"": -1, "allow": 0, "ask": 1, "deny": 2}
 
 
-class SetAtRunTime(Model):
+class LivePermissionView(Model):
     """What people said at run time about a cell."""
 
     do: Ruling | Literal["permission"]
@@ -99,7 +99,7 @@ class Cell(Model):
     """What decided; empty: nothing speaks against it."""
     has: bool = True
     """Whether the definition gives the tool to the agent."""
-    set: SetAtRunTime | None = None
+    set: LivePermissionView | None = None
     """What people said at run time, where that counts."""
     changes: bool = False
     """Whether it may be otherwise as soon as flags or outputs are: a rule has a condition."""
@@ -109,12 +109,12 @@ class Cell(Model):
     """Every rule that was looked at, in order; only where they were asked for."""
 
 
-def facts_of(plan: GraphPlan, state: CrewState) -> RunFacts:
+def run_context_of(plan: GraphPlan, state: CrewState) -> RunFacts:
     """A run that can be asked who may do what, of its plan and its state."""
     return RunFacts(plan, Ledger(state))
 
 
-def tools_in(plan: GraphPlan) -> tuple[ToolName, ...]:
+def plan_tools(plan: GraphPlan) -> tuple[ToolName, ...]:
     """The tools that agents of a plan may have: those of the crew, and built-in ones in use."""
     found = [*plan.tools, *(tool for rules in plan.agents.values() for tool in rules.tools)]
     return tuple(dict.fromkeys(found))
@@ -125,7 +125,7 @@ def agents_in(plan: GraphPlan) -> tuple[AgentName, ...]:
     return tuple(name for name in plan.agents if name not in plan.away)
 
 
-def away_in(plan: GraphPlan) -> dict[AgentName, RunId]:
+def remote_agents(plan: GraphPlan) -> dict[AgentName, RunId]:
     """The agents that live in other runs, with these."""
     return {AgentName(name): RunId(run) for name, run in plan.away.items() if name in plan.agents}
 
@@ -150,7 +150,7 @@ def cells(
         looks: Whether each has the rules that were looked at.
     """
     rows = [name for name in agents_in(run.plan) if not agents or name in agents]
-    columns = [name for name in tools_in(run.plan) if not tools or name in tools]
+    columns = [name for name in plan_tools(run.plan) if not tools or name in tools]
     total = len(rows) * len(columns)
     places = range(min(after, total), min(after + limit, total))
     found = (divmod(place, len(columns)) for place in places)
@@ -161,12 +161,12 @@ def cell(run: RunFacts, agent: AgentName, tool: ToolName, *, looks: bool = False
     """What holds for an agent's calls of a tool now."""
     decision = _checked(run, agent, tool)
     rules = run.plan.agents[agent]
-    made = _set_at_run_time(run, agent, tool)
+    made = _live_permission(run, agent, tool)
     ruled = made is not None and made.do != "permission"
     covering = [rule for rule in run.plan.checks if rule.covers(agent, tool)]
     # An agent that works for another one uses up that one's, too.
     counting = [rule for each in (agent, *rules.within) for rule in _quotas(run, each, tool)]
-    quotas = [_quota(run, rule) for rule in {rule.place: rule for rule in counting}.values()]
+    quotas = [_quota_view(run, rule) for rule in {rule.place: rule for rule in counting}.values()]
     return Cell(
         agent=agent,
         tool=tool,
@@ -205,7 +205,7 @@ def _checked(run: RunFacts, agent: AgentName, tool: ToolName) -> Decision:
     return decision
 
 
-def _quotas(run: RunFacts, agent: str, tool: str) -> list[CallRule]:
+def _quotas(run: RunFacts, agent: str, tool: str) -> list[Permission]:
     return [
         rule
         for rule in run.plan.checks
@@ -213,7 +213,7 @@ def _quotas(run: RunFacts, agent: str, tool: str) -> list[CallRule]:
     ]
 
 
-def _quota(run: RunFacts, rule: CallRule) -> QuotaView:
+def _quota_view(run: RunFacts, rule: Permission) -> QuotaView:
     view = QuotaView(rule=rule.called, quota=rule.quota, key=rule.key)
     if is_per_run(rule.quota):
         return _used(view, run.state.quotas.get(rule.key, 0))
@@ -225,7 +225,7 @@ def _used(view: QuotaView, used: int) -> QuotaView:
     return view.model_copy(update={"used": used, "left": left})
 
 
-def with_used(cell: Cell, used: Mapping[QuotaView, int]) -> Cell:
+def with_quota_use(cell: Cell, used: Mapping[QuotaView, int]) -> Cell:
     """A cell with what is used of its quotas over runs: where one is used up, that refuses.
 
     Args:
@@ -256,22 +256,22 @@ def with_used(cell: Cell, used: Mapping[QuotaView, int]) -> Cell:
     )
 
 
-def _set_at_run_time(run: RunFacts, agent: str, tool: str) -> SetAtRunTime | None:
+def _live_permission(run: RunFacts, agent: str, tool: str) -> LivePermissionView | None:
     state = run.state
     row = state.rulings.get(tool, {})
     offered = run.plan.agents[AgentName(agent)].tools
-    ruled = ruling_of(agent, tool, offered=offered, rulings=state.rulings)
+    ruled = live_permission(agent, tool, offered=offered, rulings=state.rulings)
     if ruled is not None:
         whom = agent if agent in row else EVERYONE
-        made = last_mutation(state, ruling_mutation(tool, whom, ruled))
-        return _told(SetAtRunTime(do=ruled, agent=whom), made)
+        made = last_change(state, agent_permission_change(tool, whom, ruled))
+        return _told(LivePermissionView(do=ruled, agent=whom), made)
     if state.tool_permissions.get(tool) != run.plan.permissions.get(ToolName(tool)):
-        made = last_mutation(state, permission_mutation(tool, state.tool_permissions.get(tool)))
-        return _told(SetAtRunTime(do="permission"), made)
+        made = last_change(state, tool_permission_change(tool, state.tool_permissions.get(tool)))
+        return _told(LivePermissionView(do="permission"), made)
     return None
 
 
-def _told(said: SetAtRunTime, made: Mutation | None) -> SetAtRunTime:
+def _told(said: LivePermissionView, made: Mutation | None) -> LivePermissionView:
     if made is None:
         return said
     of = {"by": made.by, "at": made.at, "position": made.position, "reason": made.reason}
@@ -284,18 +284,18 @@ def _told(said: SetAtRunTime, made: Mutation | None) -> SetAtRunTime:
 def _looks(run: RunFacts, agent: AgentName, tool: ToolName) -> Iterator[Look]:
     """What was looked at, in the order in which it is."""
     rules = run.plan.agents[agent]
-    ruled = ruling_of(agent, tool, offered=rules.tools, rulings=run.state.rulings)
+    ruled = live_permission(agent, tool, offered=rules.tools, rulings=run.state.rulings)
     free = ruled is None  # else what the definition says stands back
     if tool in rules.tools:
         yield Look(rule="tools", says=f"{tool} is among the tools of {agent}", applies=free)
     else:
         says = f"{tool} is not among the tools of {agent}"
         yield Look(rule="tools", says=says, outcome="deny", applies=free)
-    yield _permission(run, agent, tool, applies=free)
+    yield _permission_table_check(run, agent, tool, applies=free)
     for rule in run.plan.checks:
         if rule.covers(agent, tool):
             yield from _rule(run, rule, free=free)
-    if needs_approval(agent, tool, run.plan.approvals):
+    if is_approval_required(agent, tool, run.plan.approvals):
         asked = Decision(outcome="ask", allowed=True, reason="", rule=APPROVALS)
         said = _as_written(run, tool, asked).rule
         says = f"{said}: a person says yes to each call of {tool} by {agent}"
@@ -312,7 +312,7 @@ def _looks(run: RunFacts, agent: AgentName, tool: ToolName) -> Iterator[Look]:
         yield Look(rule="parent", says=says, outcome=above.outcome)
 
 
-def _permission(run: RunFacts, agent: str, tool: str, *, applies: bool) -> Look:
+def _permission_table_check(run: RunFacts, agent: str, tool: str, *, applies: bool) -> Look:
     allowed = run.state.tool_permissions.get(tool)
     if allowed is None:
         says = f"permissions leave {tool} to every agent that has it"
@@ -322,10 +322,10 @@ def _permission(run: RunFacts, agent: str, tool: str, *, applies: bool) -> Look:
     return Look(rule="permissions", says=says, outcome=outcome, applies=applies)
 
 
-def _rule(run: RunFacts, rule: CallRule, *, free: bool) -> Iterator[Look]:
+def _rule(run: RunFacts, rule: Permission, *, free: bool) -> Iterator[Look]:
     """What a rule says; its quota counts whatever people ruled."""
     holds = rule.when is None or run.holds(rule.when)
-    says = f"{rule_words(rule)}{f' ({rule.reason})' if rule.reason else ''}"
+    says = f"{permission_text(rule)}{f' ({rule.reason})' if rule.reason else ''}"
     if not holds:
         yield Look(rule=rule.called, says=f"{says}: that does not hold now", applies=False)
         return
@@ -333,7 +333,7 @@ def _rule(run: RunFacts, rule: CallRule, *, free: bool) -> Iterator[Look]:
     if rule.do == "always" and not rule.quota:
         outcome = "allow"
     if rule.quota:
-        counted = _quota(run, rule)
+        counted = _quota_view(run, rule)
         full = counted.left == 0
         if counted.left is not None:
             says = f"{says}: {counted.left} left"

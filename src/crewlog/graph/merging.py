@@ -20,13 +20,13 @@ SHOWN = 80
 """Characters of a value that a conflict tells of."""
 
 
-def whole_value(run: RunFacts, key: str, value: Json) -> bool:
+def is_kept_whole(run: RunFacts, key: str, value: Json) -> bool:
     """Whether a large value is put together with others in the state, and must be there whole."""
     how = run.plan.merge.get(key, "last")
     return how in CONFLICTING and how != "agree" and len(canonical(value)) <= MOST
 
 
-def put(run: RunFacts, fact: j.FlagSet | j.OutputSet, step: StepId | None = None) -> None:
+def put(run: RunFacts, fact: j.RunOutputSet | j.OutputSet, step: StepId | None = None) -> None:
     """Records that a flag or an output is set, as `merge` says of it; or the conflict.
 
     Args:
@@ -49,7 +49,7 @@ def put(run: RunFacts, fact: j.FlagSet | j.OutputSet, step: StepId | None = None
         )
         refused = brief(_text(fact.value) if body is None else "a large value", SHOWN)
         run.record(
-            j.MergeConflicted(
+            j.WriteRefused(
                 key=key,
                 how=fact.how,
                 step=step,
@@ -64,7 +64,7 @@ def put(run: RunFacts, fact: j.FlagSet | j.OutputSet, step: StepId | None = None
     run.ledger.record(fact.model_copy(update={"value": given}))
 
 
-def output_set(
+def output_entry(
     run: RunFacts, step: StepId, agent: AgentName, output: OutputValue, *, stored: bool
 ) -> j.OutputSet:
     """An output that an agent sets in a step, as a fact that `put` is to record.
@@ -78,7 +78,7 @@ def output_set(
     """
     name = f"{agent}.{output.key}"
     value, body, content = output.value, output.body, output.content
-    if body is not None and whole_value(run, name, content):
+    if body is not None and is_kept_whole(run, name, content):
         value, body = content, None
     return j.OutputSet(
         at=run.at,
@@ -87,7 +87,7 @@ def output_set(
         value=value,
         body=body,
         inline=None if stored or body is None else content,
-        logs=run.shares_of(agent, step),
+        logs=run.output_audience(agent, step),
         **run.listed(name, content, small=body is None),
         **run.added(name, step),
     )
@@ -95,12 +95,12 @@ def output_set(
 
 def set_flag(run: RunFacts, flag: FlagName, value: Json, by: str) -> None:
     """Records that people set a flag by an answer."""
-    put(run, j.FlagSet(at=run.at, flag=flag, value=value, by=by, **run.added(flag)))
+    put(run, j.RunOutputSet(at=run.at, flag=flag, value=value, by=by, **run.added(flag)))
 
 
-def _there(run: RunFacts, fact: j.FlagSet | j.OutputSet) -> tuple[str, str, Output | None]:
+def _there(run: RunFacts, fact: j.RunOutputSet | j.OutputSet) -> tuple[str, str, Output | None]:
     """The key that a fact sets, who sets it, and what is there."""
-    if isinstance(fact, j.FlagSet):
+    if isinstance(fact, j.RunOutputSet):
         value = run.state.flags.get(fact.flag)
         return fact.flag, fact.by, None if value is None else Output(value=value, position=0)
     found = run.state.agent_outputs.get(AgentName(fact.agent), {}).get(fact.key)

@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from crewlog.definition.model import ChannelDefinition, CrewDefinition, GraphPolicy
-from crewlog.errors import TopologyRefused
-from crewlog.graph.lower import nodes_in
+from crewlog.errors import ComponentConflict
+from crewlog.graph.lower import wake_nodes
 from crewlog.ids import AgentName, RunId
 from crewlog.state.parting import Share
-from crewlog.state.topology import Topology
+from crewlog.state.topology import Component
 
 
 def definitions(
-    crew: CrewDefinition, graphs: Mapping[RunId, Topology], run: RunId
+    crew: CrewDefinition, graphs: Mapping[RunId, Component], run: RunId
 ) -> dict[RunId, CrewDefinition]:
     """The crews of the graphs that one is now, by id; the first keeps the run's.
 
@@ -39,7 +39,7 @@ def definitions(
 def _part(
     crew: CrewDefinition,
     id_: RunId,
-    graph: Topology,
+    graph: Component,
     homes: Mapping[AgentName, RunId],
     run: RunId,
 ) -> CrewDefinition:
@@ -61,7 +61,7 @@ def _part(
     return crew.model_copy(update=update)
 
 
-def share_of(crew: CrewDefinition, graph: Topology) -> Share:
+def split_run_of(crew: CrewDefinition, graph: Component) -> Share:
     """What goes with a part of a graph.
 
     Args:
@@ -69,13 +69,13 @@ def share_of(crew: CrewDefinition, graph: Topology) -> Share:
         graph: The part.
 
     Raises:
-        TopologyRefused: one of them would hear at another node there, since a phase has its name.
+        ComponentConflict: one of them would hear at another node there, since a phase has its name.
     """
     creatures = tuple(sorted(graph.creatures))
-    nodes = {name: node for node, name in nodes_in(crew).items()}
+    nodes = {name: node for node, name in wake_nodes(crew).items()}
     for name in creatures:
         if nodes[name] != str(name):  # where there are no phases, each hears at one of its own name
-            raise TopologyRefused(
+            raise ComponentConflict(
                 f"{name!r} would leave for a run of its own, and a phase of the flow has its name",
                 remedy="Give the phase another name first: phase: NAME",
             )

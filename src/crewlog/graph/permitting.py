@@ -12,7 +12,7 @@ from crewlog.errors import CommandRejected
 from crewlog.graph.facts import RunFacts
 from crewlog.ids import AgentName, CommandId
 from crewlog.state import journal as j
-from crewlog.state.rulings import ruling_words
+from crewlog.state.rulings import permission_description
 
 
 def set_permission(
@@ -43,13 +43,13 @@ def set_permission(
     named = None if agents is None else tuple(dict.fromkeys(agents))
     for agent in named or ():
         _check_agent(run, agent)
-    run.record(j.PermissionSet(tool=tool, agents=named, by=by, reason=reason, command=command))
+    run.record(j.ToolPermissionSet(tool=tool, agents=named, by=by, reason=reason, command=command))
     if named is None:
         return f"every agent that has {tool} may call it"
     return f"{listed(named) if named else 'nobody'} may call {tool}"
 
 
-def set_ruling(
+def set_agent_permission(
     run: RunFacts,
     tool: str,
     agent: str,
@@ -88,17 +88,21 @@ def set_ruling(
                 f"{agent!r} is not privileged: {tool!r} is of no use to it",
                 remedy="Change the crew: give the agent `privileged: true`.",
             )
-    run.record(j.RulingSet(tool=tool, agent=agent, do=do, by=by, reason=reason, command=command))
+    run.record(
+        j.AgentPermissionSet(tool=tool, agent=agent, do=do, by=by, reason=reason, command=command)
+    )
     every = run.state.rulings.get(tool, {}).get(EVERYONE)
     if do is None and agent != EVERYONE and every is not None:
-        still = ruling_words(tool, EVERYONE, every)
+        still = permission_description(tool, EVERYONE, every)
         return f"what was said of {agent} and {tool} is taken back, but {still}"
     if do is not None and agent != EVERYONE:
         now = run.check(AgentName(agent), tool)
         if now.outcome != do and now.outcome != "allow":  # the agent above it, or a quota
-            holds = ruling_words(tool, agent, now.outcome).replace("may not", "still may not")
+            holds = permission_description(tool, agent, now.outcome).replace(
+                "may not", "still may not"
+            )
             return f"it is set, but {holds}"
-    return ruling_words(tool, agent, do)
+    return permission_description(tool, agent, do)
 
 
 def _check_tool(run: RunFacts, tool: str) -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from crewlog.authority.rules import CallRule
+from crewlog.authority.rules import Permission
 from crewlog.definition.conditions import Fact, is_never
 from crewlog.definition.creatures import INBOX
 from crewlog.definition.doing import DoneCall
@@ -40,7 +40,7 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.model import Json, Model
-from crewlog.state.topology import Topology
+from crewlog.state.topology import Component
 
 END = "end"
 """Route target: the run (or this branch of it) ends."""
@@ -65,7 +65,7 @@ class Join(Model):
     """How many of them; `len(of)` is all, 1 is any."""
 
 
-class Decide(Model):
+class ConditionBranch(Model):
     """A decision: where to go when its condition holds, and how often."""
 
     when: ConditionText
@@ -167,7 +167,7 @@ class PlanNode(Model):
     """The agents that items may name."""
     hears: bool = False
     """Whether it is where its agent hears: it has a visit for each message, and nothing follows."""
-    decide: Decide | None = None
+    decide: ConditionBranch | None = None
     ask: Ask | None = None
     wait: Wait | None = None
     route: Route | None = None
@@ -204,7 +204,7 @@ class PlanNode(Model):
         return otherwise if self.stand_in is None else (*otherwise, ("on_error", self.stand_in))
 
 
-class ReplyRules(Model):
+class PlanStructuredOutput(Model):
     """What the workflow must know of the form of an agent's replies; activities read them."""
 
     decision: str = ""
@@ -219,7 +219,7 @@ class ReplyRules(Model):
     """The outputs where no try was any good, in full; none: the step fails."""
 
 
-class AgentRules(Model):
+class PlanAgent(Model):
     """What the workflow must know of an agent; its prompt stays in the definition."""
 
     tools: tuple[ToolName, ...] = ()
@@ -236,7 +236,7 @@ class AgentRules(Model):
     """Flags it may set."""
     max_calls: int = 25
     """Model calls in one turn."""
-    reply: ReplyRules | None = None
+    reply: PlanStructuredOutput | None = None
     """The form of its final messages."""
     on_cap: Literal["fail", "end"] = "fail"
     """What becomes of a turn that reaches `max_calls`."""
@@ -268,7 +268,7 @@ class AgentRules(Model):
     """Where its final messages go, too: agents, or `channel:C`."""
 
 
-class ToolRules(Model):
+class PlanTool(Model):
     """What the workflow must know of a tool."""
 
     effects: Literal["read", "write", "external"] = "external"
@@ -287,7 +287,7 @@ class ToolRules(Model):
     """What a wrong call may do, for people who are asked about one."""
 
 
-class ArtifactRules(Model):
+class PlanArtifact(Model):
     """What the workflow must know of an artifact; what it is stays in its log."""
 
     readers: tuple[AgentName, ...] | None = None
@@ -296,17 +296,17 @@ class ArtifactRules(Model):
     """Agents that may change it; none: every agent."""
 
 
-class LeftStep(Model):
+class DetachedStep(Model):
     """A visit whose node a change took away: what the rest of its turn needs, or its return."""
 
     node: PlanNode
-    rules: AgentRules
+    rules: PlanAgent
     """Its agent's."""
-    among: dict[AgentName, AgentRules] = Field(default_factory=dict[AgentName, AgentRules])
+    among: dict[AgentName, PlanAgent] = Field(default_factory=dict[AgentName, PlanAgent])
     """Those of the agents that its items may name."""
-    tools: dict[ToolName, ToolRules] = Field(default_factory=dict[ToolName, ToolRules])
+    tools: dict[ToolName, PlanTool] = Field(default_factory=dict[ToolName, PlanTool])
     """Of the tools that it could call when its node was taken away."""
-    artifacts: dict[str, ArtifactRules] = Field(default_factory=dict[str, ArtifactRules])
+    artifacts: dict[str, PlanArtifact] = Field(default_factory=dict[str, PlanArtifact])
     """The artifacts of then, whose readers its prompt's definition knows."""
     definition: ContentHash
     """Where its agent's prompt is."""
@@ -320,8 +320,8 @@ class GraphPlan(Model):
     """The definition it was lowered from."""
     nodes: dict[NodeName, PlanNode]
     """In the order of the flow."""
-    agents: dict[AgentName, AgentRules]
-    tools: dict[ToolName, ToolRules] = Field(default_factory=dict[ToolName, ToolRules])
+    agents: dict[AgentName, PlanAgent]
+    tools: dict[ToolName, PlanTool] = Field(default_factory=dict[ToolName, PlanTool])
     permissions: dict[ToolName, tuple[AgentName, ...] | None] = Field(
         default_factory=dict[ToolName, tuple[AgentName, ...] | None]
     )
@@ -329,13 +329,13 @@ class GraphPlan(Model):
         default_factory=dict[ToolName, tuple[AgentName, ...] | None]
     )
     """Tools whose calls wait for a person's yes, with the agents it holds for; none: all."""
-    checks: tuple[CallRule, ...] = ()
+    checks: tuple[Permission, ...] = ()
     """The crew's rules over tool calls."""
     timezone: str = "UTC"
     """Whose days the quotas count."""
     merge: dict[str, Merge] = Field(default_factory=dict[str, Merge])
     """How the values of a flag, or of an output as `agent.output`, combine; by default `last`."""
-    artifacts: dict[str, ArtifactRules] = Field(default_factory=dict[str, ArtifactRules])
+    artifacts: dict[str, PlanArtifact] = Field(default_factory=dict[str, PlanArtifact])
     """Who sees and who changes which artifact."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     """First values."""
@@ -346,13 +346,13 @@ class GraphPlan(Model):
     """How it is talked to; none: a run ends once its flow has."""
     graph: GraphPolicy | None = None
     """How its agents live that hear; none: no agent has turns but by the flow."""
-    topology: Topology | None = None
+    topology: Component | None = None
     """Which agents live in its graph, and how they are connected; none where none hears."""
     interrupts: InterruptPolicy = InterruptPolicy()
     """Who answers questions, and what happens to those that nobody answers."""
     policy: Policy | None = None
     """Who may command; none: whoever reaches the server."""
-    left: dict[StepId, LeftStep] = Field(default_factory=dict[StepId, LeftStep])
+    left: dict[StepId, DetachedStep] = Field(default_factory=dict[StepId, DetachedStep])
     """Visits that outlive their nodes: those that end their turns, and those kept aside."""
 
     @property
@@ -360,32 +360,32 @@ class GraphPlan(Model):
         """Agents that live in other runs, with these."""
         return self.graph.away if self.graph is not None else {}
 
-    def hearing_node(self, agent: AgentName) -> NodeName | None:
+    def wake_node_of(self, agent: AgentName) -> NodeName | None:
         """Where an agent hears; none where it does not live in the graph."""
         for name in (NodeName(agent), NodeName(f"{agent}{INBOX}")):
             if name in self.nodes and self.nodes[name].hears:
                 return name
         return None
 
-    def node_at(self, step: StepId) -> PlanNode:
+    def node_of(self, step: StepId) -> PlanNode:
         """The node of a step, also where a change took it away."""
         left = self.left.get(visit_of(step)) if self.left else None
         return left.node if left is not None else self.nodes[node_of(step)]
 
-    def rules_at(self, step: StepId, agent: AgentName) -> AgentRules:
+    def plan_agent_of(self, step: StepId, agent: AgentName) -> PlanAgent:
         """The rules of the agent that takes a step."""
         left = self.left.get(visit_of(step)) if self.left else None
         if left is None:
             return self.agents[agent]
         return left.among.get(agent, left.rules)
 
-    def tool_at(self, step: StepId, tool: str) -> ToolRules | None:
+    def plan_tool_of(self, step: StepId, tool: str) -> PlanTool | None:
         """The rules of a tool that a step calls; none for one that the crew does not have."""
         left = self.left.get(visit_of(step)) if self.left else None
         tools = self.tools if left is None else {**self.tools, **left.tools}
         return tools.get(ToolName(tool))
 
-    def definition_at(self, step: StepId) -> ContentHash:
+    def definition_hash_of(self, step: StepId) -> ContentHash:
         """The definition that has the prompt of a step's agent."""
         left = self.left.get(visit_of(step)) if self.left else None
         return left.definition if left is not None else self.definition

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from crewlog.definition.findings import listed
 from crewlog.graph.plan import PlanNode
 from crewlog.ids import AgentName
-from crewlog.state.shapes import FAULTS_TOLD, ListShape, meets
+from crewlog.state.shapes import FAULTS_TOLD, ListSpec, has_any_of
 
 
 class Order(NamedTuple):
@@ -33,7 +33,7 @@ class Order(NamedTuple):
 NO_ORDER = Order()
 
 
-def order_of(node: PlanNode, shape: ListShape | None, count: int) -> Order:
+def order_of(node: PlanNode, shape: ListSpec | None, count: int) -> Order:
     """Who works on the items of a list, and in which order.
 
     Args:
@@ -42,14 +42,14 @@ def order_of(node: PlanNode, shape: ListShape | None, count: int) -> Order:
         count: How many there are.
     """
     if shape is None and node.by:
-        shape = ListShape()
+        shape = ListSpec()
     if shape is None or not (node.by or shape.after or shape.faults):
         return NO_ORDER
     faults = list(shape.faults)
     named: list[AgentName] = []
     if node.by:
         who = [_agent(node, shape, number) for number in range(1, count + 1)]
-        faults += _agent_faults(node, shape, who) if node.by in shape.whose or not faults else ()
+        faults += _agent_errors(node, shape, who) if node.by in shape.whose or not faults else ()
         named = [each or AgentName("") for each in who]
     if faults:
         more = len(faults) - FAULTS_TOLD + shape.more
@@ -60,7 +60,7 @@ def order_of(node: PlanNode, shape: ListShape | None, count: int) -> Order:
     return Order(agents, whose, shape.after)
 
 
-def _agent(node: PlanNode, shape: ListShape, number: int) -> AgentName | None:
+def _agent(node: PlanNode, shape: ListSpec, number: int) -> AgentName | None:
     """The agent that an item names, in any case of its letters; else the node's own."""
     name = shape.named(number, node.by)
     if not name or name in node.agents:
@@ -69,8 +69,8 @@ def _agent(node: PlanNode, shape: ListShape, number: int) -> AgentName | None:
     return alike[0] if len(alike) == 1 else AgentName(name)
 
 
-def _agent_faults(
-    node: PlanNode, shape: ListShape, who: Sequence[AgentName | None]
+def _agent_errors(
+    node: PlanNode, shape: ListSpec, who: Sequence[AgentName | None]
 ) -> Iterator[str]:
     """What is wrong with the agents that items name."""
     known = listed(node.agents, "or")
@@ -97,4 +97,4 @@ def ready(
         at_work: Those that are started and not done.
     """
     undone = sorted({*left, *at_work})
-    return next((number for number in left if not meets(after[number - 1], undone)), None)
+    return next((number for number in left if not has_any_of(after[number - 1], undone)), None)

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from crewlog.definition.findings import did_you_mean
 from crewlog.errors import CommandRejected
 from crewlog.graph.engine import Engine
-from crewlog.ids import CommandId, NodeName, StepId, item_of, visit_of
+from crewlog.ids import CommandId, NodeName, StepId, item_number, visit_of
 from crewlog.state import journal as j
-from crewlog.state.model import FrontierEntry
+from crewlog.state.model import FrontierStep
 
 
 async def redirect(
@@ -52,20 +52,20 @@ async def redirect(
             f"there is no node {node!r}", remedy=did_you_mean(node, engine.plan.nodes, nodes)
         )
     entry = _chosen(engine, node, step)
-    now = cut or not _works(entry)
+    now = cut or not _is_working(entry)
     engine.record(
-        j.Redirected(step=entry.step, node=node, cut=cut, by=by, reason=reason, command=command)
+        j.StepRedirected(step=entry.step, node=node, cut=cut, by=by, reason=reason, command=command)
     )
     if not now:
         return f"{entry.step} goes on to its end; then the run goes to {node}"
     who = f" by {by}" if by else ""
-    await engine.give_way(entry.step, because=f"redirected to {node}{who}")
+    await engine.end_redirected_step(entry.step, because=f"redirected to {node}{who}")
     return f"{entry.step} gives way to {node}"
 
 
-def _chosen(engine: Engine, node: NodeName, step: StepId | None) -> FrontierEntry:
+def _chosen(engine: Engine, node: NodeName, step: StepId | None) -> FrontierStep:
     frontier = engine.state.frontier
-    open_ = [each for each in frontier if not item_of(each)]
+    open_ = [each for each in frontier if not item_number(each)]
     listed = f"Not done: {', '.join(open_) or 'nothing'}."
     if step is None:
         if len(open_) != 1:
@@ -76,7 +76,7 @@ def _chosen(engine: Engine, node: NodeName, step: StepId | None) -> FrontierEntr
         raise CommandRejected(
             f"the step {step!r} is not under way", remedy=did_you_mean(step, open_, listed)
         )
-    if item_of(step):
+    if item_number(step):
         raise CommandRejected(
             f"{step!r} is the step of an item: the run goes nowhere from there",
             remedy=f"Redirect all of its visit: {visit_of(step)!r}.",
@@ -99,7 +99,7 @@ def _which(node: NodeName, open_: Sequence[StepId]) -> CommandRejected:
     )
 
 
-def _works(entry: FrontierEntry) -> bool:
+def _is_working(entry: FrontierStep) -> bool:
     """Whether a step is at work, and does more than to ask people."""
     if entry.status != "running":
         return False

@@ -23,17 +23,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from crewlog.definition.phases import reachable
-from crewlog.graph.loops import Loops, forward_ways
+from crewlog.graph.loops import Loops, forward_edges
 from crewlog.graph.plan import GraphPlan, Join
 from crewlog.graph.routing import dependents, level, times_met
 from crewlog.ids import NodeName, StepId, node_of
-from crewlog.state.model import CrewState, FrontierEntry
+from crewlog.state.model import CrewState, FrontierStep
 
 Counts = dict[NodeName, int]
 NO_JOIN = Join(of=(), need=1)
 
 
-def has_begun(entry: FrontierEntry, state: CrewState) -> bool:
+def has_begun(entry: FrontierStep, state: CrewState) -> bool:
     """Whether a visit has done something; being asked whether it may begin is nothing."""
     if entry.turn is not None or entry.mapped is not None or entry.status == "running":
         return True
@@ -43,7 +43,7 @@ def has_begun(entry: FrontierEntry, state: CrewState) -> bool:
     return any(question.step == entry.step and question.kind == "ask" for question in asked)
 
 
-class Rejoin:
+class JoinRemap:
     """The joins of a new graph, for a run that comes from another one.
 
     Args:
@@ -63,7 +63,7 @@ class Rejoin:
         state: CrewState,
         *,
         kept: frozenset[NodeName],
-        frontier: Mapping[StepId, FrontierEntry],
+        frontier: Mapping[StepId, FrontierStep],
         displaced: Mapping[NodeName, int],
     ) -> None:
         self._old = old
@@ -75,7 +75,7 @@ class Rejoin:
         self._kept = kept
         self._displaced = displaced
         self._followed = {name for name, targets in dependents(old).items() if targets}
-        self.ahead = forward_ways(new)
+        self.ahead = forward_edges(new)
         self.frontier = dict(frontier)
         self.retracted: list[StepId] = []
         self.reached: list[NodeName] = []
@@ -99,10 +99,10 @@ class Rejoin:
                 self._add(name)
         for name, node in old.nodes.items():
             if name not in new.nodes and node.join is not None:
-                fired = max(0, self._fired(name, node.join) - self._undone(name))
+                fired = max(0, self._times_fired(name, node.join) - self._unstarted_count(name))
                 self._note(name, self._counted(name, node.join, NO_JOIN), fired)
 
-    def coming(self, name: str) -> bool:
+    def is_coming(self, name: str) -> bool:
         """Whether a node is under way, or a node is that it comes after."""
         if self._coming is None:
             self._coming = set()
@@ -114,7 +114,7 @@ class Rejoin:
     def _was_coming(self, name: str) -> bool:
         """The same in the old graph."""
         if self._came is None:
-            ahead = forward_ways(self._old)
+            ahead = forward_edges(self._old)
             here = {entry.node for entry in self._before.values() if not entry.leaving}
             self._came = {found for node in here for found in reachable(node, ahead)}
         return name in self._came
@@ -126,7 +126,7 @@ class Rejoin:
         changed = before != after or self._old.nodes[name].entry != self._new.nodes[name].entry
         if not changed and not (after and {*after.of} & {*self.passed}):
             return
-        fired = self._fired(name, before)
+        fired = self._times_fired(name, before)
         visited = self._visits.get(name, 0) > 0
         counts = self._counted(name, before or NO_JOIN, after or NO_JOIN, fired)
         if after is None:
@@ -137,7 +137,7 @@ class Rejoin:
                     self._reach(name)  # it waited once more for what it waits for no longer
             self._note(name, counts, fired + (name in self.reached))
             return
-        now = level(after, counts, self._base(name))
+        now = level(after, counts, self._satisfied_sources_of(name))
         # A node that was sent to ran without its join, which then makes it run no more.
         sent = self._routing.sent.get(name, 0) if before is not None else 0
         if now > fired and not sent and not (before is None and visited):
@@ -145,13 +145,15 @@ class Rejoin:
                 return
             self._reach(name)
         elif now < fired and not sent:
-            fired = self._take_back(name, after, counts, fired)
+            fired = self._retract_steps(name, after, counts, fired)
         self._note(name, counts, fired if now < fired else 0)
 
     def _is_met_by_passed(self, name: NodeName, join: Join, counts: Counts, fired: int) -> bool:
         """Whether only nodes that the run is beyond would make one run that it is beyond, too."""
         came = {source: count for source, count in counts.items() if source not in self.passed}
-        return level(join, came, self._base(name)) <= fired and self._is_beyond(name)
+        return level(join, came, self._satisfied_sources_of(name)) <= fired and self._is_passed(
+            name
+        )
 
     def _add(self, name: NodeName) -> None:
         node = self._new.nodes[name]
@@ -160,22 +162,24 @@ class Rejoin:
         before = (replaced.join if replaced else None) or NO_JOIN
         fired = self._routing.fired.get(name, 0)
         if replaced is not None:
-            fired = self._fired(name, replaced.join)
+            fired = self._times_fired(name, replaced.join)
         # Visits that have not begun stand for having fired: some go, and some come back.
-        fired = max(0, fired - self._undone(name))
+        fired = max(0, fired - self._unstarted_count(name))
         back = [e for e in self.frontier.values() if e.node == name]
         sent = self._routing.sent.get(name, 0)
         if not sent:
-            fired = self._fired_again(name, fired, sum(not has_begun(e, self._state) for e in back))
+            fired = self._times_fired_with_returning(
+                name, fired, sum(not has_begun(e, self._state) for e in back)
+            )
         counts = self._counted(name, before, join, fired)
-        now = level(join, counts, self._base(name))
+        now = level(join, counts, self._satisfied_sources_of(name))
         if back:  # it comes back with what it had, but for what has to wait again
             if now < fired and not sent:
-                fired = self._take_back(name, join, counts, fired)
+                fired = self._retract_steps(name, join, counts, fired)
             self._note(name, counts, fired if now < fired else 0)
             return
         self._note(name, counts, fired if now < fired else 0)
-        if name in self._displaced and not self._undone(name):
+        if name in self._displaced and not self._unstarted_count(name):
             self._reach(name)
         elif node.entry if node.join is None else now > 0:
             if now > fired and self._visits.get(name, 0) > 0:
@@ -188,7 +192,7 @@ class Rejoin:
         """Starts a node that the run has not had, unless it is beyond it."""
         if self._routing.done.get(name, 0) > 0:
             self.repeated.append(name)
-        elif self._is_beyond(name):
+        elif self._is_passed(name):
             self.passed.append(name)
         else:
             self._reach(name)
@@ -197,7 +201,7 @@ class Rejoin:
         self.reached.append(name)
         self._coming = None
 
-    def _is_beyond(self, name: NodeName) -> bool:
+    def _is_passed(self, name: NodeName) -> bool:
         """Whether something that comes after a node has begun."""
         here = self.frontier.values()
         waiting = {e.node for e in here if not has_begun(e, self._state)} | {*self.reached}
@@ -229,35 +233,35 @@ class Rejoin:
             if source in self.passed:
                 counts[source] = max(1, counts.get(source, 0))
             elif source not in counts and source not in before.of:
-                if self._is_outside(name, before, source):
-                    self.base[name] = (*self._base(name), source)
+                if self._is_outside_loop(name, before, source):
+                    self.base[name] = (*self._satisfied_sources_of(name), source)
                 else:
-                    counts[source] = self._times_come(source, fired)
+                    counts[source] = self._arrivals_of(source, fired)
         return counts
 
-    def _base(self, name: NodeName) -> tuple[NodeName, ...]:
+    def _satisfied_sources_of(self, name: NodeName) -> tuple[NodeName, ...]:
         """The sources that count as done at a join."""
         return self.base.get(name, self._routing.base.get(name, ()))
 
-    def _is_outside(self, name: NodeName, before: Join, source: NodeName) -> bool:
+    def _is_outside_loop(self, name: NodeName, before: Join, source: NodeName) -> bool:
         """Whether a new source is done and outside of the loop that a join was begun anew by."""
         base = self._routing.base.get(name)
-        if base is None or self.coming(source) or not self._has_gone_on(source):
+        if base is None or self.is_coming(source) or not self._has_continued(source):
             return False
         bodies = [
             body
-            for body, joins in self._loops.ways_back
+            for body, joins in self._loops.loop_bodies
             if name in joins and {s for s in joins[name] if s in self._routing.done} == {*base}
         ]
         return bool(bodies) and not any(source in body for body in bodies)
 
-    def _times_come(self, source: NodeName, fired: int) -> int:
+    def _arrivals_of(self, source: NodeName, fired: int) -> int:
         """How often a source has come to a join that has not counted it, and has fired so often."""
-        if fired and self._has_gone_on(source):
+        if fired and self._has_continued(source):
             return min(fired, self._routing.done.get(source, 0))
-        return 1 if self._has_gone_on(source) and not self.coming(source) else 0
+        return 1 if self._has_continued(source) and not self.is_coming(source) else 0
 
-    def _has_gone_on(self, source: NodeName) -> bool:
+    def _has_continued(self, source: NodeName) -> bool:
         """Whether a source is done, and has gone on to what follows it."""
         done = self._routing.done.get(source, 0)
         if done == 0:
@@ -270,7 +274,7 @@ class Rejoin:
             )
         return done > self._routing.loops.get(source, 0)
 
-    def _fired(self, name: NodeName, before: Join | None) -> int:
+    def _times_fired(self, name: NodeName, before: Join | None) -> int:
         """How often the old join of a node has made it run in this generation."""
         if before is None and name in self._routing.arrivals:  # it had a join before that
             return self._routing.fired.get(name, 0)
@@ -280,7 +284,7 @@ class Rejoin:
         by_join = self._visits.get(name, 0) - self._routing.sent.get(name, 0)
         return min(times_met(before, name, self._routing), max(0, by_join))
 
-    def _fired_again(self, name: NodeName, fired: int, back: int) -> int:
+    def _times_fired_with_returning(self, name: NodeName, fired: int, back: int) -> int:
         """How often a join has fired, with visits that come back and have not begun.
 
         Some of them may be of an earlier generation, whose arrivals are counted no more: a join
@@ -290,18 +294,18 @@ class Rejoin:
         most = fired + back if arrivals is None else max(arrivals.values(), default=0)
         return max(fired, min(fired + back, most))
 
-    def _undone(self, name: NodeName) -> int:
+    def _unstarted_count(self, name: NodeName) -> int:
         """How often a node was reached by its join, and did not begin before it was taken away."""
         by_join = not self._routing.sent.get(name, 0)
         return self._displaced.get(name, 0) if by_join else 0
 
-    def _take_back(self, name: NodeName, join: Join, counts: Counts, fired: int) -> int:
+    def _retract_steps(self, name: NodeName, join: Join, counts: Counts, fired: int) -> int:
         """Takes visits back that have not begun, as far as the join is not met; how often it was.
 
         Not where the rest of the join could not come, and nobody would be asked about it.
         """
-        now = level(join, counts, self._base(name))
-        if not self._is_missed(name, join, counts):
+        now = level(join, counts, self._satisfied_sources_of(name))
+        if not self._may_still_fire(name, join, counts):
             return fired
         while fired > now:
             visits = [s for s, e in self.frontier.items() if e.node == name]
@@ -318,12 +322,12 @@ class Rejoin:
             fired -= 1
         return fired
 
-    def _is_missed(self, name: NodeName, join: Join, counts: Counts) -> bool:
+    def _may_still_fire(self, name: NodeName, join: Join, counts: Counts) -> bool:
         """Whether a node that is not met fires later, or else people are asked about it."""
-        base = {*self._base(name)} & {*join.of}
+        base = {*self._satisfied_sources_of(name)} & {*join.of}
         now = level(join, counts, (*base,))
         some = [s for s in join.of if s not in base and counts.get(s, 0) > now]
-        others = [s for s in join.of if s not in base and s not in some and self.coming(s)]
+        others = [s for s in join.of if s not in base and s not in some and self.is_coming(s)]
         can_fill = len(some) + len(others) >= max(1, join.need - len(base))
         return can_fill or bool(some) or self._routing.done.get(name, 0) == 0
 

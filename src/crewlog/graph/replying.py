@@ -14,15 +14,15 @@ from typing import Literal
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.definition.replies import CAPPED, RESPONSE
 from crewlog.graph.facts import RunFacts
-from crewlog.graph.handoffs import hand_on
-from crewlog.graph.merging import output_set, put
-from crewlog.graph.plan import ReplyRules
+from crewlog.graph.handoffs import set_addressed_items
+from crewlog.graph.merging import output_entry, put
+from crewlog.graph.plan import PlanStructuredOutput
 from crewlog.graph.unsetting import is_set, unset
-from crewlog.ids import AgentName, ContentHash, LogName, StepId, private_log, working_log
+from crewlog.ids import AgentName, ContentHash, LogName, StepId, private_log, step_log
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.brief import brief, brief_of
-from crewlog.state.calls import INLINE_BYTES, ModelResult, OutputValue
+from crewlog.state.brief import brief, message_excerpt
+from crewlog.state.calls import INLINE_BYTES, CallModelResult, OutputValue
 from crewlog.state.drafts import draft_of
 from crewlog.state.endings import ACCEPTING, FAULTS, REMEDIES
 from crewlog.state.handoffs import apart
@@ -34,7 +34,7 @@ TRIES = 3
 """How often a model is asked that gives no good answer, by `bad_reply: retry`."""
 
 
-def cut_replies(state: CrewState, step: StepId) -> int:
+def truncated_messages(state: CrewState, step: StepId) -> int:
     """Replies in a row of a step's turn that the limit of output cut."""
     found = state.frontier.get(step)
     return found.turn.cut if found is not None and found.turn is not None else 0
@@ -50,7 +50,7 @@ class Replies:
     def __init__(self, run: RunFacts) -> None:
         self._run = run
 
-    def faults(self, agent: AgentName, step: StepId, result: ModelResult) -> tuple[str, ...]:
+    def faults(self, agent: AgentName, step: StepId, result: CallModelResult) -> tuple[str, ...]:
         """Why a final message cannot be used; empty where it can."""
         rules = self._run.rules_of(agent, step)
         if self.is_bad(agent, step, result):
@@ -59,7 +59,7 @@ class Replies:
             return ()
         return () if result.reply is not None else result.faults or _UNREAD
 
-    def is_bad(self, agent: AgentName, step: StepId, result: ModelResult) -> bool:
+    def is_bad(self, agent: AgentName, step: StepId, result: CallModelResult) -> bool:
         """Whether a reply is no good answer, and is not to be taken as it is.
 
         An agent with channels or wires need not say anything.
@@ -70,7 +70,9 @@ class Replies:
         silent = topology is not None and agent in topology.creatures
         return not (silent and result.ending == "empty")
 
-    def hands_on(self, agent: AgentName, step: StepId, result: ModelResult) -> bool:
+    def has_undeliverable_items(
+        self, agent: AgentName, step: StepId, result: CallModelResult
+    ) -> bool:
         """Whether a reply has items for some readers that nobody is to be handed any more.
 
         Its model was asked for them by the crew of then, in which the text went to nobody.
@@ -80,13 +82,13 @@ class Replies:
         outputs = result.reply.outputs if result.reply is not None else ()
         return any(each.whom is not None and each.key not in tagged for each in outputs)
 
-    def draft(self, agent: AgentName, step: StepId, result: ModelResult) -> Draft | None:
+    def draft(self, agent: AgentName, step: StepId, result: CallModelResult) -> Draft | None:
         """The text that a capped turn would end with, of a message that is not final.
 
         A reply that is no good answer has none.
         """
         ends = self._run.rules_of(agent, step).on_cap == "end"
-        if not ends or self.is_bad(agent, step, result) or not brief_of(result.body):
+        if not ends or self.is_bad(agent, step, result) or not message_excerpt(result.body):
             return None
         if not result.tools:
             return Draft(body=result.hash, inline=None if result.stored else result.body)
@@ -94,25 +96,25 @@ class Replies:
             return None
         return Draft(body=result.draft, inline=None if result.stored else draft_of(result.body))
 
-    def take(self, step: StepId, call: int, agent: AgentName, result: ModelResult) -> None:
+    def take(self, step: StepId, call: int, agent: AgentName, result: CallModelResult) -> None:
         """Sets what a final message says."""
         rules = self._run.rules_of(agent, step)
         if rules.reply is not None and result.reply is not None:
-            found = _by_key(result.reply.outputs)
+            found = _values_by_key(result.reply.outputs)
             entry = self._run.state.frontier[step]
             tried = entry.turn.refused if entry.turn is not None else 0
             self._taken(step, call, agent, rules.reply, found, result.reply.how, tried + 1)
             self._set(step, agent, rules.reply, found, stored=result.stored)
             self._response(step, agent, rules.reply, result.hash)
         if rules.on_cap == "end":
-            self._capped(step, agent, capped=False)
+            self._set_limit_output(step, agent, capped=False)
 
     def refuse(
         self,
         step: StepId,
         call: int,
         agent: AgentName,
-        result: ModelResult,
+        result: CallModelResult,
         faults: tuple[str, ...],
     ) -> Literal["again", "fallback", "fail"]:
         """Records a final message that cannot be used, and says what follows.
@@ -120,7 +122,7 @@ class Replies:
         Where the step fails, the call that a `retry` makes is there already: people may mend what
         is behind it, and the model has been told.
         """
-        rules, tries = self._tries(agent, step, result)
+        rules, tries = self._expected_output(agent, step, result)
         entry = self._run.state.frontier[step]
         if entry.turn is None:
             return "fail"
@@ -132,7 +134,7 @@ class Replies:
         may = rules is not None and rules.fallback is not None
         does_without = last and may and not self.policy(agent, step, result)
         self._run.record(
-            j.ReplyRefused(
+            j.StructuredOutputRejected(
                 step=step,
                 call=call,
                 agent=agent,
@@ -147,10 +149,10 @@ class Replies:
             return "again"
         if not does_without or rules is None:
             return "fail"
-        self._fall_back(step, call, agent, rules, attempt)
+        self._use_fallback(step, call, agent, rules, attempt)
         self._response(step, agent, rules, None if bad else result.hash)
         if self._run.rules_of(agent, step).on_cap == "end":
-            self._capped(step, agent, capped=capped)
+            self._set_limit_output(step, agent, capped=capped)
         return "fallback"
 
     def _is_at_cap(self, agent: AgentName, step: StepId) -> bool:
@@ -159,23 +161,23 @@ class Replies:
         taken = entry.turn.model_calls if entry.turn is not None else 0
         return rules.on_cap == "end" and taken % rules.max_calls == 0
 
-    def _tries(
-        self, agent: AgentName, step: StepId, result: ModelResult
-    ) -> tuple[ReplyRules | None, int]:
+    def _expected_output(
+        self, agent: AgentName, step: StepId, result: CallModelResult
+    ) -> tuple[PlanStructuredOutput | None, int]:
         """The form that a reply must have, and how often the model is asked for one."""
         rules = self._run.rules_of(agent, step)
         if not self.is_bad(agent, step, result):
             return rules.reply, rules.reply.tries if rules.reply is not None else 1
         return rules.reply, TRIES if rules.bad_reply == "retry" else 1
 
-    def policy(self, agent: AgentName, step: StepId, result: ModelResult) -> str:
+    def policy(self, agent: AgentName, step: StepId, result: CallModelResult) -> str:
         """What `bad_reply` says of a step whose reply is no good answer; empty: as of failures."""
         policy = self._run.rules_of(agent, step).bad_reply
         bad = self.is_bad(agent, step, result)
         return policy if bad and policy in ("ask", "fail") else ""
 
     def error(
-        self, agent: AgentName, step: StepId, result: ModelResult, faults: Sequence[str]
+        self, agent: AgentName, step: StepId, result: CallModelResult, faults: Sequence[str]
     ) -> str:
         """What is said of a step that fails since no reply was any good."""
         entry = self._run.state.frontier.get(step)
@@ -202,24 +204,24 @@ class Replies:
         call = entry.turn.calls[-1].call if entry.turn is not None and entry.turn.calls else 1
         attempt = entry.turn.refused if entry.turn is not None else 0
         self._run.record(
-            j.TurnCapped(
+            j.TurnLimitReached(
                 step=step,
                 agent=agent,
                 calls=rules.max_calls,
                 ref=None
                 if draft is None
                 else j.MessageRef(body=draft.body, logs=logs, inline=draft.inline),
-                append=draft is not None and self._run.appends(f"{agent}.text"),
+                append=draft is not None and self._run.has_list_reducer(f"{agent}.text"),
             )
         )
         said = () if rules.reply is None else rules.reply.fields
         text = () if draft is None or rules.reply is None else (RESPONSE,)
         unset(self._run, step, but={*said, *text, CAPPED})
-        self._capped(step, agent, capped=True)
+        self._set_limit_output(step, agent, capped=True)
         if rules.reply is None:
             return
         if rules.reply.fallback is not None:
-            self._fall_back(step, call, agent, rules.reply, attempt)
+            self._use_fallback(step, call, agent, rules.reply, attempt)
         else:
             self._set(step, agent, rules.reply, {}, stored=True)
         if draft is not None:
@@ -235,12 +237,12 @@ class Replies:
             "content": f"{said}\nReply once more, with what was asked for and nothing else.",
             "id": f"{step}/{self._run.state.position + 1}",
         }
-        return j.MessageRef(body=hash_json(body), logs=(working_log(step, agent),), inline=body)
+        return j.MessageRef(body=hash_json(body), logs=(step_log(step, agent),), inline=body)
 
-    def _fall_back(
-        self, step: StepId, call: int, agent: AgentName, rules: ReplyRules, attempt: int
+    def _use_fallback(
+        self, step: StepId, call: int, agent: AgentName, rules: PlanStructuredOutput, attempt: int
     ) -> None:
-        found = _by_key(
+        found = _values_by_key(
             each
             for key, value in (rules.fallback or {}).items()
             for each in (
@@ -258,13 +260,13 @@ class Replies:
         step: StepId,
         call: int,
         agent: AgentName,
-        rules: ReplyRules,
+        rules: PlanStructuredOutput,
         found: Found,
         how: Literal["json", "lenient", "fallback"],
         attempt: int,
     ) -> None:
         self._run.record(
-            j.ReplyTaken(
+            j.StructuredOutputParsed(
                 step=step,
                 call=call,
                 agent=agent,
@@ -288,7 +290,7 @@ class Replies:
         self,
         step: StepId,
         agent: AgentName,
-        rules: ReplyRules,
+        rules: PlanStructuredOutput,
         found: Found,
         *,
         stored: bool,
@@ -297,7 +299,7 @@ class Replies:
         for key in rules.fields:
             said = found.get(key, ())
             if key in rules.tagged and said:
-                hand_on(self._run, step, agent, key, said, stored=stored)
+                set_addressed_items(self._run, step, agent, key, said, stored=stored)
             elif said:
                 self._output(step, agent, said[0], stored=stored)
             else:
@@ -305,17 +307,17 @@ class Replies:
 
     def _forget(self, step: StepId, agent: AgentName, key: str) -> None:
         """Sets an output to null that an earlier message set, unless it is a list of all."""
-        if self._known(agent, key) and not self._run.appends(f"{agent}.{key}"):
+        if self._known(agent, key) and not self._run.has_list_reducer(f"{agent}.{key}"):
             self._output(step, agent, OutputValue(key=key), stored=True)
 
     def _known(self, agent: AgentName, key: str) -> bool:
         return is_set(self._run.state.agent_outputs.get(agent, {}).get(key))
 
     def _output(self, step: StepId, agent: AgentName, output: OutputValue, *, stored: bool) -> None:
-        put(self._run, output_set(self._run, step, agent, output, stored=stored), step)
+        put(self._run, output_entry(self._run, step, agent, output, stored=stored), step)
 
     def _response(
-        self, step: StepId, agent: AgentName, rules: ReplyRules, body: ContentHash | None
+        self, step: StepId, agent: AgentName, rules: PlanStructuredOutput, body: ContentHash | None
     ) -> None:
         """The whole text, by the message that has it; none: what an earlier one said is gone."""
         if RESPONSE in rules.fields:
@@ -323,12 +325,14 @@ class Replies:
         if body is None:
             self._forget(step, agent, RESPONSE)
             return
-        fact = output_set(self._run, step, agent, OutputValue(key=RESPONSE, body=body), stored=True)
+        fact = output_entry(
+            self._run, step, agent, OutputValue(key=RESPONSE, body=body), stored=True
+        )
         if rules.tagged:  # it has all items
             fact = fact.model_copy(update={"logs": (private_log(agent),)})
         put(self._run, fact, step)
 
-    def _capped(self, step: StepId, agent: AgentName, *, capped: bool) -> None:
+    def _set_limit_output(self, step: StepId, agent: AgentName, *, capped: bool) -> None:
         known = self._run.state.agent_outputs.get(agent, {}).get(CAPPED)
         if capped or (known is not None and known.value is True):
             self._output(step, agent, OutputValue(key=CAPPED, value=capped), stored=True)
@@ -338,7 +342,7 @@ Found = Mapping[str, Sequence[OutputValue]]
 """What a reply says, by field: one value, or the items of a field that hands them on."""
 
 
-def _by_key(outputs: Iterable[OutputValue]) -> Found:
+def _values_by_key(outputs: Iterable[OutputValue]) -> Found:
     found: dict[str, list[OutputValue]] = {}
     for output in outputs:
         found.setdefault(output.key, []).append(output)

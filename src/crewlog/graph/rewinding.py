@@ -14,7 +14,7 @@ from crewlog.errors import ChangeConflict, CommandRejected
 from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.swap import permissions_after, same_graph
+from crewlog.graph.swap import is_same_graph, permissions_after
 from crewlog.ids import (
     AgentName,
     InterruptId,
@@ -27,20 +27,20 @@ from crewlog.ids import (
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.homes import CameHome
-from crewlog.state.joining import check_alone
+from crewlog.state.homes import ClaimedAgent
+from crewlog.state.joining import check_no_merge
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Interrupt, LogHead
 from crewlog.state.rewinding import (
     NEVER_BACK,
-    Resumption,
-    Rewound,
+    ReopenPoint,
+    RestoredState,
     forked,
-    forsaken,
     reopened,
-    rewound,
+    rollback_state,
+    steps_without_interrupt,
 )
-from crewlog.state.topology import Topology
+from crewlog.state.topology import Component
 
 
 def roll_back(
@@ -79,16 +79,16 @@ def roll_back(
             f"the run is about to go on with graph v{now.changing.graph_version}",
             remedy="Roll back once `GraphSwapped` or `SwapFailed` is in its journal.",
         )
-    check_alone(now)
+    check_no_merge(now)
     for asked in list(now.interrupts.values()):
         engine.record(j.InterruptAnswered(interrupt=asked.id, decision="withdrawn", by=by))
     # What people said while the run lived of who may call a tool holds on: it was not the run's.
     kept = permissions_after(engine.plan, plan, now)
     then = then.model_copy(update={"tool_permissions": kept})
-    back = rewound(engine.state, then, other_graph=not same_graph(engine.plan, plan))
-    engine.record(j.RolledBack(to=to, state=_to_keep(back.state), by=by, **who))
-    engine.use(_with_left(plan, back))
-    engine.talks.put_back(now.talk)
+    back = rollback_state(engine.state, then, other_graph=not is_same_graph(engine.plan, plan))
+    engine.record(j.RunRolledBack(to=to, state=_restored_fields(back.state), by=by, **who))
+    engine.use(_with_detached_steps(plan, back))
+    engine.talks.requeue_message(now.talk)
     _ask_anew(engine, back.questions)
 
 
@@ -115,12 +115,12 @@ def fork(
     """
     made = forked(then, run)
     own = ledger or Ledger(CrewState(run=run, position=then.position))
-    engine = Engine(_with_left(plan, made), own)
+    engine = Engine(_with_detached_steps(plan, made), own)
     engine.at = at
     # The numbers of questions go on: what was answered there has its number in this journal, too.
-    kept = _to_keep(made.state) | {"asked": then.asked, "turns": then.turns}
+    kept = _restored_fields(made.state) | {"asked": then.asked, "turns": then.turns}
     engine.record(
-        j.Forked(
+        j.RunForked(
             run=run,
             state=kept,
             by=by,
@@ -150,13 +150,13 @@ def part(
     """
     engine = Engine(plan, Ledger(CrewState(run=then.run, position=then.position)))
     engine.at = at
-    kept = _to_keep(then) | {
+    kept = _restored_fields(then) | {
         name: value
         for name, value in then.to_json().items()
         if name in ("asked", "turns", "usage", "allowed")
     }
     engine.record(
-        j.Forked(run=then.run, source=source, to=then.position, state=kept, split=split, by=by)
+        j.RunForked(run=then.run, source=source, to=then.position, state=kept, split=split, by=by)
     )
     return engine
 
@@ -165,12 +165,12 @@ def reopen(
     plan: GraphPlan,
     ledger: Ledger,
     then: CrewState,
-    found: Resumption,
+    found: ReopenPoint,
     *,
     by: str,
     at: int,
     reason: str = "",
-    home: Mapping[AgentName, CameHome] | None = None,
+    home: Mapping[AgentName, ClaimedAgent] | None = None,
 ) -> Engine:
     """Lets a run go on that had ended: steps and calls keep their names, and their claims.
 
@@ -196,22 +196,24 @@ def reopen(
     if (joining := engine.state.joining) is not None:
         why = f"{engine.state.run!r} was ended first, from outside"
         engine.record(j.MergeFailed(op=joining.op, other=joining.other, why=why))
-    kept = _to_keep(reopened(then))
+    kept = _restored_fields(reopened(then))
     engine.record(
-        j.Reopened(to=found.position, state=kept, by=by, reason=reason, home={**(home or {})})
+        j.RunReopened(to=found.position, state=kept, by=by, reason=reason, home={**(home or {})})
     )
-    for step, call in list(forsaken(engine.state)):
+    for step, call in list(steps_without_interrupt(engine.state)):
         engine.record(j.StepRetried(step=step, call=call, by=by))
     for asked in list(engine.state.interrupts.values()):
         if asked.due:  # it may be over since the run ended; people get their time anew
-            due = engine.asked_of(asked.kind).get("due", 0)
-            engine.record(j.InterruptDue(interrupt=asked.id, due=due))
+            due = engine.interrupt_policy_fields(asked.kind).get("due", 0)
+            engine.record(j.InterruptDeadlineSet(interrupt=asked.id, due=due))
     if found.decision is not None and found.decision in engine.state.frontier:
-        _ask_about(engine, found.decision)
+        _ask_about_branch(engine, found.decision)
     return engine
 
 
-def come_back(then: CrewState, left: Mapping[LogName, LogHead], plan: GraphPlan) -> CrewState:
+def with_returning_logs(
+    then: CrewState, left: Mapping[LogName, LogHead], plan: GraphPlan
+) -> CrewState:
     """A run's state with what creatures can read again that had left for other runs.
 
     Args:
@@ -219,14 +221,14 @@ def come_back(then: CrewState, left: Mapping[LogName, LogHead], plan: GraphPlan)
         left: These logs, as they were when their creatures left.
         plan: The plan that the run goes on with: its creatures and channels are there.
     """
-    graph = plan.topology or Topology()
+    graph = plan.topology or Component()
     own = {private_log(name) for name in graph.creatures}
     own |= {LogName(f"{CHANNEL}{name}") for name in graph.channels}
     kept = {log: at for log, at in left.items() if log in own and log not in then.messages}
     return then.model_copy(update={"messages": {**then.messages, **kept}}) if kept else then
 
 
-def _with_left(plan: GraphPlan, back: Rewound) -> GraphPlan:
+def _with_detached_steps(plan: GraphPlan, back: RestoredState) -> GraphPlan:
     """A plan that knows, under their names of now, the steps that are kept aside."""
     left = {
         back.names[visit]: found
@@ -236,7 +238,7 @@ def _with_left(plan: GraphPlan, back: Rewound) -> GraphPlan:
     return plan.model_copy(update={"left": dict(sorted(left.items()))})
 
 
-def _ask_about(engine: Engine, step: StepId) -> None:
+def _ask_about_branch(engine: Engine, step: StepId) -> None:
     engine.ask(
         "ask",
         f"{NodeName(node_of(step))} ended the run. What now?",
@@ -248,12 +250,17 @@ def _ask_about(engine: Engine, step: StepId) -> None:
 def _ask_anew(engine: Engine, questions: tuple[Interrupt, ...]) -> None:
     for asked in questions:
         number = InterruptId(f"i{engine.state.asked + 1}")
-        anew = {"due": 0, "to": (), "escalated": False, **engine.asked_of(asked.kind)}
+        anew = {
+            "due": 0,
+            "to": (),
+            "escalated": False,
+            **engine.interrupt_policy_fields(asked.kind),
+        }
         again = asked.model_copy(update={"id": number, "position": 0, **anew})
         engine.record(j.InterruptRaised(interrupt=again))
 
 
-def _to_keep(state: CrewState) -> dict[str, Json]:
+def _restored_fields(state: CrewState) -> dict[str, Json]:
     """The state as an entry holds it: without what is not taken from there, but for the run."""
     gone = NEVER_BACK - {"run"}
     return {key: value for key, value in state.to_json().items() if key not in gone}

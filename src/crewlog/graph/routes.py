@@ -102,7 +102,7 @@ def _bounded(
     return Choice(route.used_up, because, refused=True, used_up=target)
 
 
-def ways_to_ask(route: Route) -> tuple[str, ...]:
+def branch_answer_options(route: Route) -> tuple[str, ...]:
     """What people may answer where they are asked where a route goes."""
     return (*dict.fromkeys(each for each in (*route.to, END)), STOP)
 

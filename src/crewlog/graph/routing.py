@@ -21,7 +21,7 @@ from crewlog.graph.loops import Joins
 from crewlog.graph.plan import ASK_HUMAN, END, FAIL, NEXT, GraphPlan, Join
 from crewlog.ids import NodeName
 from crewlog.model import Json
-from crewlog.state.model import FrontierEntry, Routing
+from crewlog.state.model import FrontierStep, Routing
 
 RESERVED = frozenset({END, FAIL, NEXT, ASK_HUMAN})
 
@@ -34,8 +34,8 @@ def level(join: Join, arrivals: Mapping[NodeName, int], base: tuple[NodeName, ..
     return counts[need - 1] if need <= len(counts) else 0
 
 
-def sent_nowhere(
-    entry: FrontierEntry, handoff: Iterable[NodeName], nodes: Collection[NodeName]
+def lost_targets(
+    entry: FrontierStep, handoff: Iterable[NodeName], nodes: Collection[NodeName]
 ) -> Iterator[str]:
     """Where the run does not go after a step though it was sent there, for people.
 
@@ -84,7 +84,7 @@ def dependents(plan: GraphPlan) -> dict[NodeName, tuple[NodeName, ...]]:
     return {name: tuple(targets) for name, targets in found.items()}
 
 
-def fires(plan: GraphPlan, target: NodeName, source: NodeName, routing: Routing) -> bool:
+def has_fired(plan: GraphPlan, target: NodeName, source: NodeName, routing: Routing) -> bool:
     """Whether the arrival of `source`, already counted in `routing`, made `target` fire."""
     join = plan.nodes[target].join
     if join is None:
@@ -131,7 +131,7 @@ def decide(
     return rule.go, f"time {used + 1} of {rule.at_most}" if rule.at_most else "the condition holds"
 
 
-def new_generation(anew: Joins, routing: Routing) -> Joins:
+def next_generation(anew: Joins, routing: Routing) -> Joins:
     """The joins that going back begins anew, each with the sources that count as done."""
     return {
         join: tuple(source for source in outside if routing.done.get(source, 0) > 0)
@@ -139,7 +139,7 @@ def new_generation(anew: Joins, routing: Routing) -> Joins:
     }
 
 
-def late_arrivals(
+def owed_arrivals(
     plan: GraphPlan, anew: Joins, active: Sequence[NodeName]
 ) -> dict[NodeName, dict[NodeName, int]]:
     """What the nodes under way still owe to the joins that going back begins anew.

@@ -8,7 +8,7 @@ from typing import Any
 from crewlog.graph.plan import Ask, GraphPlan
 from crewlog.ids import AgentName, NodeName
 from crewlog.state.model import Output
-from crewlog.state.planned import value_words
+from crewlog.state.planned import value_text
 
 
 def shown(name: str, outputs: Mapping[AgentName, Mapping[str, Output]]) -> dict[str, Any]:
@@ -23,13 +23,13 @@ def shown(name: str, outputs: Mapping[AgentName, Mapping[str, Output]]) -> dict[
     if found is None:
         return {"detail": f"{name} was not set"}
     if found.parts:
-        return {"detail": value_words([part.value for part in found.parts])}
+        return {"detail": value_text([part.value for part in found.parts])}
     if found.body is not None:
         return {"detail": f"the output {name}", "shows": found.body}
-    return {"detail": value_words(found.value)}
+    return {"detail": value_text(found.value)}
 
 
-def words_go_to(plan: GraphPlan, ask: Ask) -> NodeName | None:
+def text_target(plan: GraphPlan, ask: Ask) -> NodeName | None:
     """The option of a question that other words mean: the one that is an agent's node.
 
     Args:

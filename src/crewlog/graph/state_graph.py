@@ -41,7 +41,7 @@ from crewlog.definition.model import (
 from crewlog.definition.phases import END as RUN_END
 from crewlog.definition.phases import reachable
 from crewlog.errors import DefinitionError
-from crewlog.graph.choices import Choice, to_langgraph
+from crewlog.graph.choices import Choice, langgraph_target
 
 _LIST = "Write add_edge([{0}], {1!r}) to wait for all of them."
 _MOST_COURSES = 4096
@@ -73,7 +73,7 @@ class _Translation:
     def __init__(self, graph: StateGraph[Any, Any, Any, Any], place: Place) -> None:
         self.crew, self.task, self.own = place.crew, place.task, place.agent
         self.last: dict[str, str] = {}
-        self.courses: list[_Course] = []
+        self.courses: list[_Path] = []
         self.specs = dict(graph.nodes)
         self.agents = {name: self._agent(name) for name in self.specs}
         order = {name: i for i, name in enumerate([START, *self.specs, END])}
@@ -96,14 +96,14 @@ class _Translation:
             ordered = tuple(sorted(dict.fromkeys(sources), key=lambda name: order[name]))
             self.lists[target].append(ordered)
         self.choices = {
-            source: self._choice(source, branches)
+            source: self._branch_path(source, branches)
             for source, branches in graph.branches.items()
             if branches
         }
         self.explicit = {n: [t for t, ss in self.plain.items() if n in ss] for n in order}
         self.following = {n: list(targets) for n, targets in self.explicit.items()}
         for name in self.specs:
-            if not self._leads_on(name):
+            if not self._has_successor(name):
                 self.following[name].append(END)
         self.order = order
         self.ahead: dict[str, list[str]] = {}
@@ -154,7 +154,7 @@ class _Translation:
             )
         return agent
 
-    def _choice(self, source: str, branches: Mapping[str, Any]) -> Choice:
+    def _branch_path(self, source: str, branches: Mapping[str, Any]) -> Choice:
         place = f"conditional edges of {source!r}"
         if source == START:
             raise UntranslatableGraph(
@@ -185,7 +185,7 @@ class _Translation:
         return Choice(ways, otherwise, found.at_most, found.used_up)
 
     def _target(self, source: str, target: str, ends: Mapping[Any, str] | None, place: str) -> str:
-        target = to_langgraph(target)
+        target = langgraph_target(target)
         if ends is not None:
             target = ends.get(target, target)
         if target != END and target not in self.specs:
@@ -246,7 +246,7 @@ class _Translation:
 
     # -- what LangGraph would do ----------------------------------------------------------------
 
-    def _courses(self) -> list[_Course]:
+    def _paths(self) -> list[_Path]:
         """Every course from the beginning, and from every node that a choice goes back to."""
         chosen = [[(name, t) for t in choice.targets] for name, choice in self.choices.items()]
         if prod(len(ways) for ways in chosen) > _MOST_COURSES:
@@ -261,16 +261,16 @@ class _Translation:
     def _entries(self) -> tuple[str, ...]:
         return tuple(name for name in self.specs if START in self.plain[name])
 
-    def _course(self, begin: Sequence[str], ways: Mapping[str, str]) -> _Course:
+    def _course(self, begin: Sequence[str], ways: Mapping[str, str]) -> _Path:
         """What runs at which superstep where every choice takes that way; none goes back."""
-        course = _Course(ways, {name: [0] for name in begin}, {})
+        course = _Path(ways, {name: [0] for name in begin}, {})
         now, time = list(begin), 0
         seen: dict[tuple[str, tuple[str, ...]], set[str]] = {}
         while now:
             time += 1
             arrived: dict[str, list[_Way]] = {}
             for source in now:
-                for target, way in self._onward(source, ways, seen):
+                for target, way in self._next_nodes(source, ways, seen):
                     arrived.setdefault(target, []).append(way)
             for target, found in arrived.items():
                 course.arrivals.setdefault(target, []).extend(found)
@@ -279,7 +279,7 @@ class _Translation:
             now = [target for target in arrived if target != END]
         return course
 
-    def _onward(
+    def _next_nodes(
         self,
         source: str,
         ways: Mapping[str, str],
@@ -304,10 +304,10 @@ class _Translation:
     def built(self, phase: str) -> Built:
         """The part: each node as a phase, and each choice as decisions after it."""
         self._check_reached()
-        self.courses = self._courses()
+        self.courses = self._paths()
         for course in self.courses:
             self._check_once(course)
-            self._check_beside(course)
+            self._check_loop_joins(course)
         items: list[FlowItem] = []
         done = f"{phase}.done"
         decisions = {name: list(self._decisions(name, done)) for name in self.choices}
@@ -334,7 +334,7 @@ class _Translation:
                     place=f"node {name!r}",
                 )
 
-    def _check_once(self, course: _Course) -> None:
+    def _check_once(self, course: _Path) -> None:
         for name, times in course.times.items():
             if len(times) == 1:
                 continue
@@ -354,7 +354,7 @@ class _Translation:
                 place=f"node {name!r}",
             )
 
-    def _check_beside(self, course: _Course) -> None:
+    def _check_loop_joins(self, course: _Path) -> None:
         """A join beside a loop would be met anew by half of what it waits for."""
         for source, target in course.ways.items():
             if (source, target) not in self.back or source not in course.times:
@@ -374,11 +374,11 @@ class _Translation:
         """What a node waits for: its plain edges, and choices that go on to it."""
         found: list[tuple[str, str]] = [(s, "plain") for s in self.plain[name] if s != START]
         if name == END:
-            found += [(node, "plain") for node in self.specs if not self._leads_on(node)]
+            found += [(node, "plain") for node in self.specs if not self._has_successor(node)]
         found += [(s, "on") for s in self.choices if self._on(s) == name]
         return found
 
-    def _leads_on(self, node: str) -> bool:
+    def _has_successor(self, node: str) -> bool:
         listed_ = any(node in some for lists in self.lists.values() for some in lists)
         return bool(self.explicit[node]) or node in self.choices or listed_
 
@@ -442,7 +442,7 @@ class _Translation:
         )
 
     def _late(
-        self, course: _Course, there: set[tuple[str, str]], joined: Sequence[tuple[str, str]]
+        self, course: _Path, there: set[tuple[str, str]], joined: Sequence[tuple[str, str]]
     ) -> bool:
         """Whether all came that can, in a course that begins in the midst: the rest came before."""
         begin = [name for name, times in course.times.items() if times[0] == 0]
@@ -489,7 +489,7 @@ class _Way:
 
 
 @dataclass(frozen=True)
-class _Course:
+class _Path:
     """What LangGraph does where every choice takes one of its ways."""
 
     ways: Mapping[str, str]

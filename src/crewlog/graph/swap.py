@@ -13,12 +13,12 @@ from typing import Literal
 
 from crewlog.definition.conditions import render_condition
 from crewlog.errors import CommandRejected
-from crewlog.graph.blocked import Blocked, blocked
-from crewlog.graph.listening import regrouped
-from crewlog.graph.loops import forward_ways
-from crewlog.graph.plan import AgentRules, GraphPlan, LeftStep, PlanNode
-from crewlog.graph.rejoin import Rejoin, has_begun
-from crewlog.graph.routing import sent_nowhere, unfilled
+from crewlog.graph.blocked import BlockedNode, blocked
+from crewlog.graph.listening import plan_component_change
+from crewlog.graph.loops import forward_edges
+from crewlog.graph.plan import DetachedStep, GraphPlan, PlanAgent, PlanNode
+from crewlog.graph.rejoin import JoinRemap, has_begun
+from crewlog.graph.routing import lost_targets, unfilled
 from crewlog.graph.waits import waits_for
 from crewlog.ids import (
     AgentName,
@@ -26,17 +26,17 @@ from crewlog.ids import (
     NodeName,
     StepId,
     ToolName,
-    item_of,
+    item_number,
     node_of,
     step_id,
     visit_of,
 )
 from crewlog.model import Model
-from crewlog.state.journal import Reached, Remap
-from crewlog.state.model import CrewState, FrontierEntry, Interrupt, Routing
-from crewlog.state.topology import TopologyChange
+from crewlog.state.journal import ReachedNode, Remap
+from crewlog.state.model import CrewState, FrontierStep, Interrupt, Routing
+from crewlog.state.topology import ComponentChange
 
-Frontier = Mapping[StepId, FrontierEntry]
+Frontier = Mapping[StepId, FrontierStep]
 
 Fate = Literal["kept", "goes", "leaves", "abandoned", "parked", "returns", "retracted", "starts"]
 """What becomes of a step: `kept` goes on as it is; `goes` does so in another run; `leaves` ends its
@@ -48,7 +48,7 @@ ASKED_ANEW = "is asked anew"
 """Why a question is withdrawn whose step is kept: it is another question now."""
 
 
-class StepFate(Model):
+class StepRemap(Model):
     """What becomes of a step."""
 
     step: StepId
@@ -73,9 +73,9 @@ class SwapReport(Model):
     """Nodes that are the same thing in both: of the same kind, and of the same agent."""
     changed: tuple[NodeName, ...] = ()
     """Kept nodes with other joins, conditions or decisions."""
-    steps: tuple[StepFate, ...] = ()
+    steps: tuple[StepRemap, ...] = ()
     """Every step of the frontier, of those kept aside, and those that start."""
-    blocked: tuple[Blocked, ...] = ()
+    blocked: tuple[BlockedNode, ...] = ()
     withdrawn: tuple[InterruptId, ...] = ()
     """Open questions that nobody waits for any more, or that are asked anew in other words."""
     notes: tuple[str, ...] = ()
@@ -86,13 +86,13 @@ class SwapReport(Model):
     that nobody sets what the run is to end by. Each with what to do about it, in a line of its
     own."""
     remap: Remap = Remap()
-    topology: TopologyChange | None = None
+    topology: ComponentChange | None = None
     """What becomes of the graph of creatures, where it is another one."""
     at_once: bool = False
     """Whether it is in force at once, though nodes come or go: only creatures do."""
 
 
-def plan_swap(
+def swap_report(
     old: GraphPlan,
     new: GraphPlan,
     state: CrewState,
@@ -107,30 +107,34 @@ def plan_swap(
         state: Where it is.
         abandon: Whether steps in mid-turn whose nodes are gone are cut off.
     """
-    if same_graph(old, new):
+    if is_same_graph(old, new):
         return SwapReport(
             graph_version=state.graph_version,
             swap=False,
             kept=tuple(new.nodes),
-            steps=tuple(_fate(e, "kept") for e in state.frontier.values()),
-            blocked=blocked(old, new, state, {**state.frontier}, forward_ways(new), state.routing),
-            notes=tuple(rule_notes(old, new)),
+            steps=tuple(_step_remap(e, "kept") for e in state.frontier.values()),
+            blocked=blocked(old, new, state, {**state.frontier}, forward_edges(new), state.routing),
+            notes=tuple(plan_notes(old, new)),
         )
-    if same_flow(old, new):
+    if is_same_flow(old, new):
         report = _Swap(old, new, state, abandon=abandon).report()
-        update = {"swap": False, "at_once": True, "topology": regrouped(old, new, state.run)}
+        update = {
+            "swap": False,
+            "at_once": True,
+            "topology": plan_component_change(old, new, state.run),
+        }
         return report.model_copy(update=update)
     if state.resting:  # between two turns nothing is under way, and the next one begins anew
         state = state.model_copy(update={"routing": Routing()})
     return _Swap(old, new, state, abandon=abandon).report()
 
 
-def same_graph(old: GraphPlan, new: GraphPlan) -> bool:
+def is_same_graph(old: GraphPlan, new: GraphPlan) -> bool:
     """Whether two plans have the same nodes, ways and creatures: what else they say are rules."""
     return [*old.nodes.items()] == [*new.nodes.items()] and old.topology == new.topology
 
 
-def same_flow(old: GraphPlan, new: GraphPlan) -> bool:
+def is_same_flow(old: GraphPlan, new: GraphPlan) -> bool:
     """Whether two plans have the same nodes and ways but for those where creatures hear."""
 
     def flow(plan: GraphPlan) -> list[tuple[NodeName, PlanNode]]:
@@ -155,7 +159,9 @@ def is_same(old: PlanNode | None, new: PlanNode | None) -> bool:
     return what == now
 
 
-def check_hearing(old: GraphPlan, new: GraphPlan, state: CrewState, *, again: bool = False) -> None:
+def check_wake_nodes(
+    old: GraphPlan, new: GraphPlan, state: CrewState, *, again: bool = False
+) -> None:
     """Checks that no turn is lost, and no phase, where an agent hears at another node.
 
     Its turns have the names of the node where it heard: they are not of the new one. And a phase
@@ -180,7 +186,7 @@ def check_hearing(old: GraphPlan, new: GraphPlan, state: CrewState, *, again: bo
                 "has had turns for that",
                 remedy="Give the phase another name: phase: NAME",
             )
-        to = new.hearing_node(node.agent)
+        to = new.wake_node_of(node.agent)
         steps = sum(e.node == name and not e.leaving for e in state.frontier.values())
         if to not in (None, name) and steps:
             several = "s" * (steps > 1)
@@ -191,7 +197,7 @@ def check_hearing(old: GraphPlan, new: GraphPlan, state: CrewState, *, again: bo
             )
 
 
-def with_left(
+def with_detached_steps(
     old: GraphPlan, new: GraphPlan, frontier: Frontier, parked: Frontier, gone: Iterable[StepId]
 ) -> GraphPlan:
     """A new plan that knows what the visits need which outlive their nodes.
@@ -203,26 +209,26 @@ def with_left(
         parked: Its steps that are kept aside.
         gone: The visits among them whose nodes go with the old plan.
     """
-    left: dict[StepId, LeftStep] = {}
+    left: dict[StepId, DetachedStep] = {}
     leaving = {step for step, entry in frontier.items() if entry.leaving} | {*parked} | {*gone}
     for step in leaving:
         visit = visit_of(step)
-        found = old.left.get(visit) or left_step(old, node_of(visit))
+        found = old.left.get(visit) or detached_step(old, node_of(visit))
         if found is not None:
             left[visit] = found
     return new.model_copy(update={"left": dict(sorted(left.items()))})
 
 
-def left_step(plan: GraphPlan, name: NodeName) -> LeftStep | None:
+def detached_step(plan: GraphPlan, name: NodeName) -> DetachedStep | None:
     """What a visit to a node needs that outlives it; none where the plan has no such node."""
     node = plan.nodes.get(name)
     if node is None:
         return None
-    rules = plan.agents[node.agent] if node.agent else AgentRules()
+    rules = plan.agents[node.agent] if node.agent else PlanAgent()
     among = {agent: plan.agents[agent] for agent in node.among}
     offered = [*rules.tools, *(tool for each in among.values() for tool in each.tools)]
     tools = {tool: plan.tools[tool] for tool in offered if tool in plan.tools}
-    return LeftStep(
+    return DetachedStep(
         node=node,
         rules=rules,
         among=among,
@@ -240,7 +246,7 @@ def permissions_after(
     What people have set while the run lived stays, for tools that the two plans say the same of.
     And agents that end a turn, though their nodes are gone, keep what they had until then.
     """
-    going = {agent for step in leaving for agent in old.node_at(step).agents}
+    going = {agent for step in leaving for agent in old.node_of(step).agents}
     known = {*old.agents, *going}
     found: dict[str, tuple[AgentName, ...] | None] = {}
     for tool in dict.fromkeys((*new.permissions, *state.tool_permissions)):
@@ -271,36 +277,38 @@ class _Swap:
         self._state = state
         self._abandon = abandon
         self._kept = frozenset(n for n in new.nodes if self._is_same(old.nodes.get(n), n))
-        self._fates: dict[StepId, StepFate] = {}
+        self._step_remaps: dict[StepId, StepRemap] = {}
         self._leave: list[StepId] = []
-        self._park: list[StepId] = []
+        self._detached_steps: list[StepId] = []
         self._back: list[StepId] = []
         self._place()
-        stays = {s: e for s, e in state.frontier.items() if self._fates[s].fate == "kept"}
+        stays = {s: e for s, e in state.frontier.items() if self._step_remaps[s].fate == "kept"}
         stays |= {s: (state.frontier.get(s) or state.parked[s]) for s in self._back}
         displaced: dict[NodeName, int] = {}
-        for entry in (state.frontier[s] for s in (*self._leave, *self._park)):
+        for entry in (state.frontier[s] for s in (*self._leave, *self._detached_steps)):
             displaced[entry.node] = displaced.get(entry.node, 0) + (not has_begun(entry, state))
         # Nothing joins where agents hear: a visit is for a message, and what was a phase is gone.
         nodes = {name: node for name, node in new.nodes.items() if not node.hears}
         flow = new.model_copy(update={"nodes": nodes})
-        self._joins = Rejoin(old, flow, state, kept=self._kept, frontier=stays, displaced=displaced)
+        self._joins = JoinRemap(
+            old, flow, state, kept=self._kept, frontier=stays, displaced=displaced
+        )
         if state.resting:
             self._joins.reached.clear()
         for step in self._joins.retracted:
             because = "what its node waits for now has not come"
-            self._fates[step] = _fate(stays[step], "retracted", because)
+            self._step_remaps[step] = _step_remap(stays[step], "retracted", because)
 
     def report(self) -> SwapReport:
         """All of it."""
         state, joins = self._state, self._joins
         remap = Remap(
             leave=tuple(self._leave),
-            park=tuple(self._park),
+            park=tuple(self._detached_steps),
             back=tuple(self._back),
             retract=tuple(joins.retracted),
             reach=tuple(self._reached()),
-            requirements=self._requirements(),
+            requirements=self._changed_requirements(),
             arrivals=joins.arrivals,
             fired=joins.fired,
             base=joins.base,
@@ -314,10 +322,10 @@ class _Swap:
         )
         under_way = {
             **joins.frontier,
-            **{s: e for s, e in state.frontier.items() if self._fates[s].fate == "leaves"},
-            **{f.step: FrontierEntry(step=f.step, node=f.node) for f in self._starts()},
+            **{s: e for s, e in state.frontier.items() if self._step_remaps[s].fate == "leaves"},
+            **{f.step: FrontierStep(step=f.step, node=f.node) for f in self._starts()},
         }
-        withdrawn = tuple(self._withdrawn(remap, routing))
+        withdrawn = tuple(self._withdrawn_interrupts(remap, routing))
         return SwapReport(
             graph_version=state.graph_version + 1,
             swap=True,
@@ -332,7 +340,7 @@ class _Swap:
             steps=(*self._told(withdrawn), *self._starts()),
             blocked=blocked(self._old, self._new, state, under_way, joins.ahead, routing),
             withdrawn=withdrawn,
-            notes=(*self._notes(), *rule_notes(self._old, self._new)),
+            notes=(*self._notes(), *plan_notes(self._old, self._new)),
             remap=remap,
         )
 
@@ -340,59 +348,63 @@ class _Swap:
 
     def _place(self) -> None:
         """What becomes of every step, as far as it follows from its node alone."""
-        items = {visit_of(s) for s in self._state.frontier if item_of(s)}
+        items = {visit_of(s) for s in self._state.frontier if item_number(s)}
         for step, entry in self._state.frontier.items():
             visit = visit_of(step)
-            comes_back = entry.leaving and self._returns(visit, entry)
+            comes_back = entry.leaving and self._may_reattach(visit, entry)
             mid_turn = entry.turn is not None or visit in items
             if entry.leaving and comes_back:
                 self._back.append(step)
-                self._fates[step] = _fate(entry, "returns", f"{entry.node} is there again")
+                self._step_remaps[step] = _step_remap(
+                    entry, "returns", f"{entry.node} is there again"
+                )
             elif not entry.leaving and entry.node in self._kept:
-                self._fates[step] = _fate(entry, "kept")
+                self._step_remaps[step] = _step_remap(entry, "kept")
             elif not mid_turn:
-                self._park.append(step)
-                self._fates[step] = _fate(entry, "parked", f"{entry.node} is gone")
+                self._detached_steps.append(step)
+                self._step_remaps[step] = _step_remap(entry, "parked", f"{entry.node} is gone")
             elif self._abandon:
-                self._park.append(step)
+                self._detached_steps.append(step)
                 because = f"{entry.node} is gone, and its turn is abandoned"
-                self._fates[step] = _fate(entry, "abandoned", because)
+                self._step_remaps[step] = _step_remap(entry, "abandoned", because)
             else:
                 if not entry.leaving:
                     self._leave.append(step)
                 because = f"{entry.node} is gone: the turn goes on to its end"
-                self._fates[step] = _fate(entry, "leaves", because)
+                self._step_remaps[step] = _step_remap(entry, "leaves", because)
         for step, entry in self._state.parked.items():
-            if self._returns(visit_of(step), entry):
+            if self._may_reattach(visit_of(step), entry):
                 self._back.append(step)
-                self._fates[step] = _fate(entry, "returns", f"{entry.node} is there again")
+                self._step_remaps[step] = _step_remap(
+                    entry, "returns", f"{entry.node} is there again"
+                )
             else:
-                self._fates[step] = _fate(entry, "parked", f"{entry.node} is gone")
+                self._step_remaps[step] = _step_remap(entry, "parked", f"{entry.node} is gone")
 
-    def _returns(self, visit: StepId, entry: FrontierEntry) -> bool:
+    def _may_reattach(self, visit: StepId, entry: FrontierStep) -> bool:
         left = self._old.left.get(visit)
         return left is not None and self._is_same(left.node, entry.node)
 
     def _is_same(self, old: PlanNode | None, name: NodeName) -> bool:
         return is_same(old, self._new.nodes.get(name))
 
-    def _reached(self) -> Iterator[Reached]:
+    def _reached(self) -> Iterator[ReachedNode]:
         for name in self._joins.reached:
             when = self._new.nodes[name].when
-            yield Reached(node=name, requirement=render_condition(when) if when else "")
+            yield ReachedNode(node=name, requirement=render_condition(when) if when else "")
 
-    def _starts(self) -> Iterator[StepFate]:
+    def _starts(self) -> Iterator[StepRemap]:
         for number, name in enumerate(self._joins.reached):
             begun = self._state.visits.get(name, 0) + self._joins.reached[:number].count(name)
             begun -= sum(node_of(step) == name for step in self._joins.retracted)
             what = "it is new" if name not in self._kept else "what it waits for has come"
-            yield StepFate(step=step_id(name, begun + 1), node=name, fate="starts", because=what)
+            yield StepRemap(step=step_id(name, begun + 1), node=name, fate="starts", because=what)
 
-    def _requirements(self) -> dict[StepId, str]:
+    def _changed_requirements(self) -> dict[StepId, str]:
         """What visits wait for that have not begun, where their nodes wait for other things now."""
         found: dict[StepId, str] = {}
         for step, entry in self._joins.frontier.items():
-            if entry.turn is not None or entry.mapped is not None or item_of(step):
+            if entry.turn is not None or entry.mapped is not None or item_number(step):
                 continue
             if entry.due and not entry.requirement:
                 continue  # its timer is set, and it waits for nothing else
@@ -406,38 +418,40 @@ class _Swap:
 
     # -- questions ---------------------------------------------------------------------------
 
-    def _withdrawn(self, remap: Remap, routing: Routing) -> Iterator[InterruptId]:
+    def _withdrawn_interrupts(self, remap: Remap, routing: Routing) -> Iterator[InterruptId]:
         """The questions that nobody waits for any more, or that are others now."""
         for asked in self._state.interrupts.values():
             if asked.step is None:
-                gone = asked.kind == "requirement" and not self._still_unfilled(asked, routing)
+                gone = asked.kind == "requirement" and not self._is_still_incomplete(asked, routing)
             elif asked.step in remap.park:
                 gone = True
             else:
-                gone = asked.step in self._joins.frontier and self._is_other(asked, remap)
+                gone = asked.step in self._joins.frontier and self._is_changed_question(
+                    asked, remap
+                )
             if gone:
                 yield asked.id
 
-    def _told(self, withdrawn: Collection[InterruptId]) -> Iterator[StepFate]:
+    def _told(self, withdrawn: Collection[InterruptId]) -> Iterator[StepRemap]:
         """The fates; a step that stays and asks something else now is told apart."""
         asked = [each for each in self._state.interrupts.values() if each.id in withdrawn]
         anew = {each.step for each in asked if each.kind == "ask"}
-        for step, fate in self._fates.items():
+        for step, fate in self._step_remaps.items():
             if fate.fate == "kept" and step in anew and step in self._joins.frontier:
                 yield fate.model_copy(update={"because": ASKED_ANEW})
             else:
                 yield fate
 
-    def _still_unfilled(self, asked: Interrupt, routing: Routing) -> bool:
+    def _is_still_incomplete(self, asked: Interrupt, routing: Routing) -> bool:
         name = NodeName(asked.detail)
         if name not in self._kept or name in self._joins.reached:
             return False
         return bool(unfilled(self._new, name, routing))
 
-    def _is_other(self, asked: Interrupt, remap: Remap) -> bool:
+    def _is_changed_question(self, asked: Interrupt, remap: Remap) -> bool:
         if asked.step is None or asked.call is not None:
             return False
-        old, new = self._old.node_at(asked.step), self._new.nodes[node_of(asked.step)]
+        old, new = self._old.node_of(asked.step), self._new.nodes[node_of(asked.step)]
         if asked.kind == "ask":
             return (old.ask, old.decide, old.route) != (new.ask, new.decide, new.route)
         if asked.kind != "requirement":
@@ -451,7 +465,7 @@ class _Swap:
             handoff = entry.turn.goto if entry.turn is not None else ()
             if entry.mapped is not None:
                 handoff = entry.mapped.goto
-            for lost in sent_nowhere(entry, handoff, self._new.nodes):
+            for lost in lost_targets(entry, handoff, self._new.nodes):
                 yield f"{step}: {lost}; the run goes on as without that"
         for name in self._joins.passed:
             yield f"{name} does not run: the run is beyond it"
@@ -459,13 +473,13 @@ class _Swap:
             yield f"{name} does not run again: it has run already"
 
 
-def _fate(entry: FrontierEntry, fate: Fate, because: str = "") -> StepFate:
-    return StepFate(
+def _step_remap(entry: FrontierStep, fate: Fate, because: str = "") -> StepRemap:
+    return StepRemap(
         step=entry.step, node=entry.node, fate=fate, doing=doing(entry), because=because
     )
 
 
-def doing(entry: FrontierEntry) -> str:
+def doing(entry: FrontierStep) -> str:
     """What a step does, for people."""
     if entry.status in ("waiting", "asking") and (what := waits_for(entry)):
         return f"waits {'for ' if entry.requirement else ''}{what}"
@@ -481,7 +495,7 @@ def doing(entry: FrontierEntry) -> str:
     return said.get(entry.status, entry.status)
 
 
-def rule_notes(old: GraphPlan, new: GraphPlan) -> Iterator[str]:
+def plan_notes(old: GraphPlan, new: GraphPlan) -> Iterator[str]:
     """What changes besides the graph, for people."""
     for name, rules in new.agents.items():
         before = old.agents.get(name)
@@ -489,14 +503,16 @@ def rule_notes(old: GraphPlan, new: GraphPlan) -> Iterator[str]:
             continue
         if before.enabled != rules.enabled:
             yield f"{name} is switched {'on' if rules.enabled else 'off'}"
-        fields = [f for f in AgentRules.model_fields if f not in {"enabled", "shares"}]
+        fields = [f for f in PlanAgent.model_fields if f not in {"enabled", "shares"}]
         others = [f for f in fields if getattr(before, f) != getattr(rules, f)]
         if others:
             yield f"{name} changes: {', '.join(others)}"
     yield from _name_notes("tool", old.tools, new.tools)
     yield from _name_notes("flag", old.flags, new.flags)
-    yield from _row_notes("may call", old.permissions, new.permissions, "every agent that has it")
-    yield from _row_notes("needs a yes to call", old.approvals, new.approvals, "every agent")
+    yield from _permission_notes(
+        "may call", old.permissions, new.permissions, "every agent that has it"
+    )
+    yield from _permission_notes("needs a yes to call", old.approvals, new.approvals, "every agent")
     if old.limits != new.limits:
         yield "the limits change"
     if old.interrupts != new.interrupts:
@@ -511,7 +527,7 @@ def _name_notes(what: str, old: Iterable[str], new: Iterable[str]) -> Iterator[s
     yield from (f"the {what} {name} is gone" for name in was if name not in now)
 
 
-def _row_notes(
+def _permission_notes(
     what: str,
     old: Mapping[ToolName, tuple[AgentName, ...] | None],
     new: Mapping[ToolName, tuple[AgentName, ...] | None],

@@ -8,7 +8,7 @@ from crewlog.errors import CommandRejected
 from crewlog.graph.facts import RunFacts
 from crewlog.ids import CommandId
 from crewlog.state import journal as j
-from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint
+from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint_message
 
 MOST_TAGS = 200
 """Names that a run's checkpoints may have: every execution carries them."""
@@ -36,7 +36,7 @@ def tag(
         if checkpoint not in known:
             of = run.state.run
             raise CommandRejected(
-                no_checkpoint(of, checkpoint), remedy=nearest(of, checkpoint, known)
+                no_checkpoint_message(of, checkpoint), remedy=nearest(of, checkpoint, known)
             )
     if name not in run.state.tags and len(run.state.tags) >= MOST_TAGS:
         raise CommandRejected(

@@ -1,6 +1,6 @@
 """Taking in another run: its creatures live in this one from now on, and go on where they were.
 
-    take_in(engine, prepared, op=…) ──► GraphMerged: in force at once
+    take_in(engine, prepared, op=…) ──► RunMerged: in force at once
                                     └──► InterruptRaised: what was asked there is asked here
 
 Nothing drains: nodes of a flow, and all that is under way here, stay as they are. Nothing is
@@ -12,26 +12,26 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from crewlog.errors import ChangeConflict, InternalError, TopologyRefused
-from crewlog.graph.bounding import is_bounded, stricter, together
-from crewlog.graph.changing import check_fit, new_flags, planned, withdrawn
+from crewlog.errors import ChangeConflict, ComponentConflict, InternalError
+from crewlog.graph.bounding import has_divisible_limits, stricter, together
+from crewlog.graph.changing import check_consistency, new_run_outputs, planned, withdrawn
 from crewlog.graph.engine import Engine
-from crewlog.graph.listening import graph_events
+from crewlog.graph.listening import component_events
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.swap import SwapReport, same_flow, with_left
+from crewlog.graph.swap import SwapReport, is_same_flow, with_detached_steps
 from crewlog.ids import AgentName, InterruptId, ToolName
 from crewlog.state import journal as j
-from crewlog.state.bounds import Bounds
-from crewlog.state.calls import PreparedMerge
+from crewlog.state.bounds import RemainingBudget
+from crewlog.state.calls import PrepareMergeResult
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.state.reduce import reduce
-from crewlog.state.uniting import Names, log_joins, questions, steps_that_come, union
+from crewlog.state.uniting import Names, log_merges, merged_steps, questions, union
 
 Permissions = dict[str, tuple[AgentName, ...] | None]
 
 
-def take_in(
-    engine: Engine, prepared: PreparedMerge, *, op: str, by: str = "", reason: str = ""
+def apply_merge(
+    engine: Engine, prepared: PrepareMergeResult, *, op: str, by: str = "", reason: str = ""
 ) -> None:
     """Records that another run is a part of this one, which goes on with both at once.
 
@@ -44,17 +44,17 @@ def take_in(
 
     Raises:
         ChangeConflict: the run is another one than the merge was prepared for: prepare it anew.
-        TopologyRefused: the two cannot be one.
+        ComponentConflict: the two cannot be one.
     """
     if prepared.refused:
-        raise TopologyRefused(prepared.refused, remedy=prepared.remedy)
+        raise ComponentConflict(prepared.refused, remedy=prepared.remedy)
     old, state, plan = engine.plan, engine.state, GraphPlan.from_json(prepared.plan)
     if prepared.base != state.definition or state.changing is not None:
         raise ChangeConflict(
             "the crew was changed while the merge was being made",
             remedy="Prepare the merge with the crew as it is now.",
         )
-    if not same_flow(old, plan):
+    if not is_same_flow(old, plan):
         raise InternalError("a merge would change the flow of the run that stays")
     report = planned(engine, plan)
     facts: list[j.JournalEntry] = [*withdrawn(engine, report, by)]
@@ -64,12 +64,15 @@ def take_in(
     part = CrewState.from_json(prepared.state)
     merged = _merged(engine, plan, prepared, report, then, part, op=op, by=by, reason=reason)
     names = Names.of(merged, then.visits)
-    last: list[j.JournalEntry] = [merged, *_asked_anew(engine, then.asked, questions(part, names))]
+    last: list[j.JournalEntry] = [
+        merged,
+        *_interrupts_asked_again(engine, then.asked, questions(part, names)),
+    ]
     for fact in last:
         then = reduce(then, fact)
-    after = with_left(old, plan, then.frontier, then.parked, ())
-    check_fit(after, report.remap, state, then)
-    if lost := {*steps_that_come(part, names)} - {*then.frontier}:
+    after = with_detached_steps(old, plan, then.frontier, then.parked, ())
+    check_consistency(after, report.remap, state, then)
+    if lost := {*merged_steps(part, names)} - {*then.frontier}:
         raise InternalError(f"the merge would lose {', '.join(sorted(lost))}")
     for fact in (*facts, *last):
         engine.ledger.record(fact)
@@ -79,12 +82,12 @@ def take_in(
 def _merged(
     engine: Engine,
     plan: GraphPlan,
-    prepared: PreparedMerge,
+    prepared: PrepareMergeResult,
     report: SwapReport,
     then: CrewState,
     part: CrewState,
     **who: str,
-) -> j.GraphMerged:
+) -> j.RunMerged:
     change = prepared.change
     fields: dict[str, Any] = {
         "at": engine.at,
@@ -106,17 +109,19 @@ def _merged(
         "crew": plan.crew,
         "definition": plan.definition,
         "remap": report.remap,
-        "flags": {flag: v for flag, v in new_flags(plan, then).items() if flag not in part.flags},
+        "flags": {
+            flag: v for flag, v in new_run_outputs(plan, then).items() if flag not in part.flags
+        },
         "rules": plan.rules,
         "basis": then.basis or then.definition,
         "what": prepared.what,
         **who,
     }
-    names = Names.of(j.GraphMerged(**fields), then.visits)
-    return j.GraphMerged(
+    names = Names.of(j.RunMerged(**fields), then.visits)
+    return j.RunMerged(
         **fields,
         bounds=_bounds(engine, plan, prepared, then, part, names),
-        joined=log_joins(then, part, names, prepared.behind),
+        joined=log_merges(then, part, names, prepared.behind),
         permissions=_permissions(engine, plan, then, part, names),
     )
 
@@ -124,35 +129,42 @@ def _merged(
 def _bounds(
     engine: Engine,
     plan: GraphPlan,
-    prepared: PreparedMerge,
+    prepared: PrepareMergeResult,
     then: CrewState,
     part: CrewState,
     names: Names,
-) -> Bounds:
+) -> RemainingBudget:
     """What both may use still, where that is not only what they used."""
-    if not is_bounded(plan):
-        return Bounds()
+    if not has_divisible_limits(plan):
+        return RemainingBudget()
     if not prepared.together:
         return stricter(then, part)
     both = then.model_copy(update=union(then, part, names))
     return together(plan, engine.plan, then, part, both, prepared.quotas)
 
 
-def _events(old: GraphPlan, new: GraphPlan, prepared: PreparedMerge) -> Iterator[j.GraphEvent]:
+def _events(
+    old: GraphPlan, new: GraphPlan, prepared: PrepareMergeResult
+) -> Iterator[j.ComponentEvent]:
     """What becomes of creatures and wires: those who come have not started by that."""
-    for event in graph_events(old, new):
+    for event in component_events(old, new):
         if event.creature not in prepared.comes:
             yield event
     for name in prepared.comes:
-        yield j.GraphEvent(event="CREATURE_SESSION_ATTACHED", creature=name, to=prepared.joins)
+        yield j.ComponentEvent(event="CREATURE_SESSION_ATTACHED", creature=name, to=prepared.joins)
 
 
-def _asked_anew(
+def _interrupts_asked_again(
     engine: Engine, asked: int, open_: tuple[Interrupt, ...]
 ) -> Iterator[j.InterruptRaised]:
     """What was asked in the other run, with numbers of this one."""
     for number, question in enumerate(open_, asked + 1):
-        anew = {"due": 0, "to": (), "escalated": False, **engine.asked_of(question.kind)}
+        anew = {
+            "due": 0,
+            "to": (),
+            "escalated": False,
+            **engine.interrupt_policy_fields(question.kind),
+        }
         update = {"id": InterruptId(f"i{number}"), "position": 0, **anew}
         again = question.model_copy(update=update)
         yield j.InterruptRaised(at=engine.at, interrupt=again)
@@ -162,11 +174,11 @@ def _permissions(
     engine: Engine, plan: GraphPlan, state: CrewState, part: CrewState, names: Names
 ) -> Permissions:
     """Who may call a tool with the crew of both."""
-    going = {agent for step in state.ending for agent in engine.plan.node_at(step).agents}
-    return permissions_of_both(engine.plan, plan, state, part, names, going=going)
+    going = {agent for step in state.ending for agent in engine.plan.node_of(step).agents}
+    return merged_permissions(engine.plan, plan, state, part, names, going=going)
 
 
-def permissions_of_both(
+def merged_permissions(
     old: GraphPlan,
     new: GraphPlan,
     state: CrewState,

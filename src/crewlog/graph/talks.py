@@ -1,6 +1,6 @@
 """Conversations: a run that is done with its flow waits for the next message, and begins anew.
 
-    message ──► TurnBegan ──► the flow, as ever ──► TurnEnded with an answer ──► waits
+    message ──► ExchangeStarted ──► the flow, as ever ──► ExchangeEnded with an answer ──► waits
     message during a turn ──► MessageQueued: it waits for a turn of its own
     nothing for `idle`, or `ends_on` holds ──► RunCompleted
 
@@ -30,7 +30,7 @@ Enter = Callable[[], Awaitable[None]]
 """Reaches the nodes that a run begins with."""
 
 
-class Talks:
+class Exchanges:
     """The turns of a run.
 
     Args:
@@ -40,7 +40,7 @@ class Talks:
 
     def __init__(self, run: RunFacts, enter: Enter) -> None:
         self._run = run
-        self._enter = enter
+        self._enter_flow = enter
 
     @property
     def talks(self) -> bool:
@@ -67,13 +67,13 @@ class Talks:
             )
             await self.begin(command, by, heard)
             return f"turn {run.state.turns}"
-        self._check_room()
+        self._check_queue_limit()
         body = message_body(text, by=by, message_id=command, files=files)
         ref = j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)
         run.record(j.MessageQueued(ref=ref, by=by, command=command))
         return f"waits as number {len(run.state.queue)}"
 
-    def _check_room(self) -> None:
+    def _check_queue_limit(self) -> None:
         waiting = self._run.state.queue
         rules = self._run.plan.conversation
         if rules is None or len(waiting) < rules.queue:
@@ -93,19 +93,19 @@ class Talks:
         outputs = tuple(key for key in keys if "." in key)
         turn = run.state.turns + 1
         run.record(
-            j.TurnBegan(turn=turn, said=said, by=by, body=body, outputs=outputs, flags=first)
+            j.ExchangeStarted(turn=turn, said=said, by=by, body=body, outputs=outputs, flags=first)
         )
-        await self._enter()
+        await self._enter_flow()
 
-    async def begin_next(self) -> None:
+    async def start_next(self) -> None:
         """Begins the turn of the message that has waited longest."""
         said: Said = self._run.state.queue[0]
         ref = j.MessageRef(body=said.body, logs=said.logs)
-        asks = self._run.wants_request(said.logs)
+        asks = self._run.is_shown_as_request(said.logs)
         self._run.record(j.MessageAdded(ref=ref, by=said.by, asks=asks))
         await self.begin(said.command, said.by, said.body)
 
-    def put_back(self, undone: Talk | None) -> None:
+    def requeue_message(self, undone: Talk | None) -> None:
         """Has the message wait again, before all others, whose turn a rollback undid.
 
         Nobody has answered it yet: where it were let go, who said it would wait for ever. A turn
@@ -123,9 +123,9 @@ class Talks:
         ref = j.MessageRef(body=undone.body, logs=(PUBLIC,))
         run.record(j.MessageQueued(ref=ref, by=undone.by, again=undone.message))
 
-    def wait_for_first(self) -> None:
+    def wait_for_first_message(self) -> None:
         """Waits for a message, where the run was started with none."""
-        self._run.record(j.TurnEnded(turn=0, due=self._due()))
+        self._run.record(j.ExchangeEnded(turn=0, due=self._due()))
 
     # -- the end of a turn -------------------------------------------------------------------
 
@@ -135,11 +135,11 @@ class Talks:
         if not self.talks:  # a change made an ordinary run of it
             run.record(j.RunCompleted())
         elif state.queue:
-            await self.begin_next()
+            await self.start_next()
         elif idle_is_over:
             run.record(j.RunCompleted(turns=state.turns, end_reason="idle"))
-        elif self._wants_timer():
-            run.record(j.IdleSet(due=self._due()))
+        elif self._needs_idle_timer():
+            run.record(j.IdleDeadlineSet(due=self._due()))
 
     def end(self, error: str = "", end_reason: EndReason = "") -> None:
         """Ends the turn with an answer; the conversation, where it says that it ends there."""
@@ -154,7 +154,7 @@ class Talks:
             error = error or talk.warning
             apology = j.MessageRef(body=hash_json(body), logs=(PUBLIC,), inline=body)
         run.record(
-            j.TurnEnded(
+            j.ExchangeEnded(
                 turn=talk.turn,
                 agent=agent,
                 response=response,
@@ -192,14 +192,14 @@ class Talks:
         for name in rules.respond if rules is not None else ():
             if (text := said.get(AgentName(name))) is not None:
                 return AgentName(name), _body(text)
-        silent = self._sorters() | self._private()
+        silent = self._branch_agents() | self._private()
         others = [name for name in said if name not in silent]
         if not others:
             return None
         speaker = max(others, key=lambda name: said[name].position)
         return speaker, _body(said[speaker])
 
-    def _sorters(self) -> set[str]:
+    def _branch_agents(self) -> set[str]:
         """The agents that only say where the run goes: what they say is no answer."""
         nodes = self._run.plan.nodes.values()
         return {node.route.by.partition(".")[0] for node in nodes if node.route is not None}
@@ -230,12 +230,12 @@ class Talks:
             return 0
         return due_in(rules.idle, self._run.at)
 
-    def _wants_timer(self) -> bool:
+    def _needs_idle_timer(self) -> bool:
         talk, rules = self._run.state.talk, self._run.plan.conversation
         return rules is not None and rules.idle is not None and talk is not None and not talk.due
 
 
-def ended_unanswered(run: RunId) -> CommandRejected:
+def missing_response_error(run: RunId) -> CommandRejected:
     """What is told who waits for an answer of a run that ends without one."""
     return CommandRejected(
         "the run ended before it answered",

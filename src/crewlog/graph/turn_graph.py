@@ -16,7 +16,7 @@ from typing import Any, TypedDict, cast
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
-from crewlog.graph.driver import Driver, memory_of
+from crewlog.graph.driver import Driver, graph_cache
 from crewlog.graph.saver import LatestSaver
 from crewlog.state.model import Turn
 
@@ -59,12 +59,12 @@ def _compiled(saver: LatestSaver) -> Any:
     return graph.compile(checkpointer=saver, name="turn")
 
 
-class TurnGraph:
+class TurnSubgraph:
     """Drives turns: which calls follow a reply, and whether a result ends the batch."""
 
     def __init__(self) -> None:
         routers = {MODEL: _after_model, TOOL: _after_tool}
-        self._driver = Driver(_compiled, routers, [MODEL, TOOL], memory_of("turn"))
+        self._driver = Driver(_compiled, routers, [MODEL, TOOL], graph_cache("turn"))
 
     async def replied(self, calls: Sequence[int]) -> list[int]:
         """Applies a model's reply; returns the tool calls to make, empty where the turn is over."""

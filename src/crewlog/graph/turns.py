@@ -10,25 +10,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-from crewlog.authority.bindings import arguments_digest
-from crewlog.authority.permissions import Decision, check_write
+from crewlog.authority.bindings import arguments_hash
+from crewlog.authority.permissions import Decision, authorize_output
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.graph import approvals
 from crewlog.graph.artifacts import landed, operations_of
 from crewlog.graph.doing import did, text_of
 from crewlog.graph.facts import RunFacts
-from crewlog.graph.listening import Listening
-from crewlog.graph.merging import output_set, put
+from crewlog.graph.listening import Wakes
+from crewlog.graph.merging import output_entry, put
 from crewlog.graph.replying import Replies
-from crewlog.graph.turn_graph import TurnGraph
-from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log, working_log
+from crewlog.graph.turn_graph import TurnSubgraph
+from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log, step_log
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.brief import brief, brief_of
-from crewlog.state.calls import ModelResult, ToolResult
+from crewlog.state.brief import brief, message_excerpt
+from crewlog.state.calls import CallModelResult, CallToolResult
 from crewlog.state.end_reasons import FoundError
 from crewlog.state.hashing import hash_json
-from crewlog.state.model import Call, FrontierEntry, Usage
+from crewlog.state.model import Call, FrontierStep, Usage
 
 Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
 """Called when a turn is over, with the nodes that its tools hand off to."""
@@ -40,16 +40,16 @@ empty, what `on_error` says of failures."""
 class Turns:
     """The turns of a run, each at its place in the turn's graph."""
 
-    def __init__(self, run: RunFacts, listening: Listening, ended: Ended, failed: Failed) -> None:
+    def __init__(self, run: RunFacts, listening: Wakes, ended: Ended, failed: Failed) -> None:
         self._run = run
-        self._listening = listening
+        self._wakes = listening
         self._ended = ended
         self._failed = failed
-        self._graph = TurnGraph()
+        self._graph = TurnSubgraph()
         self._replies = Replies(run)
 
-    async def model_replied(
-        self, step: StepId, number: int, result: ModelResult, *, composed: bool = False
+    async def apply_model_call(
+        self, step: StepId, number: int, result: CallModelResult, *, composed: bool = False
     ) -> None:
         """Applies a model's reply: its tool calls follow, or the step is done.
 
@@ -60,13 +60,15 @@ class Turns:
             composed: Whether no model was asked; see `crewlog.graph.doing`.
         """
         entry = self._run.state.frontier.get(step)
-        agent = self._run.agent_at(step) if entry else None
+        agent = self._run.agent_of(step) if entry else None
         asking = {c.call for c in calls_of(entry) if c.tool is None}
         if entry is None or entry.turn is None or agent is None or number not in asking:
             return
         self._run.ledger.learn(result)
         for settled in result.settled:
-            self._run.record(j.OperationsSettled(step=step, agent=agent, **settled.to_json()))
+            self._run.record(
+                j.ArtifactOperationsRefused(step=step, agent=agent, **settled.to_json())
+            )
         first = entry.turn.next_call
         follow = await self._graph.replied(range(first, first + len(result.tools)))
         calls = tuple(
@@ -75,12 +77,12 @@ class Turns:
         )
         faults = () if calls else self._replies.faults(agent, step, result)
         final = not calls and not faults
-        words = bool(brief_of(result.body))
-        logs = self._final_logs(agent, step, words) if final else (working_log(step, agent),)
-        if final and self._replies.hands_on(agent, step, result):
+        words = bool(message_excerpt(result.body))
+        logs = self._final_message_logs(agent, step, words) if final else (step_log(step, agent),)
+        if final and self._replies.has_undeliverable_items(agent, step, result):
             logs = (private_log(agent),)
         self._run.record(
-            j.ModelReplied(
+            j.ModelCallCompleted(
                 step=step,
                 call=number,
                 agent=agent,
@@ -88,8 +90,8 @@ class Turns:
                 model=result.model,
                 calls=calls,
                 usage=Usage() if composed else result.usage,
-                brief=brief_of(result.body),
-                append=final and self._run.appends(f"{agent}.text"),
+                brief=message_excerpt(result.body),
+                append=final and self._run.has_list_reducer(f"{agent}.text"),
                 refused=bool(faults),
                 ending=result.ending,
                 draft=None if final else self._replies.draft(agent, step, result),
@@ -101,26 +103,26 @@ class Turns:
         if faults:
             await self._refuse(step, number, result, faults)
         elif final:
-            self._listening.along_wires(agent, result.hash, logs)
+            self._wakes.wake_along_output_wires(agent, result.hash, logs)
             self._replies.take(step, number, agent, result)
             await self.end(step, ())
         for call in calls:
-            decision = await self._is_allowed(step, agent, call)
+            decision = await self._authorize_call(step, agent, call)
             if decision.allowed:
                 self._count(step, agent, call)
             if decision.outcome == "ask":
                 await self._ask_for_approval(step, call, result, decision)
 
     async def _refuse(
-        self, step: StepId, number: int, result: ModelResult, faults: tuple[str, ...]
+        self, step: StepId, number: int, result: CallModelResult, faults: tuple[str, ...]
     ) -> None:
         """Has a model try again whose final message cannot be used, or does without."""
-        agent = self._run.agent_at(step)
+        agent = self._run.agent_of(step)
         if agent is None:
             return
         match self._replies.refuse(step, number, agent, result, faults):
             case "again":
-                await self._check_turn_length(step)
+                await self._check_turn_limit(step)
             case "fallback":
                 await self.end(step, ())
             case "fail":
@@ -131,10 +133,10 @@ class Turns:
                 policy = self._replies.policy(agent, step, result)
                 await self._failed(step, calls[-1].call, error, kind, policy)
 
-    async def tool_returned(self, step: StepId, number: int, result: ToolResult) -> None:
+    async def apply_tool_call(self, step: StepId, number: int, result: CallToolResult) -> None:
         """Applies a tool's result in call order: one that comes early is held."""
         entry = self._run.state.frontier.get(step)
-        agent = self._run.agent_at(step) if entry else None
+        agent = self._run.agent_of(step) if entry else None
         call = next((c for c in calls_of(entry) if c.call == number), None)
         if entry is None or agent is None or call is None or call.tool is None:
             return
@@ -143,15 +145,15 @@ class Turns:
             self.give_back(step, call)
         goto = tuple(node for node in result.goto if node in self._run.plan.nodes)
         facts: list[j.JournalEntry] = [
-            j.ToolReturned(
+            j.ToolCallCompleted(
                 at=self._run.at,
                 step=step,
                 call=number,
                 agent=agent,
                 tool=call.tool,
-                ref=_ref(result, (working_log(step, agent),)),
+                ref=_ref(result, (step_log(step, agent),)),
                 ok=result.ok,
-                brief=brief_of(result.body),
+                brief=message_excerpt(result.body),
                 ms=result.ms,
                 confidence=self._confidence(step, agent, result),
                 goto=goto,
@@ -160,11 +162,11 @@ class Turns:
             )
         ]
         facts += self._writes(step, number, agent, call.tool, result)
-        await self._tool_done(step, number, facts)
+        await self._apply_in_order(step, number, facts)
 
     async def answer_call(self, step: StepId, call: Call, text: str, *, ok: bool) -> None:
         """Answers a tool call without making it: a refusal, or what people know of its outcome."""
-        agent = self._run.agent_at(step)
+        agent = self._run.agent_of(step)
         if agent is None:
             return
         body: dict[str, Json] = {
@@ -176,8 +178,8 @@ class Turns:
         }
         if not ok:
             body["status"] = "error"
-        ref = j.MessageRef(body=hash_json(body), logs=(working_log(step, agent),), inline=body)
-        fact = j.ToolReturned(
+        ref = j.MessageRef(body=hash_json(body), logs=(step_log(step, agent),), inline=body)
+        fact = j.ToolCallCompleted(
             at=self._run.at,
             step=step,
             call=call.call,
@@ -188,7 +190,7 @@ class Turns:
             brief=brief(text),
             did=did(self._run.rules_of(agent, step), call, text, ok=ok),
         )
-        await self._tool_done(step, call.call, [fact])
+        await self._apply_in_order(step, call.call, [fact])
 
     def waits_for(self, step: StepId, number: int) -> Call | None:
         """A tool call of a step that is not answered yet; none where nobody waits for it."""
@@ -197,21 +199,21 @@ class Turns:
 
     async def deny_call(self, step: StepId, call: Call, decision: Decision) -> None:
         """Answers a call that its agent may not make after all with a refusal, on record."""
-        agent = self._run.agent_at(step)
+        agent = self._run.agent_of(step)
         if agent is None:
             return
         self._deny(step, agent, call, decision.reason, decision.rule)
         self.give_back(step, call)
         await self.answer_call(step, call, f"Refused: {decision.reason}.", ok=False)
 
-    async def _is_allowed(self, step: StepId, agent: AgentName, call: Call) -> Decision:
+    async def _authorize_call(self, step: StepId, agent: AgentName, call: Call) -> Decision:
         """Whether an agent may make a call; where not, the call is answered with a refusal."""
         tool = call.tool or ""
         decision = self._run.check(agent, tool, step, counted=call.counted)
         if decision.allowed:
             return decision
         reason = decision.reason
-        if decision.rule == "ruling" and (said := self._run.why_ruled(agent, tool)):
+        if decision.rule == "ruling" and (said := self._run.live_permission_reason(agent, tool)):
             reason += f": {said}"
         self._deny(step, agent, call, reason, decision.rule)
         self.give_back(step, call)
@@ -235,23 +237,23 @@ class Turns:
 
     def _count(self, step: StepId, agent: AgentName, call: Call) -> None:
         """Counts a call in the run's quotas, from when it is asked for."""
-        keys = self._run.run_quotas(agent, call.tool or "", step)
+        keys = self._run.run_quota_keys(agent, call.tool or "", step)
         if keys:
-            self._run.record(j.QuotaTaken(step=step, call=call.call, quotas=keys))
+            self._run.record(j.QuotaConsumed(step=step, call=call.call, quotas=keys))
 
     def give_back(self, step: StepId, call: Call) -> None:
         """Takes a call that is not made out of the run's quotas."""
         if call.counted:
-            self._run.record(j.QuotaGiven(step=step, call=call.call, quotas=call.counted))
+            self._run.record(j.QuotaReleased(step=step, call=call.call, quotas=call.counted))
 
     async def _ask_for_approval(
-        self, step: StepId, call: Call, result: ModelResult, decision: Decision
+        self, step: StepId, call: Call, result: CallModelResult, decision: Decision
     ) -> None:
         """Asks people about a call whose tool needs that; from then on it is not to be made."""
         tool = call.tool or ""
         args = approvals.arguments(result.body, call.id)
         if args is None:  # arguments that cannot be read are never run: the model is told
-            agent = self._run.agent_at(step)
+            agent = self._run.agent_of(step)
             if agent is not None:
                 self._deny(step, agent, call, "its arguments are not valid JSON", "arguments")
             self.give_back(step, call)
@@ -270,13 +272,13 @@ class Turns:
             tool=tool,
             args=shown,
             message=result.hash,
-            arguments=arguments_digest(args),
-            **self._because(step, tool, decision),
+            arguments=arguments_hash(args),
+            **self._reason_fields(step, tool, decision),
         )
 
-    def ask_for_approval_again(self, step: StepId, call: Call) -> bool:
+    def ask_again_for_approval(self, step: StepId, call: Call) -> bool:
         """Asks about a call whose question was taken back; false where it needs nobody's yes."""
-        agent = self._run.agent_at(step)
+        agent = self._run.agent_of(step)
         if agent is None or (call.approved and self._run.approved(step, call).allowed):
             return False
         decision = self._run.check(agent, call.tool or "", step, counted=call.counted)
@@ -294,48 +296,48 @@ class Turns:
             message=call.message,
             call_id=call.id,
             arguments=None if call.edited else call.arguments,
-            **self._because(step, call.tool or "", decision),
+            **self._reason_fields(step, call.tool or "", decision),
         )
         return True
 
-    def _because(self, step: StepId, tool: str, decision: Decision) -> dict[str, Any]:
+    def _reason_fields(self, step: StepId, tool: str, decision: Decision) -> dict[str, Any]:
         """What a question about a call says of why it is asked."""
-        agent = self._run.agent_at(step)
+        agent = self._run.agent_of(step)
         if agent is None:
             return {}
-        rules = self._run.plan.tool_at(step, tool)
-        said = self._run.why_ruled(agent, tool) if decision.rule == "ruling" else ""
+        rules = self._run.plan.plan_tool_of(step, tool)
+        said = self._run.live_permission_reason(agent, tool) if decision.rule == "ruling" else ""
         risk, policy = rules.risk if rules else "low", self._run.plan.interrupts
         counted = self._run.quotas(agent, tool, step)
         return {
             **approvals.because(decision, said, risk, policy.approve_risk),
-            "quotas": tuple(map(approvals.asked_quota, counted)),
+            "quotas": tuple(map(approvals.interrupt_quota, counted)),
         }
 
-    async def recheck(self, step: StepId, call: Call) -> None:
+    async def recheck_call(self, step: StepId, call: Call) -> None:
         """Looks at a call again that was allowed when it was asked for, and is not made yet.
 
         Where it may not be made any more it is refused, and where people must be asked by now, and
         were not, they are.
         """
-        agent = self._run.agent_at(step)
+        agent = self._run.agent_of(step)
         if agent is None:
             return
-        decision = await self._is_allowed(step, agent, call)
+        decision = await self._authorize_call(step, agent, call)
         if decision.outcome != "ask":
             return
         # A ruling or a change may have come since the model replied; and a yes may be of a step
         # that was taken back, of another run, or have expired.
-        self.ask_for_approval_again(step, call)
+        self.ask_again_for_approval(step, call)
 
     async def end(self, step: StepId, goto: Sequence[NodeName]) -> None:
         """Ends a turn that is done; people are asked first where its agent is not sure enough."""
         entry = self._run.state.frontier[step]
-        agent = self._run.agent_at(step)
+        agent = self._run.agent_of(step)
         least = self._run.rules_of(agent, step).ask_below if agent else None
         sure = entry.turn.confidence if entry.turn is not None else None
         if least is None or (sure is not None and sure >= least):
-            await self.confirmed(step, goto)
+            await self.end_confirmed_turn(step, goto)
             return
         said = "does not say how sure it is" if sure is None else f"is sure by {sure:g}"
         self._run.ask(
@@ -346,19 +348,19 @@ class Turns:
             words=True,
         )
 
-    async def confirmed(self, step: StepId, goto: Sequence[NodeName]) -> None:
+    async def end_confirmed_turn(self, step: StepId, goto: Sequence[NodeName]) -> None:
         """Ends a turn that is done, however sure its agent is."""
         await self._ended(step, goto)
 
     def told(self, step: StepId, text: str, by: str) -> None:
         """Says something to the agent of a step, and to nobody else."""
-        agent = self._run.agent_at(step)
+        agent = self._run.agent_of(step)
         if agent is not None:
-            log = working_log(step, agent)
+            log = step_log(step, agent)
             message = f"{step}/{self._run.state.position + 1}"
             self._run.say(text, by=by, to=log, message_id=message)
 
-    def _confidence(self, step: StepId, agent: AgentName, result: ToolResult) -> float | None:
+    def _confidence(self, step: StepId, agent: AgentName, result: CallToolResult) -> float | None:
         """How sure an agent says by a call that it is, where that is asked for."""
         rules = self._run.rules_of(agent, step)
         if rules.ask_below is None:
@@ -373,7 +375,7 @@ class Turns:
         return None
 
     def _writes(
-        self, step: StepId, number: int, agent: AgentName, tool: str, result: ToolResult
+        self, step: StepId, number: int, agent: AgentName, tool: str, result: CallToolResult
     ) -> Iterator[j.JournalEntry]:
         """What a tool set, as facts; what its agent may not set is denied."""
         rules = self._run.rules_of(agent, step)
@@ -384,9 +386,9 @@ class Turns:
             if node not in self._run.plan.nodes
         ]
         for flag, value in result.flags.items():
-            decision = check_write("flag", agent, flag, rules.flags)
+            decision = authorize_output("flag", agent, flag, rules.flags)
             if decision.allowed:
-                yield j.FlagSet(
+                yield j.RunOutputSet(
                     at=self._run.at,
                     flag=FlagName(flag),
                     value=value,
@@ -396,15 +398,15 @@ class Turns:
             else:
                 denied.append(decision.reason)
         for output in result.outputs:
-            decision = check_write("output", agent, output.key, rules.outputs)
+            decision = authorize_output("output", agent, output.key, rules.outputs)
             if decision.allowed:
-                yield output_set(self._run, step, agent, output, stored=result.stored)
+                yield output_entry(self._run, step, agent, output, stored=result.stored)
             else:
                 denied.append(decision.reason)
         for i, sent in enumerate(result.sends, 1):
-            decision = check_write("channel", agent, sent.channel, rules.send)
+            decision = authorize_output("channel", agent, sent.channel, rules.send)
             if decision.allowed:
-                yield self._listening.message(f"{step}/{number}/sent{i}", step, agent, sent)
+                yield self._wakes.message(f"{step}/{number}/sent{i}", step, agent, sent)
             else:
                 denied.append(decision.reason)
         for reason in denied:
@@ -416,7 +418,13 @@ class Turns:
                 yield found
 
     def _denied(
-        self, step: StepId, number: int, agent: AgentName, tool: str, reason: str, by: ToolResult
+        self,
+        step: StepId,
+        number: int,
+        agent: AgentName,
+        tool: str,
+        reason: str,
+        by: CallToolResult,
     ) -> j.PermissionDenied:
         return j.PermissionDenied(
             at=self._run.at,
@@ -428,46 +436,46 @@ class Turns:
             rule=by.rule if reason == by.denied else "",
         )
 
-    async def _tool_done(self, step: StepId, number: int, facts: list[j.JournalEntry]) -> None:
+    async def _apply_in_order(self, step: StepId, number: int, facts: list[j.JournalEntry]) -> None:
         calls = calls_of(self._run.state.frontier.get(step))
         if any(c.call < number and c.tool is not None for c in calls):
             held = tuple(j.entry_to_json(fact) for fact in facts)
-            self._run.record(j.CallHeld(step=step, call=number, entries=held))
+            self._run.record(j.CompletionBuffered(step=step, call=number, entries=held))
             return
-        await self._apply_tool(step, facts)
+        await self._apply_tool_entries(step, facts)
         while step in self._run.state.frontier:
             first = next((c for c in calls_of(self._run.state.frontier[step]) if c.tool), None)
             if first is None or first.status != "held":
                 return
-            await self._apply_tool(step, [j.entry_from_json(data) for data in first.held])
+            await self._apply_tool_entries(step, [j.entry_from_json(data) for data in first.held])
 
-    async def _apply_tool(self, step: StepId, facts: Sequence[j.JournalEntry]) -> None:
+    async def _apply_tool_entries(self, step: StepId, facts: Sequence[j.JournalEntry]) -> None:
         entry = self._run.state.frontier[step]
         returned, *rest = facts
-        if entry.turn is None or not isinstance(returned, j.ToolReturned):
+        if entry.turn is None or not isinstance(returned, j.ToolCallCompleted):
             return
         goto = entry.turn.goto + returned.goto
         turn = entry.turn.model_copy(update={"returned": entry.turn.returned + 1, "goto": goto})
         model_next = await self._graph.returned(turn)
         self._run.ledger.record(returned.model_copy(update={"model_next": model_next}))
         for fact in rest:
-            if isinstance(fact, j.FlagSet | j.OutputSet):
+            if isinstance(fact, j.RunOutputSet | j.OutputSet):
                 put(self._run, fact, step)
                 continue
             found = fact
-            if isinstance(fact, j.OperationsApplied):
+            if isinstance(fact, j.ArtifactOperationsApplied):
                 found = landed(fact, self._run.state)
             self._run.ledger.record(found)
             if isinstance(fact, j.MessageAdded):
-                self._listening.said(fact.ref.logs[0], fact.ref.body, fact.by, AgentName(fact.by))
+                self._wakes.said(fact.ref.logs[0], fact.ref.body, fact.by, AgentName(fact.by))
         if model_next:
-            await self._check_turn_length(step)
+            await self._check_turn_limit(step)
         elif turn.returned == turn.expected:
             await self.end(step, goto)
 
-    async def _check_turn_length(self, step: StepId) -> None:
+    async def _check_turn_limit(self, step: StepId) -> None:
         entry = self._run.state.frontier[step]
-        agent = self._run.agent_at(step)
+        agent = self._run.agent_of(step)
         if entry.turn is None or agent is None:
             return
         rules = self._run.rules_of(agent, step)
@@ -477,10 +485,10 @@ class Turns:
         # Asked once per `most` calls: people may let a long turn go on.
         if entry.turn.model_calls > most and (entry.turn.model_calls - 1) % most == 0:
             if rules.on_cap == "end":
-                logs = self._final_logs(agent, step)
+                logs = self._final_message_logs(agent, step)
                 self._replies.cap(step, agent, logs)
                 if entry.turn.draft is not None:
-                    self._listening.along_wires(agent, entry.turn.draft.body, logs)
+                    self._wakes.wake_along_output_wires(agent, entry.turn.draft.body, logs)
                 await self.end(step, entry.turn.goto)
                 return
             error = (
@@ -489,26 +497,26 @@ class Turns:
             )
             await self._failed(step, entry.turn.calls[-1].call, error, "TurnTooLong", "")
 
-    def _final_logs(
+    def _final_message_logs(
         self, agent: AgentName, step: StepId, words: bool = True
     ) -> tuple[LogName, ...]:
         """Where a final message goes; to the agent's own log too, if it would not see it else.
 
         One without words goes along no wire: agents that have nothing to say come to rest.
         """
-        writes = self._run.writes_of(agent, step)
-        seen = {*writes} & {*self._run.reads_of(agent, step)}
+        writes = self._run.writable_logs(agent, step)
+        seen = {*writes} & {*self._run.readable_logs(agent, step)}
         logs = writes if seen else (*writes, private_log(agent))
-        wired = self._listening.wired_logs(agent) if words else ()
+        wired = self._wakes.output_wire_logs(agent) if words else ()
         return (*logs, *(log for log in wired if log not in logs)) if wired else logs
 
 
-def calls_of(entry: FrontierEntry | None) -> tuple[Call, ...]:
+def calls_of(entry: FrontierStep | None) -> tuple[Call, ...]:
     """The calls of a step that are not applied yet."""
     return entry.turn.calls if entry is not None and entry.turn is not None else ()
 
 
-def _ref(result: ModelResult | ToolResult, logs: tuple[LogName, ...]) -> j.MessageRef:
+def _ref(result: CallModelResult | CallToolResult, logs: tuple[LogName, ...]) -> j.MessageRef:
     """The message of a result; its body travels along where the store was away."""
     inline = None if result.stored else result.body
     return j.MessageRef(body=result.hash, logs=logs, inline=inline)

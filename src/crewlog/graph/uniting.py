@@ -43,17 +43,17 @@ from crewlog.definition.phases import phases
 from crewlog.definition.quotas import is_per_run
 from crewlog.definition.regrouping import channels_of, connect, wire
 from crewlog.definition.renaming import NewNames
-from crewlog.errors import TopologyRefused
-from crewlog.graph.lower import nodes_in, topology_in
+from crewlog.errors import ComponentConflict
+from crewlog.graph.lower import expanded_component, wake_nodes
 from crewlog.ids import AgentName, NodeName, RunId
 from crewlog.model import Json
 from crewlog.state.topology import (
-    AsOne,
-    Renamed,
-    TopologyChange,
-    as_one,
-    change_of,
-    new_names,
+    ComponentChange,
+    MergedComponent,
+    Rename,
+    change_of_components,
+    free_names,
+    merged_component,
 )
 
 _SHARED: Mapping[str, str] = {
@@ -67,13 +67,13 @@ _SHARED: Mapping[str, str] = {
 _EDGE: TypeAdapter[Connect | Wire] = TypeAdapter(Connect | Wire)
 
 
-class United(NamedTuple):
+class MergedDefinition(NamedTuple):
     """The crew that two are."""
 
     definition: CrewDefinition
-    renamed: tuple[Renamed, ...]
+    renamed: tuple[Rename, ...]
     """What came under another name."""
-    change: TopologyChange
+    change: ComponentChange
     """What becomes of the graphs."""
     comes: tuple[AgentName, ...]
     """Those who come, as they are called now."""
@@ -86,7 +86,7 @@ class United(NamedTuple):
     """The keys of quotas that are called otherwise now, by those that they had."""
 
 
-def united(
+def merged_definition(
     one: CrewDefinition,
     two: CrewDefinition,
     *,
@@ -96,7 +96,7 @@ def united(
     asks: RunId,
     family: Collection[RunId] = (),
     gone: Collection[str] = (),
-) -> United:
+) -> MergedDefinition:
     """The crew of a run that takes in another one, with the edge that connects them.
 
     Args:
@@ -112,21 +112,21 @@ def united(
             on from it is none of them, and does not get their turns and notes by their names.
 
     Raises:
-        TopologyRefused: they cannot be one crew.
+        ComponentConflict: they cannot be one crew.
     """
     if asks not in (stays, joins):
-        raise TopologyRefused(
+        raise ComponentConflict(
             f"the runs {stays!r} and {joins!r} are not those of the edge",
             remedy="Name the run of the other creature.",
         )
-    world = {stays: topology_in(one), joins: topology_in(two)}
+    world = {stays: expanded_component(one), joins: expanded_component(two)}
     if one.policy != two.policy:
-        raise TopologyRefused(
+        raise ComponentConflict(
             f"the runs {stays!r} and {joins!r} are not commanded by the same principals",
             remedy="Change the 'policy' of one of them, so that both say the same.",
         )
     if world[joins].flow or two.flow:
-        raise TopologyRefused(
+        raise ComponentConflict(
             f"the run {joins!r} has a flow, which only its own run can go on with",
             remedy="Wait until it is over, or have the two talk over people.",
         )
@@ -142,14 +142,16 @@ def united(
     # Strangers have not the names of those who left the surviving run, and nobody is called anew as
     # who is away, in either run.
     named = {*one.agents, *two.agents, *held, *left}.union(*channels)
-    told = as_one(_edge(edge), asks, world, stays, taken=strangers, reserved=named)
+    told = merged_component(
+        _parsed_connection(edge), asks, world, stays, taken=strangers, reserved=named
+    )
     channels[1].difference_update(world[joins].channels)
-    made = _Union(one, two, stays, joins, told, homes, channels, held)
+    made = _DefinitionMerge(one, two, stays, joins, told, homes, channels, held)
     crew = _connected(made.crew(), told.edge)
-    change = change_of(world, {stays: topology_in(crew)}, made.renamed)
-    before = nodes_in(two)
+    change = change_of_components(world, {stays: expanded_component(crew)}, made.renamed)
+    before = wake_nodes(two)
     nodes = made.nodes(before, crew)
-    return United(
+    return MergedDefinition(
         definition=crew,
         renamed=made.renamed,
         change=change,
@@ -164,10 +166,10 @@ def united(
     )
 
 
-def _edge(said: Mapping[str, Json]) -> Connect | Wire:
+def _parsed_connection(said: Mapping[str, Json]) -> Connect | Wire:
     """What connects two runs."""
     if said.get("op") not in ("connect", "wire"):
-        raise TopologyRefused(
+        raise ComponentConflict(
             f"{said.get('op')!r} connects no two runs", remedy="Use 'connect', or 'wire'."
         )
     return _EDGE.validate_python(said)
@@ -178,7 +180,7 @@ def _connected(crew: CrewDefinition, edge: Connect | Wire) -> CrewDefinition:
     return connect(crew, edge) if isinstance(edge, Connect) else wire(crew, edge)
 
 
-class _Ruled(NamedTuple):
+class _MergedPermission(NamedTuple):
     """A rule of the crew that two are."""
 
     rule: Rule
@@ -188,7 +190,7 @@ class _Ruled(NamedTuple):
     """The key that its quota had in the run that joins."""
 
 
-class _Union:
+class _DefinitionMerge:
     """Two crews as one, before anything connects them."""
 
     def __init__(
@@ -197,7 +199,7 @@ class _Union:
         two: CrewDefinition,
         stays: RunId,
         joins: RunId,
-        told: AsOne,
+        told: MergedComponent,
         homes: Collection[RunId],
         logs: tuple[Collection[str], Collection[str]],
         held: frozenset[str],
@@ -217,11 +219,11 @@ class _Union:
         self.kin = stays in policy.away.values() or not {*homes}.isdisjoint(
             self.there.away.values()
         )
-        absent = self._absent(policy.away)
+        absent = self._third_run_agents(policy.away)
         apart = [n for n in absent if n in one.agents or n in held]
-        agents |= new_names(apart, {*one.agents, *two.agents, *held, *agents.values()})
+        agents |= free_names(apart, {*one.agents, *two.agents, *held, *agents.values()})
         if not self.kin:
-            channels |= new_names(logs[1], {*logs[0], *told.channels})
+            channels |= free_names(logs[1], {*logs[0], *told.channels})
         groups = {} if self.kin else self._groups(two, NewNames(agents, channels))
         self.names = NewNames(agents, channels, groups)
         self.two = self._called(two)
@@ -232,7 +234,7 @@ class _Union:
         self.renamed = (*told.renamed, *self._told(told.renamed))
         self.rules = tuple(self._rules())
 
-    def _absent(self, away: Mapping[str, str]) -> dict[str, str]:
+    def _third_run_agents(self, away: Mapping[str, str]) -> dict[str, str]:
         """Agents that are in a third run, and that the surviving run does not have.
 
         One of a name that it has is another one where neither a home nor a definition is the same.
@@ -266,9 +268,9 @@ class _Union:
             for group, members in two.groups.items()
             if group in self.one.groups and {*names.members(members)} != {*self.one.groups[group]}
         ]
-        return new_names(apart, {*self.one.groups, *two.groups})
+        return free_names(apart, {*self.one.groups, *two.groups})
 
-    def _told(self, before: Iterable[Renamed]) -> Iterable[Renamed]:
+    def _told(self, before: Iterable[Rename]) -> Iterable[Rename]:
         known = {(each.kind, each.was) for each in before}
         kinds: Sequence[tuple[Literal["creature", "channel", "group"], Mapping[str, str]]] = (
             ("creature", self.names.agents),
@@ -278,7 +280,7 @@ class _Union:
         for kind, names in kinds:
             for was, now in sorted(names.items()):
                 if was != now and (kind, was) not in known:
-                    yield Renamed(kind=kind, graph=self.joins, was=was, now=now)
+                    yield Rename(kind=kind, graph=self.joins, was=was, now=now)
 
     def _called(self, two: CrewDefinition) -> CrewDefinition:
         """The crew that joins, by the names that it has from now on."""
@@ -307,7 +309,7 @@ class _Union:
             "agents": self._agents(),
             "channels": self._channels(),
             "graph": self._policy(),
-            "groups": self._united_groups(),
+            "groups": self._merged_groups(),
             "permissions": self._permissions(),
             "approvals": self._approvals(),
             "rules": tuple(each.rule for each in self.rules),
@@ -325,7 +327,7 @@ class _Union:
             mine, theirs = getattr(one, key), getattr(two, key)
             differ = sorted(n for n in mine.keys() & theirs.keys() if mine[n] != theirs[n])
             if differ:
-                raise TopologyRefused(
+                raise ComponentConflict(
                     f"the runs {self.stays!r} and {self.joins!r} mean different things by the "
                     f"{what} {', '.join(map(repr, differ))}",
                     remedy=f"Change {key!r} of one of them: another name, or the same words.",
@@ -334,7 +336,7 @@ class _Union:
             has, lacks = (
                 (self.joins, self.stays) if two.memory is not None else (self.stays, self.joins)
             )
-            raise TopologyRefused(
+            raise ComponentConflict(
                 f"the run {has!r} has a memory that the run {lacks!r} has not",
                 remedy=f"Say the same under 'memory' of both, or take it out of {has!r}.",
             )
@@ -402,7 +404,7 @@ class _Union:
         kept = [n for n in first if n not in mine or n in wanted]
         return tuple(dict.fromkeys((*kept, *(n for n in second if n in wanted))))
 
-    def _united_groups(self) -> dict[str, tuple[str, ...]]:
+    def _merged_groups(self) -> dict[str, tuple[str, ...]]:
         one, two = self.one.groups, self.two.groups
         return {
             group: self._word(one.get(group, ()), two.get(group, ()))
@@ -434,22 +436,22 @@ class _Union:
                 found[tool] = named
         return found
 
-    def _rules(self) -> Iterable[_Ruled]:
+    def _rules(self) -> Iterable[_MergedPermission]:
         """The rules of both; what both say is said once."""
         one = [*zip(map(bare, self.one.rules), places_of(self.one), strict=True)]
-        two: list[_Ruled] = []
+        two: list[_MergedPermission] = []
         for said, was in zip(self.two.rules, places_of(self.old), strict=True):
             rule, place = bare(said), was
             if not self.kin and rule.quota is not None and is_per_run(rule.quota):
                 # What strangers count in their run is another quota, whatever its name is.
                 place = next((where for mine, where in one if mine == rule), None)
-            two.append(_Ruled(rule, place, was.key if was is not None else ""))
+            two.append(_MergedPermission(rule, place, was.key if was is not None else ""))
         for rule, place in one:
             came = next((each.came for each in two if each[:2] == (rule, place)), None)
             if rule.agents is None or came is not None:
-                yield _Ruled(rule, place, came or "")
+                yield _MergedPermission(rule, place, came or "")
             elif named := self._word(rule.agents, ()):
-                yield _Ruled(rule.model_copy(update={"agents": named}), place)
+                yield _MergedPermission(rule.model_copy(update={"agents": named}), place)
         for each in two:
             if each[:2] not in one and (named := self._word((), each.rule.agents)):
                 yield each._replace(rule=each.rule.model_copy(update={"agents": named}))
@@ -460,7 +462,7 @@ class _Union:
         self, before: Mapping[NodeName, AgentName], crew: CrewDefinition
     ) -> dict[NodeName, NodeName]:
         """The nodes of those who come, by those that they had."""
-        now = {str(agent): node for node, agent in nodes_in(crew).items()}
+        now = {str(agent): node for node, agent in wake_nodes(crew).items()}
         return {node: now[self.names.agent(was)] for node, was in before.items()}
 
     def quotas(self, crew: CrewDefinition) -> dict[str, str]:
@@ -470,7 +472,7 @@ class _Union:
         return {came: key for came, key in pairs if came and key not in ("", came)}
 
 
-def _by_kind(renamed: Iterable[Renamed], kind: str) -> dict[str, str]:
+def _by_kind(renamed: Iterable[Rename], kind: str) -> dict[str, str]:
     return {each.was: each.now for each in renamed if each.kind == kind}
 
 

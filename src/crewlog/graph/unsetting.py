@@ -12,17 +12,17 @@ from collections.abc import Collection, Iterator
 
 from crewlog.definition.replies import CAPPED, RESPONSE
 from crewlog.graph.facts import RunFacts
-from crewlog.graph.plan import AgentRules
-from crewlog.ids import AgentName, StepId, item_of, private_log, visit_of
+from crewlog.graph.plan import PlanAgent
+from crewlog.ids import AgentName, StepId, item_number, private_log, visit_of
 from crewlog.state import journal as j
-from crewlog.state.model import FrontierEntry, Output
+from crewlog.state.model import FrontierStep, Output
 from crewlog.state.pools import ERROR
 
 
 def begun(run: RunFacts, step: StepId) -> int:
     """The position at which the visit of a step began; 0 where it has not."""
     entry = run.state.frontier.get(step)
-    visit = run.state.frontier.get(visit_of(step)) if item_of(step) else entry
+    visit = run.state.frontier.get(visit_of(step)) if item_number(step) else entry
     if visit is not None and visit.mapped is not None:
         return visit.mapped.position
     return entry.turn.began if entry is not None and entry.turn is not None else 0
@@ -42,17 +42,17 @@ def unset(run: RunFacts, step: StepId, *, but: Collection[str] = frozenset()) ->
     waits = entry.turn is None and entry.mapped is None
     since = entry.reached if waits else begun(run, step)
     for agent in _agents(run, entry):
-        rules = run.plan.rules_at(step, agent) if _known(run, step, agent) else None
-        for key in _declared(rules) if rules is not None else ():
+        rules = run.plan.plan_agent_of(step, agent) if _known(run, step, agent) else None
+        for key in _declared_outputs(rules) if rules is not None else ():
             if key not in but and run.plan.merge.get(f"{agent}.{key}", "last") == "last":
-                _to_null(run, step, agent, key, since)
+                _reset_output(run, step, agent, key, since)
 
 
-def unset_error(run: RunFacts, step: StepId) -> None:
+def reset_error_output(run: RunFacts, step: StepId) -> None:
     """Sets to null the error of an earlier visit, where a later one has another outcome."""
-    agent = run.agent_at(step)
+    agent = run.agent_of(step)
     if agent is not None:
-        _to_null(run, step, agent, ERROR, begun(run, step))
+        _reset_output(run, step, agent, ERROR, begun(run, step))
 
 
 def is_set(output: Output | None) -> bool:
@@ -60,16 +60,16 @@ def is_set(output: Output | None) -> bool:
     return output is not None and (output.value is not None or bool(output.bodies))
 
 
-def _agents(run: RunFacts, entry: FrontierEntry) -> tuple[AgentName, ...]:
+def _agents(run: RunFacts, entry: FrontierStep) -> tuple[AgentName, ...]:
     """The agents of a step; of a visit with a step for each item, all that take one."""
     if entry.turn is None:
         named = entry.mapped.agents if entry.mapped is not None else ()
-        return named or run.plan.node_at(entry.step).agents
-    agent = run.agent_at(entry.step)
+        return named or run.plan.node_of(entry.step).agents
+    agent = run.agent_of(entry.step)
     return () if agent is None else (agent,)
 
 
-def _declared(rules: AgentRules) -> Iterator[str]:
+def _declared_outputs(rules: PlanAgent) -> Iterator[str]:
     """The outputs that an agent is there to set."""
     form = (*rules.reply.fields, RESPONSE) if rules.reply is not None else ()
     capped = (CAPPED,) if rules.on_cap == "end" else ()
@@ -81,9 +81,9 @@ def _known(run: RunFacts, step: StepId, agent: AgentName) -> bool:
     return agent in run.plan.agents or visit_of(step) in run.plan.left
 
 
-def _to_null(run: RunFacts, step: StepId, agent: AgentName, key: str, since: int) -> None:
+def _reset_output(run: RunFacts, step: StepId, agent: AgentName, key: str, since: int) -> None:
     found = run.state.agent_outputs.get(agent, {}).get(key)
     if found is None or not is_set(found) or found.position > since:
         return
-    logs = (private_log(agent),) if key == ERROR else run.shares_of(agent, step)
+    logs = (private_log(agent),) if key == ERROR else run.output_audience(agent, step)
     run.record(j.OutputSet(agent=agent, key=key, logs=logs))

@@ -21,7 +21,7 @@ from crewlog.graph.plan import PlanNode
 from crewlog.state import journal as j
 from crewlog.state.end_reasons import FoundError
 from crewlog.state.hearing import Rest
-from crewlog.state.model import CrewState, FrontierEntry, Interrupt
+from crewlog.state.model import CrewState, FrontierStep, Interrupt
 from crewlog.state.talk import Talk
 
 IDLE = "idle"
@@ -49,14 +49,14 @@ class Waits:
     def __init__(self, run: RunFacts, complete: Completed, unmet: Unmet) -> None:
         self._run = run
         self._complete = complete
-        self._unmet = unmet
+        self._give_up_requirement = unmet
         self._over: set[tuple[str, int]] = set()
 
     def rung(self, due: int) -> None:
         """Says that the timers are over which are set and due by then."""
         self._over |= {timer for timer in self._timers() if timer[1] <= due}
 
-    def earliest(self) -> int | None:
+    def next_deadline(self) -> int | None:
         """When the next timer is over, in milliseconds since the epoch; none where there is none.
 
         A time that is over is told, too, until it is `rung`.
@@ -69,9 +69,9 @@ class Waits:
         """Whether the time of a question is over."""
         return (asked.id, asked.due) in self._over
 
-    def wall_is_over(self) -> bool:
+    def is_wall_time_over(self) -> bool:
         """Whether the run has taken the time that it may."""
-        return (WALL, self._wall()) in self._over
+        return (WALL, self._wall_deadline()) in self._over
 
     def idle_is_over(self) -> bool:
         """Whether a conversation has waited long enough for its next message."""
@@ -86,15 +86,15 @@ class Waits:
 
     def _timers(self) -> Iterator[tuple[str, int]]:
         """All timers that are set: what each is for, and when it is due."""
-        yield from ((e.step, e.due) for e in self._timed())
+        yield from ((e.step, e.due) for e in self._timed_steps())
         interrupts = self._run.state.interrupts.values()
         yield from ((asked.id, asked.due) for asked in interrupts if asked.due)
-        if (due := self._wall()) and not any(asked.budget == WALL for asked in interrupts):
+        if (due := self._wall_deadline()) and not any(asked.budget == WALL for asked in interrupts):
             yield WALL, due
         if due := self._idle():
             yield IDLE, due
 
-    def _wall(self) -> int:
+    def _wall_deadline(self) -> int:
         """When the time is over that the run may take; 0: never."""
         wall = self._run.plan.limits.wall
         if wall is None:
@@ -105,47 +105,47 @@ class Waits:
         began = state.talk.at if state.talk is not None else state.started
         return int(state.allowed.get(WALL, 0)) or due_in(wall, began)
 
-    def _timed(self) -> Iterator[FrontierEntry]:
+    def _timed_steps(self) -> Iterator[FrontierStep]:
         """The steps whose timers count: they wait for a time, or their own time is limited."""
         return (
             entry
             for entry in self._run.state.frontier.values()
-            if entry.due and (entry.status == "waiting" or self._is_limited(entry))
+            if entry.due and (entry.status == "waiting" or self._has_timeout(entry))
         )
 
-    def _is_limited(self, entry: FrontierEntry) -> bool:
+    def _has_timeout(self, entry: FrontierStep) -> bool:
         """Whether a step that is started may take only so long.
 
         A step of a node whose `timeout` a change removed may take as long as it needs.
         """
         at_work = entry.turn is not None and entry.status in ("running", "asking")
-        return at_work and self._run.plan.node_at(entry.step).timeout is not None
+        return at_work and self._run.plan.node_of(entry.step).timeout is not None
 
-    def _is_over(self, entry: FrontierEntry) -> bool:
+    def _is_over(self, entry: FrontierStep) -> bool:
         return (entry.step, entry.due) in self._over
 
     @property
-    def any_over(self) -> bool:
+    def has_fired_timers(self) -> bool:
         """Whether a timer has rung since the run's state was loaded."""
         return bool(self._over)
 
-    def limit(self, entry: FrontierEntry, node: PlanNode) -> None:
+    def limit(self, entry: FrontierStep, node: PlanNode) -> None:
         """Sets the timer of a step that is started and may take only so long, once."""
         if node.timeout is not None and entry.turn is not None and not entry.due:
             due = due_in(node.timeout, self._run.at)
-            self._run.record(j.TimerSet(step=entry.step, due=due))
+            self._run.record(j.TimerStarted(step=entry.step, due=due))
 
-    def overdue(self) -> list[FrontierEntry]:
+    def timed_out_steps(self) -> list[FrontierStep]:
         """The steps that are started and whose time is over, in the order of the frontier."""
-        found = (each for each in self._timed() if each.status != "waiting")
+        found = (each for each in self._timed_steps() if each.status != "waiting")
         return [entry for entry in found if self._is_over(entry)]
 
-    def begin(self, entry: FrontierEntry, node: PlanNode) -> None:
+    def begin(self, entry: FrontierStep, node: PlanNode) -> None:
         """Starts a node that waits for a time."""
         self._run.record(j.StepStarted(step=entry.step))
         self._set(entry, node)
 
-    async def go_on(self, entry: FrontierEntry, node: PlanNode) -> None:
+    async def go_on(self, entry: FrontierStep, node: PlanNode) -> None:
         """Moves a node that waits for a time and is started."""
         if entry.status == "waiting":
             if not self._is_over(entry):
@@ -156,26 +156,26 @@ class Waits:
             return
         await self._complete(entry.step, because="its time has come")
 
-    async def bound(self, entry: FrontierEntry, node: PlanNode) -> None:
+    async def bound(self, entry: FrontierStep, node: PlanNode) -> None:
         """Moves a step that waits for a condition, for so long and no longer."""
         if node.within is None:
             return
         if not entry.due:
             due = due_in(node.within, self._run.at)
-            self._run.record(j.TimerSet(step=entry.step, due=due))
+            self._run.record(j.TimerStarted(step=entry.step, due=due))
         elif self._is_over(entry):
             self._run.record(j.TimerFired(step=entry.step))
-            await self._unmet(entry, late=True)
+            await self._give_up_requirement(entry, late=True)
 
-    def _set(self, entry: FrontierEntry, node: PlanNode) -> None:
+    def _set(self, entry: FrontierStep, node: PlanNode) -> None:
         wait = node.wait
         if wait is None:
             return
         due = milliseconds(wait.until) if wait.until else due_in(wait.seconds, self._run.at)
-        self._run.record(j.TimerSet(step=entry.step, due=due))
+        self._run.record(j.TimerStarted(step=entry.step, due=due))
 
 
-def due_at(entry: FrontierEntry) -> int:
+def deadline_of(entry: FrontierStep) -> int:
     """When the timer of a step rings, in milliseconds since the epoch; 0: it has none.
 
     A step waits for that time, or it is started and fails then if it is not done.
@@ -183,7 +183,7 @@ def due_at(entry: FrontierEntry) -> int:
     return entry.due if entry.status == "waiting" or entry.turn is not None else 0
 
 
-def waits_for(entry: FrontierEntry) -> str:
+def waits_for(entry: FrontierStep) -> str:
     """What a step waits for, for people.
 
     `backend.ready`, `until 2026-12-01 08:00 UTC`, or a condition with how long it is waited for.
@@ -194,13 +194,13 @@ def waits_for(entry: FrontierEntry) -> str:
     return f"{entry.requirement}, at most {until}" if entry.requirement else until
 
 
-def next_message(talk: Talk) -> str:
+def next_message_text(talk: Talk) -> str:
     """What a conversation waits for between two turns."""
     until = f", at most until {moment_words(talk.due)}" if talk.due else ""
     return f"the {'next' if talk.turn else 'first'} message{until}"
 
 
-def any_message(rest: Rest) -> str:
+def waking_message_text(rest: Rest) -> str:
     """What a run waits for whose agents hear, where nothing is to do."""
     until = f", at most until {moment_words(rest.due)}" if rest.due else ""
     return f"a message{until}"
@@ -234,9 +234,9 @@ def waiting_for(state: CrewState) -> str:
     if asked := first_question(state):
         return asked
     if state.resting and state.talk is not None:
-        return next_message(state.talk)
+        return next_message_text(state.talk)
     if state.rest is not None:
-        return any_message(state.rest)
+        return waking_message_text(state.rest)
     return _timer(state)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from crewlog.authority.reach import check_path
-from crewlog.errors import OutOfReach
+from crewlog.errors import NotInAllowlist
 
 _FLAGS = {
     "r": os.O_RDONLY,
@@ -48,11 +48,11 @@ def resolve_within(
         who: Whose path it is, for people.
 
     Raises:
-        OutOfReach: for a path that is none, or that leaves the workspace or the folders.
+        NotInAllowlist: for a path that is none, or that leaves the workspace or the folders.
     """
     found = check_path(path)
     if not found.allowed:
-        raise OutOfReach(
+        raise NotInAllowlist(
             f"the path {path!r} is not inside the workspace: {found.reason}",
             remedy="Give a path relative to the workspace, without '..'.",
         )
@@ -60,16 +60,16 @@ def resolve_within(
     try:
         full = (root / path).resolve()
     except (OSError, RuntimeError) as exc:  # a loop of links, a name that is too long
-        raise OutOfReach(
+        raise NotInAllowlist(
             f"the path {path!r} cannot be followed: {exc}", remedy="Choose another path."
         ) from exc
     if not full.is_relative_to(root):
-        raise OutOfReach(
+        raise NotInAllowlist(
             f"the path {path!r} leaves the workspace by a symbolic link",
             remedy="Choose a path that stays inside the workspace.",
         )
     if folders and not any(full.is_relative_to(root / allowed) for allowed in folders):
-        raise OutOfReach(
+        raise NotInAllowlist(
             f"{who} may not use {path!r}",
             remedy=f"It may use: {', '.join(folders)}.",
         )
@@ -89,7 +89,7 @@ def open_within(
         options: What else `open` takes: `encoding`, `newline`, …
 
     Raises:
-        OutOfReach: where the path may not be used, or is a link, a device or a pipe.
+        NotInAllowlist: where the path may not be used, or is a link, a device or a pipe.
         OSError: as `open` does.
     """
     kind = mode.replace("b", "").replace("t", "").replace("+", "")
@@ -99,14 +99,14 @@ def open_within(
         options.setdefault("encoding", "utf-8")
     found = check_path(path, folders)
     if not found.allowed:
-        raise OutOfReach(found.reason, remedy=_REMEDY)
+        raise NotInAllowlist(found.reason, remedy=_REMEDY)
     flags = _FLAGS[kind]
     if "+" in mode:
         flags = (flags & ~os.O_WRONLY) | os.O_RDWR
     writes = kind != "r" or "+" in mode
     names = [name for name in path.split("/") if name not in ("", ".")]
     if not names or path.endswith("/"):
-        raise OutOfReach(f"the path {path!r} is a folder", remedy="Name a file in it.")
+        raise NotInAllowlist(f"the path {path!r} is a folder", remedy="Name a file in it.")
 
     def opener(_path: str, _flags: int) -> int:
         fd = _opened(root.resolve(), names, flags, path, makes=kind != "r")
@@ -160,20 +160,20 @@ def _folder(parent: int, name: str, path: str, *, makes: bool) -> int:
 
 def _in_words(exc: OSError, path: str) -> Exception:
     if exc.errno in (errno.ELOOP, errno.EMLINK):
-        return OutOfReach(f"the path {path!r} goes by a symbolic link", remedy=_REMEDY)
+        return NotInAllowlist(f"the path {path!r} goes by a symbolic link", remedy=_REMEDY)
     if exc.errno == errno.ENOTDIR:  # also what a link in the place of a folder is told as
-        return OutOfReach(f"a part of {path!r} is no folder, or a link", remedy=_REMEDY)
+        return NotInAllowlist(f"a part of {path!r} is no folder, or a link", remedy=_REMEDY)
     if exc.errno in (errno.ENXIO, errno.ENODEV):
-        return OutOfReach(f"the path {path!r} is no plain file", remedy=_REMEDY)
+        return NotInAllowlist(f"the path {path!r} is no plain file", remedy=_REMEDY)
     return type(exc)(exc.errno, os.strerror(exc.errno or 0), path)
 
 
 def _check_plain(fd: int, path: str, *, writes: bool) -> None:
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
-        raise OutOfReach(f"the path {path!r} is no plain file", remedy=_REMEDY)
+        raise NotInAllowlist(f"the path {path!r} is no plain file", remedy=_REMEDY)
     if writes and found.st_nlink > 1:
-        raise OutOfReach(
+        raise NotInAllowlist(
             f"the file {path!r} has another name, a hard link, which may be anywhere",
             remedy="Write to another file, and replace this one by it.",
         )

@@ -17,8 +17,8 @@ from typing import Any
 
 import httpx
 
-from crewlog.authority.reach import Reach, Target, check_address, check_target, target_of
-from crewlog.errors import OutOfReach, UsageError
+from crewlog.authority.reach import AllowlistResult, Target, check_address, check_target, parse_url
+from crewlog.errors import NotInAllowlist, UsageError
 
 LOOKUP_SECONDS = 10.0
 """How long a coroutine waits for DNS."""
@@ -39,56 +39,58 @@ def lookup(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
-def addresses_of(target: Target, hosts: Sequence[str], look: Lookup = lookup) -> list[str]:
+def allowed_addresses(target: Target, hosts: Sequence[str], look: Lookup = lookup) -> list[str]:
     """The addresses that a target may be reached at; all that its name leads to must be allowed.
 
     Raises:
-        OutOfReach: where one is not, or there is none.
+        NotInAllowlist: where one is not, or there is none.
     """
     allowed = check_target(target, hosts)
     if not allowed.allowed:
-        raise OutOfReach(allowed.reason, remedy=_REMEDY)
+        raise NotInAllowlist(allowed.reason, remedy=_REMEDY)
     try:
         found = look(target.host, target.port)
     except (OSError, UnicodeError) as exc:
         say = f"the host {target.host} cannot be looked up: {exc}"
-        raise OutOfReach(say, remedy="Check its name, or try again later.") from exc
+        raise NotInAllowlist(say, remedy="Check its name, or try again later.") from exc
     for address in found:
         allowed = check_address(address, target, hosts)
         if not allowed.allowed:
-            raise OutOfReach(allowed.reason, remedy=_REMEDY)
+            raise NotInAllowlist(allowed.reason, remedy=_REMEDY)
     if not found:
-        raise OutOfReach(f"the host {target.host} leads to no address", remedy=_REMEDY)
+        raise NotInAllowlist(f"the host {target.host} leads to no address", remedy=_REMEDY)
     return found
 
 
-async def addresses_soon(target: Target, hosts: Sequence[str], look: Lookup = lookup) -> list[str]:
+async def allowed_addresses_async(
+    target: Target, hosts: Sequence[str], look: Lookup = lookup
+) -> list[str]:
     """The same, without holding the event loop up.
 
     Raises:
-        OutOfReach: as `addresses_of`, and where DNS takes too long.
+        NotInAllowlist: as `allowed_addresses`, and where DNS takes too long.
     """
     try:
         async with asyncio.timeout(LOOKUP_SECONDS):
-            return await asyncio.to_thread(addresses_of, target, hosts, look)
+            return await asyncio.to_thread(allowed_addresses, target, hosts, look)
     except TimeoutError:
         say = f"the host {target.host} was not looked up in {LOOKUP_SECONDS:g} s"
-        raise OutOfReach(say, remedy="Try again later.") from None
+        raise NotInAllowlist(say, remedy="Try again later.") from None
 
 
-async def reach_of(url: str, hosts: Sequence[str], look: Lookup = lookup) -> str:
+async def url_error(url: str, hosts: Sequence[str], look: Lookup = lookup) -> str:
     """Why a URL that a tool is to be called with may not be; empty where it may."""
-    target = target_of(url)
-    if isinstance(target, Reach):
+    target = parse_url(url)
+    if isinstance(target, AllowlistResult):
         return target.reason
     try:
-        await addresses_soon(target, hosts, look)
-    except OutOfReach as exc:
+        await allowed_addresses_async(target, hosts, look)
+    except NotInAllowlist as exc:
         return exc.message
     return ""
 
 
-class GuardedTransport(httpx.BaseTransport):
+class AllowlistTransport(httpx.BaseTransport):
     """Sends requests to hosts that may be reached.
 
     Args:
@@ -110,7 +112,7 @@ class GuardedTransport(httpx.BaseTransport):
         if inner is None:
             inner = httpx.HTTPTransport(trust_env=False, **_trusting(self._options))
             self._by_host[target.host] = inner
-        *others, last = addresses_of(target, self._hosts, self._look)
+        *others, last = allowed_addresses(target, self._hosts, self._look)
         for address in others:
             try:
                 return inner.handle_request(_pinned(request, target, address))
@@ -124,7 +126,7 @@ class GuardedTransport(httpx.BaseTransport):
             inner.close()
 
 
-class AsyncGuardedTransport(httpx.AsyncBaseTransport):
+class AsyncAllowlistTransport(httpx.AsyncBaseTransport):
     """The same for coroutines."""
 
     def __init__(self, hosts: Sequence[str], look: Lookup = lookup, **options: Any) -> None:
@@ -140,7 +142,7 @@ class AsyncGuardedTransport(httpx.AsyncBaseTransport):
         if inner is None:
             inner = httpx.AsyncHTTPTransport(trust_env=False, **_trusting(self._options))
             self._by_host[target.host] = inner
-        *others, last = await addresses_soon(target, self._hosts, self._look)
+        *others, last = await allowed_addresses_async(target, self._hosts, self._look)
         for address in others:
             try:
                 return await inner.handle_async_request(_pinned(request, target, address))
@@ -167,7 +169,7 @@ def client(hosts: Sequence[str], look: Lookup = lookup, **options: Any) -> Gener
         UsageError: for an option that would.
     """
     own, rest = _options(options)
-    transport = GuardedTransport(hosts, look, **own)
+    transport = AllowlistTransport(hosts, look, **own)
     with httpx.Client(transport=transport, trust_env=False, **rest) as made:
         yield made
 
@@ -177,16 +179,16 @@ async def async_client(
     hosts: Sequence[str], look: Lookup = lookup, **options: Any
 ) -> AsyncGenerator[httpx.AsyncClient]:
     """The same for coroutines."""
-    async with new_async_client(hosts, look, **options) as made:
+    async with make_async_client(hosts, look, **options) as made:
         yield made
 
 
-def new_async_client(
+def make_async_client(
     hosts: Sequence[str], look: Lookup = lookup, **options: Any
 ) -> httpx.AsyncClient:
     """The same, for somebody else to close."""
     own, rest = _options(options)
-    transport = AsyncGuardedTransport(hosts, look, **own)
+    transport = AsyncAllowlistTransport(hosts, look, **own)
     return httpx.AsyncClient(transport=transport, trust_env=False, **rest)
 
 
@@ -213,13 +215,13 @@ def _options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _target(request: httpx.Request) -> Target:
     """Where a request goes: what httpx made of its URL is what is connected to."""
-    target = target_of(str(request.url))
-    if isinstance(target, Reach):
-        raise OutOfReach(target.reason, remedy=_REMEDY)
+    target = parse_url(str(request.url))
+    if isinstance(target, AllowlistResult):
+        raise NotInAllowlist(target.reason, remedy=_REMEDY)
     said = request.headers.get("host", "")
     if said.lower() != request.url.netloc.decode("ascii").lower():
         say = f"the request to {target.host} has the Host {said!r}: another one than its URL"
-        raise OutOfReach(say, remedy="Leave the header out.")
+        raise NotInAllowlist(say, remedy="Leave the header out.")
     return target
 
 

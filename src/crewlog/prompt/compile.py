@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from crewlog.definition.model import CrewDefinition
-from crewlog.graph.lower import lower_checked, requirements
+from crewlog.graph.lower import lower_validated, requirements
 from crewlog.prompt.clauses import Clauses, cut
 from crewlog.prompt.compiled import CompiledPrompt, ReaderName
 from crewlog.prompt.faults import Fault
@@ -77,7 +77,7 @@ def unreadable(text: str, file: str, reader: ReaderName) -> CompiledPrompt | Non
         )
     elif len(text) > LARGEST_PROMPT:
         fault = Fault(
-            "too_large",
+            "size_error",
             f"the prompt has {len(text):,} characters; at most {LARGEST_PROMPT:,} are read",
             "A prompt says who works with whom; give the material itself as the run's input.",
         )
@@ -127,7 +127,7 @@ def assess(
     every = _once([*faults, *verified, *lowered.faults])
     needs: tuple[str, ...] = ()
     if definition is not None and not any(fault.code == "invalid" for fault in every):
-        needs = tuple(requirements(lower_checked(definition)))
+        needs = tuple(requirements(lower_validated(definition)))
     return CompiledPrompt(
         clauses, file, reader, reading, definition, every, tuple(lowered.notes),
         tuple(lowered.sources), needs, rounds,

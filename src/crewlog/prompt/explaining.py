@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from crewlog.authority.rules import rule_words
+from crewlog.authority.rules import permission_text
 from crewlog.authority.rules import rules_of as call_rules
 from crewlog.authority.telling import questions
 from crewlog.definition.builders import find_builder
@@ -22,7 +22,7 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.phases import ASK_HUMAN, END, FAIL, NEXT, Phase, PhaseItem, phases
 from crewlog.definition.times import duration_words
-from crewlog.graph.lower import lower_checked, rules_of
+from crewlog.graph.lower import lower_validated, rules_of
 from crewlog.prompt import reading as r
 from crewlog.prompt.names import crew_name
 
@@ -105,13 +105,13 @@ class _Told:
         self.reading = reading
         self.phases = {phase.path: phase for phase in phases(definition)}
         self.by_name = {phase.name: phase for phase in self.phases.values()}
-        nodes = lower_checked(definition).nodes if runs else {}
+        nodes = lower_validated(definition).nodes if runs else {}
         self.rules = {str(name): "; ".join(rules_of(name, node)) for name, node in nodes.items()}
         for phase in self.phases.values():
             instead = getattr(phase.item, "on_error", None)
             if instead in self.rules and instead in self.by_name:
                 self.rules[instead] = f"{instead} runs instead where {phase.name} fails"
-        self.calls = {rule.place: rule_words(rule) for rule in call_rules(definition)}
+        self.calls = {rule.place: permission_text(rule) for rule in call_rules(definition)}
 
     def lines(self, path: Path) -> Iterator[str]:  # noqa: C901 - a case for each part
         """The lines of a part of the definition; none for a part that another part includes."""

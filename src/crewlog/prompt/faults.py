@@ -9,7 +9,7 @@ from crewlog.definition.findings import Path
 
 Code = Literal[
     "empty",
-    "too_large",
+    "size_error",
     "not_understood",
     "not_stated",
     "obligation",

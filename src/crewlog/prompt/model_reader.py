@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from crewlog.definition.findings import listed
 from crewlog.errors import Diagnostic
-from crewlog.faults import rule_of
+from crewlog.faults import rule_of_error
 from crewlog.model import Json
 from crewlog.prompt.clauses import Clauses
 from crewlog.prompt.compile import assess, clauses_of
@@ -334,7 +334,7 @@ def read_reply(
         reading = Reading.model_validate_json(json.dumps(data))
     except ValidationError as error:
         faults = tuple(
-            Fault("model_failed", rule_of(each), path=each["loc"])
+            Fault("model_failed", rule_of_error(each), path=each["loc"])
             for each in error.errors(include_url=False)[:_MOST_TOLD]
         )
         return CompiledPrompt(clauses, file, "model", EMPTY, None, faults)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from crewlog.authority.rules import CallRule, rule_words, rules_of
+from crewlog.authority.rules import Permission, permission_text, rules_of
 from crewlog.definition.findings import Finding
 from crewlog.definition.model import EVERY_TOOL, GROUP, CrewDefinition, LogDefinition, Rule
 
@@ -106,14 +106,14 @@ def not_standing(crew: CrewDefinition, groups: Groups, rules: Sequence[Rule]) ->
     wants = with_standing(bare, groups, rules)
     for rule in rules_of(wants):
         if not any(_covers(each, _said(rule)) for each in has):
-            say = f"the registry has the rule that {rule_words(rule)}"
+            say = f"the registry has the rule that {permission_text(rule)}"
             yield Finding(("rules",), say, "Leave it as it was compiled: rules can only be added.")
 
 
 _Said = tuple[tuple[str, ...], tuple[str, ...] | None, str, str, str]
 
 
-def _said(rule: CallRule) -> _Said:
+def _said(rule: Permission) -> _Said:
     data = rule.to_json()
     agents = None if rule.agents is None else tuple(sorted(rule.agents))
     return tuple(sorted(rule.tools)), agents, rule.do, str(data.get("when", "")), rule.quota

@@ -14,7 +14,7 @@ from crewlog.model import Json, Model
 from crewlog.servers.described import Described
 
 
-class Words(Model):
+class ApprovedDescription(Model):
     """What a tool says of itself, as a model is told it."""
 
     digest: str
@@ -34,11 +34,13 @@ class Words(Model):
         return json.dumps(self.to_json())
 
 
-def words_of(tool: Described) -> Words:
+def words_of(tool: Described) -> ApprovedDescription:
     """What a tool says of itself now."""
-    return Words(digest=tool.digest, description=tool.description, arguments=tool.schema)
+    return ApprovedDescription(
+        digest=tool.digest, description=tool.description, arguments=tool.schema
+    )
 
 
-def kept_words(text: str) -> Words:
-    """What `Words.kept` made."""
-    return Words.model_validate_json(text)
+def read_approved_description(text: str) -> ApprovedDescription:
+    """What `ApprovedDescription.kept` made."""
+    return ApprovedDescription.model_validate_json(text)

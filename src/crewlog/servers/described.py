@@ -62,7 +62,7 @@ def described(
     except (ValueError, TypeError, RecursionError) as error:
         return Described(name, "", {}, "", f"its schema cannot be kept: {error}")
     digest = hashlib.sha256(said).hexdigest()
-    told = shortened(cleaned(description or title or ""), LONGEST_DESCRIPTION)
+    told = shortened(cleaned_text(description or title or ""), LONGEST_DESCRIPTION)
     size = len(canonical(dict(schema)))
     if size > LARGEST_SCHEMA:
         fault = f"the schema of its arguments has {size:,} bytes, more than {LARGEST_SCHEMA:,}"
@@ -72,7 +72,7 @@ def described(
     return Described(name, told, _clean_schema(dict(schema)), digest, "")
 
 
-def cleaned(text: str) -> str:
+def cleaned_text(text: str) -> str:
     """A server's text without what only terminals, or only models, would see."""
     return "".join(
         c for c in text if c in "\n\t" or not (unicodedata.category(c) == "Cc" or is_invisible(c))
@@ -88,7 +88,7 @@ def shortened(text: str, most: int) -> str:
 
 def _clean_schema(schema: Json, word: bool = False) -> Json:
     if isinstance(schema, str):
-        return shortened(cleaned(schema), LONGEST_DESCRIPTION) if word else schema
+        return shortened(cleaned_text(schema), LONGEST_DESCRIPTION) if word else schema
     if isinstance(schema, dict):
         return {
             key: _clean_schema(value, key in _WORDS and isinstance(value, str))

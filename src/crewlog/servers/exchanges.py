@@ -34,7 +34,7 @@ Reader = MemoryObjectSendStream[SessionMessage | Exception]
 
 
 @asynccontextmanager
-async def exchange(url: str, client: httpx.AsyncClient) -> AsyncGenerator[tuple[Any, Any]]:
+async def connect_http(url: str, client: httpx.AsyncClient) -> AsyncGenerator[tuple[Any, Any]]:
     """What a server at an address says, and what is said to it, as sessions take them.
 
     Args:

@@ -25,7 +25,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest
 from pydantic import ValidationError
 
-from crewlog.servers.described import cleaned, shortened
+from crewlog.servers.described import cleaned_text, shortened
 
 LARGEST_ANSWER = 16_000_000
 """Bytes of one message; and of all that a program writes for one request of ours."""
@@ -53,7 +53,7 @@ class Link:
         self.why = ""
         """Why nobody is there any more; empty as long as somebody is."""
 
-    def broke(self, why: str) -> None:
+    def mark_closed(self, why: str) -> None:
         """Nobody is there any more; the first reason counts."""
         self.why = self.why or why
         self.gone.set()
@@ -74,7 +74,7 @@ async def program(
     Raises:
         OSError: it cannot be started.
     """
-    with _LastWords() as words:
+    with _StderrTail() as words:
         process = await asyncio.create_subprocess_exec(
             command,
             *args,
@@ -85,7 +85,7 @@ async def program(
             start_new_session=True,  # what it starts is ended with it
         )
         words.begun()
-        talk = _Talk(process, link, words)
+        talk = _ProgramConnection(process, link, words)
         tasks = [asyncio.create_task(talk.listen()), asyncio.create_task(talk.speak())]
         try:
             yield talk.heard, talk.said
@@ -102,10 +102,10 @@ async def program(
                 rest.cancel()
 
 
-class _Talk:
+class _ProgramConnection:
     """Both ways of talking with a program."""
 
-    def __init__(self, process: asyncio.subprocess.Process, link: Link, words: _LastWords) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, link: Link, words: _StderrTail) -> None:
         self._process = process
         self._link = link
         self._words = words
@@ -119,7 +119,7 @@ class _Talk:
             why = await self._listened()
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as exc:
             why = str(exc) or "the session was closed"
-        self._link.broke(why)
+        self._link.mark_closed(why)
         self._hears.close()
 
     async def _listened(self) -> str:
@@ -146,7 +146,7 @@ class _Talk:
         told = "it closed its output" if code is None else f"it ended with the exit code {code}"
         said = await asyncio.to_thread(self._words.told)
         if not said and line:
-            said = shortened(cleaned(line[:_PIECE].decode(errors="replace")), _SHOWN)
+            said = shortened(cleaned_text(line[:_PIECE].decode(errors="replace")), _SHOWN)
         return f"{told}; it said: {said}" if said else told
 
     async def speak(self) -> None:
@@ -221,10 +221,10 @@ def _kill(process: asyncio.subprocess.Process, how: int) -> None:
             os.killpg(process.pid, how)
 
 
-class _LastWords:
+class _StderrTail:
     """What a program writes to its standard error, of which the end is kept."""
 
-    def __enter__(self) -> _LastWords:
+    def __enter__(self) -> _StderrTail:
         self._reading, self.writing = os.pipe()
         self._open = True
         self._end = b""
@@ -244,7 +244,7 @@ class _LastWords:
     def told(self) -> str:
         """The end of it, on one line."""
         self._thread.join(0.5)
-        return " ".join(cleaned(self._end.decode(errors="replace")).split())[-400:]
+        return " ".join(cleaned_text(self._end.decode(errors="replace")).split())[-400:]
 
     def _read(self) -> None:
         try:

@@ -18,15 +18,15 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.exceptions import McpError
 from mcp.types import CONNECTION_CLOSED, PaginatedRequestParams
 
-from crewlog.authority.reach import Reach, Target, target_of
-from crewlog.causes import in_words, told_causes
+from crewlog.authority.reach import AllowlistResult, Target, parse_url
+from crewlog.causes import in_words, joined_error_text
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import CrewlogError, ToolMissing, ToolUnusable
-from crewlog.guarded.http import new_async_client
+from crewlog.guarded.http import make_async_client
 from crewlog.model import Json
 from crewlog.secrets import resolve
-from crewlog.servers.described import Described, cleaned, described, shortened
-from crewlog.servers.exchanges import exchange
+from crewlog.servers.described import Described, cleaned_text, described, shortened
+from crewlog.servers.exchanges import connect_http
 from crewlog.servers.programs import LARGEST_ANSWER, Link, program
 
 T = TypeVar("T")
@@ -44,14 +44,14 @@ MOST_TOOLS = 2_000
 """Tools of a server: it is asked for them before each call."""
 
 
-def hosts_of(name: str, server: McpServer) -> tuple[str, ...]:
+def allowed_hosts(name: str, server: McpServer) -> tuple[str, ...]:
     """The hosts that a server at an address may be reached at: its own, and those it declares.
 
     Raises:
         ToolUnusable: where its URL is none.
     """
-    target = target_of(server.url or "")
-    if isinstance(target, Reach):
+    target = parse_url(server.url or "")
+    if isinstance(target, AllowlistResult):
         raise ToolUnusable(
             f"the MCP server {name!r} has a URL that is none: {target.reason}",
             remedy="Correct its 'url'.",
@@ -90,7 +90,7 @@ class Session:
         return self._name
 
     @asynccontextmanager
-    async def in_use(self) -> AsyncGenerator[ClientSession]:
+    async def use(self) -> AsyncGenerator[ClientSession]:
         """The session, open; it is not closed for idleness while it is in use.
 
         Raises:
@@ -110,7 +110,7 @@ class Session:
             ToolMissing: where the server is away.
         """
         for last in (False, True):
-            async with self.in_use() as session:
+            async with self.use() as session:
                 try:
                     async with asyncio.timeout(OPEN_SECONDS):
                         return await self.answered(listed(session))
@@ -194,7 +194,7 @@ class Session:
             elif isinstance(exc, asyncio.CancelledError):
                 raise
         finally:
-            link.broke("the session was closed")
+            link.mark_closed("the session was closed")
 
     async def _needed(self, end: asyncio.Event, link: Link) -> None:
         clock = asyncio.get_running_loop().time
@@ -220,7 +220,7 @@ class Session:
                 remedy="Install it where workers run, or correct 'command' under 'mcp:'.",
                 place=place,
             )
-        why = shortened(cleaned(_reason(exc)).replace("\n", " "), 500)
+        why = shortened(cleaned_text(_reason(exc)).replace("\n", " "), 500)
         return ToolMissing(
             f"the MCP server {self._name!r} does not answer: {why}",
             remedy=f"Start it, or correct it under 'mcp:'. It is {self._server.source!r}.",
@@ -294,9 +294,9 @@ async def _connected(name: str, server: McpServer, link: Link) -> AsyncGenerator
 
 @asynccontextmanager
 async def _over_http(name: str, server: McpServer) -> AsyncGenerator[tuple[Any, Any]]:
-    hosts = hosts_of(name, server)
+    hosts = allowed_hosts(name, server)
     async with (
-        new_async_client(
+        make_async_client(
             hosts,
             # What is packed may be a thousand times larger than it was on its way.
             headers={**_known(server.headers), "Accept-Encoding": "identity"},
@@ -304,7 +304,7 @@ async def _over_http(name: str, server: McpServer) -> AsyncGenerator[tuple[Any, 
             follow_redirects=True,  # each of them is checked
             timeout=httpx.Timeout(OPEN_SECONDS, read=None),
         ) as client,
-        exchange(server.url or "", client) as (read, write),
+        connect_http(server.url or "", client) as (read, write),
     ):
         yield read, write
 
@@ -366,7 +366,7 @@ def _known(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _reason(exc: BaseException) -> str:
-    return told_causes(exc, _cause_told)
+    return joined_error_text(exc, _cause_told)
 
 
 def _cause_told(exc: BaseException) -> str:

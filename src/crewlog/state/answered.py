@@ -9,7 +9,7 @@ from crewlog.authority.bindings import Binding
 from crewlog.ids import InterruptId, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
-from crewlog.state.model import Answered, Call, CrewState, Interrupt, Turn
+from crewlog.state.model import Call, CrewState, Interrupt, InterruptAnswer, Turn
 
 ESCALATED = "escalated"
 """What answers a question that nobody answered in time, where others are asked the same."""
@@ -29,10 +29,10 @@ def answered(state: CrewState, asked: Interrupt, entry: j.InterruptAnswered) -> 
     """What an answer changes of the run as a whole."""
     changes: dict[str, Any] = {}
     if entry.by or entry.expired:
-        told = Answered(
+        told = InterruptAnswer(
             decision=brief(entry.decision, BRIEF), by=entry.by, expired=entry.expired, at=entry.at
         )
-        kept: dict[InterruptId, Answered] = {**state.answered, asked.id: told}
+        kept: dict[InterruptId, InterruptAnswer] = {**state.answered, asked.id: told}
         changes["answered"] = dict([*kept.items()][-ANSWERS_KEPT:])
     if asked.kind == "limit" and entry.decision == asked.options[0]:
         changes["extensions"] = state.extensions + 1
@@ -73,11 +73,14 @@ def approval(state: CrewState, asked: Interrupt, entry: j.InterruptAnswered) -> 
     for call in calls:
         if call.call == asked.call:
             made = call.model_copy(update=approved)
-            return {**approved, "seal": binding_of(state.run, asked.step or StepId(""), made).seal}
+            return {
+                **approved,
+                "seal": call_binding(state.run, asked.step or StepId(""), made).seal,
+            }
     return approved
 
 
-def binding_of(run: RunId, step: StepId, call: Call) -> Binding:
+def call_binding(run: RunId, step: StepId, call: Call) -> Binding:
     """What a yes to a call must have been bound to, for it to be made now."""
     return Binding.model_validate(
         {
@@ -96,7 +99,7 @@ def binding_of(run: RunId, step: StepId, call: Call) -> Binding:
     )
 
 
-def thinking_again(turn: Turn) -> Turn:
+def turn_with_model_call(turn: Turn) -> Turn:
     """A turn that was over, with one more call of its model."""
     following: Mapping[str, Any] = {
         "calls": (*turn.calls, Call(call=turn.next_call)),

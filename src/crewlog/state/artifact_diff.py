@@ -21,7 +21,7 @@ LONGEST_LIST = 2_000
 """Items of a list that are aligned; longer ones are compared place by place."""
 
 
-class Difference(NamedTuple):
+class ContentChange(NamedTuple):
     """A place at which two contents differ."""
 
     kind: Literal["added", "removed", "changed"]
@@ -43,17 +43,17 @@ class Difference(NamedTuple):
                 return {"op": "replace", "path": self.path, "value": self.new}
 
 
-def differences(old: Json, new: Json, path: str = "") -> Iterator[Difference]:
+def differences(old: Json, new: Json, path: str = "") -> Iterator[ContentChange]:
     """What makes `new` of `old`, in an order in which it can be done."""
     if isinstance(old, dict) and isinstance(new, dict):
-        yield from _objects(cast("_Object", old), cast("_Object", new), path)
+        yield from _object_changes(cast("_Object", old), cast("_Object", new), path)
     elif isinstance(old, list) and isinstance(new, list):
         yield from _lists(cast("_Items", old), cast("_Items", new), path)
     elif canonical(old) != canonical(new):
-        yield Difference("changed", path, old, new)
+        yield ContentChange("changed", path, old, new)
 
 
-def patched(old: Json, found: Iterable[Difference]) -> Json:
+def patched(old: Json, found: Iterable[ContentChange]) -> Json:
     """A content after differences."""
     return after(begin(old), body_of("", "", [each.operation() for each in found])).value
 
@@ -62,23 +62,23 @@ _Object = dict[str, Json]
 _Items = Sequence[Json]
 
 
-def _objects(old: _Object, new: _Object, path: str) -> Iterator[Difference]:
+def _object_changes(old: _Object, new: _Object, path: str) -> Iterator[ContentChange]:
     for key, value in old.items():
         if key not in new:
-            yield Difference("removed", f"{path}/{escaped(key)}", value)
+            yield ContentChange("removed", f"{path}/{escaped(key)}", value)
     for key, value in new.items():
         inner = f"{path}/{escaped(key)}"
         if key in old:
             yield from differences(old[key], value, inner)
         else:
-            yield Difference("added", inner, None, value)
+            yield ContentChange("added", inner, None, value)
 
 
-def _lists(old: _Items, new: _Items, path: str) -> Iterator[Difference]:
+def _lists(old: _Items, new: _Items, path: str) -> Iterator[ContentChange]:
     if max(len(old), len(new)) > LONGEST_LIST:
-        yield from _by_place(old, new, path)
+        yield from _changes_by_index(old, new, path)
         return
-    key = _key_of(old, new)
+    key = _identity_key(old, new)
     before = [_mark(item, key) for item in old]
     now = [_mark(item, key) for item in new]
     place = 0
@@ -94,22 +94,22 @@ def _lists(old: _Items, new: _Items, path: str) -> Iterator[Difference]:
             yield from differences(old[i + offset], new[k + offset], f"{path}/{place + offset}")
         place += paired
         for item in old[i + paired : i_end]:
-            yield Difference("removed", f"{path}/{place}", item, label=_label(item, key))
+            yield ContentChange("removed", f"{path}/{place}", item, label=_label(item, key))
         for item in new[k + paired : k_end]:
-            yield Difference("added", f"{path}/{place}", None, item, label=_label(item, key))
+            yield ContentChange("added", f"{path}/{place}", None, item, label=_label(item, key))
             place += 1
 
 
-def _by_place(old: _Items, new: _Items, path: str) -> Iterator[Difference]:
+def _changes_by_index(old: _Items, new: _Items, path: str) -> Iterator[ContentChange]:
     for place, (was, now) in enumerate(zip(old, new, strict=False)):
         yield from differences(was, now, f"{path}/{place}")
     for item in old[len(new) :]:
-        yield Difference("removed", f"{path}/{len(new)}", item)
+        yield ContentChange("removed", f"{path}/{len(new)}", item)
     for place in range(len(old), len(new)):
-        yield Difference("added", f"{path}/{place}", None, new[place])
+        yield ContentChange("added", f"{path}/{place}", None, new[place])
 
 
-def _key_of(old: _Items, new: _Items) -> str:
+def _identity_key(old: _Items, new: _Items) -> str:
     """The key that every item of both lists has, with a text of its own in each."""
     for key in IDENTIFIES:
         if all(_names(items, key) for items in (old, new)) and (old or new):

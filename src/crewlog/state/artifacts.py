@@ -123,11 +123,11 @@ def after(content: Content, body: Mapping[str, Json]) -> Content:
         op, path = str(operation.get("op", "")), str(operation.get("path", ""))
         try:
             if failed:
-                raise NotApplied(f"the test of {failed!r} before it did not hold")
+                raise OperationRefused(f"the test of {failed!r} before it did not hold")
             changed = _changed(value, operation)
             if size + changed.grown > LARGEST and changed.grown > 0:
-                raise NotApplied(f"the artifact would have more than {LARGEST:,} bytes")
-        except NotApplied as why:
+                raise OperationRefused(f"the artifact would have more than {LARGEST:,} bytes")
+        except OperationRefused as why:
             missed.append(LeftOut(id_, number, op, path[:_SHOWN], str(why)))
             failed = failed or (brief(path, 100) or "the whole" if op == "test" else "")
             continue
@@ -153,14 +153,14 @@ def at(value: Json, path: str) -> Json:
     """The part of a content that a path names.
 
     Raises:
-        NotApplied: there is none.
+        OperationRefused: there is none.
     """
-    for token in pointer(path):
+    for token in pointer_keys(path):
         value = _child(value, token, path)
     return value
 
 
-class NotApplied(Exception):
+class OperationRefused(Exception):
     """An operation does not apply; why."""
 
 
@@ -187,23 +187,23 @@ def body_of(
 # -- paths -----------------------------------------------------------------------------------
 
 
-def pointer(path: str) -> list[str]:
+def pointer_keys(path: str) -> list[str]:
     """The keys of a JSON pointer; none for the whole.
 
     Raises:
-        NotApplied: it is none.
+        OperationRefused: it is none.
     """
     if path == "":
         return []
     if len(path) > LONGEST_PATH:
-        raise NotApplied(f"a path has at most {LONGEST_PATH:,} characters")
+        raise OperationRefused(f"a path has at most {LONGEST_PATH:,} characters")
     if not path.startswith("/"):
-        raise NotApplied("a path begins with '/', or is empty for the whole")
+        raise OperationRefused("a path begins with '/', or is empty for the whole")
     if _BAD_ESCAPE.search(path):
-        raise NotApplied("in a path, '~' is written ~0, and '/' in a key ~1")
+        raise OperationRefused("in a path, '~' is written ~0, and '/' in a key ~1")
     tokens = [t.replace("~1", "/").replace("~0", "~") for t in path[1:].split("/")]
     if len(tokens) > DEEPEST:
-        raise NotApplied(f"it is nested deeper than {DEEPEST} levels")
+        raise OperationRefused(f"it is nested deeper than {DEEPEST} levels")
     return tokens
 
 
@@ -227,10 +227,10 @@ def _index(key: str, length: int, *, end: bool = False) -> int:
     if end and key == "-":
         return length
     if not _INDEX.fullmatch(key):
-        raise NotApplied(f"{brief(key, 60)!r} is no place in a list")
+        raise OperationRefused(f"{brief(key, 60)!r} is no place in a list")
     index = int(key)
     if index >= length + end:
-        raise NotApplied(f"the list has {length} items, and {index} is beyond")
+        raise OperationRefused(f"the list has {length} items, and {index} is beyond")
     return index
 
 
@@ -238,37 +238,39 @@ def _child(value: Json, token: str, path: str) -> Json:
     if isinstance(value, dict):
         found = cast("_Object", value)
         if token not in found:
-            raise NotApplied(f"there is no {brief(token, 60)!r} on the way")
+            raise OperationRefused(f"there is no {brief(token, 60)!r} on the way")
         return found[token]
     if isinstance(value, list):
         return cast("_Items", value)[_index(token, len(cast("_Items", value)))]
-    raise NotApplied(f"there is nothing inside a value, and {brief(path, 60)!r} goes into one")
+    raise OperationRefused(
+        f"there is nothing inside a value, and {brief(path, 60)!r} goes into one"
+    )
 
 
 # -- changes ---------------------------------------------------------------------------------
 
 
-class _Changed(NamedTuple):
+class _ChangedValue(NamedTuple):
     """A value after a change, and by how many bytes it has grown."""
 
     value: Json
     grown: int
 
 
-def _changed(value: Json, operation: Mapping[str, Json]) -> _Changed:
+def _changed(value: Json, operation: Mapping[str, Json]) -> _ChangedValue:
     """A content after an operation.
 
     Raises:
-        NotApplied: it does not apply.
+        OperationRefused: it does not apply.
     """
     op, path, new = operation.get("op"), operation.get("path"), operation.get("value")
     if op not in OPERATIONS or not isinstance(path, str):
-        raise NotApplied("it is no operation")
+        raise OperationRefused("it is no operation")
     if op != "remove" and "value" not in operation:
-        raise NotApplied("it has no value")
-    tokens = pointer(path)
+        raise OperationRefused("it has no value")
+    tokens = pointer_keys(path)
     if op in ("add", "replace", "merge") and _depth(new) + len(tokens) > DEEPEST:
-        raise NotApplied(f"it is nested deeper than {DEEPEST} levels")
+        raise OperationRefused(f"it is nested deeper than {DEEPEST} levels")
     if not tokens:
         return _whole(value, op, new)
     *before, last = tokens
@@ -277,11 +279,11 @@ def _changed(value: Json, operation: Mapping[str, Json]) -> _Changed:
         chain.append(_child(chain[-1], token, path))
     inner = _in_parent(chain[-1], last, op, new, path)
     if inner.value is chain[-1]:
-        return _Changed(value, 0)
+        return _ChangedValue(value, 0)
     made = inner.value
     for owner, token in zip(reversed(chain[:-1]), reversed(before), strict=True):
         made = _with(owner, token, made)
-    return _Changed(made, inner.grown)
+    return _ChangedValue(made, inner.grown)
 
 
 def _with(owner: Json, token: str, value: Json) -> Json:
@@ -293,81 +295,83 @@ def _with(owner: Json, token: str, value: Json) -> Json:
     return items
 
 
-def _whole(value: Json, op: str, new: Json) -> _Changed:
+def _whole(value: Json, op: str, new: Json) -> _ChangedValue:
     """A content as a whole after an operation."""
     match op:
         case "remove":
-            raise NotApplied("an artifact cannot be removed as a whole; replace it by {}")
+            raise OperationRefused("an artifact cannot be removed as a whole; replace it by {}")
         case "test":
             _same(value, new)
-            return _Changed(value, 0)
+            return _ChangedValue(value, 0)
         case "merge":
             return _merged(value, new)
         case _:
-            return _Changed(new, _size(new) - _size(value))
+            return _ChangedValue(new, _size(new) - _size(value))
 
 
-def _in_parent(parent: Json, key: str, op: str, new: Json, path: str) -> _Changed:
+def _in_parent(parent: Json, key: str, op: str, new: Json, path: str) -> _ChangedValue:
     """An object or a list after an operation on one of its places."""
     if isinstance(parent, dict):
         return _in_object(cast("_Object", parent), key, op, new)
     if isinstance(parent, list):
         return _in_list(cast("_Items", parent), key, op, new)
-    raise NotApplied(f"there is nothing inside a value, and {brief(path, 60)!r} goes into one")
+    raise OperationRefused(
+        f"there is nothing inside a value, and {brief(path, 60)!r} goes into one"
+    )
 
 
-def _in_object(owner: dict[str, Json], key: str, op: str, new: Json) -> _Changed:
+def _in_object(owner: dict[str, Json], key: str, op: str, new: Json) -> _ChangedValue:
     there = key in owner
     if not there and op not in ("add", "merge"):
-        raise NotApplied(f"there is no {brief(key, 60)!r}")
+        raise OperationRefused(f"there is no {brief(key, 60)!r}")
     match op:
         case "test":
             _same(owner[key], new)
-            return _Changed(owner, 0)
+            return _ChangedValue(owner, 0)
         case "remove":
             left = {name: each for name, each in owner.items() if name != key}
-            return _Changed(left, -_entry_size(key, owner[key], others=len(left)))
+            return _ChangedValue(left, -_entry_size(key, owner[key], others=len(left)))
         case "merge" if there:
             inner = _merged(owner[key], new)
-            return _Changed({**owner, key: inner.value}, inner.grown)
+            return _ChangedValue({**owner, key: inner.value}, inner.grown)
         case _:
             made = _merged({}, new).value if op == "merge" else new
             with_it = {**owner, key: made}
             if there:
-                return _Changed(with_it, _size(made) - _size(owner[key]))
-            return _Changed(with_it, _entry_size(key, made, others=len(owner)))
+                return _ChangedValue(with_it, _size(made) - _size(owner[key]))
+            return _ChangedValue(with_it, _entry_size(key, made, others=len(owner)))
 
 
-def _in_list(owner: _Items, key: str, op: str, new: Json) -> _Changed:
+def _in_list(owner: _Items, key: str, op: str, new: Json) -> _ChangedValue:
     place = _index(key, len(owner), end=op == "add")
     match op:
         case "test":
             _same(owner[place], new)
-            return _Changed(owner, 0)
+            return _ChangedValue(owner, 0)
         case "remove":
             gone = _size(owner[place]) + (len(owner) > 1)
-            return _Changed([*owner[:place], *owner[place + 1 :]], -gone)
+            return _ChangedValue([*owner[:place], *owner[place + 1 :]], -gone)
         case "add":
             grown = _size(new) + (len(owner) > 0)
-            return _Changed([*owner[:place], new, *owner[place:]], grown)
+            return _ChangedValue([*owner[:place], new, *owner[place:]], grown)
         case "merge":
             inner = _merged(owner[place], new)
-            return _Changed([*owner[:place], inner.value, *owner[place + 1 :]], inner.grown)
+            return _ChangedValue([*owner[:place], inner.value, *owner[place + 1 :]], inner.grown)
         case _:
             grown = _size(new) - _size(owner[place])
-            return _Changed([*owner[:place], new, *owner[place + 1 :]], grown)
+            return _ChangedValue([*owner[:place], new, *owner[place + 1 :]], grown)
 
 
-def _merged(old: Json, patch: Json) -> _Changed:
+def _merged(old: Json, patch: Json) -> _ChangedValue:
     """An object with another merged into it: null takes a key away."""
     if not _is_object(patch):
-        raise NotApplied("what is merged is an object; to put a value there, replace it")
+        raise OperationRefused("what is merged is an object; to put a value there, replace it")
     if not _is_object(old):
-        raise NotApplied(f"it is {_kind(old)} there, and only objects are merged")
+        raise OperationRefused(f"it is {_kind(old)} there, and only objects are merged")
     return _merge(cast("_Object", old), cast("_Object", patch))
 
 
-def _merge(old: dict[str, Json], patch: Mapping[str, Json]) -> _Changed:
+def _merge(old: dict[str, Json], patch: Mapping[str, Json]) -> _ChangedValue:
     made, grown = dict(old), 0
     for key, value in patch.items():
         there = key in made
@@ -390,17 +394,17 @@ def _merge(old: dict[str, Json], patch: Mapping[str, Json]) -> _Changed:
         grown += _size(new) - _size(made[key]) if there else 0
         grown += 0 if there else _entry_size(key, new, others=len(made))
         made[key] = new
-    return _Changed(made, grown)
+    return _ChangedValue(made, grown)
 
 
 def _same(found: Json, wanted: Json) -> None:
     """Checks that two values are the same JSON.
 
     Raises:
-        NotApplied: they are not.
+        OperationRefused: they are not.
     """
     if not _equal(found, wanted):
-        raise NotApplied("the test does not hold: it is another value")
+        raise OperationRefused("the test does not hold: it is another value")
 
 
 def _equal(one: Any, other: Any) -> bool:

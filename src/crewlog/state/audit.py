@@ -16,12 +16,12 @@ from typing import Any
 from crewlog.ids import StepId
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.audit_commands import commanded
-from crewlog.state.audit_grants import Grants
+from crewlog.state.audit_commands import command_records
+from crewlog.state.audit_grants import PermissionHistory
 from crewlog.state.audit_records import AuditFilter, AuditKind, AuditRecord
 from crewlog.state.brief import brief
 from crewlog.state.model import Call, Interrupt
-from crewlog.state.told import edited_brief, edited_words
+from crewlog.state.told import argument_changes, edited_arguments_excerpt
 
 Key = tuple[StepId, int]
 """A call: its step, and its number there."""
@@ -29,14 +29,14 @@ LONGEST_FAILURE = 500
 """Characters of why a call failed."""
 
 
-class Audit:
+class Auditor:
     """Makes audit records of journal entries, as these come.
 
     What it remembers is bounded by what is under way in the run.
     """
 
     def __init__(self) -> None:
-        self._asked: tuple[j.ModelReplied, int, list[Call]] | None = None
+        self._asked: tuple[j.ModelCallCompleted, int, list[Call]] | None = None
         """The last reply, its position, and those of its calls that nothing was said of yet."""
         self._calls: dict[Key, tuple[str, str, str]] = {}
         """The agent, the tool and the start of the arguments of each call that is not answered."""
@@ -48,12 +48,12 @@ class Audit:
         """The open questions."""
         self._failed: AuditRecord | None = None
         """The last call, where it failed: perhaps it was refused, and not made."""
-        self._grants = Grants()
+        self._grants = PermissionHistory()
 
     def take(self, position: int, entry: j.JournalEntry) -> list[AuditRecord]:
         """The records that an entry makes, after those that were waiting for it."""
         found = [*self._made(entry), *self._allowed(entry), *self._records(position, entry)]
-        if isinstance(entry, j.ModelReplied) and entry.calls:
+        if isinstance(entry, j.ModelCallCompleted) and entry.calls:
             self._asked = (entry, position, list(entry.calls))
             for call in entry.calls:
                 self._calls[entry.step, call.call] = (entry.agent, call.tool or "", call.brief)
@@ -74,17 +74,17 @@ class Audit:
 
     def _allowed(self, entry: j.JournalEntry | None) -> Iterator[AuditRecord]:
         """The calls of the last reply that are allowed, as this entry shows."""
-        if self._asked is None or isinstance(entry, j.QuotaTaken | j.QuotaGiven):
+        if self._asked is None or isinstance(entry, j.QuotaConsumed | j.QuotaReleased):
             return  # a call is counted before people are asked about it
         reply, position, calls = self._asked
-        number = _judged(entry, reply.step, {call.call for call in calls})
+        number = _judged_call(entry, reply.step, {call.call for call in calls})
         for call in calls:
             if number is None or call.call < number:
                 yield self._check(reply, position, call)
         still = [call for call in calls if number is not None and call.call > number]
         self._asked = (reply, position, still) if still else None
 
-    def _check(self, reply: j.ModelReplied, position: int, call: Call) -> AuditRecord:
+    def _check(self, reply: j.ModelCallCompleted, position: int, call: Call) -> AuditRecord:
         tool = call.tool or ""
         return AuditRecord(
             position=position,
@@ -109,7 +109,7 @@ class Audit:
                     self._refused.add(key)
                 denied = _called(position, entry, "check", "denied", entry.reason)
                 yield denied.model_copy(update={"detail": self._brief(key)})
-            case j.ToolReturned():
+            case j.ToolCallCompleted():
                 key = (entry.step, entry.call)
                 if key not in self._refused:
                     outcome, reason = ("returned", "") if entry.ok else ("failed", _failure(entry))
@@ -128,7 +128,7 @@ class Audit:
                 yield self._answer(position, entry)
             case _:
                 self._learn(position, entry)
-                yield from commanded(position, entry)
+                yield from command_records(position, entry)
 
     def _question(self, position: int, entry: j.InterruptRaised) -> Iterator[AuditRecord]:
         asked = entry.interrupt
@@ -149,7 +149,7 @@ class Audit:
         if asked.kind == "tool_approval":
             why = asked.why
             if asked.rule == "ruling":  # the journal has who ruled, and where
-                why = self._grants.why_asked(record.agent, asked.tool) or why
+                why = self._grants.ask_reason(record.agent, asked.tool) or why
             of = {"who": record.agent, "what": asked.tool, "reason": why, "rule": asked.rule}
             changed = {"kind": "check", **of}
             yield record.model_copy(update=changed)
@@ -162,9 +162,9 @@ class Audit:
             self._refused.add(_key(asked))
         if asked is not None and isinstance(entry.inline, dict):
             args: dict[str, Json] = entry.inline  # pyright: ignore[reportUnknownVariableType]
-            self._edited[_key(asked)] = edited_brief(args, asked.args)
+            self._edited[_key(asked)] = edited_arguments_excerpt(args, asked.args)
         about = self._about(asked) if asked is not None else {}
-        if asked is not None and (edit := edited_words(entry.inline, asked.args)):
+        if asked is not None and (edit := argument_changes(entry.inline, asked.args)):
             about["detail"] = edit  # it is what runs, and not what was asked for
         return AuditRecord(
             position=position,
@@ -192,7 +192,7 @@ class Audit:
 
     def _learn(self, position: int, entry: j.JournalEntry) -> None:
         self._grants.learn(position, entry)
-        if isinstance(entry, j.RolledBack):  # its calls and questions are withdrawn
+        if isinstance(entry, j.RunRolledBack):  # its calls and questions are withdrawn
             self._calls, self._refused, self._questions = {}, set(), {}
             self._edited = {}
 
@@ -202,7 +202,7 @@ def _key(asked: Interrupt) -> Key:
     return asked.step or StepId(""), asked.call or 0
 
 
-def _judged(entry: j.JournalEntry | None, step: StepId, open_: Collection[int]) -> int | None:
+def _judged_call(entry: j.JournalEntry | None, step: StepId, open_: Collection[int]) -> int | None:
     """The call of a reply that an entry refuses, or asks about; none where it does neither.
 
     A refusal is followed by what the model is told of it. The result of a call that nothing was
@@ -211,7 +211,9 @@ def _judged(entry: j.JournalEntry | None, step: StepId, open_: Collection[int]) 
     match entry:
         case j.PermissionDenied() if entry.step == step:
             return entry.call
-        case j.ToolReturned() | j.CallHeld() if entry.step == step and entry.call not in open_:
+        case j.ToolCallCompleted() | j.CompletionBuffered() if (
+            entry.step == step and entry.call not in open_
+        ):
             return entry.call
         case j.InterruptRaised(interrupt=asked) if asked.kind == "tool_approval":
             return asked.call if asked.step == step else None
@@ -219,7 +221,7 @@ def _judged(entry: j.JournalEntry | None, step: StepId, open_: Collection[int]) 
             return None
 
 
-def _failure(entry: j.ToolReturned) -> str:
+def _failure(entry: j.ToolCallCompleted) -> str:
     """Why a call failed: whole where the journal has it, as of what the run itself answers."""
     body = entry.ref.inline
     said: Any = body.get("content") if isinstance(body, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
@@ -228,7 +230,7 @@ def _failure(entry: j.ToolReturned) -> str:
 
 def _called(
     position: int,
-    entry: j.PermissionDenied | j.ToolReturned,
+    entry: j.PermissionDenied | j.ToolCallCompleted,
     kind: AuditKind,
     outcome: str,
     reason: str,
@@ -249,11 +251,11 @@ def _called(
     )
 
 
-def audited(
+def audit_records(
     entries: Iterable[tuple[int, j.JournalEntry]], wanted: AuditFilter | None = None
 ) -> Iterator[AuditRecord]:
     """The records of a whole journal, or those of them that are wanted."""
-    audit, keep = Audit(), wanted or AuditFilter()
+    audit, keep = Auditor(), wanted or AuditFilter()
     for position, entry in entries:
         yield from filter(keep.wants, audit.take(position, entry))
     yield from filter(keep.wants, audit.settle())

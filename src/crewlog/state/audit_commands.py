@@ -8,34 +8,34 @@ from crewlog.definition.findings import listed
 from crewlog.state import journal as j
 from crewlog.state.audit_records import AuditKind, AuditRecord
 from crewlog.state.brief import sentences
-from crewlog.state.rulings import ruling_words
+from crewlog.state.rulings import permission_description
 
 _COMMANDS: dict[type[j.Fact], str] = {
     j.MessageAdded: "message",
     j.MessageQueued: "message",
-    j.BreakRequested: "interrupt",
+    j.BreakpointSet: "interrupt",
     j.Paused: "pause",
-    j.Resumed: "resume",
+    j.RunResumed: "resume",
     j.StopRequested: "stop",
     j.ChangeAccepted: "change",
-    j.RulesChanged: "change",
-    j.TopologyChanged: "change",
-    j.MergeAsked: "change",
-    j.PermissionSet: "set_permission",
-    j.RulingSet: "set_permission",
+    j.DefinitionChanged: "change",
+    j.ComponentChanged: "change",
+    j.MergeRequested: "change",
+    j.ToolPermissionSet: "set_permission",
+    j.AgentPermissionSet: "set_permission",
     j.StateEdited: "edit_state",
-    j.Redirected: "redirect",
+    j.StepRedirected: "redirect",
     j.CheckpointTagged: "tag",
-    j.RolledBack: "rollback",
+    j.RunRolledBack: "rollback",
     j.RunStarted: "start",
     j.PromptReceived: "start",
-    j.Forked: "fork",
-    j.Reopened: "reopen",
+    j.RunForked: "fork",
+    j.RunReopened: "reopen",
 }
 """What people or programs do to a run, by what it leaves in the journal."""
 
 
-def commanded(position: int, entry: j.JournalEntry) -> Iterator[AuditRecord]:
+def command_records(position: int, entry: j.JournalEntry) -> Iterator[AuditRecord]:
     """The record of a command that was applied or refused, or of a decision about a definition."""
     match entry:
         case j.CommandRejected():
@@ -50,7 +50,7 @@ def commanded(position: int, entry: j.JournalEntry) -> Iterator[AuditRecord]:
             yield _by(position, entry, "decision", "approval", "reject", detail=entry.definition)
         case j.DefinitionEdited():
             yield _by(position, entry, "decision", "approval", "edit", detail=entry.definition)
-        case j.GraphSwapped() | j.GraphMerged():
+        case j.GraphSwapped() | j.RunMerged():
             words = f"graph v{entry.graph_version}: {entry.what}"
             yield _by(position, entry, "command", "change", "in force", detail=words)
         case j.SwapFailed():
@@ -63,7 +63,7 @@ def commanded(position: int, entry: j.JournalEntry) -> Iterator[AuditRecord]:
             yield _by(
                 position, entry, "command", "change", "failed", detail=words, reason=entry.why
             )
-        case j.MergedInto():
+        case j.RunEndedByMerge():
             words = f"one graph with {entry.run}"
             yield _by(position, entry, "command", "change", "in force", detail=words)
         case j.MessageAdded() if entry.command is None:
@@ -107,15 +107,15 @@ def _by(
 def _detail(entry: j.JournalEntry) -> str:
     """What a command asked for, in a line."""
     match entry:
-        case j.PermissionSet():
+        case j.ToolPermissionSet():
             if entry.agents is None:
                 return f"every agent that has {entry.tool} may call it"
             return f"{listed(entry.agents) if entry.agents else 'nobody'} may call {entry.tool}"
-        case j.RulingSet():
-            return ruling_words(entry.tool, entry.agent, entry.do)
+        case j.AgentPermissionSet():
+            return permission_description(entry.tool, entry.agent, entry.do)
         case j.ChangeAccepted():
             return f"to graph v{entry.graph_version}: {entry.what}"
-        case j.RulesChanged() | j.TopologyChanged() | j.MergeAsked():
+        case j.DefinitionChanged() | j.ComponentChanged() | j.MergeRequested():
             return entry.what
         case j.StateEdited():
             return ", ".join(f"{'– ' if e.delete else ''}{e.path}" for e in entry.edits)  # noqa: RUF001
@@ -123,9 +123,9 @@ def _detail(entry: j.JournalEntry) -> str:
             return f"to {', '.join(entry.ref.logs)}"
         case j.RunStarted():
             return f"crew {entry.crew}"
-        case j.BreakRequested():
+        case j.BreakpointSet():
             return f"before {'the next step' if entry.node == '*' else entry.node}"
-        case j.Redirected():
+        case j.StepRedirected():
             return f"{entry.step} goes to {entry.node}"
         case j.CheckpointTagged():
             return f"@{entry.checkpoint} is called {entry.tag}"
@@ -136,9 +136,9 @@ def _detail(entry: j.JournalEntry) -> str:
 def _back(entry: j.JournalEntry) -> str:
     """Where a run was taken, or what it came from."""
     match entry:
-        case j.RolledBack() | j.Reopened():
+        case j.RunRolledBack() | j.RunReopened():
             return f"to @{entry.to}"
-        case j.Forked():
+        case j.RunForked():
             return f"from {entry.source}@{entry.checkpoint or entry.to}"
         case _:
             return ""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from crewlog.authority.permissions import EVERYONE
-from crewlog.authority.rulings import Rulings, after_permission, after_ruling
+from crewlog.authority.rulings import Rulings, with_live_permission, without_milder_permissions
 from crewlog.state import journal as j
 
 
-class Grants:
+class PermissionHistory:
     """Who may call what, entry by entry, with who said so at run time."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Grants:
             return f"permissions let {agent!r} call {tool!r}{self._where(tool, '')}"
         return f"{tool!r} is among the tools of {agent!r}{self._where(tool, '')}"
 
-    def why_asked(self, agent: str, tool: str) -> str:
+    def ask_reason(self, agent: str, tool: str) -> str:
         """Which ruling has people asked about an agent's call; empty where the journal has none."""
         row = self._rulings.get(tool, {})
         whom = agent if agent in row else EVERYONE  # its own ruling counts, as in every check
@@ -42,22 +42,26 @@ class Grants:
     def learn(self, position: int, entry: j.JournalEntry) -> None:
         """Keeps what an entry says of that."""
         match entry:
-            case j.RunStarted() | j.NewGraph() | j.RulesChanged():
+            case j.RunStarted() | j.GraphReplacement() | j.DefinitionChanged():
                 self._permissions = dict(entry.permissions)
-            case j.PermissionSet():
+            case j.ToolPermissionSet():
                 self._permissions[entry.tool] = entry.agents
-                self._rulings = after_permission(self._rulings, entry.tool, entry.agents)
+                self._rulings = without_milder_permissions(self._rulings, entry.tool, entry.agents)
                 self._note(position, entry, "")
-            case j.RulingSet():
-                self._rulings = after_ruling(self._rulings, entry.tool, entry.agent, entry.do)
+            case j.AgentPermissionSet():
+                self._rulings = with_live_permission(
+                    self._rulings, entry.tool, entry.agent, entry.do
+                )
                 self._note(position, entry, entry.agent)
-            case j.RolledBack() | j.Forked() | j.Reopened():
+            case j.RunRolledBack() | j.RunForked() | j.RunReopened():
                 self._permissions = dict(entry.state.get("tool_permissions") or {})
                 self._rulings = dict(entry.state.get("rulings") or {})
             case _:
                 pass
 
-    def _note(self, position: int, entry: j.PermissionSet | j.RulingSet, agent: str) -> None:
+    def _note(
+        self, position: int, entry: j.ToolPermissionSet | j.AgentPermissionSet, agent: str
+    ) -> None:
         by = f" by {entry.by}" if entry.by else ""
         why = f": {entry.reason}" if entry.reason else ""
         self._said[entry.tool, agent] = f"set at run time{by} (position {position}){why}"

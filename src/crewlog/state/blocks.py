@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from crewlog.content import scrubbed_text
+from crewlog.content import utf8_text
 
 if TYPE_CHECKING:
     from crewlog.model import Json
@@ -62,7 +62,7 @@ def _matches(pattern: str, value: Any) -> bool:
 
 def named(block: Mapping[str, Any]) -> str:
     """What people and models read in the place of a file: `[image/png 34 kB sha256:ab12…]`."""
-    name = f" {scrubbed_text(str(block['name']))}" if block.get("name") else ""
+    name = f" {utf8_text(str(block['name']))}" if block.get("name") else ""
     size = _size(block["size"])
     return f"[{block['mime_type']}{name} {size} sha256:{str(block['sha256'])[:_SHOWN]}…]"
 

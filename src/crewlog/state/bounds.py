@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from crewlog.state.model import CrewState
 
 
-class Bounds(Model):
+class RemainingBudget(Model):
     """What counts from here on in a run, of the bounds that are other than by its use alone."""
 
     quotas: dict[str, int] = Field(default_factory=dict[str, int])

@@ -24,7 +24,7 @@ def sentences(refusal: str) -> str:
     return " ".join([*ended, last])
 
 
-def brief_of(body: Mapping[str, Json]) -> str:
+def message_excerpt(body: Mapping[str, Json]) -> str:
     """The start of what a message says; of a content in parts, its first text and its files."""
     content: Json = body.get("content", "")
     if isinstance(content, list):

@@ -16,14 +16,14 @@ from collections.abc import Iterable, Sequence
 from crewlog.ids import LogName, RunId
 from crewlog.state.joining import KEPT
 from crewlog.state.model import CrewState
-from crewlog.state.topology import Renamed
+from crewlog.state.topology import Rename
 from crewlog.state.uniting import PRIVATE, called
 
 SHOWN = 5
 """New names that are told in a line."""
 
 
-def called_there(log: str, renamed: Iterable[Renamed]) -> LogName:
+def renamed_log(log: str, renamed: Iterable[Rename]) -> LogName:
     """What a log that people may speak to is called after a merge.
 
     Args:
@@ -36,7 +36,7 @@ def called_there(log: str, renamed: Iterable[Renamed]) -> LogName:
     return LogName(names.log(log))
 
 
-def called_since(first: Sequence[Renamed], then: Sequence[Renamed]) -> tuple[Renamed, ...]:
+def successive_renames(first: Sequence[Rename], then: Sequence[Rename]) -> tuple[Rename, ...]:
     """What two merges together call otherwise: of a run, and then of the one that had taken it in.
 
     Args:
@@ -53,8 +53,8 @@ def called_since(first: Sequence[Renamed], then: Sequence[Renamed]) -> tuple[Ren
 
 
 def took_in(
-    state: CrewState, part: CrewState, of: RunId, renamed: tuple[Renamed, ...]
-) -> dict[RunId, tuple[Renamed, ...]]:
+    state: CrewState, part: CrewState, of: RunId, renamed: tuple[Rename, ...]
+) -> dict[RunId, tuple[Rename, ...]]:
     """The runs that are part of one once it took another one in: also those that this one had.
 
     Few are kept: nothing more comes from a run once it has ended, which it does right after it is
@@ -66,13 +66,13 @@ def took_in(
         of: The other one.
         renamed: What of the other one is called otherwise.
     """
-    now = {run: called_since(before, renamed) for run, before in part.took_in.items()}
+    now = {run: successive_renames(before, renamed) for run, before in part.took_in.items()}
     now[of] = renamed
     kept = [(run, before) for run, before in state.took_in.items() if run not in now]
     return dict([*kept, *now.items()][-KEPT:])
 
 
-def renamed_words(renamed: Sequence[Renamed]) -> str:
+def renames_description(renamed: Sequence[Rename]) -> str:
     """What is called otherwise, in a line; empty where nothing is."""
     told = [
         f"its {each.kind} {each.was!r} is called {each.now!r} there" for each in renamed[:SHOWN]

@@ -23,26 +23,32 @@ from crewlog.ids import (
     RunId,
     StepId,
     ToolName,
-    call_key,
+    idempotency_key,
 )
 from crewlog.model import Json, Model
-from crewlog.state.context import Given, Windowed
+from crewlog.state.context import Given, WindowResult
 from crewlog.state.endings import BadEnding
 from crewlog.state.hearing import Heard
-from crewlog.state.homes import CameHome
+from crewlog.state.homes import ClaimedAgent
 from crewlog.state.journal import Batch
 from crewlog.state.model import (
     CallDelay,
     CommandOutcome,
     Item,
     LogHead,
-    PromptRemark,
+    PromptDiagnostic,
     PromptReply,
     Usage,
 )
 from crewlog.state.parting import Share
-from crewlog.state.told import asked_tools, model_of, usage_beyond, usage_with, used
-from crewlog.state.topology import Topology, TopologyChange
+from crewlog.state.told import (
+    model_name,
+    requested_tool_calls,
+    usage_with_metadata,
+    usage_without_metadata,
+    used,
+)
+from crewlog.state.topology import Component, ComponentChange
 
 OPEN_RUN = "open_run"
 COMPILE_PROMPT = "compile_prompt"
@@ -55,9 +61,9 @@ LOOK_AT_RUN = "look_at_run"
 PREPARE_MERGE = "prepare_merge"
 LOAD_STATE = "load_state"
 FIND_COMMAND = "find_command"
-FORGET_RUN = "forget_run"
+FORGET_RUN = "delete_replaced_run"
 TELL_TIME = "tell_time"
-USE_ONCE = "use_once"
+USE_ONCE = "record_use"
 CHECK_ARGUMENTS = "check_arguments"
 
 
@@ -87,7 +93,7 @@ class View(Model):
         return self.model_copy(update={"heads": heads})
 
 
-class StartUse(Model):
+class SignedStart(Model):
     """A start, which one execution may use where it is signed. No history has it."""
 
     start: str = ""
@@ -100,7 +106,7 @@ class StartUse(Model):
     """When it was started, in milliseconds since 1970."""
 
 
-class OpenRun(Model):
+class PrepareRun(Model):
     """Resolve and validate what a run was started with."""
 
     run: RunId
@@ -114,11 +120,11 @@ class OpenRun(Model):
     model: str = ""
     """The model of every agent, in the place of those that the crew names. Of an edit: the model
     that the prompt was compiled with, which it may use as well."""
-    use: StartUse | None = None
+    use: SignedStart | None = None
     """The start; none where the crew is not what a run begins with."""
 
 
-class OpenRunResult(Model):
+class PrepareRunResult(Model):
     """A run's definition and plan."""
 
     definition: dict[str, Json]
@@ -161,7 +167,7 @@ class CompilePromptResult(Model):
     """Whether the model must be asked once more; then there is nothing else yet."""
     definition: dict[str, Json] | None = None
     """The crew; none where there is an error."""
-    remarks: tuple[PromptRemark, ...] = ()
+    remarks: tuple[PromptDiagnostic, ...] = ()
     """Errors and warnings, in the order of the prompt."""
     requirements: tuple[str, ...] = ()
     model: str = ""
@@ -174,7 +180,7 @@ class CompilePromptResult(Model):
     """When the call ended, in milliseconds since the epoch: the activity sets it last."""
 
 
-def _begun_last(batch: Any) -> str:
+def _last_started_step(batch: Any) -> str:
     """The step with whose beginning a batch ends, as JSON; empty where it ends otherwise."""
     match batch:
         case {"entries": [*_, {"kind": "StepStarted", "step": str(step)}]}:
@@ -183,7 +189,7 @@ def _begun_last(batch: Any) -> str:
             return ""
 
 
-class StepCall(Model):
+class CallInput(Model):
     """What the inputs of both kinds of calls say."""
 
     run: RunId = RunId("")
@@ -210,7 +216,7 @@ class StepCall(Model):
     def _with_step(cls, data: Any) -> Any:
         if isinstance(data, dict) and "step" not in data:
             given: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
-            begun = _begun_last(given.get("batch") or {})
+            begun = _last_started_step(given.get("batch") or {})
             return {**given, "step": begun} if begun else given
         return data  # pyright: ignore[reportUnknownVariableType]
 
@@ -218,7 +224,7 @@ class StepCall(Model):
     def to_json(self) -> dict[str, Json]:
         """As JSON; without the step where the batch ends with its beginning, as it mostly does."""
         data = super().to_json()
-        if _begun_last(data.get("batch", {})) == self.step:
+        if _last_started_step(data.get("batch", {})) == self.step:
             del data["step"]
         return data
 
@@ -228,7 +234,7 @@ class StepCall(Model):
         return self.position or (self.batch.last if self.batch.entries else 0)
 
 
-class CallModel(StepCall):
+class CallModel(CallInput):
     """Call an agent's model on its view."""
 
     tools: tuple[ToolName, ...] = ()
@@ -243,7 +249,7 @@ class CallModel(StepCall):
     """Replies in a row that the limit of output cut: the next one may be longer."""
 
 
-class AskedTool(Model):
+class RequestedToolCall(Model):
     """A tool call that a model asked for."""
 
     id: str
@@ -272,29 +278,29 @@ class Answer(Model):
     """What it took before the attempt that answered; none where that is nothing to speak of."""
 
     @classmethod
-    def _told_by(cls, body: dict[str, Json]) -> dict[str, Json]:
+    def _metadata(cls, body: dict[str, Json]) -> dict[str, Json]:
         raise NotImplementedError
 
     @model_validator(mode="before")
     @classmethod
-    def _with_told(cls, data: Any) -> Any:
+    def _with_metadata(cls, data: Any) -> Any:
         if isinstance(data, dict) and isinstance(data.get("body"), dict):  # pyright: ignore[reportUnknownMemberType]
             given: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
             told: dict[str, Json] = {
                 "hash": hash_json(given["body"]),
-                **cls._told_by(given["body"]),
+                **cls._metadata(given["body"]),
             }
             if isinstance(given.get("usage"), dict) and "usage" in told:
-                given = {**given, "usage": usage_with(given["usage"], told["usage"])}
+                given = {**given, "usage": usage_with_metadata(given["usage"], told["usage"])}
             return {**told, **given}
         return data  # pyright: ignore[reportUnknownVariableType]
 
     @override
     def to_json(self) -> dict[str, Json]:
         data = super().to_json()
-        told: dict[str, Json] = {"hash": self.hash, **self._told_by(self.body)}
+        told: dict[str, Json] = {"hash": self.hash, **self._metadata(self.body)}
         if "usage" in told:
-            data["usage"] = usage_beyond(data.get("usage", {}), told["usage"])
+            data["usage"] = usage_without_metadata(data.get("usage", {}), told["usage"])
             told["usage"] = {}
         return {key: value for key, value in data.items() if told.get(key) != value}
 
@@ -316,7 +322,7 @@ class OutputValue(Model):
     """Of an item that is for somebody: whom it names. None: it is no such item."""
 
 
-class ReadReply(Model):
+class StructuredOutput(Model):
     """What a final message says, where it must be of a form: its fields, as outputs."""
 
     how: Literal["json", "lenient"] = "json"
@@ -325,10 +331,10 @@ class ReadReply(Model):
     """The fields that it has."""
 
 
-class ModelResult(Answer):
+class CallModelResult(Answer):
     """A model's reply."""
 
-    tools: tuple[AskedTool, ...] = ()
+    tools: tuple[RequestedToolCall, ...] = ()
     """The tool calls it asks for, in order; empty where the turn is over."""
     model: str = ""
     """The model that answered, as it names itself."""
@@ -336,22 +342,22 @@ class ModelResult(Answer):
     """This call's usage; `calls` is 1, and one more for every summary that it had made."""
     ending: BadEnding = ""
     """How it ended, where it is no good answer: then it asks for no tool."""
-    window: Windowed | None = None
+    window: WindowResult | None = None
     """What a window left out of its prompt; none where nothing."""
-    reply: ReadReply | None = None
+    reply: StructuredOutput | None = None
     """What it says, where it is the last of the turn and must be of a form."""
     faults: tuple[str, ...] = ()
     """Why it is not of that form."""
     draft: ContentHash | None = None
     """Of a reply that calls tools, where its text may be what the turn ends with: the message that
     has the text alone. The store has it where it has the body."""
-    settled: tuple[SettledOperations, ...] = ()
+    settled: tuple[RefusedOperations, ...] = ()
     """What became of operations that were not settled: those of which some do not apply."""
 
     @classmethod
     @override
-    def _told_by(cls, body: dict[str, Json]) -> dict[str, Json]:
-        return {"tools": asked_tools(body), "model": model_of(body), "usage": used(body)}
+    def _metadata(cls, body: dict[str, Json]) -> dict[str, Json]:
+        return {"tools": requested_tool_calls(body), "model": model_name(body), "usage": used(body)}
 
 
 class CallQuota(Model):
@@ -368,12 +374,12 @@ class CallQuota(Model):
     """The rule, for the reason of a refusal."""
 
 
-def quota_name(crew: str, key: str) -> str:
+def quota_store_name(crew: str, key: str) -> str:
     """The name in the store of a crew's quota over runs."""
     return f"{crew}/{key}"
 
 
-def counted_key(call: str, started: int) -> str:
+def quota_idempotency_key(call: str, started: int) -> str:
     """The name in the store of a call that quotas over runs count.
 
     The call's own key is not enough: a run whose id is used again makes calls of the same keys.
@@ -385,7 +391,7 @@ def counted_key(call: str, started: int) -> str:
     return f"{call}@{started}"
 
 
-class CallTool(StepCall):
+class CallTool(CallInput):
     """Execute one tool call of a reply; the view is for tools that ask for the state."""
 
     tool: ToolName
@@ -409,12 +415,12 @@ class CallTool(StepCall):
     the call from those of other runs that had this id."""
 
 
-def claim_key(run: RunId, task: CallTool) -> str:
+def start_record_key(run: RunId, task: CallTool) -> str:
     """What a try claims in the store before it begins a call that must not be repeated."""
-    return f"{call_key(run, task.step, task.call)}/{task.attempt}"
+    return f"{idempotency_key(run, task.step, task.call)}/{task.attempt}"
 
 
-def owner_of(execution: str, activity: str, attempt: int) -> str:
+def attempt_owner(execution: str, activity: str, attempt: int) -> str:
     """The name of one try: of an activity, in an execution."""
     return f"{execution}/{activity}/{attempt}"
 
@@ -437,7 +443,7 @@ class ArtifactChange(Model):
     """The first of them, each with its reason."""
 
 
-class SettledOperations(Model):
+class RefusedOperations(Model):
     """Operations of a call of which some turned out not to apply."""
 
     call: int
@@ -455,7 +461,7 @@ class SentMessage(Model):
     text: str
 
 
-class ToolResult(Answer):
+class CallToolResult(Answer):
     """A tool's result, or an error that the model may see and repair."""
 
     ok: bool = True
@@ -488,11 +494,11 @@ class ToolResult(Answer):
 
     @classmethod
     @override
-    def _told_by(cls, body: dict[str, Json]) -> dict[str, Json]:
+    def _metadata(cls, body: dict[str, Json]) -> dict[str, Json]:
         return {"ok": False} if body.get("status") == "error" else {}
 
 
-class MergeHint(Model):
+class MergeNotification(Model):
     """Has another run look at what the store has of this one."""
 
     op: str
@@ -501,7 +507,7 @@ class MergeHint(Model):
     """The other run."""
 
 
-class Flush(Model):
+class StoreBatch(Model):
     """Store what no activity has stored."""
 
     run: RunId
@@ -509,20 +515,20 @@ class Flush(Model):
     definition: ContentHash = ContentHash("")
     state: dict[str, Json] | None = None
     """The state at the batch's end, to be kept as a snapshot."""
-    hints: tuple[MergeHint, ...] = ()
-    """Given once all of it is stored; then the result is a `Flushed`."""
+    hints: tuple[MergeNotification, ...] = ()
+    """Given once all of it is stored; then the result is a `StoreBatchResult`."""
 
 
-class Flushed(Model):
-    """What became of the hints of a `Flush`."""
+class StoreBatchResult(Model):
+    """What became of the hints of a `StoreBatch`."""
 
     gone: tuple[RunId, ...] = ()
     """The runs that have ended, or never were."""
-    untold: tuple[MergeHint, ...] = ()
+    untold: tuple[MergeNotification, ...] = ()
     """The hints of which nobody knows whether they came."""
 
 
-class CloseRun(Model):
+class EndRun(Model):
     """Store the rest of a run and fetch what its result shows."""
 
     run: RunId
@@ -531,11 +537,11 @@ class CloseRun(Model):
     """The last state, to be kept as a snapshot."""
     outputs: tuple[ContentHash, ...] = ()
     """Bodies that hold outputs: messages, or large values."""
-    hints: tuple[MergeHint, ...] = ()
+    hints: tuple[MergeNotification, ...] = ()
     """Given once all of it is stored."""
 
 
-class CloseRunResult(Model):
+class EndRunResult(Model):
     """The bodies asked for: a message's text, or the value."""
 
     outputs: dict[ContentHash, Json] = Field(default_factory=dict[ContentHash, Json])
@@ -594,20 +600,20 @@ class PrepareChange(Model):
     Set, it claims the creatures that come home."""
 
 
-class PreparedPart(Model):
+class PreparedSplitRun(Model):
     """A part of a graph that fell apart: another run has it."""
 
     graph: RunId
     """The run."""
     definition: dict[str, Json]
     """The crew that lives there, as canonical JSON."""
-    topology: Topology
+    topology: Component
     """Its creatures and channels."""
     share: Share
     """What goes with it."""
 
 
-class PreparedChange(Model):
+class PrepareChangeResult(Model):
     """What a change leads to."""
 
     definition: dict[str, Json] = Field(default_factory=dict[str, Json])
@@ -621,7 +627,7 @@ class PreparedChange(Model):
     is another one."""
     what: str = ""
     """What changes, in a line, for people."""
-    remarks: tuple[PromptRemark, ...] = ()
+    remarks: tuple[PromptDiagnostic, ...] = ()
     """Of a prompt: what there is to know about it."""
     reply: PromptReply | None = None
     """What a model answered that reads the prompt."""
@@ -635,16 +641,16 @@ class PreparedChange(Model):
     """By what it gives somebody more than the definition in force; none where nobody has looked."""
     compared: ContentHash = ContentHash("")
     """The definition that was in force when somebody looked."""
-    parts: tuple[PreparedPart, ...] = ()
+    parts: tuple[PreparedSplitRun, ...] = ()
     """Where the graph falls apart: those that other runs have from then on. What the run itself
     keeps is `definition`."""
     warnings: tuple[str, ...] = ()
     """What whoever changes may not have meant, as `SwapReport` has it."""
-    home: dict[AgentName, CameHome] = Field(default_factory=dict[AgentName, CameHome])
-    """Creatures that come home, as `Reopened` has them: they are claimed."""
+    home: dict[AgentName, ClaimedAgent] = Field(default_factory=dict[AgentName, ClaimedAgent])
+    """Creatures that come home, as `RunReopened` has them: they are claimed."""
 
 
-class LookAtRun(Model):
+class ReadOtherRun(Model):
     """Load the last stored state of another run, for one that is to be one graph with it."""
 
     run: RunId
@@ -661,7 +667,7 @@ class LookAtRun(Model):
     """Whether its journal is searched for the merge's outcome."""
 
 
-class LookedAt(Model):
+class ReadOtherRunResult(Model):
     """What the store has of another run."""
 
     op: str
@@ -704,7 +710,7 @@ class PrepareMerge(Model):
     those may not say it yet."""
 
 
-class PreparedMerge(Model):
+class PrepareMergeResult(Model):
     """Two runs as one."""
 
     definition: dict[str, Json] = Field(default_factory=dict[str, Json])
@@ -722,7 +728,7 @@ class PreparedMerge(Model):
     same, and come of one run by splits alone, which have divided it."""
     state: dict[str, Json] = Field(default_factory=dict[str, Json])
     """What is taken over of that; see `crewlog.state.uniting`."""
-    change: TopologyChange = TopologyChange()
+    change: ComponentChange = ComponentChange()
     """What becomes of the graphs, with what is called otherwise."""
     comes: tuple[AgentName, ...] = ()
     """The creatures that come, as they are called now."""
@@ -745,7 +751,7 @@ class PreparedMerge(Model):
     remedy: str = ""
 
 
-class LoadState(Model):
+class RestoreState(Model):
     """Load the state of a run at a checkpoint, with the plan that it had there."""
 
     run: RunId
@@ -767,11 +773,11 @@ class LoadState(Model):
     against: ContentHash = ContentHash("")
     """The definition in force, whose authority the state's is compared with; by default the last
     one of the run that is loaded."""
-    use: StartUse | None = None
+    use: SignedStart | None = None
     """The start of the run that asks, which goes on from what is loaded; none for a rollback."""
 
 
-class LoadedState(Model):
+class RestoreStateResult(Model):
     """A run at a checkpoint."""
 
     position: int
@@ -794,7 +800,7 @@ class LoadedState(Model):
     policy: Policy | None = None
     """The policy in force of the run that is loaded, whatever it was at the checkpoint."""
     compared: ContentHash = ContentHash("")
-    """The definition in force that it was compared with: `LoadState.against`."""
+    """The definition in force that it was compared with: `RestoreState.against`."""
     split: str = ""
     """Of a part of another run: the command that parted them."""
     by: str = ""
@@ -817,14 +823,14 @@ class FindCommand(Model):
     """The command's id."""
 
 
-class FoundCommand(Model):
+class FindCommandResult(Model):
     """What the stored journal says of a command."""
 
     outcome: CommandOutcome | None = None
     """Its outcome; none where it has none."""
 
 
-class UseOnce(Model):
+class RecordUse(Model):
     """Note for good that a start or a command is used, also where its run is deleted."""
 
     used: str
@@ -844,14 +850,14 @@ class CheckArguments(Model):
     """Whose call it is: the tools that every crew has are made for each agent."""
 
 
-class CheckedArguments(Model):
+class CheckArgumentsResult(Model):
     """Whether arguments fit a tool."""
 
     fault: str = ""
     """What is wrong with them; empty: nothing."""
 
 
-class ForgetRun(Model):
+class DeleteReplacedRun(Model):
     """Remove the rows of an ended run whose id another one has, which has recorded nothing yet."""
 
     run: RunId
@@ -862,5 +868,5 @@ class ForgetRun(Model):
     sender do that."""
     at: int = 0
     """When it was started, in milliseconds since 1970."""
-    use: StartUse | None = None
+    use: SignedStart | None = None
     """The start: where it is signed, it replaces a signed run once."""

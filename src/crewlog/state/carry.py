@@ -22,7 +22,7 @@ SCHEMA = 1
 """The schema version of the carries that this build writes and reads."""
 
 
-class DraftCarry(Model):
+class PromptCarry(Model):
     """What a run without a crew carries besides its state."""
 
     input: str = ""
@@ -63,7 +63,7 @@ class Carry(Model):
     """Whether the server knows Crewlog's search attributes."""
     reply: dict[str, Json] = Field(default_factory=dict)
     """The last answer of a conversation, with its words."""
-    draft: DraftCarry | None = None
+    draft: PromptCarry | None = None
     """Set where the run has no crew yet: people have not approved what its prompt makes."""
 
     @override

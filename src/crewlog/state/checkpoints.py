@@ -17,10 +17,10 @@ TURN = "turn:"
 
 _KINDS: Mapping[str, CheckpointKind] = {
     "StepCompleted": "step",
-    "TurnEnded": "turn",
-    "Forked": "fork",
-    "RolledBack": "rollback",
-    "Reopened": "reopen",
+    "ExchangeEnded": "turn",
+    "RunForked": "fork",
+    "RunRolledBack": "rollback",
+    "RunReopened": "reopen",
 }
 
 
@@ -30,16 +30,16 @@ def checkpoint_kind(kind: str, source: str | None, because: str = "") -> Checkpo
     The run, or a turn of it, begins where the first nodes are reached, from none, and for no other
     reason.
     """
-    begins = kind == "Routed" and source is None and not because
+    begins = kind == "NodesReached" and source is None and not because
     return "start" if begins else _KINDS.get(kind)
 
 
-def turn_name(turn: int) -> str:
+def exchange_name(turn: int) -> str:
     """What names the end of a turn of a conversation, where a position is asked for."""
     return f"{TURN}{turn}"
 
 
-def turn_of(name: str) -> int | None:
+def exchange_number(name: str) -> int | None:
     """The turn that such a name means; none where it names something else."""
     number = name.removeprefix(TURN)
     return int(number) if number != name and number.isdecimal() and len(number) < 10 else None
@@ -65,6 +65,6 @@ def nearest(run: RunId, position: int, known: Iterable[int]) -> str:
     return f"The nearest: {near}. {listed}" if near else listed
 
 
-def no_checkpoint(run: RunId, position: int) -> str:
+def no_checkpoint_message(run: RunId, position: int) -> str:
     """What is said of a position that is no checkpoint."""
     return f"position {position} of the run {run!r} is no checkpoint"

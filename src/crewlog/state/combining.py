@@ -17,7 +17,7 @@ from crewlog.ids import FlagName
 from crewlog.model import Json
 from crewlog.state.brief import brief
 from crewlog.state.hashing import canonical
-from crewlog.state.merging import among_parts, with_part, with_value, with_values
+from crewlog.state.merging import list_with_values, output_with_value, values_in_order, with_value
 from crewlog.state.model import Output, Part, Place
 
 CONFLICTS = FlagName("conflicts")
@@ -71,7 +71,7 @@ def _unfit(how: str, there: Json, value: Json) -> str:
         same = there is None or canonical(there) == canonical(value)
         return "" if same else "the two are not the same"
     if how == "update":
-        return _other_key(there, value)
+        return _conflicting_keys(there, value)
     if how in ("sum", "max", "min"):
         texts = how != "sum" and isinstance(value, str) and isinstance(there, str | None)
         fit = texts or (_is_number(value) and (there is None or _is_number(there)))
@@ -79,7 +79,7 @@ def _unfit(how: str, there: Json, value: Json) -> str:
     return ""
 
 
-def _other_key(there: Json, value: Json) -> str:
+def _conflicting_keys(there: Json, value: Json) -> str:
     if not _is_object(value) or not (there is None or _is_object(there)):
         return "'update' takes objects only"
     known: dict[str, Json] = there or {}
@@ -136,30 +136,30 @@ def added(
     """A flag's list with what a step adds to it, and the places of all: see `with_value`."""
     if how != "union":
         return with_value(values, places, value, place)
-    listed, places = with_values(elements(values), places, elements(value), place)
+    listed, places = list_with_values(elements(values), places, elements(value), place)
     begun = len(listed) - len(places)
-    first = _first_of_each([canonical(each) for each in listed])
+    first = _first_indexes([canonical(each) for each in listed])
     return [listed[at] for at in first], tuple(places[at - begun] for at in first if at >= begun)
 
 
-def with_parts(how: str, output: Output | None, part: Part, position: int) -> Output:
-    """An output that is a list with what a step adds to it: see `with_part`."""
+def output_with_write(how: str, output: Output | None, part: Part, position: int) -> Output:
+    """An output that is a list with what a step adds to it: see `output_with_value`."""
     if how != "union":
-        return with_part(output, part, position)
+        return output_with_value(output, part, position)
     new = tuple(part.model_copy(update={"value": each}) for each in elements(part.value))
-    parts = among_parts(output.parts if output is not None else (), new)
+    parts = values_in_order(output.parts if output is not None else (), new)
     # A large value that people put in is known by its hash alone.
-    first = _first_of_each([each.body or canonical(each.value) for each in parts])
+    first = _first_indexes([each.body or canonical(each.value) for each in parts])
     parts = tuple(parts[at] for at in first)
     values = None if any(each.body for each in parts) else [each.value for each in parts]
     return Output(value=values, parts=parts, position=position)
 
 
 def _each_once(values: list[Json]) -> list[Json]:
-    return [values[at] for at in _first_of_each([canonical(each) for each in values])]
+    return [values[at] for at in _first_indexes([canonical(each) for each in values])]
 
 
-def _first_of_each(values: Sequence[bytes | str]) -> list[int]:
+def _first_indexes(values: Sequence[bytes | str]) -> list[int]:
     """Where each value stands first."""
     first: dict[bytes | str, int] = {}
     for at, value in enumerate(values):

@@ -74,7 +74,7 @@ def _stays(command: str) -> bool:
     return command.startswith(RESERVED) and not command.startswith(GROUP_COMMAND)
 
 
-def seems_older(older: str, command: str) -> bool:
+def may_be_older(older: str, command: str) -> bool:
     """Whether a command of this id may have had its outcome before those that are kept in full.
 
     Args:
@@ -87,7 +87,7 @@ def seems_older(older: str, command: str) -> bool:
     return all(bits[at // 8] >> at % 8 & 1 for at in _places(command))
 
 
-def known_to_both(one: str, two: str) -> str:
+def merged_filter(one: str, two: str) -> str:
     """The `older_commands` of two runs that are one: it knows the ids of both."""
     if not one or not two:
         return one or two

@@ -12,7 +12,7 @@ MOST_PARTS = 256
 """Values of a list that several steps made, of which a call is told: the newest."""
 
 
-class GivenPart(Model):
+class InputValue(Model):
     """A value of a list that several steps made, or that has a reader of its own."""
 
     value: Json = None
@@ -32,7 +32,7 @@ class Given(Model):
     """The value, where it is small."""
     body: ContentHash | None = None
     """The body that holds it, where it is not; a message's text, where it is one."""
-    parts: tuple[GivenPart, ...] = ()
+    parts: tuple[InputValue, ...] = ()
     """The values in order, where it is a list that has parts: those that the agent may see."""
     of: int = 0
     """How many parts there are that it may see, where not all of them are told."""
@@ -40,7 +40,7 @@ class Given(Model):
     """The logs whose readers may see it; empty: `public`, or nobody's, as a flag."""
 
 
-class Windowed(Model):
+class WindowResult(Model):
     """What became of the part of a transcript that a window left out."""
 
     left_out: int = 0

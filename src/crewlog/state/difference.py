@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from crewlog.model import Json, Model
 from crewlog.state.hashing import canonical
-from crewlog.state.model import CrewState, FrontierEntry, Output, Part
+from crewlog.state.model import CrewState, FrontierStep, Output, Part
 
 Section = Literal[
     "run",
@@ -56,7 +56,7 @@ class Change(Model):
     """The value after; null where there is none."""
 
 
-class StateDifference(Model):
+class StateDiff(Model):
     """All differences between two states; false where there is none."""
 
     changes: tuple[Change, ...] = ()
@@ -70,13 +70,13 @@ class StateDifference(Model):
         return tuple(change for change in self.changes if change.section == section)
 
 
-def difference(old: CrewState, new: CrewState) -> StateDifference:
+def difference(old: CrewState, new: CrewState) -> StateDiff:
     """What was added, removed and changed from `old` to `new`; positions and times are none."""
     # What `reduce` leaves alone is the very same object: it need not be looked into.
     touched = {
         name for name in CrewState.model_fields if getattr(old, name) is not getattr(new, name)
     }
-    return StateDifference(
+    return StateDiff(
         changes=tuple(
             change
             for section in SECTIONS
@@ -134,11 +134,11 @@ def _outputs(state: CrewState) -> dict[str, Json]:
     }
 
 
-def _steps(entries: Mapping[Any, FrontierEntry]) -> dict[str, Json]:
+def _steps(entries: Mapping[Any, FrontierStep]) -> dict[str, Json]:
     return {str(step): where(entry) for step, entry in entries.items()}
 
 
-def where(entry: FrontierEntry) -> str:
+def where(entry: FrontierStep) -> str:
     """Where a step that is not done is, in words: `running: 2 model calls, read under way`."""
     said: list[str] = []
     if entry.requirement:

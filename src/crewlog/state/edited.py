@@ -15,7 +15,7 @@ from crewlog.ids import AgentName, ContentHash, FlagName
 from crewlog.model import Json
 from crewlog.state.hashing import canonical, hash_json
 from crewlog.state.journal import Edit, StateEdited
-from crewlog.state.merging import SMALL, with_part
+from crewlog.state.merging import SMALL, output_with_value
 from crewlog.state.model import CrewState, Output, Part
 
 FLAGS, OUTPUTS, SHARED, PRIVATE = KINDS = ("flags", "outputs", "shared", "private")
@@ -23,7 +23,7 @@ _BEFORE = (0, 0)
 """The place of what stands before all that steps add."""
 
 
-def split_path(path: str) -> tuple[str, str, str]:
+def path_parts(path: str) -> tuple[str, str, str]:
     """A path's kind, its agent or audience (empty where it has none), and its name."""
     kind, _, rest = path.partition(".")
     if kind == OUTPUTS:
@@ -42,7 +42,7 @@ def edited(state: CrewState, entry: StateEdited, position: int) -> dict[str, Any
     shared = dict(state.shared_context)
     private = {audience: dict(found) for audience, found in state.private_context.items()}
     for edit in entry.edits:
-        kind, owner, name = split_path(edit.path)
+        kind, owner, name = path_parts(edit.path)
         if kind == FLAGS:
             places.pop(FlagName(name), None)
             _put(flags, FlagName(name), edit, edit.value)
@@ -87,7 +87,7 @@ def _output(edit: Edit, position: int) -> Output:
         part = Part(
             value=None if body else value, body=body, place=_BEFORE, logs=edit.logs, shape=said
         )
-        output = with_part(output, part, position)
+        output = output_with_value(output, part, position)
     return output
 
 
@@ -100,10 +100,10 @@ def _body_of(value: Json) -> ContentHash | None:
     return None if is_small(value) else hash_json(value)
 
 
-def edited_bodies(entry: StateEdited) -> Iterator[tuple[ContentHash, Json]]:
+def edit_bodies(entry: StateEdited) -> Iterator[tuple[ContentHash, Json]]:
     """The bodies that an edit brings along, by their hashes."""
     for edit in entry.edits:
         if edit.body is not None:
             yield edit.body, edit.inline
-        elif edit.append and split_path(edit.path)[0] == OUTPUTS:
+        elif edit.append and path_parts(edit.path)[0] == OUTPUTS:
             yield from ((hash_json(value), value) for value in edit.value if not is_small(value))

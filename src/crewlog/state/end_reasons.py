@@ -41,17 +41,17 @@ OF_ERRORS: Mapping[str, EndReason] = {
     **dict.fromkeys(
         (
             *("CallFailed", "ArgumentMissing", "timeout"),
-            *("StepError", "LogRefused", "SecretMissing"),
-            *("ModelError", "ModelRefused", "ModelUnavailable", "ModelLimited"),
+            *("StepError", "LogAccessDenied", "SecretMissing"),
+            *("ModelError", "ModelRequestRejected", "ModelUnavailable", "ModelRateLimited"),
             *(
                 "ToolError",
                 "ToolMissing",
-                "ToolChanged",
+                "ToolNotApproved",
                 "ToolUnusable",
                 "ToolFailed",
-                "OutOfReach",
+                "NotInAllowlist",
             ),
-            *("RuledSince", "OutcomeUnknown"),
+            *("PermissionsChanged", "OutcomeUnknown"),
         ),
         "",
     ),
@@ -72,11 +72,11 @@ BOUNDS = frozenset(
 """Those that say more than a run's status does."""
 
 
-def of_question(kind: str) -> EndReason:
+def interrupt_end_reason(kind: str) -> EndReason:
     """The bound that a question of a kind is about; empty where it is about none."""
     return _OF_QUESTIONS.get(kind, "")
 
 
-def of_error(error_type: str) -> EndReason:
+def error_end_reason(error_type: str) -> EndReason:
     """The bound that a step came to that failed; empty where it came to none."""
     return OF_ERRORS.get(error_type, "")

@@ -99,7 +99,7 @@ ACCEPTING = "or take such replies as they are by `on_error: {bad_reply: accept}`
 """The end of every remedy."""
 
 
-def reason_of(message: BaseMessage) -> str:
+def provider_finish_reason(message: BaseMessage) -> str:
     """The word with which a reply's service says how it ended; empty where it does not say."""
     metadata: Mapping[str, Any] = message.response_metadata
     details = metadata.get("incomplete_details")
@@ -110,14 +110,14 @@ def reason_of(message: BaseMessage) -> str:
     return next((str(metadata[name]) for name in _NAMES if metadata.get(name)), "")
 
 
-def ending_of(message: BaseMessage) -> Ending:
+def finish_reason(message: BaseMessage) -> Ending:
     """How a reply ended."""
     if _blocked(message.response_metadata):
         return "withheld"
     ending: Ending = "complete"
-    if reason := reason_of(message):
+    if reason := provider_finish_reason(message):
         ending = _MEANINGS.get(reason.lower(), "unknown")
-    if ending == "complete" and _refuses(message):
+    if ending == "complete" and _has_refusal(message):
         return "refused"
     if ending == "complete" and is_empty(message):
         return "empty" if reason else "unknown"  # nobody says that the model has nothing to say
@@ -136,7 +136,7 @@ def _blocked(metadata: Mapping[str, Any]) -> str:
     return "" if word.endswith("UNSPECIFIED") else word
 
 
-def _refuses(message: BaseMessage) -> bool:
+def _has_refusal(message: BaseMessage) -> bool:
     content: Any = message.content
     blocks: list[Any] = content if isinstance(content, list) else []  # pyright: ignore[reportUnknownVariableType]
     return bool(message.additional_kwargs.get("refusal")) or any(
@@ -176,13 +176,13 @@ def without_reasoning(message: AIMessage) -> AIMessage:
         blocks: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
         content = without_blocks(blocks, REASONING)
         if len(content) < len(blocks):
-            content = [_unnumbered(block) for block in content]
+            content = [_without_id(block) for block in content]
     if content == message.content and len(extra) == len(message.additional_kwargs):
         return message
     return message.model_copy(update={"content": content, "additional_kwargs": extra})
 
 
-def _unnumbered(block: Any) -> Any:
+def _without_id(block: Any) -> Any:
     """A block without the id by which OpenAI's Responses tie it to the reasoning before it."""
     if not isinstance(block, dict):
         return block

@@ -36,19 +36,19 @@ class FileRef(Model):
         return {"type": kind_of(self.mime_type), **self.to_json()}
 
 
-def files_in(body: Mapping[str, Json]) -> list[FileRef]:
+def files_of(body: Mapping[str, Json]) -> list[FileRef]:
     """The files of a message's body."""
     content: Json = body.get("content")
     blocks: list[Any] = content if isinstance(content, list) else []  # pyright: ignore[reportUnknownVariableType]
-    return [ref_of(block) for block in blocks if is_file(block)]
+    return [file_ref(block) for block in blocks if is_file(block)]
 
 
-def ref_of(block: Mapping[str, Any]) -> FileRef:
+def file_ref(block: Mapping[str, Any]) -> FileRef:
     """The file of a block."""
     return FileRef.model_validate({key: block[key] for key in FileRef.model_fields if key in block})
 
 
-def content_with(text: str, files: tuple[FileRef, ...]) -> Json:
+def content_with_files(text: str, files: tuple[FileRef, ...]) -> Json:
     """The content of a message with files."""
     if not files:
         return text

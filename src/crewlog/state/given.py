@@ -15,7 +15,7 @@ from crewlog.ids import LogName
 from crewlog.model import Json, Model
 
 
-class GivenMessage(Model):
+class InitialMessage(Model):
     """A message that a log has when the run begins."""
 
     body: dict[str, Json]
@@ -37,7 +37,7 @@ _HOW = (
 class Given(Model):
     """What a run begins with besides its input."""
 
-    messages: tuple[GivenMessage, ...] = ()
+    messages: tuple[InitialMessage, ...] = ()
     """Messages, in order; they come after the input."""
     request: str = ""
     """What people asked for, for agents that have it as an input; by default the run's input. It is
@@ -54,7 +54,7 @@ class Given(Model):
         yield from ((f"given.messages[{n}]", each.log) for n, each in enumerate(self.messages))
         yield from (("given.logs", log) for log in self.logs)
 
-    def check_names(self, by: str) -> None:
+    def check_senders(self, by: str) -> None:
         """Checks that nothing is said in the name of somebody else: it would be taken for theirs.
 
         Args:
@@ -64,7 +64,7 @@ class Given(Model):
             NotPermitted: something is, which nobody has signed who said it.
         """
         for number, message in enumerate(self.messages):
-            if told := _not_of(by, message.body):
+            if told := _sender_error(by, message.body):
                 raise NotPermitted(
                     "the crew's policy takes signed commands only, and "
                     f"given.messages[{number}] {told}: {by!r} cannot sign for that",
@@ -72,7 +72,7 @@ class Given(Model):
                 )
 
 
-def _not_of(who: str, body: dict[str, Json]) -> str:
+def _sender_error(who: str, body: dict[str, Json]) -> str:
     """Why a message is not one that a person says; empty where it is."""
     if body.get("type") != "human":
         return f"is a message of the type {body.get('type')!r}, which no person says"

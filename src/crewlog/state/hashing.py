@@ -7,7 +7,7 @@ from functools import lru_cache
 from crewlog.content import canonical, hash_bytes, hash_json
 from crewlog.ids import ContentHash
 
-__all__ = ["canonical", "chain", "hash_bytes", "hash_json", "joined", "log_root"]
+__all__ = ["canonical", "chain", "empty_log_head", "hash_bytes", "hash_json", "joined"]
 
 
 def chain(previous: ContentHash, position: int, body: ContentHash) -> ContentHash:
@@ -30,7 +30,7 @@ def joined(one: ContentHash, two: ContentHash, position: int) -> ContentHash:
 
 
 @lru_cache(maxsize=1024)
-def log_root(run: str, log: str) -> ContentHash:
+def empty_log_head(run: str, log: str) -> ContentHash:
     """The head of an empty log; it names the run, so that equal names never mix two runs."""
     return hash_bytes(b"log", _utf8(run), _utf8(log))
 

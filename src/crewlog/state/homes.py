@@ -14,7 +14,7 @@ from crewlog.ids import AgentName, RunId
 from crewlog.model import Model
 
 
-class CameHome(Model):
+class ClaimedAgent(Model):
     """A creature of a run that has ended, as it was when it ended."""
 
     run: RunId
@@ -32,7 +32,7 @@ class CameHome(Model):
         return f"{self.run}/home-{self.began}:{self.name}/{self.execution}/{link}"
 
 
-class Taker(NamedTuple):
+class ClaimOwner(NamedTuple):
     """A run that is about to go on with creatures."""
 
     run: RunId
@@ -47,7 +47,7 @@ class Taker(NamedTuple):
         return f"{self.run}/{self.position}/{self.execution}"
 
 
-def taker_of(owner: str) -> Taker:
+def claim_owner(owner: str) -> ClaimOwner:
     """Who owns a claim, by that name."""
     run, position, execution = owner.rsplit("/", 2)
-    return Taker(RunId(run), int(position), execution)
+    return ClaimOwner(RunId(run), int(position), execution)

@@ -1,7 +1,7 @@
 """Joining: how two runs become one, whatever gets lost on the way.
 
-    asked ──► survives ─────────────────────► GraphMerged: the other one is part of this run
-      │  └──► joins ──► offered ────────────► MergedInto: this run ends, and goes on there
+    asked ──► survives ─────────────────────► RunMerged: the other one is part of this run
+      │  └──► joins ──► offered ────────────► RunEndedByMerge: this run ends, and goes on there
       └── each of them ──► MergeFailed: both go on by themselves
 
 Either run records where it is in its own journal, and has that stored before it tells the other one
@@ -12,8 +12,8 @@ doubled, forged or come too late.
 Why no creature is ever in two runs that live, and none gets lost:
 
 - A run takes the other one in only if the *stored* state of that says `offered`, to itself, in this
-  round (`Joining.position` and `theirs`: where either journal came into the merge). It has then
-  recorded its word, and never takes it back.
+  round (`PendingMerge.position` and `theirs`: where either journal came into the merge). It has
+  then recorded its word, and never takes it back.
 - A run that is `offered` records nothing that changes it (its commands wait), and leaves that stage
   only by the *stored* word of the other one: `merged`, `failed`, or no trace of that round though
   what is stored is newer than where it began. An older state, of a look that took long, says
@@ -29,8 +29,8 @@ gets the other one's word within that run's time. Of requests that meet, the one
 (then: by the run with the smaller id) goes on, and a run that has only asked gives its own up for
 it. So of a ring of requests the first one never gives way. A run that is busy with another merge,
 or with a change, does not answer: the request waits as long as it may, and is looked at again by
-the hints that are repeated meanwhile (`hints_again`). Runs that are paused refuse: that they stand
-still is not to end because another run takes them in.
+the hints that are repeated meanwhile (`is_request_pending`). Runs that are paused refuse: that
+they stand still is not to end because another run takes them in.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from crewlog.errors import ChangeConflict, CommandRejected
 from crewlog.ids import CommandId, RunId, StepId, merge_id
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.model import CrewState, Joining, MergeOutcome
-from crewlog.state.topology import Renamed
+from crewlog.state.model import CrewState, MergeOutcome, PendingMerge
+from crewlog.state.topology import Rename
 
 ASK_LIMIT = 60_000
 """Milliseconds for which a request waits for an answer."""
@@ -70,11 +70,11 @@ class Move(NamedTuple):
 
     does: Literal["record", "unite", "recall"]
     """`record`: an entry; `unite`: the union with the other run is to be made now, from the state
-    that was looked at, and recorded while `may_unite` holds; `recall`: the other run's journal is
-    to be searched for its `GraphMerged` of the merge, see the function of that name."""
+    that was looked at, and recorded while `may_merge` holds; `recall`: the other run's journal is
+    to be searched for its `RunMerged` of the merge, see the function of that name."""
     to: RunId
     """The other run."""
-    entry: j.MergeAccepted | j.MergeOffered | j.MergeFailed | j.MergedInto | None = None
+    entry: j.MergeAccepted | j.MergeOffered | j.MergeFailed | j.RunEndedByMerge | None = None
     """The entry that is to be recorded."""
 
 
@@ -90,8 +90,8 @@ def asking(
     flow: bool,
     by: str = "",
     reason: str = "",
-) -> j.MergeAsked:
-    """The `MergeAsked` by which a run asks another one to be one graph with it.
+) -> j.MergeRequested:
+    """The `MergeRequested` by which a run asks another one to be one graph with it.
 
     Args:
         own: The run.
@@ -109,8 +109,8 @@ def asking(
         CommandRejected: the run cannot be part of a merge.
         ChangeConflict: another merge or a change is under way.
     """
-    check_may_ask(own, other)
-    return j.MergeAsked(
+    check_may_request(own, other)
+    return j.MergeRequested(
         at=at,
         op=merge_id(own.run, command),
         other=other,
@@ -125,7 +125,7 @@ def asking(
     )
 
 
-def check_may_ask(own: CrewState, other: RunId) -> None:
+def check_may_request(own: CrewState, other: RunId) -> None:
     """Checks that a run may ask another one to be one graph with it.
 
     Raises:
@@ -144,7 +144,7 @@ def check_may_ask(own: CrewState, other: RunId) -> None:
             if own.status == "paused"
             else "Nothing can be changed in a run that ends or has ended.",
         )
-    check_alone(own)
+    check_no_merge(own)
     if own.changing is not None:
         raise ChangeConflict(
             f"the run is about to go on with graph v{own.changing.graph_version}",
@@ -152,7 +152,7 @@ def check_may_ask(own: CrewState, other: RunId) -> None:
         )
 
 
-def check_alone(own: CrewState) -> None:
+def check_no_merge(own: CrewState) -> None:
     """Checks that a run is in no merge: while it is, its graph stays as it is.
 
     Raises:
@@ -161,12 +161,12 @@ def check_alone(own: CrewState) -> None:
     if own.joining is not None:
         raise ChangeConflict(
             f"the run is about to be one graph with {own.joining.other!r}",
-            remedy="Look at the graph once the merge has ended (`GraphMerged`, `MergedInto` or "
+            remedy="Look at the graph once the merge has ended (`RunMerged`, `RunEndedByMerge` or "
             "`MergeFailed` in the journal, within minutes), and decide anew.",
         )
 
 
-def in_words(joining: Joining) -> str:
+def in_words(joining: PendingMerge) -> str:
     """What a run does with another one, and what it waits for, for people."""
     other = joining.other
     return {
@@ -180,7 +180,7 @@ def in_words(joining: Joining) -> str:
 # -- when to look ----------------------------------------------------------------------------
 
 
-def looks_at(own: CrewState, looked: int) -> int | None:
+def next_read_at(own: CrewState, looked: int) -> int | None:
     """When a run is to look at the other one again, in milliseconds since the epoch.
 
     None where it is in no merge.
@@ -196,7 +196,7 @@ def looks_at(own: CrewState, looked: int) -> int | None:
     return min(again, mine.due) if mine.due > looked else again
 
 
-def looks_to(own: CrewState, op: str, hinted: RunId) -> RunId:
+def run_to_read(own: CrewState, op: str, hinted: RunId) -> RunId:
     """The run to look at after a hint: in a merge of one's own it is known, whoever hints.
 
     Args:
@@ -208,7 +208,7 @@ def looks_to(own: CrewState, op: str, hinted: RunId) -> RunId:
     return mine.other if mine is not None and mine.op == op else hinted
 
 
-def hints_again(own: CrewState) -> bool:
+def is_request_pending(own: CrewState) -> bool:
     """Whether each look goes with another hint: the other run may not know of the merge yet."""
     return own.joining is not None and own.joining.stage == "asked"
 
@@ -254,19 +254,19 @@ def next_move(
     if mine is None or mine.op != op:
         if other is None or gone:
             return None
-        return _requested(own, other, op, at, _Body(creatures, flow, refusal))
+        return _action_on_request(own, other, op, at, _RequestedRun(creatures, flow, refusal))
     if other is not None and other.run != mine.other:
         return None
     if mine.stage == "offered":
         return _offered(mine, other, gone=gone, recalled=recalled)
     if why := _failed(own, mine, other, at, ends, gone=gone):
         return _fail(mine.op, mine.other, why)
-    if other is None or other.joining is None or not _same_round(mine, other.joining):
+    if other is None or other.joining is None or not _is_same_merge(mine, other.joining):
         return None
-    return _proceed(mine, other, other.joining, at, landed=landed)
+    return _action_in_status(mine, other, other.joining, at, landed=landed)
 
 
-def may_unite(own: CrewState, op: str) -> bool:
+def may_merge(own: CrewState, op: str) -> bool:
     """Whether the union that was made for a merge may be recorded.
 
     The time may be over by now, or people have paused the run: nobody comes to stand still.
@@ -275,7 +275,7 @@ def may_unite(own: CrewState, op: str) -> bool:
     return mine is not None and (mine.op, mine.stage) == (op, "survives") and own.status != "paused"
 
 
-class _Body(NamedTuple):
+class _RequestedRun(NamedTuple):
     """What a run is that is asked."""
 
     creatures: int
@@ -283,7 +283,9 @@ class _Body(NamedTuple):
     refusal: str
 
 
-def _requested(own: CrewState, other: CrewState, op: str, at: int, body: _Body) -> Move | None:
+def _action_on_request(
+    own: CrewState, other: CrewState, op: str, at: int, body: _RequestedRun
+) -> Move | None:
     """What follows from a request, of which the run knows nothing yet."""
     theirs, mine = other.joining, own.joining
     if theirs is None or theirs.op != op or theirs.stage != "asked" or theirs.other != own.run:
@@ -298,7 +300,7 @@ def _requested(own: CrewState, other: CrewState, op: str, at: int, body: _Body) 
     if why := _refused(own, other, theirs, body):
         return _fail(op, other.run, why)
     stays = _stays(own.run, body.creatures, other.run, theirs.creatures, (body.flow, theirs.flow))
-    accepted = _accepted(op, other, theirs, at, joins=not stays)
+    accepted = _acceptance(op, other, theirs, at, joins=not stays)
     asked = {
         "operation": theirs.edge,
         "creatures": theirs.creatures,
@@ -309,7 +311,7 @@ def _requested(own: CrewState, other: CrewState, op: str, at: int, body: _Body) 
     return Move("record", other.run, accepted.model_copy(update=asked))
 
 
-def _refused(own: CrewState, other: CrewState, theirs: Joining, body: _Body) -> str:
+def _refused(own: CrewState, other: CrewState, theirs: PendingMerge, body: _RequestedRun) -> str:
     """Why a run does not agree to a request; empty where it does."""
     if own.status == "paused":
         return f"{own.run!r} is paused: resume it, and ask again"
@@ -331,8 +333,8 @@ def _stays(own: RunId, mine: int, other: RunId, theirs: int, flows: tuple[bool, 
     return (-mine, own) < (-theirs, other)
 
 
-def _accepted(
-    op: str, other: CrewState, theirs: Joining, at: int, *, joins: bool
+def _acceptance(
+    op: str, other: CrewState, theirs: PendingMerge, at: int, *, joins: bool
 ) -> j.MergeAccepted:
     return j.MergeAccepted(
         at=at,
@@ -349,7 +351,7 @@ def _fail(op: str, other: RunId, why: str) -> Move:
     return Move("record", other, j.MergeFailed(op=op, other=other, why=why))
 
 
-def _same_round(mine: Joining, theirs: Joining) -> bool:
+def _is_same_merge(mine: PendingMerge, theirs: PendingMerge) -> bool:
     """Whether two runs are in the same merge, and came into it for each other."""
     known = mine.theirs in (0, theirs.position) and theirs.theirs in (0, mine.position)
     # One of the two was asked, and has known the other from the beginning.
@@ -358,7 +360,7 @@ def _same_round(mine: Joining, theirs: Joining) -> bool:
 
 def _failed(
     own: CrewState,
-    mine: Joining,
+    mine: PendingMerge,
     other: CrewState | None,
     at: int,
     ends: Sequence[StepId],
@@ -378,7 +380,7 @@ def _failed(
     return _without(mine, other, gone=gone)
 
 
-def _late(mine: Joining, other: CrewState | None, ends: Sequence[StepId]) -> str:
+def _late(mine: PendingMerge, other: CrewState | None, ends: Sequence[StepId]) -> str:
     again = "look whether it is at work, and ask again"
     if mine.stage == "asked":
         busy = other is not None and other.still
@@ -395,7 +397,7 @@ def _late(mine: Joining, other: CrewState | None, ends: Sequence[StepId]) -> str
     return f"{mine.other!r} had not landed all within {OFFER_LIMIT // 1000} s: {again}"
 
 
-def _without(mine: Joining, other: CrewState, *, gone: bool) -> str:
+def _without(mine: PendingMerge, other: CrewState, *, gone: bool) -> str:
     """Why there can be no merge with a run as it is; empty where there can."""
     if mine.theirs and other.started != mine.began:
         return f"{mine.other!r} is another run by now"
@@ -411,18 +413,18 @@ def _without(mine: Joining, other: CrewState, *, gone: bool) -> str:
         return f"{mine.other!r} has ended ({how}): `crewlog resume` may take it up again"
     if other.status == "stopping":
         return f"{mine.other!r} is being stopped"
-    if mine.theirs and (other.joining is None or not _same_round(mine, other.joining)):
+    if mine.theirs and (other.joining is None or not _is_same_merge(mine, other.joining)):
         return f"{mine.other!r} gave it up"
     return ""
 
 
-def _proceed(
-    mine: Joining, other: CrewState, theirs: Joining, at: int, *, landed: bool
+def _action_in_status(
+    mine: PendingMerge, other: CrewState, theirs: PendingMerge, at: int, *, landed: bool
 ) -> Move | None:
     """The next stage of a merge in which both runs are."""
     if mine.stage == "asked":
         joins = theirs.stage == "survives"
-        return Move("record", other.run, _accepted(mine.op, other, theirs, at, joins=joins))
+        return Move("record", other.run, _acceptance(mine.op, other, theirs, at, joins=joins))
     if mine.stage == "joins" and landed:
         return Move("record", other.run, j.MergeOffered(op=mine.op, other=other.run))
     if mine.stage == "survives" and theirs.stage == "offered":
@@ -430,7 +432,9 @@ def _proceed(
     return None
 
 
-def _offered(mine: Joining, other: CrewState | None, *, gone: bool, recalled: bool) -> Move | None:
+def _offered(
+    mine: PendingMerge, other: CrewState | None, *, gone: bool, recalled: bool
+) -> Move | None:
     """What follows for a run that has offered itself: only the other one's word counts."""
     if other is None:
         return (
@@ -442,13 +446,13 @@ def _offered(mine: Joining, other: CrewState | None, *, gone: bool, recalled: bo
         return None
     word = other.merges.get(mine.op)
     if word is not None and word.outcome == "merged":  # it says so once, whatever it says later
-        merged = j.MergedInto(
+        merged = j.RunEndedByMerge(
             op=mine.op, run=other.run, position=word.position, renamed=word.renamed
         )
         return Move("record", other.run, merged)
     if word is not None and word.round == mine.theirs:
         return _fail(mine.op, mine.other, word.why or f"{mine.other!r} gave it up")
-    if other.joining is not None and _same_round(mine, other.joining):
+    if other.joining is not None and _is_same_merge(mine, other.joining):
         over = other.closed or gone
         why = f"{mine.other!r} ended before it took this run in"
         return _fail(mine.op, mine.other, why) if over else None
@@ -458,7 +462,7 @@ def _offered(mine: Joining, other: CrewState | None, *, gone: bool, recalled: bo
     return _fail(mine.op, mine.other, said or f"{mine.other!r} gave it up")
 
 
-def glimpse(state: CrewState, op: str) -> CrewState:
+def state_for_merge(state: CrewState, op: str) -> CrewState:
     """What of another run's state `next_move` needs, and nothing else of it.
 
     What is looked at is in the history of the run that looks; and whoever may signal a run can have
@@ -490,7 +494,7 @@ def glimpse(state: CrewState, op: str) -> CrewState:
 # -- outcomes --------------------------------------------------------------------------------
 
 
-def concluded(state: CrewState, op: str, outcome: MergeOutcome) -> dict[str, Any]:
+def outcome_changes(state: CrewState, op: str, outcome: MergeOutcome) -> dict[str, Any]:
     """What is otherwise in a run once a merge has ended for it, as a change of its state."""
     mine = state.joining
     if mine is not None and mine.op == op:
@@ -500,14 +504,14 @@ def concluded(state: CrewState, op: str, outcome: MergeOutcome) -> dict[str, Any
 
 
 def recall(
-    other: CrewState, op: str, position: int | None, renamed: tuple[Renamed, ...] = ()
+    other: CrewState, op: str, position: int | None, renamed: tuple[Rename, ...] = ()
 ) -> CrewState:
     """A run's state that tells of a merge as its journal does: for `next_move`.
 
     Args:
         other: The run.
         op: The merge.
-        position: Where its journal has the `GraphMerged` of it; none: nowhere.
+        position: Where its journal has the `RunMerged` of it; none: nowhere.
         renamed: What of the run that it took in has another name since, by that entry: its state
             does not keep that.
     """

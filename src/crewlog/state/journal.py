@@ -1,7 +1,7 @@
 """Journal entries: the run's facts in order, in the past tense, as one tagged union.
 
 An entry has no position of its own: it is at the position where it stands, one behind the entry
-before. `GraphMerged` alone says its own: a run that takes in another one goes on behind both.
+before. `RunMerged` alone says its own: a run that takes in another one goes on behind both.
 What an entry says is enough for `reduce`: no plan, no store and no LangGraph is needed to fold a
 journal.
 """
@@ -29,15 +29,15 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
-from crewlog.state.bounds import Bounds
-from crewlog.state.context import Windowed
+from crewlog.state.bounds import RemainingBudget
+from crewlog.state.context import WindowResult
 from crewlog.state.end_reasons import EndReason
 from crewlog.state.endings import BadEnding
-from crewlog.state.homes import CameHome
-from crewlog.state.model import Call, CallDelay, Did, Draft, Interrupt, PromptRemark, Usage
+from crewlog.state.homes import ClaimedAgent
+from crewlog.state.model import Call, CallDelay, Did, Draft, Interrupt, PromptDiagnostic, Usage
 from crewlog.state.parting import Share
-from crewlog.state.shapes import ListShape, Shape
-from crewlog.state.topology import Renamed
+from crewlog.state.shapes import ItemSpec, ListSpec
+from crewlog.state.topology import Rename
 
 
 class MessageRef(Model):
@@ -51,7 +51,7 @@ class MessageRef(Model):
     """The body itself, where no activity has stored it: people's messages."""
 
 
-class LogJoin(Model):
+class LogMerge(Model):
     """A log that another run brings: what both have said in it is one log from here on.
 
     Its head is then `joined(one, two, position)`. Its messages are those of both, by journal
@@ -87,12 +87,12 @@ class Fact(Model):
         return None
 
     @property
-    def joins(self) -> tuple[LogJoin, ...]:
+    def joins(self) -> tuple[LogMerge, ...]:
         """The logs that the entry joins with those of other runs, in this order."""
         return ()
 
     @property
-    def brought_by(self) -> tuple[RunId, ...]:
+    def log_source_run_ids(self) -> tuple[RunId, ...]:
         """The runs that these logs come from: the run goes on from them, too."""
         return ()
 
@@ -160,16 +160,16 @@ class PromptCompiled(Fact):
     definition: ContentHash
     crew: CrewName
     reader: Literal["forms", "model"]
-    remarks: tuple[PromptRemark, ...] = ()
+    remarks: tuple[PromptDiagnostic, ...] = ()
     requirements: tuple[str, ...] = ()
 
 
-class PromptRefused(Fact):
+class PromptCompileFailed(Fact):
     """The prompt makes no crew: what is wrong with it."""
 
-    kind: Literal["PromptRefused"] = "PromptRefused"
+    kind: Literal["PromptCompileFailed"] = "PromptCompileFailed"
     reader: Literal["forms", "model"] = "forms"
-    remarks: tuple[PromptRemark, ...]
+    remarks: tuple[PromptDiagnostic, ...]
 
 
 class DefinitionEdited(Fact):
@@ -216,10 +216,10 @@ class MessageAdded(Fact):
         return self.ref
 
 
-class MessageHeard(Fact):
+class AgentsWoken(Fact):
     """A message gives agents a visit each: those that listen where it was said."""
 
-    kind: Literal["MessageHeard"] = "MessageHeard"
+    kind: Literal["AgentsWoken"] = "AgentsWoken"
     log: LogName
     """Where it was said."""
     body: ContentHash
@@ -232,10 +232,10 @@ class MessageHeard(Fact):
     """Those whose last visit is for it, too: as many wait there as may."""
 
 
-class RunRested(Fact):
+class IdleStarted(Fact):
     """Nothing is to do: the run waits for the next message."""
 
-    kind: Literal["RunRested"] = "RunRested"
+    kind: Literal["IdleStarted"] = "IdleStarted"
     due: int = 0
     """Until when, in milliseconds since the epoch; 0: for ever."""
 
@@ -253,10 +253,10 @@ class MessageQueued(Fact):
     """The command that said it, where a rollback undid its turn: it waits before all others."""
 
 
-class TurnBegan(Fact):
+class ExchangeStarted(Fact):
     """A turn of a conversation began: with a message, which came just before or waited."""
 
-    kind: Literal["TurnBegan"] = "TurnBegan"
+    kind: Literal["ExchangeStarted"] = "ExchangeStarted"
     turn: int
     """Which one, from 1."""
     said: str = ""
@@ -271,10 +271,10 @@ class TurnBegan(Fact):
     """The flags that do, with their first values."""
 
 
-class TurnEnded(Fact):
+class ExchangeEnded(Fact):
     """A turn of a conversation is over, with an answer: the run waits for the next message."""
 
-    kind: Literal["TurnEnded"] = "TurnEnded"
+    kind: Literal["ExchangeEnded"] = "ExchangeEnded"
     turn: int
     """Which one; 0: nothing was said yet."""
     agent: AgentName | None = None
@@ -298,15 +298,15 @@ class TurnEnded(Fact):
         return self.ref
 
 
-class IdleSet(Fact):
+class IdleDeadlineSet(Fact):
     """How long a conversation waits for its next message is counted from now on."""
 
-    kind: Literal["IdleSet"] = "IdleSet"
+    kind: Literal["IdleDeadlineSet"] = "IdleDeadlineSet"
     due: int
     """Until when, in milliseconds since the epoch."""
 
 
-class Reached(Model):
+class ReachedNode(Model):
     """A node that a route reached."""
 
     node: NodeName
@@ -316,13 +316,13 @@ class Reached(Model):
     """What it must wait for; empty where it is ready."""
 
 
-class Routed(Fact):
+class NodesReached(Fact):
     """A completion was applied to the graph, and these nodes follow."""
 
-    kind: Literal["Routed"] = "Routed"
+    kind: Literal["NodesReached"] = "NodesReached"
     source: NodeName | None = None
     """The node that completed; none at the start."""
-    to: tuple[Reached, ...] = ()
+    to: tuple[ReachedNode, ...] = ()
     """The nodes reached."""
     arrived: tuple[NodeName, ...] = ()
     """The joins that the source arrived at."""
@@ -346,10 +346,10 @@ class Routed(Fact):
     """The nodes that it went to by a route: how often is counted."""
 
 
-class RouteRefused(Fact):
+class BranchTargetRefused(Fact):
     """A route does not go where the output says: that names no way of it, or is used up."""
 
-    kind: Literal["RouteRefused"] = "RouteRefused"
+    kind: Literal["BranchTargetRefused"] = "BranchTargetRefused"
     step: StepId
     by: str
     """The output, `agent.output`."""
@@ -374,10 +374,10 @@ class StepStarted(Fact):
     """Whether that agent asks no model."""
 
 
-class StepMapped(Fact):
+class ParentStepStarted(Fact):
     """A step began that has a step of its own for each item of a list."""
 
-    kind: Literal["StepMapped"] = "StepMapped"
+    kind: Literal["ParentStepStarted"] = "ParentStepStarted"
     step: StepId
     agent: AgentName
     """Whose output the list is."""
@@ -406,10 +406,10 @@ class ItemsRefused(Fact):
     """What is wrong, for people: the first of it."""
 
 
-class MergeConflicted(Fact):
+class WriteRefused(Fact):
     """A value does not fit what other steps have set; what was there stays."""
 
-    kind: Literal["MergeConflicted"] = "MergeConflicted"
+    kind: Literal["WriteRefused"] = "WriteRefused"
     key: str
     """A flag, or an output as `agent.output`."""
     how: str
@@ -431,18 +431,18 @@ class MergeConflicted(Fact):
         return f"{self.key} stays {self.kept}, not {self.refused}: {self.because}"
 
 
-class ConditionMet(Fact):
+class RequirementMet(Fact):
     """A waiting step's requirement came true, or people waived it: it is ready."""
 
-    kind: Literal["ConditionMet"] = "ConditionMet"
+    kind: Literal["RequirementMet"] = "RequirementMet"
     step: StepId
     waived: bool = False
 
 
-class ModelReplied(Fact):
+class ModelCallCompleted(Fact):
     """A model call answered."""
 
-    kind: Literal["ModelReplied"] = "ModelReplied"
+    kind: Literal["ModelCallCompleted"] = "ModelCallCompleted"
     step: StepId
     call: int
     agent: AgentName
@@ -462,7 +462,7 @@ class ModelReplied(Fact):
     draft: Draft | None = None
     """Its text, with which the turn ends where it reaches its agent's `max_calls`; none where that
     is no text to end with."""
-    window: Windowed | None = None
+    window: WindowResult | None = None
     """What a window left out of its prompt; none where nothing."""
     composed: bool = False
     """Whether no model was asked: the agent has none, and its definition says what it calls."""
@@ -475,10 +475,10 @@ class ModelReplied(Fact):
         return self.ref
 
 
-class ReplyTaken(Fact):
+class StructuredOutputParsed(Fact):
     """A final message was read; its fields follow, as outputs of the agent."""
 
-    kind: Literal["ReplyTaken"] = "ReplyTaken"
+    kind: Literal["StructuredOutputParsed"] = "StructuredOutputParsed"
     step: StepId
     call: int
     """The model call that said it; of a fallback, the last one."""
@@ -496,10 +496,10 @@ class ReplyTaken(Fact):
     """How sure the agent says that it is, where that is asked for."""
 
 
-class ReplyRefused(Fact):
+class StructuredOutputRejected(Fact):
     """A final message is not of the form that it must have, or is no good answer."""
 
-    kind: Literal["ReplyRefused"] = "ReplyRefused"
+    kind: Literal["StructuredOutputRejected"] = "StructuredOutputRejected"
     step: StepId
     call: int
     agent: AgentName
@@ -519,10 +519,10 @@ class ReplyRefused(Fact):
         return self.ref
 
 
-class TurnCapped(Fact):
+class TurnLimitReached(Fact):
     """A turn reached its agent's `max_calls`, and ends with what is there."""
 
-    kind: Literal["TurnCapped"] = "TurnCapped"
+    kind: Literal["TurnLimitReached"] = "TurnLimitReached"
     step: StepId
     agent: AgentName
     calls: int
@@ -538,10 +538,10 @@ class TurnCapped(Fact):
         return self.ref
 
 
-class ToolReturned(Fact):
+class ToolCallCompleted(Fact):
     """A tool call answered, with a result or with an error that the model sees."""
 
-    kind: Literal["ToolReturned"] = "ToolReturned"
+    kind: Literal["ToolCallCompleted"] = "ToolCallCompleted"
     step: StepId
     call: int
     agent: AgentName
@@ -569,10 +569,10 @@ class ToolReturned(Fact):
         return self.ref
 
 
-class CallHeld(Fact):
+class CompletionBuffered(Fact):
     """A tool call answered before an earlier one of its turn; it is applied after that."""
 
-    kind: Literal["CallHeld"] = "CallHeld"
+    kind: Literal["CompletionBuffered"] = "CompletionBuffered"
     step: StepId
     call: int
     entries: tuple[dict[str, Json], ...]
@@ -592,29 +592,29 @@ class PermissionDenied(Fact):
     """What decided: `permissions`, `rules[1]`, `ruling`; empty: none of these did."""
 
 
-class QuotaTaken(Fact):
+class QuotaConsumed(Fact):
     """A call was counted in quotas per run."""
 
-    kind: Literal["QuotaTaken"] = "QuotaTaken"
+    kind: Literal["QuotaConsumed"] = "QuotaConsumed"
     step: StepId
     call: int
     quotas: tuple[str, ...]
     """By their keys."""
 
 
-class QuotaGiven(Fact):
+class QuotaReleased(Fact):
     """A call that was counted is not made: its quotas have it back."""
 
-    kind: Literal["QuotaGiven"] = "QuotaGiven"
+    kind: Literal["QuotaReleased"] = "QuotaReleased"
     step: StepId
     call: int
     quotas: tuple[str, ...]
 
 
-class FlagSet(Fact):
+class RunOutputSet(Fact):
     """A flag got a value."""
 
-    kind: Literal["FlagSet"] = "FlagSet"
+    kind: Literal["RunOutputSet"] = "RunOutputSet"
     flag: FlagName
     value: Json
     """No default: by `==`, 1 would equal true, and the entry as JSON would lose it."""
@@ -643,9 +643,9 @@ class OutputSet(Fact):
     """The large value itself, where the store was away when it was made."""
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
-    shapes: tuple[Shape, ...] = ()
+    shapes: tuple[ItemSpec, ...] = ()
     """Of a large value that is added to a list: what it says of how it is worked on as an item."""
-    shape: ListShape | None = None
+    shape: ListSpec | None = None
     """What the items of a large list say of how they are worked on, where they say anything."""
     how: str = ""
     """How it was merged with what there was: see `Merge`. Of `union` and `update` the value is what
@@ -658,10 +658,10 @@ class OutputSet(Fact):
     """The logs whose readers may see it: those that its agent writes to; empty: `public`."""
 
 
-class HandoffMissed(Fact):
+class AddressedItemUndelivered(Fact):
     """An item that is for whom it names reaches nobody: it names nobody that there is."""
 
-    kind: Literal["HandoffMissed"] = "HandoffMissed"
+    kind: Literal["AddressedItemUndelivered"] = "AddressedItemUndelivered"
     step: StepId
     agent: AgentName
     key: str
@@ -672,13 +672,13 @@ class HandoffMissed(Fact):
     """Whom it names, for people."""
 
 
-class OperationsApplied(Fact):
+class ArtifactOperationsApplied(Fact):
     """A tool's operations were added to an artifact's log; those that do not apply change nothing.
 
     The content is what folding the log makes of it (`crewlog.state.artifacts`).
     """
 
-    kind: Literal["OperationsApplied"] = "OperationsApplied"
+    kind: Literal["ArtifactOperationsApplied"] = "ArtifactOperationsApplied"
     step: StepId
     call: int
     agent: AgentName
@@ -693,7 +693,7 @@ class OperationsApplied(Fact):
     """The first of them, each with its reason."""
     moved: bool = False
     """Whether the artifact had changed since the operations were tried on it: how many apply is
-    known where the log is folded, and told by `OperationsSettled` where some do not."""
+    known where the log is folded, and told by `ArtifactOperationsRefused` where some do not."""
     base: ContentHash = ContentHash("")
     """Of an entry that is held: the log's head when the operations were tried."""
 
@@ -703,10 +703,10 @@ class OperationsApplied(Fact):
         return self.ref
 
 
-class OperationsSettled(Fact):
+class ArtifactOperationsRefused(Fact):
     """Of operations that others came before, some did not apply."""
 
-    kind: Literal["OperationsSettled"] = "OperationsSettled"
+    kind: Literal["ArtifactOperationsRefused"] = "ArtifactOperationsRefused"
     step: StepId
     call: int
     agent: AgentName
@@ -784,19 +784,19 @@ class InterruptAnswered(Fact):
     """Whether nobody answered in time, and the crew's policy did."""
 
 
-class InterruptDue(Fact):
+class InterruptDeadlineSet(Fact):
     """A question got another time to expire, since the run had ended meanwhile."""
 
-    kind: Literal["InterruptDue"] = "InterruptDue"
+    kind: Literal["InterruptDeadlineSet"] = "InterruptDeadlineSet"
     interrupt: InterruptId
     due: int = 0
     """When it expires now, in milliseconds since the epoch; 0: never."""
 
 
-class BreakRequested(Fact):
+class BreakpointSet(Fact):
     """People asked to be asked before a node, or before the next step."""
 
-    kind: Literal["BreakRequested"] = "BreakRequested"
+    kind: Literal["BreakpointSet"] = "BreakpointSet"
     node: NodeName
     """A node, or `*`."""
     by: str = ""
@@ -813,10 +813,10 @@ class Paused(Fact):
     command: CommandId | None = None
 
 
-class Resumed(Fact):
+class RunResumed(Fact):
     """The run goes on."""
 
-    kind: Literal["Resumed"] = "Resumed"
+    kind: Literal["RunResumed"] = "RunResumed"
     by: str = ""
     reason: str = ""
     command: CommandId | None = None
@@ -856,10 +856,10 @@ class CommandRejected(Fact):
     """Of an answer: what it said, the start of edited arguments."""
 
 
-class ContinuedAsNew(Fact):
+class ExecutionContinuedAsNew(Fact):
     """The run goes on in a new execution with the state carried over."""
 
-    kind: Literal["ContinuedAsNew"] = "ContinuedAsNew"
+    kind: Literal["ExecutionContinuedAsNew"] = "ExecutionContinuedAsNew"
     execution: int
     """The new one, from 2."""
     because: str = ""
@@ -886,7 +886,7 @@ class ChangeAccepted(Fact):
     command: CommandId | None = None
 
 
-class GraphEvent(Model):
+class ComponentEvent(Model):
     """What became of a creature or a wire."""
 
     event: Literal[
@@ -915,7 +915,7 @@ class Remap(Model):
     retract: tuple[StepId, ...] = ()
     """Visits that had not begun and whose joins are not met in the new graph; their numbers are
     free again."""
-    reach: tuple[Reached, ...] = ()
+    reach: tuple[ReachedNode, ...] = ()
     """Nodes that the new graph makes ready."""
     requirements: dict[StepId, str] = Field(default_factory=dict[StepId, str])
     """What steps that have not begun wait for now; empty: nothing."""
@@ -931,7 +931,7 @@ class Remap(Model):
     """The sources that count as done at joins, where they are more than before."""
 
 
-class NewGraph(Fact):
+class GraphReplacement(Fact):
     """The run has another graph from here on."""
 
     graph_version: int
@@ -954,13 +954,13 @@ class NewGraph(Fact):
     by: str = ""
 
 
-class GraphSwapped(NewGraph):
+class GraphSwapped(GraphReplacement):
     """The run goes on with another graph."""
 
     kind: Literal["GraphSwapped"] = "GraphSwapped"
 
 
-class PartedGraph(Model):
+class SplitRun(Model):
     """A part of a graph that is a run of its own from here on."""
 
     graph: RunId
@@ -971,10 +971,10 @@ class PartedGraph(Model):
     """What goes with it."""
 
 
-class TopologyChanged(NewGraph):
+class ComponentChanged(GraphReplacement):
     """Other creatures live in the graph, or they are connected otherwise; it holds at once."""
 
-    kind: Literal["TopologyChanged"] = "TopologyChanged"
+    kind: Literal["ComponentChanged"] = "ComponentChanged"
     change: Literal["merge", "split", "nothing"] = "nothing"
     """What became of the graphs."""
     old_graph_ids: tuple[RunId, ...] = ()
@@ -984,12 +984,12 @@ class TopologyChanged(NewGraph):
     affected_creatures: tuple[AgentName, ...] = ()
     """The creatures whose graph became one with another, or fell apart; else those whose
     surroundings are other ones than before."""
-    events: tuple[GraphEvent, ...] = ()
+    events: tuple[ComponentEvent, ...] = ()
     """What became of creatures and wires."""
-    parts: tuple[PartedGraph, ...] = ()
+    parts: tuple[SplitRun, ...] = ()
     """Of a split: the runs that others are from here on; the state of each is what this run's was
     right before, as far as it is theirs."""
-    bounds: Bounds = Bounds()
+    bounds: RemainingBudget = RemainingBudget()
     """Of a split: what those who stay may use still."""
     split: str = ""
     """Of a split: the command that asked for it, whose outcome is that it was accepted."""
@@ -997,14 +997,14 @@ class TopologyChanged(NewGraph):
     command: CommandId | None = None
 
 
-class GraphMerged(NewGraph):
+class RunMerged(GraphReplacement):
     """The graph of another run became a part of this one: its creatures live here from now on.
 
     It holds at once. What the other run was is in it whole, so that nothing else is needed to go
     on: that run's journal ends, and this one goes on behind both.
     """
 
-    kind: Literal["GraphMerged"] = "GraphMerged"
+    kind: Literal["RunMerged"] = "RunMerged"
     position: int = Field(gt=0)
     """Where it stands: behind the last positions of both journals."""
     follows: int
@@ -1017,7 +1017,7 @@ class GraphMerged(NewGraph):
     """The graph that came of them."""
     affected_creatures: tuple[AgentName, ...] = ()
     """The creatures whose surroundings are other ones than before."""
-    events: tuple[GraphEvent, ...] = ()
+    events: tuple[ComponentEvent, ...] = ()
     """What became of creatures and wires."""
     of: RunId
     """The run that joined."""
@@ -1025,7 +1025,7 @@ class GraphMerged(NewGraph):
     """The command that asked for it."""
     part: dict[str, Json] = Field(default_factory=dict[str, Json])
     """What that run was: the fields of its last state that are taken over."""
-    renamed: tuple[Renamed, ...] = ()
+    renamed: tuple[Rename, ...] = ()
     """What it called otherwise."""
     comes: tuple[AgentName, ...] = ()
     """The creatures that come, as they are called now."""
@@ -1035,22 +1035,22 @@ class GraphMerged(NewGraph):
     """Those of these nodes whose visits are counted on from the ones that the name had here."""
     quotas: dict[str, str] = Field(default_factory=dict[str, str])
     """The keys of quotas that are called otherwise now, by those that they had there."""
-    joined: tuple[LogJoin, ...] = ()
+    joined: tuple[LogMerge, ...] = ()
     """The logs that it brought, by the names that they have now."""
     parents: tuple[RunId, ...] = ()
     """The run that brought them."""
-    bounds: Bounds = Bounds()
+    bounds: RemainingBudget = RemainingBudget()
     """Of runs that had parted: what both may use still."""
     reason: str = ""
 
     @property
     @override
-    def joins(self) -> tuple[LogJoin, ...]:
+    def joins(self) -> tuple[LogMerge, ...]:
         return self.joined
 
     @property
     @override
-    def brought_by(self) -> tuple[RunId, ...]:
+    def log_source_run_ids(self) -> tuple[RunId, ...]:
         return self.parents
 
     @override
@@ -1058,10 +1058,10 @@ class GraphMerged(NewGraph):
         return self.position
 
 
-class MergeAsked(Fact):
+class MergeRequested(Fact):
     """The run asks another one to be one graph with it."""
 
-    kind: Literal["MergeAsked"] = "MergeAsked"
+    kind: Literal["MergeRequested"] = "MergeRequested"
     op: str
     """The merge's id, the same in both runs."""
     other: RunId
@@ -1135,17 +1135,17 @@ class MergeFailed(Fact):
     """Why, for people, with what to do about it."""
 
 
-class MergedInto(Fact):
+class RunEndedByMerge(Fact):
     """Another run has taken this one in: it ends, and goes on there."""
 
-    kind: Literal["MergedInto"] = "MergedInto"
+    kind: Literal["RunEndedByMerge"] = "RunEndedByMerge"
     op: str
     """The merge's id."""
     run: RunId
     """The run that it is part of now."""
     position: int
     """The position in that run's journal that says so."""
-    renamed: tuple[Renamed, ...] = ()
+    renamed: tuple[Rename, ...] = ()
     """What of this run is called otherwise there."""
 
 
@@ -1158,10 +1158,10 @@ class SwapFailed(Fact):
     error: str
 
 
-class RulesChanged(Fact):
+class DefinitionChanged(Fact):
     """What needs no other graph was changed; it holds from the next step on."""
 
-    kind: Literal["RulesChanged"] = "RulesChanged"
+    kind: Literal["DefinitionChanged"] = "DefinitionChanged"
     crew: CrewName
     definition: ContentHash
     permissions: dict[str, tuple[AgentName, ...] | None] = Field(
@@ -1172,7 +1172,7 @@ class RulesChanged(Fact):
     """First values of flags that are new."""
     rules: tuple[str, ...] = ()
     """The coordination rules as text."""
-    events: tuple[GraphEvent, ...] = ()
+    events: tuple[ComponentEvent, ...] = ()
     """Creatures that are switched on or off by it."""
     basis: ContentHash = ContentHash("")
     """The crew that was changed while the run lives; empty where this is a whole one."""
@@ -1183,10 +1183,10 @@ class RulesChanged(Fact):
     command: CommandId | None = None
 
 
-class PermissionSet(Fact):
+class ToolPermissionSet(Fact):
     """People said who may call a tool; it holds from the next call on."""
 
-    kind: Literal["PermissionSet"] = "PermissionSet"
+    kind: Literal["ToolPermissionSet"] = "ToolPermissionSet"
     tool: str
     agents: tuple[AgentName, ...] | None
     """Null: every agent that has it; an empty list: nobody."""
@@ -1195,10 +1195,10 @@ class PermissionSet(Fact):
     command: CommandId | None = None
 
 
-class RulingSet(Fact):
+class AgentPermissionSet(Fact):
     """People ruled of an agent's calls of a tool; it holds from the next call on."""
 
-    kind: Literal["RulingSet"] = "RulingSet"
+    kind: Literal["AgentPermissionSet"] = "AgentPermissionSet"
     tool: str
     agent: str
     """The agent; `*`: every one."""
@@ -1222,9 +1222,9 @@ class Edit(Model):
     """That body."""
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
-    shapes: tuple[Shape, ...] = ()
+    shapes: tuple[ItemSpec, ...] = ()
     """Of a list that steps add to: what each value says of how it is worked on as an item."""
-    shape: ListShape | None = None
+    shape: ListSpec | None = None
     """What the items of a large list say of how they are worked on, where they say anything."""
     append: bool = False
     """Whether it is a list that steps add to: `value` has its values, whatever their size."""
@@ -1244,10 +1244,10 @@ class StateEdited(Fact):
     command: CommandId | None = None
 
 
-class Redirected(Fact):
+class StepRedirected(Fact):
     """People sent a step elsewhere than where it was going."""
 
-    kind: Literal["Redirected"] = "Redirected"
+    kind: Literal["StepRedirected"] = "StepRedirected"
     step: StepId
     node: NodeName
     """Where the run goes instead of what follows the step."""
@@ -1258,10 +1258,10 @@ class Redirected(Fact):
     command: CommandId | None = None
 
 
-class TimerSet(Fact):
+class TimerStarted(Fact):
     """A step waits for a time; or it is started, and fails at that time if it is not done."""
 
-    kind: Literal["TimerSet"] = "TimerSet"
+    kind: Literal["TimerStarted"] = "TimerStarted"
     step: StepId
     due: int
     """In milliseconds since the epoch."""
@@ -1285,10 +1285,10 @@ class CheckpointTagged(Fact):
     command: CommandId | None = None
 
 
-class RolledBack(Fact):
+class RunRolledBack(Fact):
     """The run went back to a checkpoint. What was done since stays in the journal."""
 
-    kind: Literal["RolledBack"] = "RolledBack"
+    kind: Literal["RunRolledBack"] = "RunRolledBack"
     to: int
     """The checkpoint's position."""
     state: dict[str, Json]
@@ -1299,10 +1299,10 @@ class RolledBack(Fact):
     command: CommandId | None = None
 
 
-class Forked(Fact):
+class RunForked(Fact):
     """The run began as a copy of another one at a checkpoint."""
 
-    kind: Literal["Forked"] = "Forked"
+    kind: Literal["RunForked"] = "RunForked"
     run: RunId
     """This run."""
     source: RunId
@@ -1318,37 +1318,37 @@ class Forked(Fact):
     by: str = ""
 
 
-class LogsJoined(Fact):
+class LogsMerged(Fact):
     """Logs of other runs became the run's own."""
 
-    kind: Literal["LogsJoined"] = "LogsJoined"
-    joined: tuple[LogJoin, ...] = ()
+    kind: Literal["LogsMerged"] = "LogsMerged"
+    joined: tuple[LogMerge, ...] = ()
     """The logs. One that several runs bring is there for each of them."""
     parents: tuple[RunId, ...] = ()
     """The runs that bring them."""
 
     @property
     @override
-    def joins(self) -> tuple[LogJoin, ...]:
+    def joins(self) -> tuple[LogMerge, ...]:
         return self.joined
 
     @property
     @override
-    def brought_by(self) -> tuple[RunId, ...]:
+    def log_source_run_ids(self) -> tuple[RunId, ...]:
         return self.parents
 
 
-class Reopened(Fact):
+class RunReopened(Fact):
     """A run that had ended goes on."""
 
-    kind: Literal["Reopened"] = "Reopened"
+    kind: Literal["RunReopened"] = "RunReopened"
     to: int
     """The position whose state it goes on with."""
     state: dict[str, Json]
     """The state that it goes on with."""
     by: str = ""
     reason: str = ""
-    home: dict[AgentName, CameHome] = Field(default_factory=dict[AgentName, CameHome])
+    home: dict[AgentName, ClaimedAgent] = Field(default_factory=dict[AgentName, ClaimedAgent])
     """Where it goes back to its recipe: creatures that come home by that, from runs that have
     ended. Those do not go on with them any more."""
 
@@ -1388,73 +1388,73 @@ JournalEntry = Annotated[
     | PromptReceived
     | PromptRead
     | PromptCompiled
-    | PromptRefused
+    | PromptCompileFailed
     | DefinitionEdited
     | DefinitionApproved
     | DefinitionRejected
     | MessageAdded
-    | Routed
-    | RouteRefused
-    | MessageHeard
-    | RunRested
+    | NodesReached
+    | BranchTargetRefused
+    | AgentsWoken
+    | IdleStarted
     | MessageQueued
-    | TurnBegan
-    | TurnEnded
-    | IdleSet
+    | ExchangeStarted
+    | ExchangeEnded
+    | IdleDeadlineSet
     | StepStarted
-    | StepMapped
+    | ParentStepStarted
     | ItemsRefused
-    | ConditionMet
-    | ModelReplied
-    | ReplyTaken
-    | ReplyRefused
-    | TurnCapped
-    | ToolReturned
-    | CallHeld
+    | RequirementMet
+    | ModelCallCompleted
+    | StructuredOutputParsed
+    | StructuredOutputRejected
+    | TurnLimitReached
+    | ToolCallCompleted
+    | CompletionBuffered
     | PermissionDenied
-    | QuotaTaken
-    | QuotaGiven
-    | FlagSet
+    | QuotaConsumed
+    | QuotaReleased
+    | RunOutputSet
     | OutputSet
-    | HandoffMissed
-    | MergeConflicted
-    | OperationsApplied
-    | OperationsSettled
+    | AddressedItemUndelivered
+    | WriteRefused
+    | ArtifactOperationsApplied
+    | ArtifactOperationsRefused
     | StepCompleted
     | StepFailed
     | StepRetried
     | InterruptRaised
     | InterruptAnswered
-    | InterruptDue
-    | BreakRequested
+    | InterruptDeadlineSet
+    | BreakpointSet
     | Paused
-    | Resumed
+    | RunResumed
     | StopRequested
     | StepCancelled
     | CommandRejected
-    | ContinuedAsNew
+    | ExecutionContinuedAsNew
     | ChangeAccepted
     | GraphSwapped
-    | TopologyChanged
-    | GraphMerged
-    | MergeAsked
+    | ComponentChanged
+    | RunMerged
+    | MergeRequested
     | MergeAccepted
     | MergeOffered
     | MergeFailed
-    | MergedInto
+    | RunEndedByMerge
     | SwapFailed
-    | RulesChanged
-    | PermissionSet
-    | RulingSet
+    | DefinitionChanged
+    | ToolPermissionSet
+    | AgentPermissionSet
     | StateEdited
-    | Redirected
-    | TimerSet
+    | StepRedirected
+    | TimerStarted
     | TimerFired
     | CheckpointTagged
-    | RolledBack
-    | Forked
-    | LogsJoined
-    | Reopened
+    | RunRolledBack
+    | RunForked
+    | LogsMerged
+    | RunReopened
     | RunCompleted
     | RunStopped
     | RunFailed,
@@ -1483,19 +1483,19 @@ def entry_from_json(data: Json) -> JournalEntry:
 
 def placed(entry: Mapping[str, Json], before: int) -> int:
     """The position at which an entry stands, as JSON, that comes after the one at `before`."""
-    position: int = entry["position"] if entry.get("kind") == "GraphMerged" else before + 1
+    position: int = entry["position"] if entry.get("kind") == "RunMerged" else before + 1
     return position
 
 
-def begins_after(entry: Mapping[str, Json], position: int) -> int:
+def preceding_position(entry: Mapping[str, Json], position: int) -> int:
     """The position of what comes before an entry, as JSON, at a position."""
-    before: int = entry["follows"] if entry.get("kind") == "GraphMerged" else position - 1
+    before: int = entry["follows"] if entry.get("kind") == "RunMerged" else position - 1
     return before
 
 
 def goes_on(entry: Mapping[str, Json], position: int, after: int) -> bool:
     """Whether no entry lacks between a position and an entry, as JSON, at a later one."""
-    return begins_after(entry, position) <= after < position
+    return preceding_position(entry, position) <= after < position
 
 
 _KIND = itemgetter("kind")
@@ -1527,7 +1527,7 @@ class Batch(Model):
 
     def positions(self) -> Sequence[int]:
         """The positions of the entries, in order."""
-        if "GraphMerged" not in map(_KIND, self.entries):
+        if "RunMerged" not in map(_KIND, self.entries):
             return range(self.first, self.first + len(self.entries))
         found: list[int] = []
         at = self.first - 1

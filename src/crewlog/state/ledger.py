@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from crewlog.ids import ContentHash, LogName
 from crewlog.model import Json
 from crewlog.state.calls import Answer
-from crewlog.state.hashing import canonical, hash_bytes, log_root
-from crewlog.state.journal import Batch, JournalEntry, begins_after, entry_to_json
+from crewlog.state.hashing import canonical, empty_log_head, hash_bytes
+from crewlog.state.journal import Batch, JournalEntry, entry_to_json, preceding_position
 from crewlog.state.model import CrewState
 from crewlog.state.packing import pack
 from crewlog.state.reduce import reduce
@@ -24,7 +24,7 @@ LARGEST_TOLD = 32 * 1024
 
 
 @dataclass(frozen=True)
-class _Unstored:
+class _UnstoredEntry:
     """An entry on its way to the store, and the heads before it that it extends."""
 
     position: int
@@ -43,7 +43,7 @@ class Ledger:
     first: int = 1
     """The position from which on all entries are here."""
     _positions: list[int] = field(default_factory=list[int])
-    _unstored: list[_Unstored] = field(default_factory=list[_Unstored])
+    _unstored: list[_UnstoredEntry] = field(default_factory=list[_UnstoredEntry])
     _told: dict[ContentHash, dict[str, Json]] = field(
         default_factory=dict[ContentHash, dict[str, Json]]
     )
@@ -62,12 +62,12 @@ class Ledger:
         """
         ledger = cls(state)
         if batch.entries:
-            ledger.first = begins_after(batch.entries[0], batch.first) + 1
+            ledger.first = preceding_position(batch.entries[0], batch.first) + 1
             ledger.entries = list(batch.entries)
             ledger._positions = list(batch.positions())
         heads = batch.heads
         for position, data in zip(batch.positions(), batch.entries, strict=True):
-            ledger._unstored.append(_Unstored(position, data, len(canonical(data)), heads))
+            ledger._unstored.append(_UnstoredEntry(position, data, len(canonical(data)), heads))
             heads = {}  # those before the first: what is carried together is stored together
         return ledger
 
@@ -81,10 +81,10 @@ class Ledger:
         said = entry.message.logs if entry.message else ()
         for log in (*said, *(join.log for join in entry.joins)):
             known = before.messages.get(log)
-            heads[log] = known.head if known else log_root(before.run, log)
+            heads[log] = known.head if known else empty_log_head(before.run, log)
         self.entries.append(data)
         self._positions.append(self.state.position)
-        self._unstored.append(_Unstored(self.state.position, data, len(encoded), heads))
+        self._unstored.append(_UnstoredEntry(self.state.position, data, len(encoded), heads))
         self._batch = None
         return entry
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json
-from crewlog.state.hashing import chain, joined, log_root
+from crewlog.state.hashing import chain, empty_log_head, joined
 from crewlog.state.journal import Batch, JournalEntry, entry_from_json
 
-_REWINDS = frozenset({"RolledBack", "Forked", "Reopened"})
+_REWINDS = frozenset({"RunRolledBack", "RunForked", "RunReopened"})
 """Entries after which the logs stand where the state says that they hold."""
 _LINKING = frozenset({"ref", "joined", "state"})
 """An entry with none of these keys leaves the logs as they are."""
@@ -33,7 +33,7 @@ class Link(NamedTuple):
     """The other head that is gone on from, where logs are joined."""
 
 
-def entries_of(batch: Batch) -> Iterator[tuple[int, JournalEntry]]:
+def batch_entries(batch: Batch) -> Iterator[tuple[int, JournalEntry]]:
     """The entries of a batch with their positions."""
     return zip(batch.positions(), map(entry_from_json, batch.entries), strict=True)
 
@@ -49,13 +49,13 @@ def heads_of(entry: Mapping[str, Json]) -> dict[LogName, ContentHash] | None:
     return {log: at["head"] for log, at in logs.items()}
 
 
-def source_of(batch: Batch) -> RunId | None:
+def fork_source(batch: Batch) -> RunId | None:
     """The run that a fork goes on from whose journal begins with this batch; none of any other."""
     first = batch.entries[0] if batch.entries else None
-    return RunId(first["source"]) if first is not None and first["kind"] == "Forked" else None
+    return RunId(first["source"]) if first is not None and first["kind"] == "RunForked" else None
 
 
-def parents_of(batch: Batch) -> set[RunId]:
+def source_run_ids(batch: Batch) -> set[RunId]:
     """The runs whose logs a batch's entries bring."""
     return {RunId(parent) for entry in batch.entries for parent in entry.get("parents", ())}
 
@@ -69,14 +69,14 @@ def heads_before(run: RunId, batch: Batch, log: LogName) -> set[ContentHash]:
     start, heads = 0, batch.heads
     for place, entry in enumerate(batch.entries, 1):
         if (gone_back := heads_of(entry)) is not None:
-            start, heads = place, {log: log_root(run, log)} | gone_back
+            start, heads = place, {log: empty_log_head(run, log)} | gone_back
     found = {heads[log]} if log in heads else set[ContentHash]()
     for entry in batch.entries[start:]:
-        found |= {join["two"] for join in joins_of(entry) if join["log"] == log}
+        found |= {join["two"] for join in log_merges_of(entry) if join["log"] == log}
     return found
 
 
-def links_of(run: RunId, batch: Batch) -> Iterator[Link]:
+def batch_links(run: RunId, batch: Batch) -> Iterator[Link]:
     """The chain links that a batch's whole entries make, in order: the same in every process."""
     return _links(run, batch, dict(batch.heads))
 
@@ -91,17 +91,17 @@ def _links(run: RunId, batch: Batch, heads: dict[LogName, ContentHash]) -> Itera
             heads |= gone_back
         ref = message_of(entry)
         for log in ref["logs"] if ref else ():
-            previous = heads.get(log) or log_root(run, log)
+            previous = heads.get(log) or empty_log_head(run, log)
             head = heads[log] = chain(previous, position, ref["body"])
             yield Link(log, head, previous, position, ref["body"])
-        for join in joins_of(entry):
+        for join in log_merges_of(entry):
             log, one, two = join["log"], join.get("one", ""), join["two"]
             head = heads[log] = joined(one, two, position)
             if head != two:  # or else the log goes on at that head, and there is nothing to link
                 yield Link(log, head, one, position, _NO_BODY, two)
 
 
-def extended(batch: Batch) -> set[LogName]:
+def extended_logs(batch: Batch) -> set[LogName]:
     """The logs that a batch extends, since the run last went back in it."""
     logs: set[LogName] = set()
     for entry in batch.entries:
@@ -110,11 +110,11 @@ def extended(batch: Batch) -> set[LogName]:
         if heads_of(entry) is not None:
             logs.clear()
         logs.update(message_of(entry).get("logs", ()))
-        logs.update(join["log"] for join in joins_of(entry))
+        logs.update(join["log"] for join in log_merges_of(entry))
     return logs
 
 
-def heads_through(
+def heads_after_batch(
     run: RunId, heads: Mapping[LogName, ContentHash], batch: Batch
 ) -> dict[LogName, ContentHash]:
     """The logs' heads after a batch's whole entries.
@@ -129,8 +129,8 @@ def heads_through(
     return found
 
 
-def joins_of(entry: Mapping[str, Json]) -> Sequence[Mapping[str, Json]]:
-    """The logs that an entry joins with those of other runs, each a `LogJoin` in JSON."""
+def log_merges_of(entry: Mapping[str, Json]) -> Sequence[Mapping[str, Json]]:
+    """The logs that an entry joins with those of other runs, each a `LogMerge` in JSON."""
     found: Sequence[Mapping[str, Json]] = entry.get("joined") or ()
     return found
 

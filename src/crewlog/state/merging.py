@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from crewlog.ids import StepId, item_of, visit_of
+from crewlog.ids import StepId, item_number, visit_of
 from crewlog.model import Json
 from crewlog.state.hashing import canonical
 from crewlog.state.model import CrewState, Output, Part, Place
@@ -20,10 +20,10 @@ SMALL = 256
 
 def place_of(state: CrewState, step: StepId | None, position: int) -> Place:
     """Where a value stands that a step adds at a position."""
-    visit = state.frontier.get(visit_of(step)) if step is not None and item_of(step) else None
+    visit = state.frontier.get(visit_of(step)) if step is not None and item_number(step) else None
     if step is None or visit is None or visit.mapped is None:
         return (position, 0)
-    return (visit.mapped.position, item_of(step))
+    return (visit.mapped.position, item_number(step))
 
 
 def with_value(
@@ -38,10 +38,10 @@ def with_value(
         place: Where it stands.
     """
     listed: list[Json] = list(values) if isinstance(values, list) else []  # pyright: ignore[reportUnknownArgumentType]
-    return with_values(listed, places, [value], place)
+    return list_with_values(listed, places, [value], place)
 
 
-def with_values(
+def list_with_values(
     listed: list[Json], places: tuple[Place, ...], values: list[Json], place: Place
 ) -> tuple[list[Json], tuple[Place, ...]]:
     """As `with_value`, with several that one step adds: they stand side by side."""
@@ -54,13 +54,13 @@ def with_values(
     )
 
 
-def with_part(output: Output | None, part: Part, position: int) -> Output:
+def output_with_value(output: Output | None, part: Part, position: int) -> Output:
     """An output that is a list, with one more value."""
-    parts = among_parts(output.parts if output else (), (part,))
-    return Output(value=_small(parts), parts=parts, position=position)
+    parts = values_in_order(output.parts if output else (), (part,))
+    return Output(value=_small_list(parts), parts=parts, position=position)
 
 
-def among_parts(parts: tuple[Part, ...], new: tuple[Part, ...]) -> tuple[Part, ...]:
+def values_in_order(parts: tuple[Part, ...], new: tuple[Part, ...]) -> tuple[Part, ...]:
     """Parts in their order, with those that one step adds, all at one place."""
     if not new:
         return parts
@@ -68,7 +68,7 @@ def among_parts(parts: tuple[Part, ...], new: tuple[Part, ...]) -> tuple[Part, .
     return (*parts[:at], *new, *parts[at:])
 
 
-def _small(parts: tuple[Part, ...]) -> Json:
+def _small_list(parts: tuple[Part, ...]) -> Json:
     """The values of a list, where all of it is small."""
     if len(parts) > SMALL or any(each.body is not None for each in parts):
         return None

@@ -17,7 +17,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from crewlog.content import scrubbed
+from crewlog.content import utf8_json
 from crewlog.errors import InternalError
 from crewlog.model import Json
 
@@ -56,20 +56,20 @@ def message_to_json(message: BaseMessage) -> dict[str, Json]:
     try:
         data = message.model_dump(mode="json", include=set(_FIELDS))
     except UnicodeEncodeError:  # a key of a dict has a lone surrogate: pydantic makes UTF-8 of keys
-        given = {key: scrubbed(getattr(message, key)) for key in _FIELDS if hasattr(message, key)}
+        given = {key: utf8_json(getattr(message, key)) for key in _FIELDS if hasattr(message, key)}
         data = message.model_copy(update=given).model_dump(mode="json", include=set(_FIELDS))
     found = {
-        key: scrubbed(data[key])
+        key: utf8_json(data[key])
         for key in _FIELDS
         if data.get(key) not in (None, "", [], {}, _DEFAULTS.get(key, ""))
     }
     usage = found.get("usage_metadata")
-    if usage and usage.get("total_tokens") == _total(usage):
+    if usage and usage.get("total_tokens") == _total_tokens(usage):
         del usage["total_tokens"]
-    return {"type": kind, "content": scrubbed(data["content"]), **found}
+    return {"type": kind, "content": utf8_json(data["content"]), **found}
 
 
-def _total(usage: Mapping[str, Json]) -> int:
+def _total_tokens(usage: Mapping[str, Json]) -> int:
     return (usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0)
 
 
@@ -92,7 +92,7 @@ def message_from_json(body: Mapping[str, Json]) -> BaseMessage:
         raise InternalError(f"a stored message has the unknown fields {sorted(unknown)}")
     try:
         if usage := data.get("usage_metadata"):
-            data["usage_metadata"] = {"total_tokens": _total(usage), **usage}
+            data["usage_metadata"] = {"total_tokens": _total_tokens(usage), **usage}
         return MESSAGE_TYPES[kind](**data)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InternalError(f"a stored message of the type {kind!r} is none: {error}") from error

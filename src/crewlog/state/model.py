@@ -27,9 +27,9 @@ from crewlog.ids import (
 from crewlog.model import Json, Model
 from crewlog.state.end_reasons import EndReason
 from crewlog.state.hearing import Heard, Rest
-from crewlog.state.shapes import ListShape, Shape
+from crewlog.state.shapes import ItemSpec, ListSpec
 from crewlog.state.talk import Said, Talk
-from crewlog.state.topology import Renamed
+from crewlog.state.topology import Rename
 
 RunStatus = Literal[
     "running", "paused", "waiting", "stopping", "completed", "failed", "stopped", "merged"
@@ -65,7 +65,7 @@ class Part(Model):
     """Where it stands."""
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see it, as of the output; empty: `public`."""
-    shape: Shape | None = None
+    shape: ItemSpec | None = None
     """What a large value says of how it is worked on as an item, where a node does that."""
 
 
@@ -80,7 +80,7 @@ class Output(Model):
     """The journal position that set it."""
     items: int | None = None
     """How many items the list in the body has, where a node has a step for each of them."""
-    shape: ListShape | None = None
+    shape: ListSpec | None = None
     """What these items say of how they are worked on, where they say anything."""
     parts: tuple[Part, ...] = ()
     """The values in order, where what steps set makes a list."""
@@ -113,7 +113,7 @@ class Item(Model):
     """Whether its agent may not see it: the activity says so, and does not look."""
 
 
-class Mapped(Model):
+class ChildStepProgress(Model):
     """The position of a visit that has a step for each item of a list."""
 
     of: int
@@ -295,7 +295,7 @@ class Turn(Model):
     unsettled: tuple[int, ...] = ()
     """Calls whose operations others came before: the next model call says which of them apply."""
 
-    def with_held(self, named: Callable[[Mapping[str, Json]], dict[str, Json]]) -> Turn:
+    def with_renamed_entries(self, named: Callable[[Mapping[str, Json]], dict[str, Json]]) -> Turn:
         """The turn, where what its calls hold for later is called otherwise.
 
         Args:
@@ -310,7 +310,7 @@ class Turn(Model):
         return self.model_copy(update={"calls": calls})
 
 
-class FrontierEntry(Model):
+class FrontierStep(Model):
     """A step that is not done: ready, running, waiting or queued."""
 
     step: StepId
@@ -329,7 +329,7 @@ class FrontierEntry(Model):
     """What a waiting step waits for, as a condition's text."""
     turn: Turn | None = None
     """The position inside its turn, once it runs."""
-    mapped: Mapped | None = None
+    mapped: ChildStepProgress | None = None
     """The position of its items' steps, where it has a step for each item of a list."""
     due: int = 0
     """When the timer is over that it waits for, or that limits the time of a started step, in
@@ -344,7 +344,7 @@ class FrontierEntry(Model):
     """The message that it is for, where its agent heard one."""
 
 
-class PromptRemark(Model):
+class PromptDiagnostic(Model):
     """Something to know about a prompt: what was not understood, or what was assumed."""
 
     code: str
@@ -387,7 +387,7 @@ class PromptState(Model):
     """How often a model was asked."""
     definition: ContentHash | None = None
     """The definition that people are asked about, or have approved."""
-    remarks: tuple[PromptRemark, ...] = ()
+    remarks: tuple[PromptDiagnostic, ...] = ()
     """What there is to know about it."""
     requirements: tuple[str, ...] = ()
     """`audio depends on backend.models_ready`."""
@@ -398,7 +398,7 @@ class PromptState(Model):
     approved_by: str = ""
 
 
-class AskedQuota(Model):
+class InterruptQuota(Model):
     """A quota over runs in which a call is to be counted that people are asked about."""
 
     name: str
@@ -478,7 +478,7 @@ class Interrupt(Model):
     """What decided that: `rules[1]`, `approvals`, `ruling`, `parent`, `interrupts.approve_risk`."""
     risk: Literal["high", ""] = ""
     """Of a call: what its tool may do; empty: nothing out of the way."""
-    quotas: tuple[AskedQuota, ...] = ()
+    quotas: tuple[InterruptQuota, ...] = ()
     """Of a call: where it is counted before it begins; whether that is used up the store knows."""
     shows: ContentHash | None = None
     """The body that holds what people are shown with it, where that is large."""
@@ -496,7 +496,7 @@ class Interrupt(Model):
         return "reject" if "reject" in self.options else self.options[-1]
 
 
-class Answered(Model):
+class InterruptAnswer(Model):
     """How a question was answered, in short; the journal has all of it."""
 
     decision: str
@@ -532,7 +532,7 @@ class Routing(Model):
     """How often a node was reached without its join, since the join's generation began."""
 
 
-class ResumeInfo(Model):
+class StatusReason(Model):
     """Where and why the run stands still, and what was running."""
 
     reason: str = ""
@@ -545,7 +545,7 @@ class ResumeInfo(Model):
     """Of a run that is stopping: why it ends."""
 
 
-class Changing(Model):
+class PendingChange(Model):
     """A change of the graph that was accepted: the run drains, and goes on with the new graph."""
 
     command: str
@@ -593,7 +593,7 @@ class Mutation(Model):
     """Of who may call what: why people said so."""
 
 
-class Lineage(Model):
+class SourceRun(Model):
     """The run that a run was forked from."""
 
     run: RunId
@@ -610,7 +610,7 @@ Stage = Literal["asked", "joins", "survives", "offered"]
 other run; it takes the other one in; it waits for the other's word on what it has offered."""
 
 
-class Joining(Model):
+class PendingMerge(Model):
     """A merge with another run that is under way; see `crewlog.state.joining`."""
 
     op: str
@@ -658,7 +658,7 @@ class MergeOutcome(Model):
     """The journal position at which the run came into it; 0: it never did."""
     why: str = ""
     """Why it failed, with what to do about it; its start, the journal has all of it."""
-    renamed: tuple[Renamed, ...] = ()
+    renamed: tuple[Rename, ...] = ()
     """Of the run that was taken in: what of it is called otherwise in the other one."""
 
 
@@ -679,7 +679,7 @@ class CommandOutcome(Model):
     """The digest of what the command said; another command of its id has another one. Empty where
     nobody kept it: then whatever has its id is a repetition."""
 
-    def repeats(self, digest: str) -> bool:
+    def is_duplicate(self, digest: str) -> bool:
         """Whether a command of the same id, with this digest, is this one once more."""
         return not self.digest or not digest or self.digest == digest
 
@@ -745,11 +745,11 @@ class CrewState(Model):
     """The journal itself, as a chain: equal heads mean equal journals."""
     interrupts: dict[InterruptId, Interrupt] = Field(default_factory=dict[InterruptId, Interrupt])
     """The open questions."""
-    resume_info: ResumeInfo | None = None
+    resume_info: StatusReason | None = None
     """Set while the run is paused or stopping."""
     routing: Routing = Routing()
     """What the routers read."""
-    frontier: dict[StepId, FrontierEntry] = Field(default_factory=dict[StepId, FrontierEntry])
+    frontier: dict[StepId, FrontierStep] = Field(default_factory=dict[StepId, FrontierStep])
     """The steps that are not done, in the order they were reached."""
     visits: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """Visits begun, by node; never repeated."""
@@ -775,7 +775,9 @@ class CrewState(Model):
     allowed: dict[str, float] = Field(default_factory=dict[str, float])
     """What people added to budgets: `tokens`, `cost`; and as `wall` until when the run may go on,
     in milliseconds since the epoch."""
-    answered: dict[InterruptId, Answered] = Field(default_factory=dict[InterruptId, Answered])
+    answered: dict[InterruptId, InterruptAnswer] = Field(
+        default_factory=dict[InterruptId, InterruptAnswer]
+    )
     """The last questions that were answered, oldest first: whoever comes too late is told who
     was first."""
     error: str = ""
@@ -801,18 +803,18 @@ class CrewState(Model):
     """The last whole crew that the run was given, by its start, a definition or a prompt, where it
     was changed since by operations or a merge: another prompt is given the same changes. Empty
     where it was not."""
-    changing: Changing | None = None
+    changing: PendingChange | None = None
     """The change that the run drains for."""
     parted: int = 0
     """The position at which creatures left for another run, or came from one, the last time: it
     does not go back beyond."""
     mutations: tuple[Mutation, ...] = ()
     """The last changes that were made to it, oldest first; all of them are in the journal."""
-    parked: dict[StepId, FrontierEntry] = Field(default_factory=dict[StepId, FrontierEntry])
+    parked: dict[StepId, FrontierStep] = Field(default_factory=dict[StepId, FrontierStep])
     """Steps whose nodes a change took away: they come back when their nodes do."""
     tags: dict[str, int] = Field(default_factory=dict[str, int])
     """Names that people gave to checkpoints, with their positions."""
-    source: Lineage | None = None
+    source: SourceRun | None = None
     """What it was forked from."""
     talk: Talk | None = None
     """The conversation that it is."""
@@ -828,12 +830,12 @@ class CrewState(Model):
         default_factory=dict[LogName, tuple[LogName, ...]]
     )
     """The names that logs had before, where their channels or agents were renamed."""
-    joining: Joining | None = None
+    joining: PendingMerge | None = None
     """The merge with another run that is under way."""
     merges: dict[str, MergeOutcome] = Field(default_factory=dict[str, MergeOutcome])
     """The last merges that ended, by their ids, oldest first; all of them are in the journal."""
-    took_in: dict[RunId, tuple[Renamed, ...]] = Field(
-        default_factory=dict[RunId, tuple[Renamed, ...]]
+    took_in: dict[RunId, tuple[Rename, ...]] = Field(
+        default_factory=dict[RunId, tuple[Rename, ...]]
     )
     """The last runs that are part of this one by now, oldest first, with what of each is called
     otherwise here: what was said to one of them, and comes here, is meant as that one called it."""
@@ -853,14 +855,14 @@ class CrewState(Model):
         """Whether nothing new may start.
 
         What is under way lands first, and then the run has another graph, or is part of another.
-        Where some leave for another run, only they are still: `Changing.halts`.
+        Where some leave for another run, only they are still: `PendingChange.halts`.
         """
         drains = self.changing is not None and not self.changing.nodes
         return drains or (self.joining is not None and self.joining.still)
 
     @property
     def ending(self) -> tuple[StepId, ...]:
-        """The steps that end here, as their nodes are gone; see `FrontierEntry.leaving`."""
+        """The steps that end here, as their nodes are gone; see `FrontierStep.leaving`."""
         return tuple(step for step, entry in self.frontier.items() if entry.leaving)
 
     @property
@@ -869,7 +871,7 @@ class CrewState(Model):
         return self._taken.other if self._taken is not None else None
 
     @property
-    def renamed_there(self) -> tuple[Renamed, ...]:
+    def surviving_run_renames(self) -> tuple[Rename, ...]:
         """What of a merged run is called otherwise in the one that it is part of now."""
         return self._taken.renamed if self._taken is not None else ()
 

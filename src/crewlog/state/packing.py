@@ -17,9 +17,9 @@ from crewlog.ids import ContentHash, RunId, StepId, node_of
 from crewlog.model import Json
 from crewlog.state.calls import View
 from crewlog.state.journal import Batch, JournalEntry
-from crewlog.state.logs import extended, heads_through
+from crewlog.state.logs import extended_logs, heads_after_batch
 from crewlog.state.model import Call
-from crewlog.state.told import usage_beyond, usage_with
+from crewlog.state.told import usage_with_metadata, usage_without_metadata
 
 Entry = dict[str, Json]
 Told = Mapping[ContentHash, Mapping[str, Json]]
@@ -31,7 +31,7 @@ _ORDER: Mapping[str, tuple[str, ...]] = {
     for model in get_args(get_args(JournalEntry)[0])
 }
 """The keys of each kind's entries as `entry_to_json` orders them: stored rows are compared."""
-_WITH_BODY = ("ModelReplied", "ToolReturned")
+_WITH_BODY = ("ModelCallCompleted", "ToolCallCompleted")
 
 
 def pack(batch: Batch, told: Told) -> Batch:
@@ -67,13 +67,13 @@ def needed(batch: Batch) -> Iterator[ContentHash]:
     """The bodies without which a batch cannot be unpacked."""
     if batch.at is not None:
         for entry in batch.entries:
-            if _is_short(entry):
+            if _is_packed(entry):
                 yield entry["ref"]["body"]
 
 
 def pack_view(view: View, batch: Batch) -> View:
     """The view without the heads that follow from the batch."""
-    logs = extended(batch)
+    logs = extended_logs(batch)
     heads = {log: _AFTER if log in logs else h for log, h in view.heads.items()}
     return view.model_copy(update={"heads": heads})
 
@@ -88,12 +88,12 @@ def unpack_view(view: View, run: RunId, batch: Batch) -> View:
     """
     if _AFTER not in view.heads.values():
         return view
-    after = heads_through(run, batch.heads, batch)
+    after = heads_after_batch(run, batch.heads, batch)
     heads = {log: head or after[log] for log, head in view.heads.items()}
     return view.model_copy(update={"heads": heads})
 
 
-def _is_short(entry: Entry) -> bool:
+def _is_packed(entry: Entry) -> bool:
     return entry["kind"] in _WITH_BODY and "step" not in entry
 
 
@@ -107,15 +107,15 @@ class _Context:
     def packed(self, entry: Entry, told: Told) -> Entry:
         short = self._without_time(entry)
         match entry["kind"]:
-            case "ModelReplied" | "ToolReturned":
+            case "ModelCallCompleted" | "ToolCallCompleted":
                 ref = entry["ref"]
                 if "inline" not in ref and (known := told.get(ref["body"])):
-                    short = _without_told(short, known)
+                    short = _without_metadata(short, known)
             case "StepCompleted":
                 _leave_out(short, "step", self.step)
             case "StepStarted":
                 _leave_out(short, "agent", node_of(entry["step"]))
-            case "Routed":
+            case "NodesReached":
                 to: list[Entry] = short.pop("to", [])
                 _leave_out(short, "source", self._node())
                 _leave_out(short, "arrived", [reached["node"] for reached in to])
@@ -129,14 +129,14 @@ class _Context:
         entry: Entry = dict(short)
         entry["at"] = short.get("at", self.at)
         match short["kind"]:
-            case "ModelReplied" | "ToolReturned":
-                if _is_short(short):
-                    entry = _with_told(entry, told[short["ref"]["body"]])
+            case "ModelCallCompleted" | "ToolCallCompleted":
+                if _is_packed(short):
+                    entry = _with_metadata(entry, told[short["ref"]["body"]])
             case "StepCompleted":
                 entry.setdefault("step", self.step)
             case "StepStarted":
                 _put_back(entry, "agent", node_of(entry["step"]))
-            case "Routed":
+            case "NodesReached":
                 to: list[Any] = short["to"]
                 entry["to"] = [{"node": r} if isinstance(r, str) else r for r in to]
                 _put_back(entry, "source", self._node())
@@ -179,25 +179,25 @@ def _put_back(entry: Entry, key: str, expected: Json) -> None:
         del entry[key]
 
 
-def _without_told(entry: Entry, known: Mapping[str, Json]) -> Entry:
+def _without_metadata(entry: Entry, known: Mapping[str, Json]) -> Entry:
     """The entry without what its body tells; as it is, where they disagree."""
     expected = _expected(entry, known)
     short = {key: value for key, value in entry.items() if expected.get(key) != value}
     if "calls" in entry and "calls" not in short:
         short["calls"] = entry["calls"][0]["call"]
     if "usage" in known and entry.get("usage", {}) != known["usage"]:
-        short["usage"] = usage_beyond(entry.get("usage", {}), known["usage"])
+        short["usage"] = usage_without_metadata(entry.get("usage", {}), known["usage"])
     if "agent" in short:
         _leave_out(short, "agent", node_of(StepId(str(known["step"]))))
-    return short if "step" not in short and _with_told(short, known) == entry else entry
+    return short if "step" not in short and _with_metadata(short, known) == entry else entry
 
 
-def _with_told(short: Entry, known: Mapping[str, Json]) -> Entry:
+def _with_metadata(short: Entry, known: Mapping[str, Json]) -> Entry:
     entry = {**_expected(short, known), **short}
     if "calls" in known and isinstance(short.get("calls"), int):
-        entry["calls"] = _numbered(known["calls"], short["calls"], short["ref"]["body"])
+        entry["calls"] = _numbered_calls(known["calls"], short["calls"], short["ref"]["body"])
     if "usage" in known and "usage" in short:
-        entry["usage"] = usage_with(short["usage"], known["usage"])
+        entry["usage"] = usage_with_metadata(short["usage"], known["usage"])
         if not entry["usage"]:
             del entry["usage"]
     if "agent" not in entry:
@@ -210,11 +210,11 @@ def _expected(entry: Entry, known: Mapping[str, Json]) -> Entry:
     asked = found.pop("calls", None)
     calls: Any = entry.get("calls")
     if asked and isinstance(calls, list):
-        found["calls"] = _numbered(asked, calls[0].get("call", 0), entry["ref"]["body"])  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        found["calls"] = _numbered_calls(asked, calls[0].get("call", 0), entry["ref"]["body"])  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     return found
 
 
-def _numbered(asked: Iterable[Mapping[str, Json]], first: int, message: str) -> list[Entry]:
+def _numbered_calls(asked: Iterable[Mapping[str, Json]], first: int, message: str) -> list[Entry]:
     """The calls of an entry: `asked` with their numbers and the message that has them."""
     calls: list[Entry] = []
     for n, one in enumerate(asked, first):

@@ -29,8 +29,8 @@ from crewlog.ids import (
     private_log,
 )
 from crewlog.model import Model
-from crewlog.state.bounds import Bounds
-from crewlog.state.model import CrewState, FrontierEntry, Interrupt, LogHead
+from crewlog.state.bounds import RemainingBudget
+from crewlog.state.model import CrewState, FrontierStep, Interrupt, LogHead
 
 PRIVATE = "private:"
 
@@ -43,7 +43,7 @@ class Share(Model):
     """The nodes of these creatures: no node of the flow is among them."""
     channels: tuple[str, ...] = ()
     """The channels that only they send or listen to."""
-    bounds: Bounds = Bounds()
+    bounds: RemainingBudget = RemainingBudget()
     """What they may use still."""
 
 
@@ -97,7 +97,7 @@ def parted(state: CrewState, run: RunId, share: Share) -> CrewState:
     )
 
 
-def staying(state: CrewState, share: Share) -> dict[str, Any]:
+def original_run_changes(state: CrewState, share: Share) -> dict[str, Any]:
     """What is otherwise in a run that some creatures leave, as a change of its state.
 
     Visits keep their numbers: who comes back goes on with them.
@@ -113,11 +113,11 @@ def staying(state: CrewState, share: Share) -> dict[str, Any]:
     }
 
 
-def _steps(entries: Iterable[FrontierEntry], share: Share) -> list[StepId]:
+def _steps(entries: Iterable[FrontierStep], share: Share) -> list[StepId]:
     return [entry.step for entry in entries if entry.node in share.nodes]
 
 
-def _of(entries: dict[StepId, FrontierEntry], share: Share) -> dict[StepId, FrontierEntry]:
+def _of(entries: dict[StepId, FrontierStep], share: Share) -> dict[StepId, FrontierStep]:
     return {step: entry for step, entry in entries.items() if entry.node in share.nodes}
 
 
@@ -143,7 +143,7 @@ def _logs(state: CrewState, share: Share) -> dict[LogName, LogHead]:
     return {log: head for log, head in state.messages.items() if goes(log)}
 
 
-def parted_from(state: CrewState) -> RunId:
+def split_source_run_id(state: CrewState) -> RunId:
     """The run that a run parted from as it began; empty where it began otherwise."""
     source = state.source
     return source.run if source is not None and source.split else RunId("")

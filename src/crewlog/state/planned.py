@@ -16,7 +16,7 @@ _MOST = 60
 """Items that are told one by one."""
 
 
-class Planned(NamedTuple):
+class PlannedItem(NamedTuple):
     """What an item says, as far as it is of a known form."""
 
     id: str = ""
@@ -25,20 +25,20 @@ class Planned(NamedTuple):
     after: tuple[str, ...] = ()
 
 
-def planned(item: Json) -> Planned:
+def planned(item: Json) -> PlannedItem:
     """What an item of a list says of who does what, after what."""
     if not isinstance(item, dict):
-        return Planned(what="" if item is None else _words(item))
+        return PlannedItem(what="" if item is None else _words(item))
     pairs = cast("dict[str, Json]", item)
     what = _text(pairs, _WHAT)
     after = pairs.get("after")
     waits = tuple(map(str, after)) if isinstance(after, list) else ()  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return Planned(
+    return PlannedItem(
         id=_text(pairs, ("id",)), who=_text(pairs, _WHO), what=what or _words(pairs), after=waits
     )
 
 
-def value_words(value: Json) -> str:
+def value_text(value: Json) -> str:
     """A value in words: of a list a line for each item, `2. cart (backend, after prices): …`."""
     if not isinstance(value, list):
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
@@ -48,7 +48,7 @@ def value_words(value: Json) -> str:
     return "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])])
 
 
-def _line(item: Planned) -> str:
+def _line(item: PlannedItem) -> str:
     about = [item.who] if item.who else []
     about += [f"after {' and '.join(item.after)}"] if item.after else []
     head = item.id + (f" ({', '.join(about)})" if about else "")

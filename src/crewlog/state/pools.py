@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crewlog.ids import AgentName, StepId, item_of, node_of, visit_of
+from crewlog.ids import AgentName, StepId, item_number, node_of, visit_of
 from crewlog.state.brief import brief
 from crewlog.state.journal import StepFailed
-from crewlog.state.merging import place_of, with_part
-from crewlog.state.model import CrewState, FrontierEntry, Mapped, Output, Part, StepError
+from crewlog.state.merging import output_with_value, place_of
+from crewlog.state.model import ChildStepProgress, CrewState, FrontierStep, Output, Part, StepError
 
 ERROR = "error"
 """The output of an agent that has the error of a step that the run goes on without."""
@@ -19,9 +19,9 @@ LONGEST_ERROR = 200
 """Characters of such an error: it is an output that conditions look at."""
 
 
-def named_agent(state: CrewState, step: StepId) -> AgentName | None:
+def item_agent(state: CrewState, step: StepId) -> AgentName | None:
     """The agent that the item of a step names; none where it names none, or there is no item."""
-    number = item_of(step)
+    number = item_number(step)
     if not number:
         return None
     visit = visit_of(step)
@@ -29,7 +29,7 @@ def named_agent(state: CrewState, step: StepId) -> AgentName | None:
     return found.mapped.agent(number) if found is not None and found.mapped is not None else None
 
 
-def step_words(state: CrewState, step: StepId, agent: AgentName | None) -> str:
+def step_description(state: CrewState, step: StepId, agent: AgentName | None) -> str:
     """A step for people: `writer#2`, or `workers#1.3 (writer, item 3 of 5)`.
 
     Args:
@@ -39,18 +39,18 @@ def step_words(state: CrewState, step: StepId, agent: AgentName | None) -> str:
     """
     said = [str(agent)] if agent and str(agent) != str(node_of(step)) else []
     visit = state.frontier.get(visit_of(step)) or state.parked.get(visit_of(step))
-    if (number := item_of(step)) and visit is not None and visit.mapped is not None:
+    if (number := item_number(step)) and visit is not None and visit.mapped is not None:
         said.append(f"item {number} of {visit.mapped.of}")
     return f"{step} ({', '.join(said)})" if said else str(step)
 
 
-def items_words(mapped: Mapped) -> str:
+def items_description(mapped: ChildStepProgress) -> str:
     """How far a visit is with its items, for people: `4 of 12 items are done, 1 of them failed`."""
     failed = f", {mapped.failed} of them failed" if mapped.failed else ""
     return f"{mapped.done} of {mapped.of} items are done{failed}"
 
 
-def item_begun(state: CrewState, step: StepId, number: int) -> dict[str, Any]:
+def child_step_started(state: CrewState, step: StepId, number: int) -> dict[str, Any]:
     """What changes in the position of a visit's items where one of them begins."""
     visit = state.frontier.get(visit_of(step))
     if visit is None or visit.mapped is None or not visit.mapped.after:
@@ -59,8 +59,8 @@ def item_begun(state: CrewState, step: StepId, number: int) -> dict[str, Any]:
     return {"started": visit.mapped.started + 1, "left": left}
 
 
-def gone_on(
-    state: CrewState, entry: StepFailed, position: int, frontier: Mapping[StepId, FrontierEntry]
+def failed_step_changes(
+    state: CrewState, entry: StepFailed, position: int, frontier: Mapping[StepId, FrontierStep]
 ) -> dict[str, Any]:
     """What changes where a run goes on without a step that failed.
 
@@ -74,11 +74,11 @@ def gone_on(
         return {}
     error = brief(entry.error, LONGEST_ERROR)
     there = state.agent_outputs.get(entry.agent, {})
-    number = item_of(entry.step)
+    number = item_number(entry.step)
     if number:
         place = place_of(state, entry.step, position)
         part = Part(value=error, place=place, logs=entry.logs)
-        output = with_part(there.get(ERROR), part, position)
+        output = output_with_value(there.get(ERROR), part, position)
     else:
         output = Output(value=error, position=position, logs=entry.logs)
     told = StepError(step=entry.step, agent=entry.agent, error=error, position=position)

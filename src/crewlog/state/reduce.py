@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast, get_args
 
-from crewlog.authority.rulings import after_permission, after_ruling
+from crewlog.authority.rulings import with_live_permission, without_milder_permissions
 from crewlog.ids import (
     PUBLIC,
     RESERVED,
@@ -20,49 +20,49 @@ from crewlog.ids import (
     NodeName,
     RunId,
     StepId,
-    item_log,
-    item_of,
+    child_step_log,
+    item_number,
     node_of,
     step_id,
     visit_of,
 )
 from crewlog.state import journal as j
 from crewlog.state import talking
-from crewlog.state.answered import ESCALATED, answered, approval, thinking_again
+from crewlog.state.answered import ESCALATED, answered, approval, turn_with_model_call
 from crewlog.state.brief import brief
 from crewlog.state.called import took_in
-from crewlog.state.combining import CONFLICTS, added, combined, conflicts, with_parts
+from crewlog.state.combining import CONFLICTS, added, combined, conflicts, output_with_write
 from crewlog.state.commands import outcome_of, remember
 from crewlog.state.edited import edited
 from crewlog.state.endings import TAKEN
-from crewlog.state.hashing import canonical, chain, hash_json, joined, log_root
+from crewlog.state.hashing import canonical, chain, empty_log_head, hash_json, joined
 from crewlog.state.hearing import Heard, Rest
-from crewlog.state.joining import concluded
-from crewlog.state.merging import place_of, with_part
+from crewlog.state.joining import outcome_changes
+from crewlog.state.merging import output_with_value, place_of
 from crewlog.state.model import (
     Call,
-    Changing,
+    ChildStepProgress,
     CrewState,
-    FrontierEntry,
-    Joining,
-    Lineage,
+    FrontierStep,
     LogHead,
-    Mapped,
     MergeOutcome,
     Mutation,
     Output,
     Part,
+    PendingChange,
+    PendingMerge,
     PromptState,
-    ResumeInfo,
     Routing,
+    SourceRun,
+    StatusReason,
     Turn,
     Usage,
 )
-from crewlog.state.parting import staying
-from crewlog.state.pools import gone_on, item_begun
+from crewlog.state.parting import original_run_changes
+from crewlog.state.pools import child_step_started, failed_step_changes
 from crewlog.state.queueing import queued
 from crewlog.state.rewinding import NEVER_BACK
-from crewlog.state.rulings import permission_mutation, ruling_mutation
+from crewlog.state.rulings import agent_permission_change, tool_permission_change
 from crewlog.state.uniting import Names, union
 
 MUTATIONS_KEPT = 100
@@ -141,7 +141,7 @@ _OF_COMMANDS = frozenset(
 )
 """The kinds of entries that commands lead to."""
 Changes = dict[str, Any]
-Frontier = dict[StepId, FrontierEntry]
+Frontier = dict[StepId, FrontierStep]
 _HANDLERS: dict[type, Callable[[CrewState, Any, int], Changes]] = {}
 E = TypeVar("E")
 
@@ -166,7 +166,7 @@ def _extend(state: CrewState, ref: j.MessageRef, position: int) -> dict[Any, Log
     logs = dict(state.messages)
     for log in ref.logs:
         before = logs.get(log)
-        head = before.head if before else log_root(state.run, log)
+        head = before.head if before else empty_log_head(state.run, log)
         logs[log] = LogHead(
             head=chain(head, position, ref.body), length=(before.length if before else 0) + 1
         )
@@ -246,8 +246,8 @@ def _prompt_compiled(state: CrewState, entry: j.PromptCompiled, _position: int) 
     )
 
 
-@_on(j.PromptRefused)
-def _prompt_refused(state: CrewState, entry: j.PromptRefused, _position: int) -> Changes:
+@_on(j.PromptCompileFailed)
+def _prompt_refused(state: CrewState, entry: j.PromptCompileFailed, _position: int) -> Changes:
     return _prompt(state, reader=entry.reader, remarks=entry.remarks)
 
 
@@ -262,11 +262,11 @@ def _definition_approved(state: CrewState, entry: j.DefinitionApproved, _positio
     return _prompt(state, approved=entry.definition, approved_by=entry.by)
 
 
-@_on(j.Routed)
-def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
+@_on(j.NodesReached)
+def _routed(state: CrewState, entry: j.NodesReached, position: int) -> Changes:
     visits = dict(state.visits)
     frontier = dict(state.frontier)
-    routing = route_facts(
+    routing = routing_after(
         state.routing,
         entry.source,
         entry.arrived,
@@ -297,7 +297,7 @@ def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
 def _reach(
     frontier: Frontier,
     visits: dict[NodeName, int],
-    to: Iterable[j.Reached],
+    to: Iterable[j.ReachedNode],
     position: int,
     heard: Heard | None = None,
 ) -> None:
@@ -307,7 +307,7 @@ def _reach(
         visits[reached.node] = visits.get(reached.node, 0) + 1
         step = step_id(reached.node, visits[reached.node])
         queued = reached.node in active
-        frontier[step] = FrontierEntry(
+        frontier[step] = FrontierStep(
             step=step,
             node=reached.node,
             status="queued" if queued else "waiting" if reached.requirement else "ready",
@@ -320,7 +320,7 @@ def _reach(
         active.add(reached.node)
 
 
-def route_facts(
+def routing_after(
     routing: Routing,
     source: NodeName | None,
     arrived: Iterable[NodeName],
@@ -361,15 +361,15 @@ def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Chan
     if entry.agent is not None:
         turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1, began=position)
     changes: Changes = {"steps": state.steps + 1, "rest": None}
-    number = item_of(entry.step)
+    number = item_number(entry.step)
     if state.bound and node_of(entry.step) == state.bound_at and not number:
         changes["bound"] = ""  # it is tried once more
     if number:
-        started = FrontierEntry(
+        started = FrontierStep(
             step=entry.step, node=node_of(entry.step), status="running", since=position, turn=turn
         )
         frontier = _with(state.frontier, entry.step, started)
-        begun = item_begun(state, entry.step, number)
+        begun = child_step_started(state, entry.step, number)
         return {**changes, "frontier": _mapped(frontier, entry.step, **begun)}
     return {
         **changes,
@@ -377,10 +377,10 @@ def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Chan
     }
 
 
-@_on(j.StepMapped)
-def _step_mapped(state: CrewState, entry: j.StepMapped, position: int) -> Changes:
+@_on(j.ParentStepStarted)
+def _step_mapped(state: CrewState, entry: j.ParentStepStarted, position: int) -> Changes:
     found = _found(state, entry.agent, entry.key)
-    mapped = Mapped(
+    mapped = ChildStepProgress(
         of=entry.of,
         position=position,
         items=found.value if found and not found.parts else None,
@@ -409,13 +409,13 @@ def _mapped(frontier: Frontier, step: StepId, **changes: Any) -> Frontier:
     return _with(frontier, visit.step, visit.model_copy(update={"mapped": mapped}))
 
 
-@_on(j.ConditionMet)
-def _condition_met(state: CrewState, entry: j.ConditionMet, position: int) -> Changes:
+@_on(j.RequirementMet)
+def _condition_met(state: CrewState, entry: j.RequirementMet, position: int) -> Changes:
     return _entry(state, entry.step, status="ready", since=position, requirement="", due=0)
 
 
-@_on(j.TimerSet)
-def _timer_set(state: CrewState, entry: j.TimerSet, position: int) -> Changes:
+@_on(j.TimerStarted)
+def _timer_set(state: CrewState, entry: j.TimerStarted, position: int) -> Changes:
     found = state.frontier.get(entry.step)
     if found is not None and found.turn is not None:  # its time is limited, and it goes on
         return _entry(state, entry.step, due=entry.due)
@@ -430,8 +430,8 @@ def _timer_fired(state: CrewState, entry: j.TimerFired, position: int) -> Change
     return _entry(state, entry.step, status="running", since=position)
 
 
-@_on(j.ModelReplied)
-def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Changes:
+@_on(j.ModelCallCompleted)
+def _model_replied(state: CrewState, entry: j.ModelCallCompleted, position: int) -> Changes:
     turn = _turn(state, entry.step)
     changes: Changes = {
         "usage": _with(
@@ -454,11 +454,11 @@ def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Ch
         after = after.model_copy(update={"draft": entry.draft})
     if not entry.calls and not entry.refused:
         changes["agent_outputs"] = _text(state, entry, entry.ref.body, position)
-        changes |= _accepted(state, entry)
+        changes |= _acceptance(state, entry)
     return {**changes, **_entry(state, entry.step, turn=after)}
 
 
-def _accepted(state: CrewState, entry: j.ModelReplied) -> Changes:
+def _acceptance(state: CrewState, entry: j.ModelCallCompleted) -> Changes:
     """A final reply that is no good answer counts: whoever asked is told so.
 
     An agent that heard a message need not say anything.
@@ -470,7 +470,10 @@ def _accepted(state: CrewState, entry: j.ModelReplied) -> Changes:
 
 
 def _text(
-    state: CrewState, entry: j.ModelReplied | j.TurnCapped, body: ContentHash, position: int
+    state: CrewState,
+    entry: j.ModelCallCompleted | j.TurnLimitReached,
+    body: ContentHash,
+    position: int,
 ) -> dict[AgentName, dict[str, Output]]:
     """The outputs with an agent's final message as its text."""
     said_in = entry.ref.logs if entry.ref is not None else ()
@@ -479,28 +482,28 @@ def _text(
     if entry.append:
         place = place_of(state, entry.step, position)
         part = Part(body=body, place=place, logs=logs)
-        text = with_part(_found(state, entry.agent, "text"), part, position)
+        text = output_with_value(_found(state, entry.agent, "text"), part, position)
     return _output(state, entry.agent, "text", text)
 
 
-@_on(j.ReplyTaken)
-def _reply_taken(state: CrewState, entry: j.ReplyTaken, _position: int) -> Changes:
+@_on(j.StructuredOutputParsed)
+def _reply_taken(state: CrewState, entry: j.StructuredOutputParsed, _position: int) -> Changes:
     told: Changes = {} if entry.confidence is None else {"confidence": entry.confidence}
     turn = _turn(state, entry.step).model_copy(update={"refused": 0, "faults": (), **told})
     return _entry(state, entry.step, turn=turn)
 
 
-@_on(j.ReplyRefused)
-def _reply_refused(state: CrewState, entry: j.ReplyRefused, _position: int) -> Changes:
+@_on(j.StructuredOutputRejected)
+def _reply_refused(state: CrewState, entry: j.StructuredOutputRejected, _position: int) -> Changes:
     turn = _turn(state, entry.step)
-    turn = turn if entry.ref is None else thinking_again(turn)
+    turn = turn if entry.ref is None else turn_with_model_call(turn)
     faults = (*turn.faults, brief("; ".join(entry.faults)))
     tried: Changes = {"refused": entry.attempt, "faults": faults}
     return _entry(state, entry.step, turn=turn.model_copy(update=tried))
 
 
-@_on(j.TurnCapped)
-def _turn_capped(state: CrewState, entry: j.TurnCapped, position: int) -> Changes:
+@_on(j.TurnLimitReached)
+def _turn_capped(state: CrewState, entry: j.TurnLimitReached, position: int) -> Changes:
     turn = _turn(state, entry.step).model_copy(update={"calls": (), "draft": None})
     changes = _entry(state, entry.step, turn=turn)
     if entry.ref is not None:
@@ -521,8 +524,8 @@ def _message_added(_state: CrewState, entry: j.MessageAdded, _position: int) -> 
     return {"request": entry.ref.body} if entry.asks else {}
 
 
-@_on(j.ToolReturned)
-def _tool_returned(state: CrewState, entry: j.ToolReturned, _position: int) -> Changes:
+@_on(j.ToolCallCompleted)
+def _tool_returned(state: CrewState, entry: j.ToolCallCompleted, _position: int) -> Changes:
     turn = _turn(state, entry.step)
     calls = tuple(c for c in turn.calls if c.call != entry.call)
     after: Changes = {
@@ -545,8 +548,10 @@ def _tool_returned(state: CrewState, entry: j.ToolReturned, _position: int) -> C
     }
 
 
-@_on(j.OperationsApplied)
-def _operations_applied(state: CrewState, entry: j.OperationsApplied, _position: int) -> Changes:
+@_on(j.ArtifactOperationsApplied)
+def _operations_applied(
+    state: CrewState, entry: j.ArtifactOperationsApplied, _position: int
+) -> Changes:
     if not entry.moved:  # the log has grown already: that is all
         return {}
     turn = _turn(state, entry.step)
@@ -554,14 +559,14 @@ def _operations_applied(state: CrewState, entry: j.OperationsApplied, _position:
     return _entry(state, entry.step, turn=turn.model_copy(update={"unsettled": unsettled}))
 
 
-@_on(j.CallHeld)
-def _call_held(state: CrewState, entry: j.CallHeld, _position: int) -> Changes:
+@_on(j.CompletionBuffered)
+def _call_held(state: CrewState, entry: j.CompletionBuffered, _position: int) -> Changes:
     turn = _call_changed(state, entry.step, entry.call, status="held", held=list(entry.entries))
     return _entry(state, entry.step, turn=turn) if turn else {}
 
 
-@_on(j.FlagSet)
-def _flag_set(state: CrewState, entry: j.FlagSet, position: int) -> Changes:
+@_on(j.RunOutputSet)
+def _flag_set(state: CrewState, entry: j.RunOutputSet, position: int) -> Changes:
     if not entry.append:
         value = combined(entry.how, state.flags.get(entry.flag), entry.value)
         return {"flags": _with(state.flags, entry.flag, value)}
@@ -599,7 +604,7 @@ def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
             logs=entry.logs,
             shape=next(iter(entry.shapes), None),
         )
-        output = with_parts(entry.how, there, part, position)
+        output = output_with_write(entry.how, there, part, position)
     else:
         output = Output(
             value=combined(entry.how, there.value if there else None, entry.value),
@@ -612,8 +617,8 @@ def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
     return {"agent_outputs": _output(state, entry.agent, entry.key, output)}
 
 
-@_on(j.MergeConflicted)
-def _merge_conflicted(state: CrewState, _entry: j.MergeConflicted, _position: int) -> Changes:
+@_on(j.WriteRefused)
+def _merge_conflicted(state: CrewState, _entry: j.WriteRefused, _position: int) -> Changes:
     return {"flags": _with(state.flags, CONFLICTS, conflicts(state.flags) + 1)}
 
 
@@ -626,8 +631,8 @@ def _leave(state: CrewState, step: StepId, position: int) -> Changes:
     frontier = _without(state.frontier, step)
     if left.status == "queued":  # the visit that it was queued behind is there still
         return {"frontier": frontier}
-    if item_of(step):  # the visit goes on; what was said while working is in the store
-        return {"frontier": frontier, "messages": _without(state.messages, item_log(step))}
+    if item_number(step):  # the visit goes on; what was said while working is in the store
+        return {"frontier": frontier, "messages": _without(state.messages, child_step_log(step))}
     return {"frontier": queued(frontier, position, only=node)}
 
 
@@ -635,12 +640,12 @@ def _leave(state: CrewState, step: StepId, position: int) -> Changes:
 def _step_completed(state: CrewState, entry: j.StepCompleted, position: int) -> Changes:
     changes = _leave(state, entry.step, position)
     left = state.frontier.get(entry.step)
-    if left is not None and left.leaving and not item_of(entry.step):
+    if left is not None and left.leaving and not item_number(entry.step):
         # Nothing follows, but where its node comes back it is known to have run.
         times = _with(state.routing.done, left.node, state.routing.done.get(left.node, 0) + 1)
         changes["routing"] = state.routing.model_copy(update={"done": times})
     visit = state.frontier.get(visit_of(entry.step))
-    if changes and item_of(entry.step) and visit is not None and visit.mapped is not None:
+    if changes and item_number(entry.step) and visit is not None and visit.mapped is not None:
         goto = tuple(dict.fromkeys((*visit.mapped.goto, *entry.goto)))
         counts = {"done": visit.mapped.done + 1, "skipped": visit.mapped.skipped + entry.skipped}
         changes["frontier"] = _mapped(changes["frontier"], entry.step, goto=goto, **counts)
@@ -666,7 +671,7 @@ def _step_failed(state: CrewState, entry: j.StepFailed, position: int) -> Change
         **failed,
         **talking.failing(state, entry.error),
         **talking.without(entry),
-        **gone_on(state, entry, position, failed.get("frontier", state.frontier)),
+        **failed_step_changes(state, entry, position, failed.get("frontier", state.frontier)),
     }
 
 
@@ -736,7 +741,7 @@ def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: 
         changes["frontier"] = _with(state.frontier, found.step, found)
     done = ("withdrawn", ESCALATED, "go on", "stop")
     if question.kind == "low_confidence" and entry.decision not in done:
-        found = found.model_copy(update={"turn": thinking_again(_turn(state, found.step))})
+        found = found.model_copy(update={"turn": turn_with_model_call(_turn(state, found.step))})
     if found.status != "asking":
         return changes
     running = found.turn is not None or found.mapped is not None
@@ -747,8 +752,8 @@ def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: 
     return {**changes, "frontier": _with(state.frontier, found.step, moved)}
 
 
-@_on(j.InterruptDue)
-def _interrupt_due(state: CrewState, entry: j.InterruptDue, _position: int) -> Changes:
+@_on(j.InterruptDeadlineSet)
+def _interrupt_due(state: CrewState, entry: j.InterruptDeadlineSet, _position: int) -> Changes:
     question = state.interrupts.get(entry.interrupt)
     if question is None:
         return {}
@@ -756,8 +761,8 @@ def _interrupt_due(state: CrewState, entry: j.InterruptDue, _position: int) -> C
     return {"interrupts": _with(state.interrupts, question.id, changed)}
 
 
-@_on(j.BreakRequested)
-def _break_requested(state: CrewState, entry: j.BreakRequested, _position: int) -> Changes:
+@_on(j.BreakpointSet)
+def _break_requested(state: CrewState, entry: j.BreakpointSet, _position: int) -> Changes:
     if entry.node in state.break_before:
         return {}
     return {"break_before": (*state.break_before, entry.node)}
@@ -765,31 +770,31 @@ def _break_requested(state: CrewState, entry: j.BreakRequested, _position: int) 
 
 @_on(j.Paused)
 def _paused(_state: CrewState, entry: j.Paused, position: int) -> Changes:
-    info = ResumeInfo(reason=entry.reason[:WHY], by=entry.by, position=position)
+    info = StatusReason(reason=entry.reason[:WHY], by=entry.by, position=position)
     return {"status": "paused", "resume_info": info}
 
 
-@_on(j.Resumed)
-def _resumed(_state: CrewState, _entry: j.Resumed, _position: int) -> Changes:
+@_on(j.RunResumed)
+def _resumed(_state: CrewState, _entry: j.RunResumed, _position: int) -> Changes:
     return {"status": "running", "resume_info": None}
 
 
 @_on(j.StopRequested)
 def _stop_requested(_state: CrewState, entry: j.StopRequested, position: int) -> Changes:
-    info = ResumeInfo(
+    info = StatusReason(
         reason=entry.reason[:WHY], by=entry.by, position=position, end_reason=entry.end_reason
     )
     return {"status": "stopping", "resume_info": info}
 
 
-@_on(j.ContinuedAsNew)
-def _continued(_state: CrewState, entry: j.ContinuedAsNew, _position: int) -> Changes:
+@_on(j.ExecutionContinuedAsNew)
+def _continued(_state: CrewState, entry: j.ExecutionContinuedAsNew, _position: int) -> Changes:
     return {"execution": entry.execution}
 
 
 @_on(j.ChangeAccepted)
 def _change_accepted(_state: CrewState, entry: j.ChangeAccepted, position: int) -> Changes:
-    changing = Changing(
+    changing = PendingChange(
         command=entry.command or "",
         graph_version=entry.graph_version,
         definition=entry.definition,
@@ -808,9 +813,9 @@ def _swap_failed(_state: CrewState, _entry: j.SwapFailed, _position: int) -> Cha
     return {"changing": None}
 
 
-@_on(j.MergeAsked)
-def _merge_asked(state: CrewState, entry: j.MergeAsked, position: int) -> Changes:
-    joining = Joining(
+@_on(j.MergeRequested)
+def _merge_asked(state: CrewState, entry: j.MergeRequested, position: int) -> Changes:
+    joining = PendingMerge(
         op=entry.op,
         other=entry.other,
         stage="asked",
@@ -830,7 +835,7 @@ def _merge_asked(state: CrewState, entry: j.MergeAsked, position: int) -> Change
 def _merge_accepted(state: CrewState, entry: j.MergeAccepted, position: int) -> Changes:
     joining = state.joining
     if joining is None or joining.op != entry.op:
-        joining = Joining(
+        joining = PendingMerge(
             op=entry.op,
             other=entry.other,
             stage=entry.stage,
@@ -863,19 +868,25 @@ def _merge_offered(state: CrewState, entry: j.MergeOffered, _position: int) -> C
 def _merge_failed(state: CrewState, entry: j.MergeFailed, position: int) -> Changes:
     why = brief(entry.why, WHY)
     failed = MergeOutcome(outcome="failed", other=entry.other, position=position, why=why)
-    return concluded(state, entry.op, failed)
+    return outcome_changes(state, entry.op, failed)
 
 
-@_on(j.MergedInto)
-def _merged_into(state: CrewState, entry: j.MergedInto, _position: int) -> Changes:
+@_on(j.RunEndedByMerge)
+def _merged_into(state: CrewState, entry: j.RunEndedByMerge, _position: int) -> Changes:
     merged = MergeOutcome(
         outcome="merged", other=entry.run, position=entry.position, renamed=entry.renamed
     )
     left: Changes = {"status": "merged", "interrupts": {}, "resume_info": None}
-    return {**concluded(state, entry.op, merged), **left}
+    return {**outcome_changes(state, entry.op, merged), **left}
 
 
-_Mutating = j.RulesChanged | j.NewGraph | j.PermissionSet | j.RulingSet | j.RolledBack
+_Mutating = (
+    j.DefinitionChanged
+    | j.GraphReplacement
+    | j.ToolPermissionSet
+    | j.AgentPermissionSet
+    | j.RunRolledBack
+)
 """What changes a run while it lives, and is told as such."""
 
 
@@ -918,7 +929,7 @@ def _mutated(
 
 
 def _ruled(
-    state: CrewState, entry: j.NewGraph | j.RulesChanged, version: int, position: int
+    state: CrewState, entry: j.GraphReplacement | j.DefinitionChanged, version: int, position: int
 ) -> Changes:
     """What a new definition changes besides the graph."""
     return {
@@ -934,22 +945,22 @@ def _ruled(
     }
 
 
-@_on(j.RulesChanged)
-def _rules_changed(state: CrewState, entry: j.RulesChanged, position: int) -> Changes:
+@_on(j.DefinitionChanged)
+def _rules_changed(state: CrewState, entry: j.DefinitionChanged, position: int) -> Changes:
     return _ruled(state, entry, state.graph_version, position)
 
 
-@_on(j.TopologyChanged)
-def _topology_changed(state: CrewState, entry: j.TopologyChanged, position: int) -> Changes:
+@_on(j.ComponentChanged)
+def _topology_changed(state: CrewState, entry: j.ComponentChanged, position: int) -> Changes:
     changes = cast("Changes", _new_graph(state, entry, position))
     for part in entry.parts:
-        changes |= staying(state.model_copy(update=changes), part.share)
+        changes |= original_run_changes(state.model_copy(update=changes), part.share)
         changes["parted"] = position
     return changes | entry.bounds.put(state)
 
 
 @_on(j.GraphSwapped)
-def _new_graph(state: CrewState, entry: j.NewGraph, position: int) -> Changes:
+def _new_graph(state: CrewState, entry: j.GraphReplacement, position: int) -> Changes:
     remap = entry.remap
     frontier, parked = _moved(state, remap)
     visits, sent = dict(state.visits), dict(state.routing.sent)
@@ -985,8 +996,8 @@ def _new_graph(state: CrewState, entry: j.NewGraph, position: int) -> Changes:
     }
 
 
-@_on(j.GraphMerged)
-def _graph_merged(state: CrewState, entry: j.GraphMerged, position: int) -> Changes:
+@_on(j.RunMerged)
+def _graph_merged(state: CrewState, entry: j.RunMerged, position: int) -> Changes:
     part = CrewState.from_json(entry.part)
     taken = union(state, part, Names.of(entry, state.visits))
     both = state.model_copy(update=taken)
@@ -994,7 +1005,7 @@ def _graph_merged(state: CrewState, entry: j.GraphMerged, position: int) -> Chan
     return {
         **taken,
         **_new_graph(both, entry, position),
-        **concluded(state, entry.op, merged),
+        **outcome_changes(state, entry.op, merged),
         **entry.bounds.put(both),
         "parted": position,
         "took_in": took_in(state, part, entry.of, entry.renamed),
@@ -1021,11 +1032,11 @@ def _moved(state: CrewState, remap: j.Remap) -> tuple[Frontier, Frontier]:
 _on(j.StateEdited)(edited)
 
 
-@_on(j.MessageHeard)
-def _message_heard(state: CrewState, entry: j.MessageHeard, position: int) -> Changes:
+@_on(j.AgentsWoken)
+def _message_heard(state: CrewState, entry: j.AgentsWoken, position: int) -> Changes:
     frontier, visits = dict(state.frontier), dict(state.visits)
     heard = Heard(log=entry.log, body=entry.body, by=entry.by)
-    _reach(frontier, visits, [j.Reached(node=node) for node in entry.to], position, heard)
+    _reach(frontier, visits, [j.ReachedNode(node=node) for node in entry.to], position, heard)
     for node in entry.also:
         waiting = [e for e in frontier.values() if e.node == node and e.heard is not None]
         if waiting and (last := waiting[-1].heard) is not None:
@@ -1034,54 +1045,54 @@ def _message_heard(state: CrewState, entry: j.MessageHeard, position: int) -> Ch
     return {"frontier": frontier, "visits": visits, "rest": None}
 
 
-@_on(j.RunRested)
-def _rested(_state: CrewState, entry: j.RunRested, position: int) -> Changes:
+@_on(j.IdleStarted)
+def _rested(_state: CrewState, entry: j.IdleStarted, position: int) -> Changes:
     return {"rest": Rest(due=entry.due, position=position)}
 
 
-_on(j.MessageQueued)(talking.queued_message)
-_on(j.TurnBegan)(talking.began)
-_on(j.TurnEnded)(talking.ended)
-_on(j.IdleSet)(talking.idle_set)
-_on(j.RouteRefused)(talking.warned)
+_on(j.MessageQueued)(talking.fold_message_queued)
+_on(j.ExchangeStarted)(talking.began)
+_on(j.ExchangeEnded)(talking.ended)
+_on(j.IdleDeadlineSet)(talking.fold_idle_deadline_set)
+_on(j.BranchTargetRefused)(talking.warned)
 
 
-@_on(j.Redirected)
-def _redirected(state: CrewState, entry: j.Redirected, _position: int) -> Changes:
+@_on(j.StepRedirected)
+def _redirected(state: CrewState, entry: j.StepRedirected, _position: int) -> Changes:
     return _entry(state, entry.step, redirect=entry.node)
 
 
-@_on(j.PermissionSet)
-def _permission_set(state: CrewState, entry: j.PermissionSet, position: int) -> Changes:
-    what = permission_mutation(entry.tool, entry.agents)
+@_on(j.ToolPermissionSet)
+def _permission_set(state: CrewState, entry: j.ToolPermissionSet, position: int) -> Changes:
+    what = tool_permission_change(entry.tool, entry.agents)
     return {
         "tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents),
-        "rulings": after_permission(state.rulings, entry.tool, entry.agents),
+        "rulings": without_milder_permissions(state.rulings, entry.tool, entry.agents),
         "mutations": _mutated(state, entry, position, what, reason=entry.reason),
     }
 
 
-@_on(j.RulingSet)
-def _ruling_set(state: CrewState, entry: j.RulingSet, position: int) -> Changes:
-    what = ruling_mutation(entry.tool, entry.agent, entry.do)
+@_on(j.AgentPermissionSet)
+def _ruling_set(state: CrewState, entry: j.AgentPermissionSet, position: int) -> Changes:
+    what = agent_permission_change(entry.tool, entry.agent, entry.do)
     return {
-        "rulings": after_ruling(state.rulings, entry.tool, entry.agent, entry.do),
+        "rulings": with_live_permission(state.rulings, entry.tool, entry.agent, entry.do),
         "mutations": _mutated(state, entry, position, what, reason=entry.reason),
     }
 
 
-@_on(j.QuotaTaken)
-def _quota_taken(state: CrewState, entry: j.QuotaTaken, _position: int) -> Changes:
+@_on(j.QuotaConsumed)
+def _quota_taken(state: CrewState, entry: j.QuotaConsumed, _position: int) -> Changes:
     return _counted(state, entry, entry.quotas, 1)
 
 
-@_on(j.QuotaGiven)
-def _quota_given(state: CrewState, entry: j.QuotaGiven, _position: int) -> Changes:
+@_on(j.QuotaReleased)
+def _quota_given(state: CrewState, entry: j.QuotaReleased, _position: int) -> Changes:
     return _counted(state, entry, (), -1)
 
 
 def _counted(
-    state: CrewState, entry: j.QuotaTaken | j.QuotaGiven, by: tuple[str, ...], more: int
+    state: CrewState, entry: j.QuotaConsumed | j.QuotaReleased, by: tuple[str, ...], more: int
 ) -> Changes:
     """A call is counted by some quotas from now on; those of the entry have so many more."""
     turn = _call_changed(state, entry.step, entry.call, counted=by)
@@ -1130,8 +1141,8 @@ def _put_back(state: CrewState, data: dict[str, Any]) -> Changes:
     return {**{name: getattr(then, name) for name in names}, "end_reason": ""}
 
 
-@_on(j.RolledBack)
-def _rolled_back(state: CrewState, entry: j.RolledBack, position: int) -> Changes:
+@_on(j.RunRolledBack)
+def _rolled_back(state: CrewState, entry: j.RunRolledBack, position: int) -> Changes:
     changes = _put_back(state, entry.state)
     version, definition = changes["graph_version"], changes["definition"]
     what = f"rolled back to {entry.to}"
@@ -1139,8 +1150,8 @@ def _rolled_back(state: CrewState, entry: j.RolledBack, position: int) -> Change
     return {**changes, "mutations": mutations}
 
 
-@_on(j.Forked)
-def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
+@_on(j.RunForked)
+def _forked(state: CrewState, entry: j.RunForked, _position: int) -> Changes:
     then = CrewState.from_json(entry.state)
     return {
         **_put_back(state, entry.state),
@@ -1151,14 +1162,14 @@ def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
         "recipe": then.definition,
         "basis": ContentHash(""),
         "started": entry.at,
-        "source": Lineage(
+        "source": SourceRun(
             run=entry.source, position=entry.to, checkpoint=entry.checkpoint, split=entry.split
         ),
     }
 
 
-@_on(j.Reopened)
-def _reopened(state: CrewState, entry: j.Reopened, _position: int) -> Changes:
+@_on(j.RunReopened)
+def _reopened(state: CrewState, entry: j.RunReopened, _position: int) -> Changes:
     # What Temporal's cancel did once, it may do again.
     commands = {k: v for k, v in state.commands.items() if not k.startswith(RESERVED)}
     again = {"execution": state.execution + 1, "commands": commands}

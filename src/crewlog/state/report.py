@@ -21,7 +21,7 @@ from crewlog.ids import (
     NodeName,
     RunId,
     StepId,
-    item_of,
+    item_number,
 )
 from crewlog.model import Json, Model
 from crewlog.state import journal as j
@@ -30,7 +30,7 @@ from crewlog.state.end_reasons import EndReason
 from crewlog.state.endings import BadEnding
 from crewlog.state.model import CrewState, Interrupt, Output, Usage
 from crewlog.state.reduce import reduce
-from crewlog.state.trace import StepTrace, Trace, trace_of
+from crewlog.state.trace import StepTrace, Trace, run_trace
 
 Kind = Literal["reply", "refused", "route", "person", "denied", "conflict", "change"]
 """What a decision is: `reply`, of a model, which was read; `refused`, one that was not; `route`, of
@@ -93,7 +93,7 @@ class StepReport(Model):
     """Its steps for items, in their order."""
 
 
-class PlanReport(Model):
+class ItemListReport(Model):
     """A list that a phase had a step for each item of: what was planned, and became of it."""
 
     step: StepId
@@ -162,7 +162,7 @@ class ArtifactReport(Model):
     """Who changed it, in the order in which they first did."""
 
 
-class TurnReport(Model):
+class ExchangeReport(Model):
     """A turn of a conversation."""
 
     turn: int
@@ -223,7 +223,7 @@ class Report(Model):
     """Steps that it began, as `RunResult.steps` counts: those of items, and not their visit."""
     steps: tuple[StepReport, ...] = ()
     """What was executed, in the order in which it was reached."""
-    plans: tuple[PlanReport, ...] = ()
+    plans: tuple[ItemListReport, ...] = ()
     decisions: tuple[DecisionReport, ...] = ()
     agents: dict[AgentName, AgentReport] = Field(default_factory=dict[AgentName, AgentReport])
     outputs: dict[AgentName, dict[str, Value]] = Field(
@@ -235,7 +235,7 @@ class Report(Model):
     errors: tuple[ErrorReport, ...] = ()
     open: tuple[OpenReport, ...] = ()
     """Questions that nobody has answered."""
-    turns: tuple[TurnReport, ...] = ()
+    turns: tuple[ExchangeReport, ...] = ()
     """Of a conversation: what was said, and what was answered."""
     usage: Usage = Usage()
 
@@ -257,7 +257,7 @@ def report_of(entries: Iterable[tuple[int, j.JournalEntry]]) -> Report:
     for position, entry in found:
         state = reduce(state, entry)
         pen.take(position, entry, state)
-    trace = trace_of(found)
+    trace = run_trace(found)
     steps = tuple(_step(each) for each in trace.steps)
     last, text = _last(state)
     return Report(
@@ -357,7 +357,7 @@ class _Pen:
         self.errors: list[ErrorReport] = []
         self.mapped: dict[StepId, tuple[str, int, Value]] = {}
         self.artifacts: dict[str, list[tuple[AgentName, int, int]]] = {}
-        self.turns: list[TurnReport] = []
+        self.turns: list[ExchangeReport] = []
         self._agents: dict[StepId, AgentName | None] = {}
         self._asked: dict[str, Interrupt] = {}
 
@@ -368,7 +368,7 @@ class _Pen:
                     self.input = Value(body=entry.ref.body)
             case j.StepStarted():
                 self._agents[entry.step] = entry.agent
-            case j.StepMapped():
+            case j.ParentStepStarted():
                 source = state.agent_outputs.get(entry.agent, {}).get(entry.key)
                 listed = _value(source) if source is not None else Value()
                 self.mapped[entry.step] = (f"{entry.agent}.{entry.key}", entry.of, listed)
@@ -376,16 +376,16 @@ class _Pen:
                 self._wrong(position, entry.step, entry.error, entry.error_type)
             case j.RunFailed():
                 self._wrong(position, None, entry.error, entry.error_type)
-            case j.OperationsApplied():
+            case j.ArtifactOperationsApplied():
                 made = self.artifacts.setdefault(entry.artifact, [])
                 made.append((entry.agent, entry.count, entry.refused))
             case j.InterruptRaised():
                 self._asked[entry.interrupt.id] = entry.interrupt
-            case j.TurnBegan():
+            case j.ExchangeStarted():
                 said = Value(body=entry.body)
-                turn = TurnReport(turn=entry.turn, at=entry.at, by=entry.by, said=said)
+                turn = ExchangeReport(turn=entry.turn, at=entry.at, by=entry.by, said=said)
                 self.turns.append(turn)
-            case j.TurnEnded() if self.turns and self.turns[-1].turn == entry.turn:
+            case j.ExchangeEnded() if self.turns and self.turns[-1].turn == entry.turn:
                 answer = entry.response or (entry.ref.body if entry.ref is not None else None)
                 ended: dict[str, Any] = {"ended": position, "agent": entry.agent}
                 ended |= {"answer": Value(body=answer), "error": entry.error}
@@ -409,14 +409,14 @@ class _Pen:
 def _decision(entry: j.JournalEntry, asked: Mapping[str, Interrupt]) -> dict[str, Any] | None:
     """What an entry says was decided; none where it says nothing of the kind."""
     match entry:
-        case j.ReplyTaken():
+        case j.StructuredOutputParsed():
             why = {"lenient": "as it was meant", "fallback": "no reply was any good"}
             what = f"{entry.decision}: {entry.brief}" if entry.decision else entry.brief
             return _told("reply", entry.agent, entry.step, what, why.get(entry.how, ""))
-        case j.ReplyRefused():
+        case j.StructuredOutputRejected():
             what = f"reply {entry.attempt} of {entry.of} cannot be used"
             return _told("refused", entry.agent, entry.step, what, "; ".join(entry.faults))
-        case j.Routed(source=str(source)) if entry.because:
+        case j.NodesReached(source=str(source)) if entry.because:
             goes = ", ".join(reached.node for reached in entry.to) or "on"
             what = f"back to {goes}" if entry.loop else f"to {goes}"
             return _told("route", source, None, what, entry.because)
@@ -429,17 +429,17 @@ def _decision(entry: j.JournalEntry, asked: Mapping[str, Interrupt]) -> dict[str
             return _told("person", entry.by, None, "approved the crew", "")
         case j.PermissionDenied():
             return _told("denied", entry.agent, entry.step, f"no {entry.tool}", entry.reason)
-        case j.MergeConflicted():
+        case j.WriteRefused():
             what = f"{entry.key} stays {entry.kept}, and does not become {entry.refused}"
             return _told("conflict", entry.by, entry.step, what, entry.because)
-        case j.NewGraph() | j.RulesChanged():
+        case j.GraphReplacement() | j.DefinitionChanged():
             return _told("change", entry.by, None, entry.what, "")
-        case j.StateEdited() | j.Redirected() | j.PermissionSet() | j.RulingSet():
+        case j.StateEdited() | j.StepRedirected() | j.ToolPermissionSet() | j.AgentPermissionSet():
             what = {
                 "StateEdited": "edited the state",
-                "Redirected": "sent the run elsewhere",
-                "PermissionSet": "changed who may call a tool",
-                "RulingSet": "ruled of calls of a tool",
+                "StepRedirected": "sent the run elsewhere",
+                "ToolPermissionSet": "changed who may call a tool",
+                "AgentPermissionSet": "ruled of calls of a tool",
             }[entry.kind]
             return _told("change", entry.by, None, what, getattr(entry, "reason", ""))
         case _:
@@ -472,7 +472,7 @@ def _step(step: StepTrace) -> StepReport:
         retries=step.retries,
         sets={key: _set(value) for key, value in step.sets.items()},
         usage=step.usage,
-        items=tuple(map(_step, sorted(step.items, key=lambda item: item_of(item.step)))),
+        items=tuple(map(_step, sorted(step.items, key=lambda item: item_number(item.step)))),
     )
 
 
@@ -508,14 +508,16 @@ def _ending(trace: Trace, agent: AgentName | None, text: Value) -> BadEnding:
     return ""
 
 
-def _plans(pen: _Pen, trace: Trace) -> Iterator[PlanReport]:
+def _plans(pen: _Pen, trace: Trace) -> Iterator[ItemListReport]:
     for step in trace.steps:
         if step.step not in pen.mapped:
             continue
         source, of, listed = pen.mapped[step.step]
         fates = {item.step: item.fate for item in step.items}
         numbered = [fates.get(StepId(f"{step.step}.{n}"), "") for n in range(1, of + 1)]
-        yield PlanReport(step=step.step, source=source, of=of, items=listed, fates=tuple(numbered))
+        yield ItemListReport(
+            step=step.step, source=source, of=of, items=listed, fates=tuple(numbered)
+        )
 
 
 def _agents(trace: Trace, pen: _Pen, state: CrewState) -> dict[AgentName, AgentReport]:

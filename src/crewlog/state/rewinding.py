@@ -7,7 +7,8 @@
     reopened(then)           its state from there on
 
 Pure: no plan and no store. What comes of it is recorded as one fact that holds the whole state
-(`RolledBack`, `Forked`, `Reopened`); what never goes back stays as it is, see `NEVER_BACK`.
+(`RunRolledBack`, `RunForked`, `RunReopened`); what never goes back stays as it is, see
+`NEVER_BACK`.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from crewlog.ids import (
     NodeName,
     RunId,
     StepId,
-    item_log,
-    item_of,
-    item_step,
+    child_step_id,
+    child_step_log,
+    item_number,
     node_of,
     step_id,
     visit_of,
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.model import CrewState, FrontierEntry, Interrupt
+from crewlog.state.model import CrewState, FrontierStep, Interrupt
 from crewlog.state.queueing import queued
 from crewlog.state.talk import Talk
 
@@ -70,7 +71,7 @@ forbade does not come back because the run goes back, and calls that were made w
 _ANSWERS = (
     ["InterruptAnswered"],
     ["InterruptAnswered", "StepCompleted"],
-    ["InterruptAnswered", "FlagSet", "StepCompleted"],
+    ["InterruptAnswered", "RunOutputSet", "StepCompleted"],
 )
 """What an answer that ends the run records before `StopRequested`."""
 LONGEST_ANSWER = max(map(len, _ANSWERS)) + 1
@@ -93,31 +94,31 @@ def settled(entries: Sequence[j.JournalEntry]) -> int | None:
         entries: The journal from the checkpoint on: as far as there is any, or some hundred.
     """
     first = entries[0] if entries else None
-    if isinstance(first, j.Routed):
+    if isinstance(first, j.NodesReached):
         return 1 if first.source is None and not first.because else None
-    if isinstance(first, j.TurnEnded):
+    if isinstance(first, j.ExchangeEnded):
         return 1
-    if isinstance(first, j.Forked | j.RolledBack):
+    if isinstance(first, j.RunForked | j.RunRolledBack):
         return 1 + _count(entries[1:], j.InterruptRaised)
-    if isinstance(first, j.Reopened):
-        return 1 + _count(entries[1:], j.StepRetried, j.InterruptDue, j.InterruptRaised)
+    if isinstance(first, j.RunReopened):
+        return 1 + _count(entries[1:], j.StepRetried, j.InterruptDeadlineSet, j.InterruptRaised)
     if not isinstance(first, j.StepCompleted):
         return None
-    if item_of(first.step):
-        return _settled_item(first.step, entries)
+    if item_number(first.step):
+        return _item_checkpoint_length(first.step, entries)
     # That a merge failed stands between, where the run ends first.
     after = next((each for each in entries[1:] if not isinstance(each, j.MergeFailed)), None)
-    if isinstance(after, j.Routed) and len(entries) > 1 and after is not entries[1]:
+    if isinstance(after, j.NodesReached) and len(entries) > 1 and after is not entries[1]:
         return 1
-    if isinstance(after, j.Routed) and after.source == node_of(first.step):
+    if isinstance(after, j.NodesReached) and after.source == node_of(first.step):
         return 2
-    if isinstance(after, j.Routed) and after.because == handed_off(first.step):
+    if isinstance(after, j.NodesReached) and after.because == handed_off(first.step):
         return 2
     # Nothing follows from a decision that fails the run, or from a no that ends it.
     return None if after is None or after.kind in ENDINGS else 1
 
 
-def _settled_item(step: StepId, entries: Sequence[j.JournalEntry]) -> int | None:
+def _item_checkpoint_length(step: StepId, entries: Sequence[j.JournalEntry]) -> int | None:
     """The same for the end of an item's step: the last one of a visit ends that, too."""
     at = 1
     while at < len(entries):
@@ -145,7 +146,7 @@ def _count(entries: Sequence[j.JournalEntry], *kinds: type[j.Fact]) -> int:
 # -- going back ------------------------------------------------------------------------------
 
 
-class Rewound(NamedTuple):
+class RestoredState(NamedTuple):
     """Where a run is once it has gone back."""
 
     state: CrewState
@@ -156,7 +157,7 @@ class Rewound(NamedTuple):
     """What the steps are called now that are taken up again, by what they were called there."""
 
 
-def rewound(now: CrewState, then: CrewState, *, other_graph: bool = False) -> Rewound:
+def rollback_state(now: CrewState, then: CrewState, *, other_graph: bool = False) -> RestoredState:
     """The state of a run that goes back from `now` to `then`.
 
     `other_graph` says whether the graph there is another one than the run has: it gets a version
@@ -182,24 +183,24 @@ def rewound(now: CrewState, then: CrewState, *, other_graph: bool = False) -> Re
             "visits": {node: visits[node] for node in sorted(visits)},
             "interrupts": {},
             "changing": None,
-            "talk": waiting_anew(then.talk),
+            "talk": without_idle_deadline(then.talk),
         }
     )
-    return Rewound(state, tuple(_questions(then, names)), names)
+    return RestoredState(state, tuple(_questions(then, names)), names)
 
 
-def waiting_anew(talk: Talk | None) -> Talk | None:
+def without_idle_deadline(talk: Talk | None) -> Talk | None:
     """A conversation that goes on later: how long it waits for a message is counted anew."""
     return talk.model_copy(update={"due": 0}) if talk is not None and talk.due else talk
 
 
-def _there(then: CrewState, position: int) -> dict[StepId, FrontierEntry]:
+def _there(then: CrewState, position: int) -> dict[StepId, FrontierStep]:
     """The steps that are taken up again; what was queued behind another one moves up."""
-    there = {step: entry for step, entry in _anew(then).items() if not entry.leaving}
+    there = {step: entry for step, entry in _without_deadlines(then).items() if not entry.leaving}
     return queued(there, position) if len(there) < len(then.frontier) else there
 
 
-def _anew(then: CrewState) -> dict[StepId, FrontierEntry]:
+def _without_deadlines(then: CrewState) -> dict[StepId, FrontierStep]:
     """The frontier of a state that is loaded later: the time of a started step begins anew."""
     return {
         step: entry.model_copy(update={"due": 0}) if entry.due and entry.turn else entry
@@ -211,8 +212,8 @@ def _fresh_names(steps: Sequence[StepId], visits: dict[NodeName, int]) -> dict[S
     """New names for steps; `visits` counts them."""
     names: dict[StepId, StepId] = {}
     for step in steps:
-        if item_of(step):
-            names[step] = item_step(names[visit_of(step)], item_of(step))
+        if item_number(step):
+            names[step] = child_step_id(names[visit_of(step)], item_number(step))
             continue
         node = node_of(step)
         visits[node] = visits.get(node, 0) + 1
@@ -223,20 +224,20 @@ def _fresh_names(steps: Sequence[StepId], visits: dict[NodeName, int]) -> dict[S
 Names = Mapping[StepId, StepId]
 
 
-def _renamed(frontier: Mapping[StepId, FrontierEntry], names: Names) -> dict[StepId, FrontierEntry]:
-    found: dict[StepId, FrontierEntry] = {}
+def _renamed(frontier: Mapping[StepId, FrontierStep], names: Names) -> dict[StepId, FrontierStep]:
+    found: dict[StepId, FrontierStep] = {}
     for step, entry in frontier.items():
         mapped, turn = entry.mapped, entry.turn
         if mapped is not None:
             mapped = mapped.model_copy(update={"was": (*mapped.was, step)})
         if turn is not None:
-            turn = turn.with_held(partial(_renamed_fact, names=names))
+            turn = turn.with_renamed_entries(partial(_renamed_entry, names=names))
         changes = {"step": names[step], "turn": turn, "mapped": mapped}
         found[names[step]] = entry.model_copy(update=changes)
     return found
 
 
-def _renamed_fact(fact: Mapping[str, Json], names: Names) -> dict[str, Json]:
+def _renamed_entry(fact: Mapping[str, Json], names: Names) -> dict[str, Json]:
     """An entry to be, as JSON, under the new name of its step."""
     made = dict(fact)
     if made.get("step") in names:
@@ -248,7 +249,9 @@ def _renamed_fact(fact: Mapping[str, Json], names: Names) -> dict[str, Json]:
 
 
 def _log_names(names: Names) -> dict[LogName, LogName]:
-    return {item_log(old): item_log(new) for old, new in names.items() if item_of(old)}
+    return {
+        child_step_log(old): child_step_log(new) for old, new in names.items() if item_number(old)
+    }
 
 
 def _renamed_logs(state: CrewState, names: Names) -> dict[LogName, Json]:
@@ -266,7 +269,7 @@ def _questions(then: CrewState, names: Names) -> Iterator[Interrupt]:
 # -- forking ---------------------------------------------------------------------------------
 
 
-def forked(then: CrewState, run: RunId) -> Rewound:
+def forked(then: CrewState, run: RunId) -> RestoredState:
     """The first state of a run that goes on from where another one was.
 
     The logs are the other run's, by their heads: nothing is copied. Steps and calls keep their
@@ -304,17 +307,17 @@ def forked(then: CrewState, run: RunId) -> Rewound:
             "frontier": there,
             "interrupts": {},
             "changing": None,
-            "talk": waiting_anew(then.talk),
+            "talk": without_idle_deadline(then.talk),
         }
     )
     names = {step: step for step in (*there, *then.parked)}
-    return Rewound(state, tuple(_questions(then, names)), names)
+    return RestoredState(state, tuple(_questions(then, names)), names)
 
 
 # -- taking up again -------------------------------------------------------------------------
 
 
-class Resumption(NamedTuple):
+class ReopenPoint(NamedTuple):
     """From where a run that has ended goes on."""
 
     position: int
@@ -326,9 +329,9 @@ class Resumption(NamedTuple):
     way when people gave it. What they did is done, and is not done again."""
 
 
-def resumption(
+def reopen_point(
     run: RunId, tail: Sequence[tuple[int, j.JournalEntry]], *, rested: bool = False
-) -> Resumption:
+) -> ReopenPoint:
     """From where a run that has ended goes on: right before what ended it.
 
     Args:
@@ -349,14 +352,14 @@ def resumption(
     if len(rows) > 1 and isinstance(rows[-2][1], j.MergeFailed):
         del rows[-2]  # since it ended
     if isinstance(last, j.RunCompleted) and (last.turns or rested):
-        return Resumption(rows[-1][0] - 1)  # nobody had said anything for long enough
+        return ReopenPoint(rows[-1][0] - 1)  # nobody had said anything for long enough
     if isinstance(last, j.RunCompleted):
         raise UsageError(
             f"the run {run!r} is completed: there is nothing left to go on with",
             remedy=f"`crewlog checkpoints {run}` lists where to go on from in another run: "
             f"`crewlog fork {run}@POSITION`.",
         )
-    if isinstance(last, j.MergedInto):
+    if isinstance(last, j.RunEndedByMerge):
         raise UsageError(
             f"the run {run!r} is part of the run {last.run!r} now",
             remedy=f"`crewlog show {last.run}` shows it; all that it was goes on there.",
@@ -365,17 +368,17 @@ def resumption(
         return _before_failure(rows)
     if isinstance(last, j.RunStopped):
         return _before_stop(rows)
-    return Resumption(rows[-1][0])  # it was ended from outside
+    return ReopenPoint(rows[-1][0])  # it was ended from outside
 
 
-def _before_failure(rows: Sequence[tuple[int, j.JournalEntry]]) -> Resumption:
+def _before_failure(rows: Sequence[tuple[int, j.JournalEntry]]) -> ReopenPoint:
     position, before = rows[-2] if len(rows) > 1 else (0, None)
     if isinstance(before, j.StepCompleted):
-        return Resumption(position - 1, decision=before.step)
-    return Resumption(position)
+        return ReopenPoint(position - 1, decision=before.step)
+    return ReopenPoint(position)
 
 
-def _before_stop(rows: Sequence[tuple[int, j.JournalEntry]]) -> Resumption:
+def _before_stop(rows: Sequence[tuple[int, j.JournalEntry]]) -> ReopenPoint:
     """Before the answers that ended the run, or else before its steps were cancelled."""
     kinds = [entry.kind for _, entry in rows]
     at = len(rows) - 2
@@ -383,17 +386,17 @@ def _before_stop(rows: Sequence[tuple[int, j.JournalEntry]]) -> Resumption:
         at -= 1
     left = {number for asked in _stops(kinds) for number in _answer_of(rows, kinds, asked)}
     if not left:
-        return Resumption(rows[at][0] if at >= 0 else rows[0][0] - 1)
+        return ReopenPoint(rows[at][0] if at >= 0 else rows[0][0] - 1)
     first = min(left)
     landed = [number for number in range(first, at + 1) if number not in left]
     landed = [number for number in landed if kinds[number] != "StopRequested"]
-    return Resumption(rows[first][0] - 1, landed=tuple(rows[number] for number in landed))
+    return ReopenPoint(rows[first][0] - 1, landed=tuple(rows[number] for number in landed))
 
 
 def _stops(kinds: Sequence[str]) -> Iterator[int]:
     """Where a run was asked to stop that has stopped: since it began, or was last taken up."""
     for number in reversed(range(len(kinds))):
-        if kinds[number] == "Reopened":
+        if kinds[number] == "RunReopened":
             return
         if kinds[number] == "StopRequested":
             yield number
@@ -420,13 +423,13 @@ def reopened(then: CrewState) -> CrewState:
             "error": "",
             "error_type": "",
             "changing": None,
-            "frontier": _anew(then),
-            "talk": waiting_anew(then.talk),
+            "frontier": _without_deadlines(then),
+            "talk": without_idle_deadline(then.talk),
         }
     )
 
 
-def forsaken(state: CrewState) -> Iterator[tuple[StepId, int | None]]:
+def steps_without_interrupt(state: CrewState) -> Iterator[tuple[StepId, int | None]]:
     """Steps and calls that wait for people who are not asked: what failed, and ended its run."""
     asked = {(q.step, q.call) for q in state.interrupts.values()}
     steps = {step for step, _ in asked}

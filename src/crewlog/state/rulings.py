@@ -12,24 +12,24 @@ from crewlog.authority.permissions import EVERYONE, Ruling
 from crewlog.state.model import CrewState, Mutation
 
 
-def ruling_mutation(tool: str, agent: str, do: Ruling | None) -> str:
+def agent_permission_change(tool: str, agent: str, do: Ruling | None) -> str:
     """What was changed by a ruling, in a line."""
     who = "every agent" if agent == EVERYONE else agent
     return f"ruling for {tool} by {who}: {do or 'as the definition says'}"
 
 
-def permission_mutation(tool: str, agents: Sequence[str] | None) -> str:
+def tool_permission_change(tool: str, agents: Sequence[str] | None) -> str:
     """What was changed by saying who may call a tool, in a line."""
     named = "all that have it" if agents is None else ", ".join(agents) or "nobody"
     return f"permission to call {tool}: {named}"
 
 
-def last_mutation(state: CrewState, what: str) -> Mutation | None:
+def last_change(state: CrewState, what: str) -> Mutation | None:
     """The last time that a line was changed; none where that is longer ago than a run remembers."""
     return next((each for each in reversed(state.mutations) if each.what == what), None)
 
 
-def ruling_words(tool: str, agent: str, do: Ruling | None) -> str:
+def permission_description(tool: str, agent: str, do: Ruling | None) -> str:
     """`writer may call publish`, `people are asked before writer calls publish`."""
     who = "every agent" if agent == EVERYONE else agent
     match do:

@@ -45,7 +45,7 @@ MOST_BYTES = 65_536
 """Bytes of JSON of the shapes of all lists of a run together."""
 
 
-class Shape(Model):
+class ItemSpec(Model):
     """What an item says of how it is worked on."""
 
     id: str = ""
@@ -58,7 +58,7 @@ class Shape(Model):
     """What is wrong with what it says, for people."""
 
 
-def shape_of(item: Json, keys: Collection[str]) -> Shape:
+def item_spec(item: Json, keys: Collection[str]) -> ItemSpec:
     """What an item says of how it is worked on.
 
     Args:
@@ -66,7 +66,7 @@ def shape_of(item: Json, keys: Collection[str]) -> Shape:
         keys: The keys at which it may name an agent.
     """
     if not isinstance(item, dict):
-        return Shape()
+        return ItemSpec()
     fields: dict[str, Json] = item  # pyright: ignore[reportUnknownVariableType]
     faults: list[str] = []
     named = {
@@ -79,7 +79,7 @@ def shape_of(item: Json, keys: Collection[str]) -> Shape:
         waits: list[Any] = []
     else:
         waits = after if isinstance(after, list) else [after]  # pyright: ignore[reportUnknownVariableType]
-    return Shape(
+    return ItemSpec(
         id=_name(fields.get("id"), "its id", faults),
         named=named,
         after=tuple(dict.fromkeys(_name(each, "its 'after'", faults, some=True) for each in waits)),
@@ -87,7 +87,7 @@ def shape_of(item: Json, keys: Collection[str]) -> Shape:
     )
 
 
-class ListShape(Model):
+class ListSpec(Model):
     """What a list's items say of how they are worked on, all together."""
 
     names: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
@@ -113,7 +113,7 @@ class ListShape(Model):
         return _called(number, self.ids[number - 1] if self.ids else "")
 
 
-def list_shape(items: Sequence[Json], keys: Collection[str]) -> ListShape | None:
+def list_spec(items: Sequence[Json], keys: Collection[str]) -> ListSpec | None:
     """What a list's items say of how they are worked on; none where that is nothing.
 
     Ids alone say nothing: nobody waits for them, and nobody asked for them to be different.
@@ -122,10 +122,10 @@ def list_shape(items: Sequence[Json], keys: Collection[str]) -> ListShape | None
     if not keys and not waits:
         return None
     if len(items) > MOST_ITEMS:
-        return _too_much(f"it has {len(items):,} items, and at most {MOST_ITEMS:,}")
+        return _too_large(f"it has {len(items):,} items, and at most {MOST_ITEMS:,}")
     if waits > MOST_READ:
-        return _too_much(f"its items wait for {waits:,} others, and at most {MOST_READ:,}")
-    return joined([shape_of(item, keys) for item in items], keys)
+        return _too_large(f"its items wait for {waits:,} others, and at most {MOST_READ:,}")
+    return joined([item_spec(item, keys) for item in items], keys)
 
 
 def _waits(item: Json) -> int:
@@ -139,18 +139,18 @@ def _waits(item: Json) -> int:
     return len(after) if isinstance(after, list) else 1  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _too_much(what: str) -> ListShape:
+def _too_large(what: str) -> ListSpec:
     said = f"{what} can be where items say who works on them, or after which others"
-    return ListShape(faults=(f"{said}. Make several lists of it",))
+    return ListSpec(faults=(f"{said}. Make several lists of it",))
 
 
-def joined(shapes: Sequence[Shape], keys: Collection[str]) -> ListShape:
+def joined(shapes: Sequence[ItemSpec], keys: Collection[str]) -> ListSpec:
     """The shape of a list, of what its items say one by one."""
     numbers = {shape.id: number for number, shape in enumerate(shapes, 1) if shape.id}
     faults = list(_faults(shapes, numbers))
     after = tuple(packed(numbers[i] for i in s.after if i in numbers) for s in shapes)
     if not faults and (circle := _circle(after)):
-        faults.append(_circle_words(circle, shapes))
+        faults.append(_cycle_text(circle, shapes))
     names: dict[str, tuple[str, ...]] = {}
     whose: dict[str, tuple[int, ...]] = {}
     for key in sorted(keys):
@@ -159,7 +159,7 @@ def joined(shapes: Sequence[Shape], keys: Collection[str]) -> ListShape:
         names[key] = tuple(known)
         pairs = zip(said, shapes, strict=True)
         whose[key] = tuple(known[n] if n else -1 if s.fault else 0 for n, s in pairs)
-    return ListShape(
+    return ListSpec(
         names=names,
         whose=whose,
         after=after if any(after) else (),
@@ -169,16 +169,16 @@ def joined(shapes: Sequence[Shape], keys: Collection[str]) -> ListShape:
     )
 
 
-def in_bounds(shape: ListShape) -> ListShape:
+def bounded_spec(shape: ListSpec) -> ListSpec:
     """A list's shape, where it is small enough to be kept; else one that says that it is not."""
     waits = sum(map(len, shape.after))
     if waits > MOST_WAITS:
         each = max(sum(last - first + 1 for first, last in spans(packed)) for packed in shape.after)
         what = f"its items wait for up to {each:,} others each, for {waits:,} together"
-        return _too_much(f"{what}, and at most {MOST_WAITS:,} together")
+        return _too_large(f"{what}, and at most {MOST_WAITS:,} together")
     named = max(map(len, shape.names.values()), default=0)
     if named > MOST_NAMES:
-        return _too_much(f"its items name {named:,} agents, and at most {MOST_NAMES}")
+        return _too_large(f"its items name {named:,} agents, and at most {MOST_NAMES}")
     return shape
 
 
@@ -206,12 +206,12 @@ def spans(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
             yield number, -last if last < 0 else number
 
 
-def unpacked(numbers: Sequence[int]) -> tuple[int, ...]:
+def unpacked_numbers(numbers: Sequence[int]) -> tuple[int, ...]:
     """The numbers that are `packed`."""
     return tuple(each for first, last in spans(numbers) for each in range(first, last + 1))
 
 
-def meets(numbers: Sequence[int], others: Sequence[int]) -> bool:
+def has_any_of(numbers: Sequence[int], others: Sequence[int]) -> bool:
     """Whether any of what is `packed` is among others, which are in order."""
     for first, last in spans(numbers):
         at = bisect_left(others, first)
@@ -220,7 +220,7 @@ def meets(numbers: Sequence[int], others: Sequence[int]) -> bool:
     return False
 
 
-def _faults(shapes: Sequence[Shape], ids: Mapping[str, int]) -> Iterator[str]:
+def _faults(shapes: Sequence[ItemSpec], ids: Mapping[str, int]) -> Iterator[str]:
     """What is wrong with single items."""
     first: dict[str, int] = {}
     told = 0
@@ -245,7 +245,7 @@ def _called(number: int, name: str) -> str:
 
 def _circle(after: Sequence[Sequence[int]]) -> list[int]:
     """Items that wait for each other in a circle, in order; empty where there are none."""
-    open_ = {number: {*unpacked(waits)} for number, waits in enumerate(after, 1)}
+    open_ = {number: {*unpacked_numbers(waits)} for number, waits in enumerate(after, 1)}
     behind: dict[int, list[int]] = {}
     for number, waits in open_.items():
         for each in waits:
@@ -268,7 +268,7 @@ def _circle(after: Sequence[Sequence[int]]) -> list[int]:
     return way[there[following] :]
 
 
-def _circle_words(circle: Sequence[int], shapes: Sequence[Shape]) -> str:
+def _cycle_text(circle: Sequence[int], shapes: Sequence[ItemSpec]) -> str:
     names = [repr(shapes[number - 1].id) for number in circle]
     if len(names) == 1:
         return f"item {circle[0]} ({names[0]}) waits for itself"

@@ -26,7 +26,7 @@ class Said(Model):
     """The command that said it: whoever waits for the answer knows that."""
 
 
-class TurnAnswer(Model):
+class Response(Model):
     """How a turn ended."""
 
     turn: int
@@ -70,5 +70,5 @@ class Talk(Model):
     """When it has waited long enough, in milliseconds since the epoch; 0: never, or not set."""
     warning: str = ""
     """Why the last route of the turn did not go where the output said."""
-    last: TurnAnswer | None = Field(default=None)
+    last: Response | None = Field(default=None)
     """How the last turn ended that has."""

@@ -11,17 +11,17 @@ from typing import Any
 
 from crewlog.ids import CommandId, NodeName, node_of
 from crewlog.state import journal as j
-from crewlog.state.end_reasons import EndReason, of_error
+from crewlog.state.end_reasons import EndReason, error_end_reason
 from crewlog.state.model import CrewState, Routing
 from crewlog.state.pools import ERROR
-from crewlog.state.talk import Said, Talk, TurnAnswer
+from crewlog.state.talk import Response, Said, Talk
 
 Changes = dict[str, Any]
 ASK_HUMAN = "ask_human"
 """Where a route goes whose bound people may let it pass."""
 
 
-def queued_message(state: CrewState, entry: j.MessageQueued, _position: int) -> Changes:
+def fold_message_queued(state: CrewState, entry: j.MessageQueued, _position: int) -> Changes:
     """A message waits for its turn; one whose turn was undone is the first again."""
     said = Said(
         body=entry.ref.body,
@@ -32,7 +32,7 @@ def queued_message(state: CrewState, entry: j.MessageQueued, _position: int) -> 
     return {"queue": (said, *state.queue) if entry.again else (*state.queue, said)}
 
 
-def began(state: CrewState, entry: j.TurnBegan, position: int) -> Changes:
+def began(state: CrewState, entry: j.ExchangeStarted, position: int) -> Changes:
     """A turn begins."""
     before = state.talk or Talk()
     talk = Talk(
@@ -71,10 +71,10 @@ def began(state: CrewState, entry: j.TurnBegan, position: int) -> Changes:
     }
 
 
-def ended(state: CrewState, entry: j.TurnEnded, position: int) -> Changes:
+def ended(state: CrewState, entry: j.ExchangeEnded, position: int) -> Changes:
     """A turn is over; the run waits for the next message."""
     before = state.talk or Talk()
-    answer = TurnAnswer(
+    answer = Response(
         turn=entry.turn,
         message=before.message,
         response=entry.ref.body if entry.ref is not None else entry.response,
@@ -95,14 +95,14 @@ def ended(state: CrewState, entry: j.TurnEnded, position: int) -> Changes:
     }
 
 
-def idle_set(state: CrewState, entry: j.IdleSet, _position: int) -> Changes:
+def fold_idle_deadline_set(state: CrewState, entry: j.IdleDeadlineSet, _position: int) -> Changes:
     """How long it waits for the next message is counted anew."""
     if state.talk is None:
         return {}
     return {"talk": state.talk.model_copy(update={"due": entry.due})}
 
 
-def warned(state: CrewState, entry: j.RouteRefused, _position: int) -> Changes:
+def warned(state: CrewState, entry: j.BranchTargetRefused, _position: int) -> Changes:
     """A route did not go where the output said: the answer of the turn may say so."""
     changes: Changes = {}
     if entry.used_up:
@@ -136,7 +136,7 @@ def without(entry: j.StepFailed) -> Changes:
     if entry.agent is None or entry.stood_in:
         return {}
     told = {"warning": f"The run went on without {entry.step}, which failed: {entry.error_type}."}
-    reason = of_error(entry.error_type)
+    reason = error_end_reason(entry.error_type)
     return {**told, "bound": reason, "bound_at": node_of(entry.step)} if reason else told
 
 

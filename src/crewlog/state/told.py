@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from crewlog.model import Json
-from crewlog.state.brief import brief, brief_of
+from crewlog.state.brief import brief, message_excerpt
 
 Body = Mapping[str, Any]
 _BRIEF_ARGUMENTS = 80
 _BRIEF_EDIT = 500
 
 
-def asked_tools(body: Body) -> list[dict[str, Json]]:
+def requested_tool_calls(body: Body) -> list[dict[str, Json]]:
     """The tool calls that a reply asks for, well-formed ones first: id, tool and brief of each."""
     well = [_asked(c, _arguments(c["args"])) for c in body.get("tool_calls") or ()]
     ill = [_asked(c, c.get("args") or "") for c in body.get("invalid_tool_calls") or ()]
@@ -34,12 +34,12 @@ def _asked(call: Body, arguments: str) -> dict[str, Json]:
     return {k: v for k, v in found.items() if v or k != "brief"}
 
 
-def arguments_brief(args: Mapping[str, Json]) -> str:
+def arguments_excerpt(args: Mapping[str, Json]) -> str:
     """The start of a call's arguments."""
     return brief(_arguments(args), _BRIEF_ARGUMENTS)
 
 
-def edited_brief(args: Mapping[str, Json], asked: Json) -> str:
+def edited_arguments_excerpt(args: Mapping[str, Json], asked: Json) -> str:
     """The start of the arguments that people gave a call.
 
     Where it is cut, what they changed comes first: else it might look as if they changed nothing.
@@ -48,13 +48,13 @@ def edited_brief(args: Mapping[str, Json], asked: Json) -> str:
         args: The arguments that run.
         asked: Those that were asked for, as people were shown them.
     """
-    text = arguments_brief(args)
+    text = arguments_excerpt(args)
     if not (text.endswith("…") and isinstance(asked, dict)):
         return text
     shown = cast("dict[str, Json]", asked)
     same = {key: key in shown and shown[key] == value for key, value in args.items()}
     changed_first = {key: args[key] for key in sorted(args, key=lambda key: same[key])}
-    return arguments_brief(changed_first)
+    return arguments_excerpt(changed_first)
 
 
 def _arguments(args: Mapping[str, Json]) -> str:
@@ -65,7 +65,7 @@ def _arguments(args: Mapping[str, Json]) -> str:
     )
 
 
-def edited_words(args: Json, asked: Json) -> str:
+def argument_changes(args: Json, asked: Json) -> str:
     """`euros = 15 (was 20)`: what people put into a call's arguments, for people.
 
     Args:
@@ -99,13 +99,15 @@ def used(body: Body) -> dict[str, Json]:
     for key in ("input_tokens", "output_tokens"):
         if count := said.get(key):
             found[key] = count
-    if name := model_of(body):
+    if name := model_name(body):
         found["unpriced"] = name
     return found
 
 
-def usage_beyond(usage: Mapping[str, Json], body_tells: Mapping[str, Json]) -> dict[str, Json]:
-    """What of a usage its body does not tell. `usage_with` is the inverse.
+def usage_without_metadata(
+    usage: Mapping[str, Json], body_tells: Mapping[str, Json]
+) -> dict[str, Json]:
+    """What of a usage its body does not tell. `usage_with_metadata` is the inverse.
 
     Args:
         usage: The usage as `Usage` in JSON, without defaults.
@@ -116,8 +118,10 @@ def usage_beyond(usage: Mapping[str, Json], body_tells: Mapping[str, Json]) -> d
     return found | {key: _NO_USE[key] for key in known if key not in usage}
 
 
-def usage_with(beyond: Mapping[str, Json], body_tells: Mapping[str, Json]) -> dict[str, Json]:
-    """The usage that `usage_beyond` shortened; fields with their defaults may be in it.
+def usage_with_metadata(
+    beyond: Mapping[str, Json], body_tells: Mapping[str, Json]
+) -> dict[str, Json]:
+    """The usage that `usage_without_metadata` shortened; fields with their defaults may be in it.
 
     Args:
         beyond: What it left.
@@ -143,7 +147,7 @@ def _of_model(body_tells: Mapping[str, Json], *, priced: bool) -> Mapping[str, J
     return {key: value for key, value in body_tells.items() if key != "unpriced"}
 
 
-def model_of(body: Body) -> str:
+def model_name(body: Body) -> str:
     """The model that replied, as it names itself; empty where it does not."""
     said: Body = body.get("response_metadata") or {}
     return str(said.get("model_name") or "")
@@ -161,7 +165,7 @@ def told(body: Body) -> dict[str, Json]:
 
 
 def _told(body: Body) -> Iterator[tuple[str, Json]]:
-    if said := brief_of(body):
+    if said := message_excerpt(body):
         yield "brief", said
     if body.get("type") == "tool":
         yield "tool", body.get("name") or ""
@@ -170,7 +174,7 @@ def _told(body: Body) -> Iterator[tuple[str, Json]]:
         return
     yield "agent", body.get("name") or ""
     yield "usage", used(body)
-    if name := model_of(body):
+    if name := model_name(body):
         yield "model", name
-    if asked := asked_tools(body):
+    if asked := requested_tool_calls(body):
         yield "calls", asked

@@ -2,7 +2,7 @@
 
     parts_of(run, topology, command) -> the graphs that one is now, by id: who keeps it is first
     survivor(world), as_one(edge, …) -> which of two graphs stays, and what the two are together
-    change_of(old, new)              -> TopologyChange, the one fact of it
+    change_of(old, new)              -> ComponentChange, the one fact of it
 
 A creature is an agent that lives in a graph: it has a turn for each message in a channel that it
 listens to. Two creatures are in one graph if there is a way between them: over a channel that one
@@ -13,7 +13,7 @@ that has it keeps the run's id, however small it is, and others are merged into 
 it.
 
 Pure. What an operation makes of the creatures is said in a crew's definition
-(`crewlog.definition.regrouping`), of which a graph is read (`crewlog.graph.lower.topology_of`);
+(`crewlog.definition.regrouping`), of which a graph is read (`crewlog.graph.lower.component_of`);
 what becomes of graphs by that is said here alone, for a run, for its dry runs, and for two that
 become one.
 """
@@ -30,7 +30,7 @@ from pydantic import Field
 from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.operations import Connect, Wire
-from crewlog.errors import TopologyRefused
+from crewlog.errors import ComponentConflict
 from crewlog.ids import AgentName, RunId
 from crewlog.model import Model
 from crewlog.state.hashing import hash_json
@@ -43,7 +43,7 @@ _NAMED = 20
 """How many names a remedy lists."""
 
 
-class Creature(Model):
+class ChannelAgent(Model):
     """A creature, with its edges."""
 
     listen: tuple[str, ...] = ()
@@ -90,10 +90,10 @@ class Channel(Model):
     """What it is for, as who uses it is told."""
 
 
-class Topology(Model):
+class Component(Model):
     """A graph: its creatures and channels."""
 
-    creatures: dict[AgentName, Creature] = Field(default_factory=dict[AgentName, Creature])
+    creatures: dict[AgentName, ChannelAgent] = Field(default_factory=dict[AgentName, ChannelAgent])
     channels: dict[str, Channel] = Field(default_factory=dict[str, Channel])
     flow: tuple[AgentName, ...] = ()
     """The creatures of the crew's flow, which are in one graph."""
@@ -105,12 +105,12 @@ class Topology(Model):
         )
 
 
-World = Mapping[RunId, Topology]
+World = Mapping[RunId, Component]
 """Graphs by the ids of their runs. No creature and no channel is in two of them, though two of them
 may have creatures, or channels, of one name."""
 
 
-class Renamed(Model):
+class Rename(Model):
     """A name that was taken in the graph that something came to."""
 
     kind: Literal["creature", "channel", "group"]
@@ -120,7 +120,7 @@ class Renamed(Model):
     now: str
 
 
-class TopologyChange(Model):
+class ComponentChange(Model):
     """What an operation did: the fact of C110, of which there is one for each operation."""
 
     kind: Literal["merge", "split", "nothing"] = "nothing"
@@ -131,11 +131,13 @@ class TopologyChange(Model):
     affected_creatures: tuple[AgentName, ...] = ()
     """The creatures whose graph became one with another, or fell apart; else those that came or
     went, or have other surroundings than before: by the names that they have now, sorted."""
-    renamed: tuple[Renamed, ...] = ()
+    renamed: tuple[Rename, ...] = ()
     """What a merge gave another name."""
 
 
-def change_of(old: World, new: World, renamed: tuple[Renamed, ...] = ()) -> TopologyChange:
+def change_of_components(
+    old: World, new: World, renamed: tuple[Rename, ...] = ()
+) -> ComponentChange:
     """What became of some graphs.
 
     Args:
@@ -145,16 +147,16 @@ def change_of(old: World, new: World, renamed: tuple[Renamed, ...] = ()) -> Topo
     """
     kinds: dict[bool, Literal["merge", "split"]] = {True: "split", False: "merge"}
     same = len(new) == len(old)
-    return TopologyChange(
+    return ComponentChange(
         kind="nothing" if same else kinds[len(new) > len(old)],
         old_graph_ids=tuple(sorted(old)),
         new_graph_ids=tuple(sorted(new)),
-        affected_creatures=(affected if same else _in_other_components)(old, new, renamed),
+        affected_creatures=(affected if same else _agents_in_other_components)(old, new, renamed),
         renamed=renamed,
     )
 
 
-def components(graph: Topology) -> list[tuple[AgentName, ...]]:
+def connected_agents(graph: Component) -> list[tuple[AgentName, ...]]:
     """The graphs that some creatures make, each by name, in order of who keeps the graph's id.
 
     The one with the flow is first, then the largest; of two that are equal, the one whose first
@@ -191,7 +193,7 @@ def components(graph: Topology) -> list[tuple[AgentName, ...]]:
     return [tuple(found[of]) for of in order]
 
 
-def _channels(creature: Creature) -> Iterator[str]:
+def _channels(creature: ChannelAgent) -> Iterator[str]:
     """A creature's channels, in the order in which they are written; some more than once."""
     yield from creature.listen
     yield from creature.send
@@ -200,7 +202,7 @@ def _channels(creature: Creature) -> Iterator[str]:
             yield to.removeprefix(CHANNEL)
 
 
-def survivor(graphs: World) -> RunId:
+def surviving_run_id(graphs: World) -> RunId:
     """The graph that others are merged into: the one with most creatures, then the first by id.
 
     One with a flow comes before all, since only its own run can go on with that.
@@ -208,13 +210,13 @@ def survivor(graphs: World) -> RunId:
     return min(graphs, key=lambda id_: (not graphs[id_].flow, -len(graphs[id_].creatures), id_))
 
 
-class Surroundings(NamedTuple):
+class AgentNeighbors(NamedTuple):
     """What a creature sees of its graph: nobody else's affairs change it.
 
     A privileged one, which may change the graph, sees all of it.
     """
 
-    own: Creature
+    own: ChannelAgent
     """Its own edges."""
     senders: tuple[tuple[str, tuple[AgentName, ...]], ...]
     """By channel that it listens to, who sends there."""
@@ -224,16 +226,16 @@ class Surroundings(NamedTuple):
     """Whose final messages come to it."""
     workers: tuple[AgentName, ...]
     """Who works for it."""
-    graph: Topology | None
+    graph: Component | None
     """All of it, for a privileged one."""
 
 
-def surroundings(graph: Topology, name: AgentName) -> Surroundings:
+def surroundings(graph: Component, name: AgentName) -> AgentNeighbors:
     """What a creature sees of its graph."""
     own = graph.creatures[name]
     others = sorted(graph.creatures.items())
     speaks = {each: creature.outlets for each, creature in others}
-    return Surroundings(
+    return AgentNeighbors(
         own=own,
         senders=tuple(
             (channel, tuple(each for each, _ in others if channel in speaks[each]))
@@ -254,7 +256,7 @@ def surroundings(graph: Topology, name: AgentName) -> Surroundings:
 
 def _moved(channels: Mapping[str, Channel], from_: RunId, to: RunId) -> dict[str, Channel]:
     """Channels that come from one run to another, which may be the one in which they were made."""
-    left, came = _birth(from_), _birth(to)
+    left, came = _run_label(from_), _run_label(to)
 
     @cache
     def now(born: str, about: str) -> Channel:
@@ -263,20 +265,20 @@ def _moved(channels: Mapping[str, Channel], from_: RunId, to: RunId) -> dict[str
     return {name: now(each.born or left, each.about) for name, each in channels.items()}
 
 
-def _birth(graph: RunId) -> str:
+def _run_label(graph: RunId) -> str:
     """How a run is named as the birth of a channel: its id, if that is short."""
     return graph if len(graph) <= _ID_KEPT else f"{graph[:_ID_KEPT]}.{hash_json(graph)[:8]}"
 
 
 def _told(
     kind: Literal["creature", "channel"], graph: RunId, names: Mapping[str, str]
-) -> Iterator[Renamed]:
+) -> Iterator[Rename]:
     for was, now in sorted(names.items()):
         if was != now:
-            yield Renamed(kind=kind, graph=graph, was=was, now=now)
+            yield Rename(kind=kind, graph=graph, was=was, now=now)
 
 
-def new_names(
+def free_names(
     names: Iterable[str], taken: Collection[str], reserved: Collection[str] = ()
 ) -> dict[str, str]:
     """A free name for each: its own, or with the first number behind that makes it free.
@@ -305,17 +307,17 @@ def new_names(
     return found
 
 
-class AsOne(NamedTuple):
+class MergedComponent(NamedTuple):
     """What two graphs are as one."""
 
     edge: Connect | Wire
     """What connects them there, by the names of there."""
     channels: dict[str, Channel]
-    renamed: tuple[Renamed, ...]
+    renamed: tuple[Rename, ...]
     """What the graph that joins called otherwise."""
 
 
-def as_one(
+def merged_component(
     edge: Connect | Wire,
     home: RunId,
     world: World,
@@ -323,7 +325,7 @@ def as_one(
     *,
     taken: Collection[str] = (),
     reserved: Collection[str] = (),
-) -> AsOne:
+) -> MergedComponent:
     """What two graphs are as one, and what connects them there.
 
     Channels of one name and one birth are one; what else has a name that is taken gets another one,
@@ -339,7 +341,7 @@ def as_one(
         reserved: Names that nobody gets whose own name they are not.
 
     Raises:
-        TopologyRefused: a name is unknown in its own graph.
+        ComponentConflict: a name is unknown in its own graph.
     """
     (other,), (joins,) = {*world} - {home}, {*world} - {stays}
     # By the names and graphs that were said: once the two are one, any creature would do.
@@ -349,7 +351,7 @@ def as_one(
         _known(there, edge.listener, other)
     else:
         _known(here, edge.name, home)
-        _known_end(there, edge.to, other)
+        _check_wire_target(there, edge.to, other)
     channels, renamed = _merged(stays, joins, world, taken, reserved)
     now = {(each.kind, each.was): each.now for each in renamed}
 
@@ -371,7 +373,7 @@ def as_one(
             "name": name("creature", edge.name, home),
             "to": name("creature", edge.to, other),
         }
-    return AsOne(edge.model_copy(update={**update, "other": None}), channels, renamed)
+    return MergedComponent(edge.model_copy(update={**update, "other": None}), channels, renamed)
 
 
 def _merged(
@@ -380,10 +382,10 @@ def _merged(
     world: World,
     taken: Collection[str],
     reserved: Collection[str],
-) -> tuple[dict[str, Channel], tuple[Renamed, ...]]:
+) -> tuple[dict[str, Channel], tuple[Rename, ...]]:
     """The channels of two graphs as one, and what of the second one has another name there."""
     one, two = world[stays], world[joins]
-    creatures = new_names(two.creatures, {*one.creatures, *taken}, reserved)
+    creatures = free_names(two.creatures, {*one.creatures, *taken}, reserved)
     joining = _moved(two.channels, joins, stays)
     known = _moved(one.channels, stays, stays)
     apart = [
@@ -391,14 +393,14 @@ def _merged(
         for name, channel in joining.items()
         if name not in known or known[name].born != channel.born
     ]
-    names = new_names(apart, known, reserved)
+    names = free_names(apart, known, reserved)
     both = {**known, **{names.get(name, name): each for name, each in joining.items()}}
     return both, (*_told("creature", joins, creatures), *_told("channel", joins, names))
 
 
-def parts_of(graph: RunId, of: Topology, command: str) -> dict[RunId, Topology]:
+def parts_of(graph: RunId, of: Component, command: str) -> dict[RunId, Component]:
     """The graphs that one is now, by id; the first part keeps its own, as do channels of nobody."""
-    parts = components(of)
+    parts = connected_agents(of)
     if len(parts) < 2:  # none: a run without creatures, which has its channels all the same
         return {graph: of}
     home = {
@@ -407,13 +409,13 @@ def parts_of(graph: RunId, of: Topology, command: str) -> dict[RunId, Topology]:
         for name in names
         for channel in _channels(of.creatures[name])
     }
-    found: dict[RunId, Topology] = {}
+    found: dict[RunId, Component] = {}
     for number, names in enumerate(parts):
-        id_ = part_id(graph, command, names[0]) if number else graph
+        id_ = split_run_id(graph, command, names[0]) if number else graph
         channels = {
             name: channel for name, channel in of.channels.items() if home.get(name, 0) == number
         }
-        found[id_] = Topology(
+        found[id_] = Component(
             creatures={name: of.creatures[name] for name in names},
             channels=_moved(channels, graph, id_) if number else channels,
             flow=() if number else of.flow,
@@ -421,7 +423,7 @@ def parts_of(graph: RunId, of: Topology, command: str) -> dict[RunId, Topology]:
     return found
 
 
-def part_id(graph: RunId, command: str, first: AgentName) -> RunId:
+def split_run_id(graph: RunId, command: str, first: AgentName) -> RunId:
     """The id of a graph that another one was split into: every process makes the same.
 
     Args:
@@ -432,8 +434,8 @@ def part_id(graph: RunId, command: str, first: AgentName) -> RunId:
     return RunId(f"{graph[:_ID_KEPT]}.{hash_json([graph, command, first])[:8]}")
 
 
-def _in_other_components(
-    old: World, new: World, renamed: Collection[Renamed]
+def _agents_in_other_components(
+    old: World, new: World, renamed: Collection[Rename]
 ) -> tuple[AgentName, ...]:
     """Of graphs that became one, or fell apart: who has another component, or is affected else."""
     found = {*affected(old, new, renamed)}
@@ -443,7 +445,7 @@ def _in_other_components(
     return tuple(sorted(found))
 
 
-def affected(old: World, new: World, renamed: Collection[Renamed] = ()) -> tuple[AgentName, ...]:
+def affected(old: World, new: World, renamed: Collection[Rename] = ()) -> tuple[AgentName, ...]:
     """Creatures that see another graph around them than before, or are in another one, or went.
 
     Args:
@@ -455,7 +457,9 @@ def affected(old: World, new: World, renamed: Collection[Renamed] = ()) -> tuple
     found: set[AgentName] = set()
     for id_, graph in new.items():
         before = old.get(id_)
-        found |= {*graph.creatures} if before is None else _disturbed(before, graph)
+        found |= (
+            {*graph.creatures} if before is None else _agents_with_other_neighbors(before, graph)
+        )
     for id_, graph in old.items():
         was = {AgentName(now.get((id_, name), name)) for name in graph.creatures}
         here = new[id_].creatures if id_ in new else {}
@@ -463,7 +467,7 @@ def affected(old: World, new: World, renamed: Collection[Renamed] = ()) -> tuple
     return tuple(sorted(found))
 
 
-def _disturbed(before: Topology, after: Topology) -> set[AgentName]:
+def _agents_with_other_neighbors(before: Component, after: Component) -> set[AgentName]:
     """Creatures of a graph whose surroundings are other ones than before.
 
     What differs is looked for among the creatures that are not the same: few, in a graph of many.
@@ -478,7 +482,7 @@ def _disturbed(before: Topology, after: Topology) -> set[AgentName]:
             continue
         differ.add(name)
         if was is None or is_ is None:  # it came, or went, with all that it has
-            one = was or is_ or Creature()
+            one = was or is_ or ChannelAgent()
             spoken.update(one.outlets)
             heard.update(one.listen)
             reached.update(one.wires)
@@ -517,26 +521,26 @@ def _there(what: str, names: Iterable[str]) -> str:
     return f"There are the {what} {', '.join(known[:_NAMED])}{more}."
 
 
-def _known(graph: Topology, name: str, id_: RunId) -> None:
+def _known(graph: Component, name: str, id_: RunId) -> None:
     if name not in graph.creatures:
-        raise TopologyRefused(
+        raise ComponentConflict(
             f"there is no creature {name!r} in the graph {id_!r}",
             remedy=did_you_mean(name, graph.creatures, _there("creatures", graph.creatures)),
         )
 
 
-def _known_end(graph: Topology, to: str, id_: RunId) -> None:
+def _check_wire_target(graph: Component, to: str, id_: RunId) -> None:
     """Checks that a wire may lead there: to a channel only where somebody uses it."""
     name = to.removeprefix(CHANNEL)
     if name == to:
         return _known(graph, to, id_)
     if name not in graph.channels:
-        raise TopologyRefused(
+        raise ComponentConflict(
             f"there is no channel {name!r} in the graph {id_!r}",
             remedy=did_you_mean(name, graph.channels, _there("channels", graph.channels)),
         )
     if not any(name in _channels(each) for each in graph.creatures.values()):
-        raise TopologyRefused(
+        raise ComponentConflict(
             f"nobody in the graph {id_!r} listens or sends to the channel {name!r}",
             remedy="A channel alone connects nobody: name one that a creature there uses.",
         )

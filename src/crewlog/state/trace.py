@@ -20,8 +20,8 @@ from crewlog.ids import (
     NodeName,
     RunId,
     StepId,
-    item_log,
-    item_of,
+    child_step_log,
+    item_number,
     named_readers,
     node_of,
     private_log,
@@ -30,12 +30,12 @@ from crewlog.ids import (
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.difference import Change, StateDifference, difference
+from crewlog.state.difference import Change, StateDiff, difference
 from crewlog.state.endings import BadEnding
 from crewlog.state.model import Call, CallDelay, CrewState, Interrupt, Usage
-from crewlog.state.pools import named_agent
+from crewlog.state.pools import item_agent
 from crewlog.state.reduce import reduce
-from crewlog.state.uniting import Names, steps_that_come, visits_of_both
+from crewlog.state.uniting import Names, merged_steps, merged_visit_numbers
 
 Entries = Iterable[tuple[int, j.JournalEntry]]
 """A journal: entries with their positions, in order."""
@@ -193,34 +193,34 @@ class Trace:
 
 MARKS: tuple[type[j.Fact], ...] = (
     j.Paused,
-    j.Resumed,
+    j.RunResumed,
     j.StopRequested,
-    j.BreakRequested,
+    j.BreakpointSet,
     j.MessageAdded,
     j.MessageQueued,
-    j.TurnBegan,
-    j.TurnEnded,
-    j.RouteRefused,
-    j.HandoffMissed,
+    j.ExchangeStarted,
+    j.ExchangeEnded,
+    j.BranchTargetRefused,
+    j.AddressedItemUndelivered,
     j.CommandRejected,
-    j.ContinuedAsNew,
+    j.ExecutionContinuedAsNew,
     j.ChangeAccepted,
-    j.NewGraph,
+    j.GraphReplacement,
     j.SwapFailed,
-    j.MergeAsked,
+    j.MergeRequested,
     j.MergeAccepted,
     j.MergeOffered,
     j.MergeFailed,
-    j.MergedInto,
-    j.RulesChanged,
-    j.PermissionSet,
-    j.RulingSet,
+    j.RunEndedByMerge,
+    j.DefinitionChanged,
+    j.ToolPermissionSet,
+    j.AgentPermissionSet,
     j.StateEdited,
-    j.Redirected,
+    j.StepRedirected,
     j.CheckpointTagged,
-    j.RolledBack,
-    j.Forked,
-    j.Reopened,
+    j.RunRolledBack,
+    j.RunForked,
+    j.RunReopened,
     j.DefinitionEdited,
     j.DefinitionApproved,
 )
@@ -228,24 +228,26 @@ _ENDS = {
     "RunCompleted": "completed",
     "RunStopped": "stopped",
     "RunFailed": "failed",
-    "MergedInto": "merged",
+    "RunEndedByMerge": "merged",
 }
 
 
-def trace_of(entries: Entries, reads: Mapping[AgentName, Sequence[LogName]] | None = None) -> Trace:
+def run_trace(
+    entries: Entries, reads: Mapping[AgentName, Sequence[LogName]] | None = None
+) -> Trace:
     """The trace of a journal.
 
     Args:
         entries: The journal, from its beginning.
         reads: The logs that each agent reads besides its own; without it they are not told.
     """
-    tracer = _Tracer(reads or {})
+    tracer = _TraceBuilder(reads or {})
     for position, entry in entries:
         tracer.take(position, entry)
     return tracer.trace
 
 
-class _Tracer:
+class _TraceBuilder:
     """A trace while it grows."""
 
     def __init__(self, reads: Mapping[AgentName, Sequence[LogName]]) -> None:
@@ -287,48 +289,48 @@ class _Tracer:
                 trace.started = trace.started or entry.began or entry.at
             case j.PromptReceived():
                 trace.run, trace.started = entry.run, entry.at
-            case j.Forked() | j.RolledBack() | j.Reopened():
-                if isinstance(entry, j.Forked):
+            case j.RunForked() | j.RunRolledBack() | j.RunReopened():
+                if isinstance(entry, j.RunForked):
                     trace.run, trace.started = entry.run, entry.at
                     trace.crew = str(entry.state.get("crew", ""))
                 trace.ended, trace.status, trace.error = None, "running", ""
                 then = CrewState.from_json({**entry.state, "run": trace.run})
-                self._go_back(position, entry.at, then)
-            case j.NewGraph():
+                self._restore(position, entry.at, then)
+            case j.GraphReplacement():
                 self._swapped(position, entry)
-                if isinstance(entry, j.GraphMerged):
+                if isinstance(entry, j.RunMerged):
                     self._taken_in(position, entry)
-            case j.RunCompleted() | j.RunStopped() | j.RunFailed() | j.MergedInto():
+            case j.RunCompleted() | j.RunStopped() | j.RunFailed() | j.RunEndedByMerge():
                 self._withdraw(self._questions.values(), entry.at)
                 trace.ended, trace.status = entry.at, _ENDS[entry.kind]
                 trace.error = entry.error if isinstance(entry, j.RunFailed) else ""
             case _:
                 pass
 
-    def _go_back(self, position: int, at: int, state: CrewState) -> None:
+    def _restore(self, position: int, at: int, state: CrewState) -> None:
         for under_way in self._open.values():
             under_way.fate, under_way.ended = "undone", at
         self._open.clear()
         self._logs = {log: head.length for log, head in state.messages.items()}
         self._visits = dict(state.visits)
-        self._take_up(position, at, state)
+        self._restore_steps(position, at, state)
         for question in state.interrupts.values():  # of a run that is taken up: the same ones
             self._ask(question, self._raised.get(question.id, at))
 
-    def _taken_in(self, position: int, entry: j.GraphMerged) -> None:
+    def _taken_in(self, position: int, entry: j.RunMerged) -> None:
         """What was under way in a run that is a part of this one now."""
         part = CrewState.from_json(entry.part)
         names = Names.of(entry, self._visits)
-        steps = steps_that_come(part, names)
-        self._take_up(position, entry.at, part.model_copy(update={"frontier": steps}))
-        self._visits = visits_of_both(self._visits, part, names)
+        steps = merged_steps(part, names)
+        self._restore_steps(position, entry.at, part.model_copy(update={"frontier": steps}))
+        self._visits = merged_visit_numbers(self._visits, part, names)
 
-    def _take_up(self, position: int, at: int, state: CrewState) -> None:
-        for step, found in sorted(state.frontier.items(), key=lambda pair: item_of(pair[0])):
+    def _restore_steps(self, position: int, at: int, state: CrewState) -> None:
+        for step, found in sorted(state.frontier.items(), key=lambda pair: item_number(pair[0])):
             again = self._add(step, position, at)
             if found.status == "running" or found.turn is not None:
                 again.fate, again.started, again.began = "running", at, position
-                again.agent = named_agent(state, step) or self._agents.get(again.node)
+                again.agent = item_agent(state, step) or self._agents.get(again.node)
             again.waited_for = found.requirement
             again.of = found.mapped.of if found.mapped else 0
             calls = found.turn.calls if found.turn else ()
@@ -340,7 +342,7 @@ class _Tracer:
             if each.answered is None:
                 each.answered, each.decision = at, "withdrawn"
 
-    def _swapped(self, position: int, entry: j.NewGraph) -> None:
+    def _swapped(self, position: int, entry: j.GraphReplacement) -> None:
         remap = entry.remap
         for step in remap.park:
             if found := self._open.get(step):
@@ -362,7 +364,7 @@ class _Tracer:
 
     def _add(self, step: StepId, position: int, at: int) -> StepTrace:
         made = StepTrace(step, node_of(step), reached=at, position=position)
-        visit = self._open.get(visit_of(step)) if item_of(step) else None
+        visit = self._open.get(visit_of(step)) if item_number(step) else None
         (visit.items if visit is not None else self.trace.steps).append(made)
         self._open[step] = made
         self._last[made.node] = made
@@ -370,13 +372,13 @@ class _Tracer:
 
     def _step(self, position: int, entry: j.JournalEntry) -> None:
         match entry:
-            case j.Routed():
+            case j.NodesReached():
                 self._routed(position, entry)
             case j.StepStarted():
                 self._started(position, entry)
             case j.StepCompleted() | j.StepCancelled():
                 self._ended(position, entry)
-            case j.StepMapped() | j.StepFailed() | j.StepRetried() | j.ItemsRefused():
+            case j.ParentStepStarted() | j.StepFailed() | j.StepRetried() | j.ItemsRefused():
                 self._changed(position, entry)
             case j.InterruptRaised():
                 self._raised[entry.interrupt.id] = entry.at
@@ -397,12 +399,14 @@ class _Tracer:
             found.calls.append(CallTrace(1, None, entry.at))
 
     def _changed(
-        self, position: int, entry: j.StepMapped | j.StepFailed | j.StepRetried | j.ItemsRefused
+        self,
+        position: int,
+        entry: j.ParentStepStarted | j.StepFailed | j.StepRetried | j.ItemsRefused,
     ) -> None:
         found = self._open.get(entry.step)
         if found is None:
             return
-        if isinstance(entry, j.StepMapped):
+        if isinstance(entry, j.ParentStepStarted):
             found.fate, found.started, found.of = "running", entry.at, entry.of
             found.began = position
             return
@@ -418,7 +422,7 @@ class _Tracer:
             call.retries += 1
             self._again[(found.step, call.call)] = entry.at
 
-    def _routed(self, position: int, entry: j.Routed) -> None:
+    def _routed(self, position: int, entry: j.NodesReached) -> None:
         source = self._last.get(entry.source) if entry.source else None
         if source is not None:
             source.went = tuple(reached.node for reached in entry.to)
@@ -428,7 +432,7 @@ class _Tracer:
         if source is not None:  # what its own visit queues behind it is reached, and not it
             self._last[source.node] = source
 
-    def _reached(self, position: int, at: int, reached: j.Reached) -> None:
+    def _reached(self, position: int, at: int, reached: j.ReachedNode) -> None:
         visit = self._visits[reached.node] = self._visits.get(reached.node, 0) + 1
         made = self._add(step_id(reached.node, visit), position, at)
         made.waited_for = reached.requirement
@@ -456,17 +460,22 @@ class _Tracer:
         logs = [*self._reads.get(agent, ()), private_log(agent)]
         if self._reads.get(agent):
             logs += (log for log in self._logs if agent in named_readers(log))
-        logs += [item_log(step)] if item_of(step) else []
+        logs += [child_step_log(step)] if item_number(step) else []
         return {log: self._logs[log] for log in logs if self._logs.get(log)}
 
     # -- calls --------------------------------------------------------------------------------
 
     def _call(self, entry: j.JournalEntry) -> None:
         match entry:
-            case j.ModelReplied():
+            case j.ModelCallCompleted():
                 if found := self._open.get(entry.step):
                     self._replied(found, entry)
-            case j.ReplyTaken() | j.ReplyRefused() | j.TurnCapped() | j.ToolReturned():
+            case (
+                j.StructuredOutputParsed()
+                | j.StructuredOutputRejected()
+                | j.TurnLimitReached()
+                | j.ToolCallCompleted()
+            ):
                 if found := self._open.get(entry.step):
                     self._applied(found, entry)
                     self._setting = found
@@ -474,26 +483,26 @@ class _Tracer:
                 if found := self._open.get(entry.step):
                     for call in (c for c in found.calls if c.call == entry.call):
                         call.denied = entry.reason
-            case j.FlagSet() | j.OutputSet() | j.MergeConflicted():
+            case j.RunOutputSet() | j.OutputSet() | j.WriteRefused():
                 self._set(entry)
             case _:
                 pass
 
-    def _set(self, entry: j.FlagSet | j.OutputSet | j.MergeConflicted) -> None:
+    def _set(self, entry: j.RunOutputSet | j.OutputSet | j.WriteRefused) -> None:
         """What a step sets, or would have set, after the call that does."""
         by = entry.agent if isinstance(entry, j.OutputSet) else entry.by
         if self._setting is None or by != self._setting.agent:
             return
         match entry:
-            case j.FlagSet():
+            case j.RunOutputSet():
                 self._setting.sets[entry.flag] = entry.value
             case j.OutputSet():
                 value = entry.value if entry.body is None else {"body": entry.body}
                 self._setting.sets[f"{entry.agent}.{entry.key}"] = value
-            case j.MergeConflicted():
+            case j.WriteRefused():
                 self._setting.errors.append(entry.words)
 
-    def _replied(self, found: StepTrace, entry: j.ModelReplied) -> None:
+    def _replied(self, found: StepTrace, entry: j.ModelCallCompleted) -> None:
         if entry.composed and entry.calls:  # what the definition says: nobody was asked
             found.calls = [call for call in found.calls if call.call != entry.call]
         for at, call in enumerate(found.calls):
@@ -518,14 +527,16 @@ class _Tracer:
 
     def _applied(self, found: StepTrace, entry: j.Fact) -> None:
         """What a tool returned, or what became of a final message: what is set next is of it."""
-        if isinstance(entry, j.ToolReturned):
+        if isinstance(entry, j.ToolCallCompleted):
             self._returned(found, entry)
-        elif isinstance(entry, j.TurnCapped):  # the call that would have come next is not made
+        elif isinstance(
+            entry, j.TurnLimitReached
+        ):  # the call that would have come next is not made
             found.calls = [call for call in found.calls if call.end is not None]
-        elif isinstance(entry, j.ReplyRefused):
+        elif isinstance(entry, j.StructuredOutputRejected):
             self._refused(found, entry)
 
-    def _refused(self, found: StepTrace, entry: j.ReplyRefused) -> None:
+    def _refused(self, found: StepTrace, entry: j.StructuredOutputRejected) -> None:
         for call in (each for each in found.calls if each.call == entry.call):
             call.ok = False
             call.errors += entry.faults
@@ -533,7 +544,7 @@ class _Tracer:
             number = max((call.call for call in found.calls), default=0) + 1
             found.calls.append(CallTrace(number, None, entry.at))
 
-    def _returned(self, found: StepTrace, entry: j.ToolReturned) -> None:
+    def _returned(self, found: StepTrace, entry: j.ToolCallCompleted) -> None:
         for call in found.calls:
             if call.call == entry.call:
                 call.end, call.ok, call.result = entry.at, entry.ok, entry.brief
@@ -556,7 +567,7 @@ def _silent(entry: j.Fact) -> bool:
 # -- what each step changed -------------------------------------------------------------------
 
 
-def changes_by_step(run: RunId, entries: Entries) -> dict[StepId, StateDifference]:
+def changes_by_step(run: RunId, entries: Entries) -> dict[StepId, StateDiff]:
     """What each step changed in the state, from its beginning to its end and what follows.
 
     What other steps and people did meanwhile is not in it: each entry counts for its own step.
@@ -573,25 +584,23 @@ def changes_by_step(run: RunId, entries: Entries) -> dict[StepId, StateDifferenc
             step = of[entry.interrupt.id] = entry.interrupt.step
         elif isinstance(entry, j.InterruptAnswered):
             step = of.get(entry.interrupt)
-        elif not isinstance(entry, j.FlagSet | j.OutputSet | j.Routed):
+        elif not isinstance(entry, j.RunOutputSet | j.OutputSet | j.NodesReached):
             step = getattr(entry, "step", None)
         if step is not None:
             changes = found.setdefault(step, {})
             for change in difference(state, after).changes:
                 _merge(changes, change)
         state = after
-    return {
-        step: StateDifference(changes=tuple(changes.values())) for step, changes in found.items()
-    }
+    return {step: StateDiff(changes=tuple(changes.values())) for step, changes in found.items()}
 
 
-def changes_between(
+def changes_by_position(
     run: RunId, entries: Entries, positions: Iterable[int]
-) -> dict[int, StateDifference]:
+) -> dict[int, StateDiff]:
     """What was changed up to each of some positions, since the one before it, by whomever."""
     wanted = {*positions}
     before = state = CrewState(run=run)
-    found: dict[int, StateDifference] = {}
+    found: dict[int, StateDiff] = {}
     for position, entry in entries:
         if not state.position:  # a fork's journal begins after its base
             before = state = state.model_copy(update={"position": position - 1})
@@ -640,20 +649,20 @@ def align(one: Trace, other: Trace) -> list[Pair]:
     ours = {step.step: step for step in one.all_steps()}
     theirs = {step.step: step for step in other.all_steps()}
     return [
-        Pair(step, ours.get(step), theirs.get(step), _differs(ours.get(step), theirs.get(step)))
+        Pair(step, ours.get(step), theirs.get(step), _step_diff(ours.get(step), theirs.get(step)))
         for step in (*ours, *(step for step in theirs if step not in ours))
     ]
 
 
-def _differs(one: StepTrace | None, other: StepTrace | None) -> tuple[str, ...]:
+def _step_diff(one: StepTrace | None, other: StepTrace | None) -> tuple[str, ...]:
     if one is None or other is None:
         return ("only in one",)
     pairs: dict[str, tuple[object, object]] = {
         "fate": (one.fate, other.fate),
         "agent": (one.agent, other.agent) if one.agent and other.agent else (None, None),
         "items": (one.of, other.of),
-        "calls": (_asked_for(one), _asked_for(other)),
-        "results": (_came_back(one), _came_back(other)),
+        "calls": (_call_texts(one), _call_texts(other)),
+        "results": (_results(one), _results(other)),
         "sets": (one.sets, other.sets),
         "answers": (_answers(one), _answers(other)),
         "errors": (_errors(one), _errors(other)),
@@ -662,11 +671,11 @@ def _differs(one: StepTrace | None, other: StepTrace | None) -> tuple[str, ...]:
     return tuple(name for name, (a, b) in pairs.items() if a != b)
 
 
-def _asked_for(step: StepTrace) -> list[tuple[str, str]]:
+def _call_texts(step: StepTrace) -> list[tuple[str, str]]:
     return [(call.tool or "model", call.arguments) for call in step.calls]
 
 
-def _came_back(step: StepTrace) -> list[tuple[str, bool | None]]:
+def _results(step: StepTrace) -> list[tuple[str, bool | None]]:
     return [(call.result, call.ok) for call in step.calls]
 
 

@@ -10,7 +10,8 @@
 What belongs to a creature comes with it: its visits, the position inside its turn, its logs, its
 outputs, what people ruled of it. Of what is said of the crew as a whole (flags, budgets, tags) the
 surviving run's word holds. What is used counts once where both have it from before a split: so
-usage and quotas are the larger of both, where the fact does not say what counts (`Bounds`).
+usage and quotas are the larger of both, where the fact does not say what counts
+(`RemainingBudget`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 from crewlog.authority.permissions import EVERYONE, Ruling
 from crewlog.authority.rulings import STRICTNESS
 from crewlog.definition.renaming import NewNames
-from crewlog.errors import TopologyRefused
+from crewlog.errors import ComponentConflict
 from crewlog.ids import (
     RESERVED,
     AgentName,
@@ -33,26 +34,26 @@ from crewlog.ids import (
     RunId,
     StepId,
     artifact_log,
+    child_step_log,
     is_artifact,
-    item_log,
-    item_of,
+    item_number,
     node_of,
     step_id,
     visit_of,
 )
-from crewlog.ids import item_step as step_of_item
+from crewlog.ids import child_step_id as step_of_item
 from crewlog.model import Json
-from crewlog.state.commands import known_to_both, remember
-from crewlog.state.journal import GraphMerged, LogJoin
+from crewlog.state.commands import merged_filter, remember
+from crewlog.state.journal import LogMerge, RunMerged
 from crewlog.state.model import (
     CrewState,
-    FrontierEntry,
+    FrontierStep,
     Interrupt,
     Output,
     Routing,
     Usage,
 )
-from crewlog.state.topology import Renamed
+from crewlog.state.topology import Rename
 
 PRIVATE = "private:"
 _ARTIFACT = "artifact:"
@@ -111,7 +112,7 @@ class Names(NamedTuple):
     """Keys of quotas that are called otherwise."""
 
     @classmethod
-    def of(cls, entry: GraphMerged, visits: Mapping[NodeName, int]) -> Names:
+    def of(cls, entry: RunMerged, visits: Mapping[NodeName, int]) -> Names:
         """The names that a merge says.
 
         Args:
@@ -128,7 +129,7 @@ class Names(NamedTuple):
 
     def step(self, step: StepId) -> StepId:
         """A visit, or an item's step."""
-        if item := item_of(step):
+        if item := item_number(step):
             return step_of_item(self.step(visit_of(step)), item)
         node = node_of(step)
         now = self.nodes.get(node, node)
@@ -143,7 +144,7 @@ class Names(NamedTuple):
         if log.startswith(PRIVATE):
             own = log.removeprefix(PRIVATE)
             if "#" in own:
-                return item_log(self.step(StepId(own)))
+                return child_step_log(self.step(StepId(own)))
             return LogName(PRIVATE + self.called.agent(own))
         if is_artifact(log):
             return artifact_log(self.called.artifact(log.removeprefix(_ARTIFACT)))
@@ -154,7 +155,7 @@ class Names(NamedTuple):
         return tuple(map(self.log, logs))
 
 
-def gone_from(state: CrewState, agents: Collection[str]) -> tuple[str, ...]:
+def removed_agents(state: CrewState, agents: Collection[str]) -> tuple[str, ...]:
     """The agents that a run had and that were removed: its turns and logs have their names still.
 
     Args:
@@ -169,7 +170,7 @@ def artifact_heads(state: CrewState) -> dict[LogName, ContentHash]:
     return {log: found.head for log, found in state.messages.items() if is_artifact(log)}
 
 
-def called(renamed: Iterable[Renamed]) -> NewNames:
+def called(renamed: Iterable[Rename]) -> NewNames:
     """The new names that a merge gives."""
     kinds: dict[str, dict[str, str]] = {"creature": {}, "channel": {}, "group": {}}
     for each in renamed:
@@ -177,7 +178,7 @@ def called(renamed: Iterable[Renamed]) -> NewNames:
     return NewNames(kinds["creature"], kinds["channel"], kinds["group"])
 
 
-def both_changed(one: RunId, two: RunId, names: Sequence[str]) -> TopologyRefused:
+def artifact_conflict(one: RunId, two: RunId, names: Sequence[str]) -> ComponentConflict:
     """The error for artifacts that two runs went on with side by side.
 
     Args:
@@ -186,7 +187,7 @@ def both_changed(one: RunId, two: RunId, names: Sequence[str]) -> TopologyRefuse
         names: The artifacts, as the run that stays calls them.
     """
     several = "s" * (len(names) > 1)
-    return TopologyRefused(
+    return ComponentConflict(
         f"the runs {one!r} and {two!r} have both changed the artifact{several} "
         f"{', '.join(map(repr, names))} since they were one: operations have one order only",
         remedy="Roll one of the two back to before it did (`crewlog rollback`), or give the "
@@ -194,12 +195,12 @@ def both_changed(one: RunId, two: RunId, names: Sequence[str]) -> TopologyRefuse
     )
 
 
-def log_joins(
+def log_merges(
     state: CrewState,
     part: CrewState,
     names: Names,
     behind: Mapping[LogName, ContentHash] = MappingProxyType({}),
-) -> tuple[LogJoin, ...]:
+) -> tuple[LogMerge, ...]:
     """The logs that a run gets: those that only the other one has, and those that both go on with.
 
     How many messages both have from before a split is not known: a joined log's length is too large
@@ -213,9 +214,9 @@ def log_joins(
             while that one goes on, so it holds where either head is that one still.
 
     Raises:
-        TopologyRefused: both have changed an artifact, whose operations have one order only.
+        ComponentConflict: both have changed an artifact, whose operations have one order only.
     """
-    found: list[LogJoin] = []
+    found: list[LogMerge] = []
     for was, theirs in sorted(part.messages.items()):
         log = names.log(was)
         mine = state.messages.get(log)
@@ -226,12 +227,12 @@ def log_joins(
             if older == theirs.head:
                 continue  # this run alone went on with it
             if older != mine.head:
-                raise both_changed(state.run, part.run, [log.removeprefix(_ARTIFACT)])
+                raise artifact_conflict(state.run, part.run, [log.removeprefix(_ARTIFACT)])
             more = max(theirs.length - mine.length, 0)
-            found.append(LogJoin(log=log, two=theirs.head, more=more))
+            found.append(LogMerge(log=log, two=theirs.head, more=more))
             continue
         one = mine.head if mine is not None else ContentHash("")
-        found.append(LogJoin(log=log, one=one, two=theirs.head, more=theirs.length))
+        found.append(LogMerge(log=log, one=one, two=theirs.head, more=theirs.length))
     return tuple(found)
 
 
@@ -247,12 +248,12 @@ def questions(part: CrewState, names: Names) -> tuple[Interrupt, ...]:
     )
 
 
-def steps_that_come(part: CrewState, names: Names) -> dict[StepId, FrontierEntry]:
+def merged_steps(part: CrewState, names: Names) -> dict[StepId, FrontierStep]:
     """The steps of a run's frontier that a run takes over with it, as they are called there."""
     return _steps(part.frontier, names)
 
 
-def left_behind(entry: GraphMerged) -> tuple[StepId, ...]:
+def dropped_steps(entry: RunMerged) -> tuple[StepId, ...]:
     """The turns of a run that a run does not take over with it: of those who were removed there.
 
     Args:
@@ -272,17 +273,17 @@ def union(state: CrewState, part: CrewState, names: Names) -> dict[str, Any]:
         part: The last state of the run that joins.
         names: What it called otherwise.
     """
-    frontier = {**state.frontier, **steps_that_come(part, names)}
-    commands, older = state.commands, known_to_both(state.older_commands, part.older_commands)
+    frontier = {**state.frontier, **merged_steps(part, names)}
+    commands, older = state.commands, merged_filter(state.older_commands, part.older_commands)
     for command, outcome in part.commands.items():
         if not command.startswith(RESERVED) and command not in commands:
             commands, older = remember(commands, older, command, outcome)
     return {
         "frontier": frontier,
         "parked": {**state.parked, **_steps(part.parked, names)},
-        "visits": visits_of_both(state.visits, part, names),
+        "visits": merged_visit_numbers(state.visits, part, names),
         "routing": _routing(state.routing, part.routing, names),
-        "formerly": _formerly(state, part, names),
+        "formerly": _former_log_names(state, part, names),
         "agent_outputs": _outputs(state, part, names),
         "flags": {**part.flags, **state.flags},
         "flag_places": {
@@ -290,7 +291,7 @@ def union(state: CrewState, part: CrewState, names: Names) -> dict[str, Any]:
             **state.flag_places,
         },
         "rulings": _rulings(state, part, names),
-        "quotas": _larger(
+        "quotas": _maximum_counts(
             state.quotas, {names.quotas.get(key, key): n for key, n in part.quotas.items()}
         ),
         "shared_context": {**part.shared_context, **state.shared_context},
@@ -306,7 +307,7 @@ def union(state: CrewState, part: CrewState, names: Names) -> dict[str, Any]:
         "commands": commands,
         "older_commands": older,
         "usage": _usage(state, part, names),
-        "allowed": _larger(state.allowed, part.allowed),
+        "allowed": _maximum_counts(state.allowed, part.allowed),
         "rest": None if frontier else state.rest,
     }
 
@@ -314,7 +315,7 @@ def union(state: CrewState, part: CrewState, names: Names) -> dict[str, Any]:
 # -- steps -----------------------------------------------------------------------------------
 
 
-def _steps(entries: Mapping[StepId, FrontierEntry], names: Names) -> dict[StepId, FrontierEntry]:
+def _steps(entries: Mapping[StepId, FrontierStep], names: Names) -> dict[StepId, FrontierStep]:
     return {
         names.step(step): _step(entry, names)
         for step, entry in entries.items()
@@ -322,7 +323,7 @@ def _steps(entries: Mapping[StepId, FrontierEntry], names: Names) -> dict[StepId
     }
 
 
-def _step(entry: FrontierEntry, names: Names) -> FrontierEntry:
+def _step(entry: FrontierStep, names: Names) -> FrontierStep:
     heard, mapped, redirect = entry.heard, entry.mapped, entry.redirect
     if mapped is not None:
         now = names.step(entry.step)
@@ -341,7 +342,7 @@ def _step(entry: FrontierEntry, names: Names) -> FrontierEntry:
             "step": names.step(entry.step),
             "node": names.nodes[entry.node],
             "heard": heard and heard.model_copy(update={"log": names.log(heard.log)}),
-            "turn": entry.turn and entry.turn.with_held(partial(_fact, names=names)),
+            "turn": entry.turn and entry.turn.with_renamed_entries(partial(_fact, names=names)),
             "mapped": mapped,
             "redirect": redirect and names.nodes.get(redirect, redirect),
         }
@@ -362,7 +363,7 @@ def _fact(fact: Mapping[str, Json], names: Names) -> dict[str, Json]:
     return made
 
 
-def visits_of_both(
+def merged_visit_numbers(
     visits: Mapping[NodeName, int], part: CrewState, names: Names
 ) -> dict[NodeName, int]:
     """How many visits there were by node, with those that come."""
@@ -387,7 +388,7 @@ def _routing(mine: Routing, theirs: Routing, names: Names) -> Routing:
 # -- logs and values -------------------------------------------------------------------------
 
 
-def _formerly(
+def _former_log_names(
     state: CrewState, part: CrewState, names: Names
 ) -> dict[LogName, tuple[LogName, ...]]:
     """The names that logs had before."""
@@ -456,7 +457,7 @@ def _ruled(row: Mapping[str, Ruling], agent: str) -> Ruling | None:
     return row[agent] if agent in row else row.get(EVERYONE)
 
 
-def _larger(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
+def _maximum_counts(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: max(each[key] for each in (one, two) if key in each)
         for key in dict.fromkeys((*one, *two))

@@ -13,8 +13,8 @@ postgres.PostgresStore the store in Postgres
 
 from __future__ import annotations
 
-from crewlog.encryption.keys import from_environment
-from crewlog.encryption.rows import RowSeal
+from crewlog.encryption.keys import environment_keyring
+from crewlog.encryption.rows import RowCipher
 from crewlog.errors import UsageError
 from crewlog.store.memory import InMemoryStore
 from crewlog.store.postgres import PostgresStore
@@ -37,14 +37,14 @@ async def open_store(
     Raises:
         UsageError: where the URL is neither, or the key file of the environment cannot be used.
         StoreUnavailable: where Postgres does not answer or refuses.
-        SealBroken: it has plain rows, and they are not accepted; or it is another namespace's.
-        KeyMissing: its rows are encrypted, and there are no keys.
+        DecryptionFailed: it has plain rows, and they are not accepted; or it is another
+        namespace's. EncryptionKeyMissing: its rows are encrypted, and there are no keys.
     """
     scheme = url.partition(":")[0]
     if scheme == "memory":
         return InMemoryStore()
     if scheme in {"postgres", "postgresql"}:
-        seal = RowSeal(from_environment(), namespace)
+        seal = RowCipher(environment_keyring(), namespace)
         return await PostgresStore.connect(url, max_size=max_size, seal=seal, any_rows=any_rows)
     raise UsageError(
         f"a store cannot be opened by a URL that starts with {scheme[:20]!r}",

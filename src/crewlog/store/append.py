@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
-from crewlog.encryption.rows import RowSeal
+from crewlog.encryption.rows import RowCipher
 from crewlog.ids import AgentName, ContentHash, RunId, StepId
 from crewlog.model import Json
 from crewlog.store.codec import dump_json, pack, pack_optional
 from crewlog.store.projection import (
-    CheckpointFacts,
-    EntryFacts,
-    InterruptFacts,
-    LinkFacts,
+    CheckpointProjection,
+    EntryProjection,
+    InterruptProjection,
+    LinkProjection,
     Rows,
     RunFacts,
-    TagFacts,
+    TagProjection,
 )
 from crewlog.store.sql import queries
 
@@ -30,7 +30,7 @@ _TableRows: TypeAlias = list[dict[str, Json]]
 """Rows of a table, each with its columns by name; without the run, which is a parameter."""
 
 
-def append_statement(rows: Rows, seal: RowSeal, execution: str = "") -> tuple[str, ...]:
+def append_statement(rows: Rows, seal: RowCipher, execution: str = "") -> tuple[str, ...]:
     """The statement that appends the rows of a batch, and its parameters.
 
     Its result is one row: the last `ruling` of the run that was stored when the statement began.
@@ -60,10 +60,14 @@ def append_sql(tables: tuple[str, ...]) -> str:
     """
     sql = queries()
     parts = ",\n".join(f"{table}_rows AS (\n{sql[f'append_{table}']}\n)" for table in tables)
-    return f"WITH {parts}\n{sql['last_ruling']}" if parts else sql["last_ruling"]
+    return (
+        f"WITH {parts}\n{sql['last_permission_position']}"
+        if parts
+        else sql["last_permission_position"]
+    )
 
 
-def _journal_rows(facts: Sequence[EntryFacts], run: str, seal: RowSeal) -> _TableRows:
+def _journal_rows(facts: Sequence[EntryProjection], run: str, seal: RowCipher) -> _TableRows:
     return [
         {
             "position": each.position,
@@ -76,7 +80,7 @@ def _journal_rows(facts: Sequence[EntryFacts], run: str, seal: RowSeal) -> _Tabl
     ]
 
 
-def _link_rows(facts: Sequence[LinkFacts], _: str, __: RowSeal) -> _TableRows:
+def _link_rows(facts: Sequence[LinkProjection], _: str, __: RowCipher) -> _TableRows:
     return [
         {
             "head": each.link.head,
@@ -90,18 +94,18 @@ def _link_rows(facts: Sequence[LinkFacts], _: str, __: RowSeal) -> _TableRows:
     ]
 
 
-def _body_rows(bodies: Mapping[ContentHash, Json], _: str, seal: RowSeal) -> _TableRows:
+def _body_rows(bodies: Mapping[ContentHash, Json], _: str, seal: RowCipher) -> _TableRows:
     return [
         {"hash": hash_, "body": seal.seal(dump_json(body), "body", hash_)}
         for hash_, body in bodies.items()
     ]
 
 
-def _step_rows(agents: Sequence[tuple[StepId, AgentName]], _: str, __: RowSeal) -> _TableRows:
+def _step_rows(agents: Sequence[tuple[StepId, AgentName]], _: str, __: RowCipher) -> _TableRows:
     return [{"step": pack(step), "agent": pack(agent)} for step, agent in agents]
 
 
-def _checkpoint_rows(facts: Sequence[CheckpointFacts], _: str, __: RowSeal) -> _TableRows:
+def _checkpoint_rows(facts: Sequence[CheckpointProjection], _: str, __: RowCipher) -> _TableRows:
     return [
         {
             "position": each.position,
@@ -114,7 +118,7 @@ def _checkpoint_rows(facts: Sequence[CheckpointFacts], _: str, __: RowSeal) -> _
     ]
 
 
-def _tag_rows(facts: Sequence[TagFacts], _: str, __: RowSeal) -> _TableRows:
+def _tag_rows(facts: Sequence[TagProjection], _: str, __: RowCipher) -> _TableRows:
     return [
         {
             "tag": pack(each.tag),
@@ -126,41 +130,43 @@ def _tag_rows(facts: Sequence[TagFacts], _: str, __: RowSeal) -> _TableRows:
     ]
 
 
-def _interrupt_rows(facts: Sequence[InterruptFacts], run: str, seal: RowSeal) -> _TableRows:
+def _interrupt_rows(facts: Sequence[InterruptProjection], run: str, seal: RowCipher) -> _TableRows:
     return [_interrupt_row(each, run, seal) for each in facts]
 
 
-def _interrupt_row(facts: InterruptFacts, run: str, seal: RowSeal) -> dict[str, Json]:
+def _interrupt_row(facts: InterruptProjection, run: str, seal: RowCipher) -> dict[str, Json]:
     place = run, pack(facts.id)
     question = None if facts.interrupt is None else dump_json(facts.interrupt)
     return {
         "id": pack(facts.id),
         "position": facts.position,
         "at": facts.at,
-        "interrupt": seal.seal_optional(question, "interrupt", *place),
+        "interrupt": seal.encrypt_optional(question, "interrupt", *place),
         "asked": facts.asked,
-        "decision": seal.seal_optional(pack_optional(facts.decision), "decision", *place),
-        "answered_by": seal.seal_optional(pack_optional(facts.by), "answered_by", *place),
+        "decision": seal.encrypt_optional(pack_optional(facts.decision), "decision", *place),
+        "answered_by": seal.encrypt_optional(pack_optional(facts.by), "answered_by", *place),
         "answered": facts.answered,
     }
 
 
-def _ruling_rows(positions: Sequence[int], _: str, __: RowSeal) -> _TableRows:
+def _permission_change_rows(positions: Sequence[int], _: str, __: RowCipher) -> _TableRows:
     return [{"position": position} for position in positions]
 
 
-def _parent_rows(parents: Sequence[tuple[RunId, int, int]], _: str, __: RowSeal) -> _TableRows:
+def _log_source_rows(
+    parents: Sequence[tuple[RunId, int, int]], _: str, __: RowCipher
+) -> _TableRows:
     return [
         {"parent": pack(parent), "position": position, "left_out": left_out}
         for parent, position, left_out in parents
     ]
 
 
-def _fork_rows(parts: Sequence[tuple[RunId, int]], _: str, __: RowSeal) -> _TableRows:
+def _pending_fork_rows(parts: Sequence[tuple[RunId, int]], _: str, __: RowCipher) -> _TableRows:
     return [{"fork": pack(part), "at": at} for part, at in parts]
 
 
-def _run_rows(facts: RunFacts, run: str, seal: RowSeal) -> _TableRows:
+def _run_rows(facts: RunFacts, run: str, seal: RowCipher) -> _TableRows:
     return [
         {
             "crew": pack_optional(facts.crew),
@@ -168,7 +174,7 @@ def _run_rows(facts: RunFacts, run: str, seal: RowSeal) -> _TableRows:
             "ruled": facts.ruled,
             "recipe": facts.recipe,
             "started": facts.started,
-            "started_by": seal.seal_optional(pack_optional(facts.by), "started_by", run),
+            "started_by": seal.encrypt_optional(pack_optional(facts.by), "started_by", run),
             "base": facts.base,
             "source": pack_optional(facts.source),
             "reset": facts.reset,
@@ -181,7 +187,7 @@ def _run_rows(facts: RunFacts, run: str, seal: RowSeal) -> _TableRows:
     ]
 
 
-_TABLES: tuple[tuple[str, str, Callable[[Any, str, RowSeal], _TableRows]], ...] = (
+_TABLES: tuple[tuple[str, str, Callable[[Any, str, RowCipher], _TableRows]], ...] = (
     ("journal", "journal", _journal_rows),
     ("links", "links", _link_rows),
     ("bodies", "bodies", _body_rows),
@@ -189,9 +195,9 @@ _TABLES: tuple[tuple[str, str, Callable[[Any, str, RowSeal], _TableRows]], ...] 
     ("checkpoints", "checkpoints", _checkpoint_rows),
     ("tags", "tags", _tag_rows),
     ("interrupts", "interrupts", _interrupt_rows),
-    ("rulings", "rulings", _ruling_rows),
-    ("parents", "parents", _parent_rows),
-    ("forks", "parted", _fork_rows),
+    ("rulings", "rulings", _permission_change_rows),
+    ("parents", "parents", _log_source_rows),
+    ("forks", "parted", _pending_fork_rows),
     ("runs", "state", _run_rows),
 )
 """Each table with the field of `Rows` that has what it gets, and what makes its rows of that.

@@ -6,21 +6,21 @@ from collections.abc import AsyncIterator, Sequence
 
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import RunId
-from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint
-from crewlog.state.journal import CommandRejected, Forked, JournalEntry, entry_from_json
+from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint_message
+from crewlog.state.journal import CommandRejected, JournalEntry, RunForked, entry_from_json
 from crewlog.state.model import CLOSED, CrewState
 from crewlog.state.reduce import after
-from crewlog.state.rewinding import ENDINGS, LONGEST_ANSWER, Resumption, resumption, settled
-from crewlog.store.homes import check_home
+from crewlog.state.rewinding import ENDINGS, LONGEST_ANSWER, ReopenPoint, reopen_point, settled
+from crewlog.store.homes import check_claimable
 from crewlog.store.loading import load_state
-from crewlog.store.missing import rows_missing
+from crewlog.store.missing import missing_rows_error
 from crewlog.store.protocol import JournalRow, Store
 
 _AHEAD = 300
 """Entries after a checkpoint, and before an end, that tell what belongs to it."""
 
 
-async def settled_at(store: Store, run: RunId, position: int) -> int:
+async def checkpoint_state_position(store: Store, run: RunId, position: int) -> int:
     """The position of the state that a checkpoint stands for.
 
     Raises:
@@ -58,7 +58,7 @@ async def _no_checkpoint(store: Store, run: RunId, position: int, *, ended: bool
             f"the run {run!r} ended with position {position}: there is nothing to go on with",
             remedy=remedy,
         )
-    return UsageError(no_checkpoint(run, position), remedy=remedy)
+    return UsageError(no_checkpoint_message(run, position), remedy=remedy)
 
 
 async def _checkpoints(store: Store, run: RunId) -> AsyncIterator[int]:
@@ -75,7 +75,9 @@ async def _checkpoints(store: Store, run: RunId) -> AsyncIterator[int]:
         at = found[-1].position
 
 
-async def resumption_of(store: Store, run: RunId, end: int, *, rested: bool = False) -> Resumption:
+async def find_reopen_position(
+    store: Store, run: RunId, end: int, *, rested: bool = False
+) -> ReopenPoint:
     """From where a run that has ended goes on.
 
     Args:
@@ -93,15 +95,15 @@ async def resumption_of(store: Store, run: RunId, end: int, *, rested: bool = Fa
         first = max(0, end - looked)
         rows = await store.read_journal(run, first, end - first)
         if not rows or rows[-1].position != end:
-            raise rows_missing(run, "its journal", position=end)
+            raise missing_rows_error(run, "its journal", position=end)
         tail = [(row.position, entry_from_json(row.entry)) for row in rows]
         # A fork's journal begins after its base: there is nothing before it to look at.
-        if isinstance(tail[0][1], Forked) or not first or await _tells(store, run, tail):
-            return resumption(run, tail, rested=rested)
+        if isinstance(tail[0][1], RunForked) or not first or await _has_ending(store, run, tail):
+            return reopen_point(run, tail, rested=rested)
         looked *= 4
 
 
-async def _tells(store: Store, run: RunId, tail: Sequence[tuple[int, JournalEntry]]) -> bool:
+async def _has_ending(store: Store, run: RunId, tail: Sequence[tuple[int, JournalEntry]]) -> bool:
     """Whether the end of a journal has all that tells how the run came to it.
 
     What ended it is in it where the run was at work when it began, or soon after: an answer is
@@ -116,7 +118,7 @@ async def _tells(store: Store, run: RunId, tail: Sequence[tuple[int, JournalEntr
 _ENDING = {*CLOSED, "stopping"}
 
 
-async def taken_up(store: Store, run: RunId, end: CrewState) -> tuple[Resumption, CrewState]:
+async def taken_up(store: Store, run: RunId, end: CrewState) -> tuple[ReopenPoint, CrewState]:
     """From where a run that has ended goes on, and its state there.
 
     Args:
@@ -136,13 +138,13 @@ async def taken_up(store: Store, run: RunId, end: CrewState) -> tuple[Resumption
             remedy=f"`crewlog show {end.joining.other}` shows that run; `crewlog fork "
             f"{run}@POSITION` goes on from a checkpoint of this one.",
         )
-    found = await resumption_of(store, run, end.position, rested=end.rest is not None)
+    found = await find_reopen_position(store, run, end.position, rested=end.rest is not None)
     if not found.position:
         raise _no_crew(run)
     then = after(await load_state(store, run, found.position), found.landed)
     if not then.definition:
         raise _no_crew(run)
-    await check_home(store, then, end)
+    await check_claimable(store, then, end)
     return found, then
 
 
@@ -155,7 +157,7 @@ def _no_crew(run: RunId) -> UsageError:
     )
 
 
-async def last_state(store: Store, run: RunId) -> CrewState:
+async def load_last_state(store: Store, run: RunId) -> CrewState:
     """The last state that the store has of a run that is to be taken up again.
 
     Raises:

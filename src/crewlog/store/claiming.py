@@ -13,11 +13,11 @@ from typing import Literal, NamedTuple
 from crewlog.definition.findings import listed
 from crewlog.errors import UsageError
 from crewlog.ids import AgentName, RunId
-from crewlog.state.homes import CameHome, Taker, taker_of
+from crewlog.state.homes import ClaimedAgent, ClaimOwner, claim_owner
 from crewlog.state.journal import (
     JournalEntry,
     MergeFailed,
-    Reopened,
+    RunReopened,
     SwapFailed,
     entry_from_json,
 )
@@ -43,7 +43,7 @@ class Word(NamedTuple):
 OURS = Word("ours")
 
 
-async def goes_on(store: Store, left: CameHome, over: Over, taker: Taker | None) -> Word:
+async def goes_on(store: Store, left: ClaimedAgent, over: Over, taker: ClaimOwner | None) -> Word:
     """Claims a creature whose run has ended.
 
     Args:
@@ -61,13 +61,13 @@ async def goes_on(store: Store, left: CameHome, over: Over, taker: Taker | None)
             return OURS
         if await store.claimed(left.key(link + 1)) is not None:
             continue  # somebody has seen that it does not stand
-        word = await _stands(store, left, taker_of(owner), over, taker)
+        word = await _stands(store, left, claim_owner(owner), over, taker)
         if word is not None:
             return word
 
 
 async def _stands(
-    store: Store, left: CameHome, by: Taker, over: Over, taker: Taker | None
+    store: Store, left: ClaimedAgent, by: ClaimOwner, over: Over, taker: ClaimOwner | None
 ) -> Word | None:
     """What a claim says; none where it does not stand: its owner is gone, and recorded nothing.
 
@@ -82,14 +82,14 @@ async def _stands(
         return Word("about to", by.run, left.name)
     if taker is None:
         return None
-    await shut_out(store, by.run, {by.execution, *executions})
+    await reject_executions(store, by.run, {by.execution, *executions})
     if own:
         return None if await _is_there(store, left) else Word("moved")
     entry = await _next(store, by)
     return None if entry is None else _home(entry, left, by)
 
 
-async def _next(store: Store, by: Taker) -> JournalEntry | None:
+async def _next(store: Store, by: ClaimOwner) -> JournalEntry | None:
     """What a run recorded when it went on; none where it has not."""
     for row in await store.read_journal(by.run, by.position, 3):
         entry = entry_from_json(row.entry)
@@ -98,27 +98,27 @@ async def _next(store: Store, by: Taker) -> JournalEntry | None:
     return None
 
 
-def _home(entry: JournalEntry, left: CameHome, by: Taker) -> Word | None:
+def _home(entry: JournalEntry, left: ClaimedAgent, by: ClaimOwner) -> Word | None:
     """What that says of a creature."""
-    home = entry.home if isinstance(entry, Reopened) else {}
+    home = entry.home if isinstance(entry, RunReopened) else {}
     return next((Word("went on", by.run, n) for n, each in home.items() if each == left), None)
 
 
-async def _is_there(store: Store, left: CameHome) -> bool:
+async def _is_there(store: Store, left: ClaimedAgent) -> bool:
     """Whether the run is where it was when its creature was looked for."""
     if await store.get_run(left.run) is None:
         return not left.began
     return (await load_state(store, left.run)).execution == left.execution
 
 
-async def shut_out(store: Store, run: RunId, executions: Collection[str]) -> None:
+async def reject_executions(store: Store, run: RunId, executions: Collection[str]) -> None:
     """Has the store take nothing more of executions that have ended."""
     if known := sorted({*executions} - {""}):  # the empty name is that of what a rebuild stores
         await store.shut(run, known)
 
 
-async def check_ours(
-    store: Store, creatures: Collection[CameHome], over: Over, taker: Taker | None
+async def claim_agents(
+    store: Store, creatures: Collection[ClaimedAgent], over: Over, taker: ClaimOwner | None
 ) -> None:
     """Claims the creatures of a run that has ended, for itself: it is about to be taken up.
 
@@ -161,7 +161,7 @@ def _refusal(word: Word, run: RunId, names: Collection[str]) -> UsageError:
     )
 
 
-async def keep_claim(store: Store, taker: Taker, left: CameHome) -> None:
+async def rebuild_claim(store: Store, taker: ClaimOwner, left: ClaimedAgent) -> None:
     """Claims what a journal says that its run went on with, where no claim of that is there.
 
     Args:
@@ -172,7 +172,7 @@ async def keep_claim(store: Store, taker: Taker, left: CameHome) -> None:
     link = 0
     while True:
         link += 1
-        by = taker_of(await store.claim(left.key(link), taker.owner))
+        by = claim_owner(await store.claim(left.key(link), taker.owner))
         # It may have recorded what it gave up in between.
         if by.run == taker.run and taker.position - 2 <= by.position <= taker.position:
             return

@@ -36,7 +36,7 @@ class Condition:
     """Why it takes no writes; none where it does."""
 
 
-async def condition_of(dsn: str) -> Condition:
+async def check_database(dsn: str) -> Condition:
     """What state a database is in. What is written to find out is taken back.
 
     Args:

@@ -3,9 +3,9 @@
 A run's rows go at once. What it shares by content goes when it is certain that nobody needs it:
 
 - Links of its logs may be those of its kin: the runs that it was a fork of, those whose logs came
-  into it, and all that go on from these. A fork goes on from heads that its `Forked` names, a run
-  into which others' logs come from those that its entry joins; and runs that go on from one head,
-  and say the same at the same positions, make the same links. Those that are kept for kin are
+  into it, and all that go on from these. A fork goes on from heads that its `RunForked` names, a
+  run into which others' logs come from those that its entry joins; and runs that go on from one
+  head, and say the same at the same positions, make the same links. Those that are kept for kin are
   orphans: they go when the last run does that has them.
 - A fork that has been asked for, and whose journal does not name its heads yet, is noted: until it
   has begun, its source is not deleted. A part of a graph is noted by the entry that names it.
@@ -24,16 +24,16 @@ from crewlog.errors import UsageError
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.state.journal import Batch, goes_on
-from crewlog.state.logs import heads_of, joins_of, links_of, message_of
+from crewlog.state.logs import batch_links, heads_of, log_merges_of, message_of
 from crewlog.store.projection import link_row
-from crewlog.store.protocol import JournalRow, LogLink, StartingFork
+from crewlog.store.protocol import JournalRow, LogLink, PendingFork
 
 NAMES = r'"([A-Za-z0-9_-]{27})"'
 """A content hash in JSON."""
 _NAMES = re.compile(NAMES)
 
 
-def refuse_started(starting: Sequence[StartingFork]) -> None:
+def check_no_pending_fork(starting: Sequence[PendingFork]) -> None:
     """Refuses to delete runs that forks are about to begin from.
 
     Raises:
@@ -43,7 +43,7 @@ def refuse_started(starting: Sequence[StartingFork]) -> None:
         raise needed(starting[0])
 
 
-def needed(fork: StartingFork) -> UsageError:
+def needed(fork: PendingFork) -> UsageError:
     """Why a run is not deleted."""
     return UsageError(
         f"the run {fork.source!r} is still needed: the run {fork.fork!r} is about to go on from it",
@@ -58,11 +58,11 @@ def named_in(text: str) -> set[ContentHash]:
     return {ContentHash(found) for found in _NAMES.findall(text)}
 
 
-def links_in(run: RunId, rows: Sequence[JournalRow]) -> dict[ContentHash, LogLink]:
+def journal_links(run: RunId, rows: Sequence[JournalRow]) -> dict[ContentHash, LogLink]:
     """The links that a run's own journal made, by their heads."""
     links: dict[ContentHash, LogLink] = {}
     for batch in _whole(rows):
-        for link in links_of(run, batch):
+        for link in batch_links(run, batch):
             links[link.head] = link_row(link)
     return links
 
@@ -81,7 +81,7 @@ def _whole(rows: Sequence[JournalRow]) -> Iterator[Batch]:
         start = end
 
 
-def held_by(
+def links_made_by(
     run: RunId, rows: Sequence[JournalRow], links: Mapping[ContentHash, LogLink]
 ) -> set[ContentHash]:
     """Those of some links that a run's own journal made, too."""
@@ -89,7 +89,7 @@ def held_by(
         # Batches are under way, and the heads after the gap are not known: what it may have made.
         said = {(row.position, name) for row in rows for name in _names_in(row.entry)}
         return {head for head, link in links.items() if (link.position, name_of(link)) in said}
-    return links.keys() & links_in(run, rows).keys()
+    return links.keys() & journal_links(run, rows).keys()
 
 
 def name_of(link: LogLink) -> ContentHash:
@@ -98,16 +98,16 @@ def name_of(link: LogLink) -> ContentHash:
 
 
 def _names_in(entry: Mapping[str, Json]) -> set[ContentHash]:
-    return {message_of(entry).get("body", ""), *(join["two"] for join in joins_of(entry))}
+    return {message_of(entry).get("body", ""), *(join["two"] for join in log_merges_of(entry))}
 
 
 def _has_gap(rows: Sequence[JournalRow]) -> bool:
     whole = list(_whole(rows))
-    begins = whole and (whole[0].first == 1 or whole[0].entries[0]["kind"] == "Forked")
+    begins = whole and (whole[0].first == 1 or whole[0].entries[0]["kind"] == "RunForked")
     return len(whole) > 1 or not begins
 
 
-def heads_from(entries: Iterable[Mapping[str, Json]]) -> set[ContentHash]:
+def source_heads(entries: Iterable[Mapping[str, Json]]) -> set[ContentHash]:
     """The heads that a run went on from.
 
     Where it began as a fork, went back, began again, or joined logs of others.
@@ -115,7 +115,10 @@ def heads_from(entries: Iterable[Mapping[str, Json]]) -> set[ContentHash]:
     return {
         head
         for entry in entries
-        for head in (*(heads_of(entry) or {}).values(), *(join["two"] for join in joins_of(entry)))
+        for head in (
+            *(heads_of(entry) or {}).values(),
+            *(join["two"] for join in log_merges_of(entry)),
+        )
     }
 
 

@@ -9,15 +9,15 @@ from crewlog.ids import CrewName
 from crewlog.store.memories import (
     MOST_FOUND,
     MOST_WORDS,
-    Forgotten,
-    FoundMemories,
     Memory,
+    MemoryFilter,
+    MemorySearchResult,
     ScopeCount,
-    Terms,
     Wanted,
-    cosine,
+    WriteOptions,
+    cosine_similarity,
+    memory_weight,
     searched,
-    weight_of,
     where,
     words_of,
 )
@@ -25,7 +25,7 @@ from crewlog.store.postgres_memories import merged
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _StoredMemory:
     """A memory, with what it is found by."""
 
     kept: Memory
@@ -45,10 +45,10 @@ class InMemoryMemories:
     def __init__(self, claims: dict[str, str]) -> None:
         self._claims = claims
         """The store's: the calls that have written are among them."""
-        self._held: dict[tuple[str, str, str], _Held] = {}
+        self._held: dict[tuple[str, str, str], _StoredMemory] = {}
         """By crew, scope and key."""
 
-    async def write(self, memories: Sequence[Memory], terms: Terms) -> bool:
+    async def write(self, memories: Sequence[Memory], terms: WriteOptions) -> bool:
         """See `Memories`."""
         if terms.call:
             if terms.call in self._claims:
@@ -66,7 +66,7 @@ class InMemoryMemories:
         for at in [*gone, *alive[max(0, terms.most - len(new)) :]]:
             del self._held[at]
         for number, each in enumerate(memories):
-            self._held[*place, each.key] = _Held(
+            self._held[*place, each.key] = _StoredMemory(
                 kept=each.model_copy(update={"at": terms.now}, deep=True),
                 words=frozenset(words_of(searched(each))),
                 embedder=terms.embedded.model if terms.embedded else "",
@@ -76,7 +76,7 @@ class InMemoryMemories:
 
     async def search(
         self, crew: CrewName, scopes: Sequence[str], wanted: Wanted, *, now: int, since: int = 0
-    ) -> FoundMemories:
+    ) -> MemorySearchResult:
         """See `Memories`."""
         limit = min(wanted.limit, MOST_FOUND)
         found = [
@@ -88,17 +88,19 @@ class InMemoryMemories:
         if wanted.embedded is not None:
             model, vector = wanted.embedded.model, wanted.embedded.vectors[0]
             near = [
-                (-_likeness(held, vector, wanted, now), *_newest(memory), memory)
+                (-_similarity(held, vector, wanted, now), *_newest(memory), memory)
                 for held, memory in found
                 if held.embedder == model and len(held.vector) == len(vector)
             ]
             alike = [each[-1] for each in sorted(near, key=lambda each: each[:-1])[:limit]]
         words = frozenset(wanted.words[:MOST_WORDS])
         if len(alike) == limit or (alike and not words):
-            return FoundMemories(memories=tuple(alike), by="meaning")
+            return MemorySearchResult(memories=tuple(alike), by="meaning")
         ranked = [
             (
-                -round(len(words & held.words) * weight_of(memory.at, now, wanted.half_life), 9),
+                -round(
+                    len(words & held.words) * memory_weight(memory.at, now, wanted.half_life), 9
+                ),
                 *_newest(memory),
                 memory,
             )
@@ -130,7 +132,7 @@ class InMemoryMemories:
             for (of, scope), at in sorted(times.items())
         ]
 
-    async def forget(self, which: Forgotten) -> int:
+    async def forget(self, which: MemoryFilter) -> int:
         """See `Memories`."""
         where(which)
         gone = [at for at, held in self._held.items() if _named(held.memory, which)]
@@ -142,9 +144,13 @@ class InMemoryMemories:
         return (held.memory for held in self._held.values())
 
 
-def _likeness(held: _Held, vector: Sequence[float], wanted: Wanted, now: int) -> float:
+def _similarity(held: _StoredMemory, vector: Sequence[float], wanted: Wanted, now: int) -> float:
     """How like a query a memory is, from 0 to 1, as far as it has not faded."""
-    return (1 + cosine(held.vector, vector)) / 2 * weight_of(held.kept.at, now, wanted.half_life)
+    return (
+        (1 + cosine_similarity(held.vector, vector))
+        / 2
+        * memory_weight(held.kept.at, now, wanted.half_life)
+    )
 
 
 def _over(memory: Memory, now: int, since: int) -> bool:
@@ -155,7 +161,7 @@ def _newest(memory: Memory) -> tuple[int, str, str]:
     return -memory.at, memory.scope, memory.key
 
 
-def _named(memory: Memory, which: Forgotten) -> bool:
+def _named(memory: Memory, which: MemoryFilter) -> bool:
     author = memory.author
     pairs = (
         (which.crew, memory.crew),

@@ -9,31 +9,31 @@ from crewlog.definition.creatures import creatures_of
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import StoreIncomplete
 from crewlog.ids import AgentName, LogName, RunId
-from crewlog.state.homes import CameHome, Taker
-from crewlog.state.journal import TopologyChanged, entry_from_json
+from crewlog.state.homes import ClaimedAgent, ClaimOwner
+from crewlog.state.journal import ComponentChanged, entry_from_json
 from crewlog.state.model import CrewState, LogHead
-from crewlog.state.parting import parted_from
-from crewlog.store.claiming import Over, check_ours, goes_on, shut_out
+from crewlog.state.parting import split_source_run_id
+from crewlog.store.claiming import Over, claim_agents, goes_on, reject_executions
 from crewlog.store.loading import load_state
 from crewlog.store.protocol import Store
 
 
-class Homes(NamedTuple):
+class RemoteAgents(NamedTuple):
     """Where creatures are that left a run."""
 
     live: Mapping[str, str]
     """The runs in which some live, by name."""
-    back: Mapping[AgentName, CameHome]
+    back: Mapping[AgentName, ClaimedAgent]
     """Those that may come home: their runs have ended."""
 
 
-async def homes_of(
+async def find_remote_agents(
     store: Store,
     run: RunId,
     away: Mapping[str, str],
     over: Over,
-    taker: Taker | None = None,
-) -> Homes:
+    taker: ClaimOwner | None = None,
+) -> RemoteAgents:
     """Where creatures are that left a run; those whose run has ended live nowhere.
 
     Args:
@@ -45,20 +45,22 @@ async def homes_of(
             whom another run has claimed first lives there. None: it is only looked.
     """
     live: dict[str, str] = {}
-    back: dict[AgentName, CameHome] = {}
+    back: dict[AgentName, ClaimedAgent] = {}
     # A run that is about to go on does so with all of its creatures, or with none: were the rest
     # taken from it, it would not, and these would live nowhere.
     busy: set[RunId] = set()
     for name, home in sorted(away.items()):
-        found = await _lives_on(store, run, AgentName(name), RunId(home), over, taker, busy)
-        if isinstance(found, CameHome):
+        found = await _find_remote_agent(
+            store, run, AgentName(name), RunId(home), over, taker, busy
+        )
+        if isinstance(found, ClaimedAgent):
             back[AgentName(name)] = found
         elif found is not None:
             live[name] = found
-    return Homes(live, back)
+    return RemoteAgents(live, back)
 
 
-async def check_home(store: Store, then: CrewState, end: CrewState) -> None:
+async def check_claimable(store: Store, then: CrewState, end: CrewState) -> None:
     """Checks that creatures of a run that is to go on do not live again where they had left.
 
     Args:
@@ -69,10 +71,10 @@ async def check_home(store: Store, then: CrewState, end: CrewState) -> None:
     Raises:
         UsageError: they do: that run went back to its recipe while this one had ended.
     """
-    await check_ours(store, await creatures_at_end(store, then, end), _ended, None)
+    await claim_agents(store, await claimable_agents(store, then, end), _ended, None)
 
 
-async def creatures_at_end(store: Store, then: CrewState, end: CrewState) -> list[CameHome]:
+async def claimable_agents(store: Store, then: CrewState, end: CrewState) -> list[ClaimedAgent]:
     """The creatures of a run that has ended which another run may take home.
 
     Of a run that is no part of another one, and never had one come into it, nobody does.
@@ -82,7 +84,7 @@ async def creatures_at_end(store: Store, then: CrewState, end: CrewState) -> lis
         then: The run, as it would go on.
         end: The same, as it ended.
     """
-    if not parted_from(end):
+    if not split_source_run_id(end):
         ties = await store.ties([end.run])
         if not any(each.run == end.run and each.taken_in for each in ties):
             return []
@@ -99,15 +101,15 @@ async def _crew(store: Store, state: CrewState) -> CrewDefinition:
     return CrewDefinition.from_json(await store.get_definition(state.definition))
 
 
-async def _lives_on(
+async def _find_remote_agent(
     store: Store,
     run: RunId,
     name: AgentName,
     home: RunId,
     over: Over,
-    taker: Taker | None,
+    taker: ClaimOwner | None,
     busy: set[RunId],
-) -> RunId | CameHome | None:
+) -> RunId | ClaimedAgent | None:
     """The run in which a creature lives that left one for another.
 
     It may have gone on from there, by another split, or by a merge, and be called otherwise; or it
@@ -121,14 +123,14 @@ async def _lives_on(
     shut: set[RunId] = set()
     has: RunId | None = None
     while home != run and (home, name) not in seen:
-        left, closed = CameHome(run=home, name=name), False
+        left, closed = ClaimedAgent(run=home, name=name), False
         if await store.get_run(home) is not None:
             try:
                 state = await load_state(store, home)
                 crew = await _crew(store, state)
             except StoreIncomplete:
                 return None
-            on = _went_on(state, crew, name)
+            on = _next_run(state, crew, name)
             if on is not None:
                 seen.add((home, name))
                 home, name = on
@@ -142,7 +144,7 @@ async def _lives_on(
             if executions is None:
                 return home
             if taker is not None and home not in shut:
-                await shut_out(store, home, executions)
+                await reject_executions(store, home, executions)
                 shut.add(home)
                 continue  # what it was storing meanwhile counts
         word = await goes_on(store, left, over, taker)
@@ -158,7 +160,7 @@ async def _lives_on(
     return None if home == run else has
 
 
-def _went_on(
+def _next_run(
     state: CrewState, crew: CrewDefinition, name: AgentName
 ) -> tuple[RunId, AgentName] | None:
     """Where a creature went on from a run, and its name there; none where it did not."""
@@ -166,17 +168,17 @@ def _went_on(
         return RunId(crew.away[name]), name
     if state.merged_into is None:
         return None
-    called = {each.was: each.now for each in state.renamed_there if each.kind == "creature"}
+    called = {each.was: each.now for each in state.surviving_run_renames if each.kind == "creature"}
     return state.merged_into, AgentName(called.get(name, name))
 
 
-def _left(state: CrewState, name: str) -> CameHome:
-    return CameHome(
+def _left(state: CrewState, name: str) -> ClaimedAgent:
+    return ClaimedAgent(
         run=state.run, name=AgentName(name), began=state.started, execution=state.execution
     )
 
 
-async def logs_left(store: Store, run: RunId, then: CrewState) -> dict[LogName, LogHead]:
+async def remote_agent_logs(store: Store, run: RunId, then: CrewState) -> dict[LogName, LogHead]:
     """The logs that left a run with creatures that are away, as they were when each left.
 
     Args:
@@ -195,7 +197,11 @@ async def logs_left(store: Store, run: RunId, then: CrewState) -> dict[LogName, 
     while rows := await store.read_journal(run, after):
         for row in rows:
             entry = entry_from_json(row.entry)
-            if isinstance(entry, TopologyChanged) and entry.parts and row.position <= then.position:
+            if (
+                isinstance(entry, ComponentChanged)
+                and entry.parts
+                and row.position <= then.position
+            ):
                 now = await load_state(store, run, row.position)
                 before = await load_state(store, run, row.position - 1)
                 gone = before.messages.keys() - now.messages.keys()

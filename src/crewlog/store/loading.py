@@ -18,8 +18,8 @@ from crewlog.ids import RunId
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
-from crewlog.store.missing import rows_missing
-from crewlog.store.projection import begin_of
+from crewlog.store.missing import missing_rows_error
+from crewlog.store.projection import first_position
 from crewlog.store.protocol import JournalRow, Store
 
 _PAGE = 500
@@ -41,16 +41,16 @@ async def load_state(store: Store, run: RunId, position: int = 0) -> CrewState:
         StoreIncomplete: where the store lacks the journal up to there, or a part of it.
         UsageError: where a fork's own journal begins later.
     """
-    state = await _nearest(store, run, position or _NEWEST)
+    state = await _load_snapshot(store, run, position or _NEWEST)
     state = await _fold(store, state, position or _NEWEST)
     if position and state.position != position:
         raise await _not_there(store, run, state.position, position)
     if not state.position:
-        raise rows_missing(run, "its journal", position=1)
+        raise missing_rows_error(run, "its journal", position=1)
     return state
 
 
-async def _nearest(store: Store, run: RunId, position: int) -> CrewState:
+async def _load_snapshot(store: Store, run: RunId, position: int) -> CrewState:
     """The newest state that is kept at or before a position; one at 0 where there is none."""
     snapshot = await store.get_snapshot(run, position)
     if snapshot is None:
@@ -69,7 +69,7 @@ async def _fold(store: Store, state: CrewState, to: int) -> CrewState:
         if not rows:
             return state
         if not state.position:  # a fork's journal begins after its base
-            base = begin_of(rows[0], 0) - 1
+            base = first_position(rows[0], 0) - 1
             if base >= to:
                 return state
             state = state.model_copy(update={"position": base})
@@ -104,7 +104,7 @@ async def _not_there(
             f"begins after position {row.base}",
             remedy=f"The run {row.source!r} has it: use {row.source}@{position}.",
         )
-    return rows_missing(run, "its journal", position=reached + 1)
+    return missing_rows_error(run, "its journal", position=reached + 1)
 
 
 def _unknown(run: RunId, position: int, error: ValidationError) -> InternalError:

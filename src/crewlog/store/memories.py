@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
-from crewlog.content import check_depth, hash_bytes, scrubbed, scrubbed_text
+from crewlog.content import check_depth, hash_bytes, utf8_json, utf8_text
 from crewlog.definition.model import Language, MemoryPolicy, Wait
 from crewlog.errors import UsageError
 from crewlog.ids import AgentName, CrewName, RunId, StepId
@@ -43,7 +43,7 @@ _SINGLE = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])"
 """Characters that are words by themselves: Chinese and Japanese put no spaces."""
 
 
-class Artifact(Model):
+class NewMemory(Model):
     """Something that is to be remembered."""
 
     text: str = Field(min_length=1)
@@ -99,7 +99,7 @@ class ScopeCount(Model):
     """When the last one was written, in milliseconds since the epoch."""
 
 
-class FoundMemories(Model):
+class MemorySearchResult(Model):
     """What a search gave."""
 
     memories: tuple[Memory, ...] = ()
@@ -111,7 +111,7 @@ class FoundMemories(Model):
 
 
 @dataclass(frozen=True)
-class Embedded:
+class Embeddings:
     """Vectors of some texts, and which model made them."""
 
     model: str
@@ -124,7 +124,7 @@ class Wanted:
 
     words: tuple[str, ...] = ()
     language: Language = "simple"
-    embedded: Embedded | None = None
+    embedded: Embeddings | None = None
     """The query's vector."""
     limit: int = 5
     half_life: int = 0
@@ -132,7 +132,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class WriteOptions:
     """On what terms something is written."""
 
     now: int
@@ -144,12 +144,12 @@ class Terms:
     language: Language = "simple"
     call: str = ""
     """The key of the call that writes: a second time it writes nothing. Empty: it always does."""
-    embedded: Embedded | None = None
+    embedded: Embeddings | None = None
     """The vectors of the memories, in their order."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forgotten:
+class MemoryFilter:
     """Which memories are to be removed: those that all of this holds for."""
 
     crew: CrewName | None = None
@@ -166,7 +166,7 @@ class Forgotten:
 class Memories(Protocol):
     """The memories of a store. All methods raise `StoreUnavailable` when it is away."""
 
-    async def write(self, memories: Sequence[Memory], terms: Terms) -> bool:
+    async def write(self, memories: Sequence[Memory], terms: WriteOptions) -> bool:
         """Writes memories of one scope, all or none; those of the same keys are replaced.
 
         What is over in the scope is removed, and then the oldest beyond `terms.most`.
@@ -178,7 +178,7 @@ class Memories(Protocol):
 
     async def search(
         self, crew: CrewName, scopes: Sequence[str], wanted: Wanted, *, now: int, since: int = 0
-    ) -> FoundMemories:
+    ) -> MemorySearchResult:
         """The best memories of some scopes, and of no other, that are not over.
 
         Args:
@@ -200,7 +200,7 @@ class Memories(Protocol):
         """The scopes that have memories, of a crew or of all, by name."""
         ...
 
-    async def forget(self, which: Forgotten) -> int:
+    async def forget(self, which: MemoryFilter) -> int:
         """Removes memories; how many there were."""
         ...
 
@@ -213,7 +213,7 @@ def words_of(text: str) -> list[str]:
     return list(dict.fromkeys(word[:LONGEST_WORD] for word in cut.split(" ") if word))
 
 
-def query_of(text: str) -> str:
+def clean_query(text: str) -> str:
     """What is looked for, as it can be.
 
     Raises:
@@ -224,10 +224,10 @@ def query_of(text: str) -> str:
             f"what is looked for has {len(text):,} characters, and may have {LONGEST_QUERY:,}",
             remedy="Look for some words of it.",
         )
-    return scrubbed_text(text)
+    return utf8_text(text)
 
 
-def since_of(policy: MemoryPolicy, now: int) -> int:
+def expiry_cutoff(policy: MemoryPolicy, now: int) -> int:
     """The time at which, or before which, something was written that is over by now.
 
     It is over by the crew's retention, or since it has faded.
@@ -237,18 +237,18 @@ def since_of(policy: MemoryPolicy, now: int) -> int:
     return 0 if longest is None else max(0, now - int(longest * 1000))
 
 
-def weight_of(at: int, now: int, half_life: int) -> float:
+def memory_weight(at: int, now: int, half_life: int) -> float:
     """What a memory counts that was written at a time: 1 when it is new, then less and less."""
     return 2.0 ** (-max(now - at, 0) / half_life) if half_life > 0 else 1.0
 
 
-def terms_of(
-    policy: MemoryPolicy, now: int, *, call: str = "", embedded: Embedded | None = None
-) -> Terms:
+def write_options(
+    policy: MemoryPolicy, now: int, *, call: str = "", embedded: Embeddings | None = None
+) -> WriteOptions:
     """On what terms a crew's memory is written."""
-    return Terms(
+    return WriteOptions(
         now=now,
-        since=since_of(policy, now),
+        since=expiry_cutoff(policy, now),
         most=policy.max,
         language=policy.language,
         call=call,
@@ -256,10 +256,10 @@ def terms_of(
     )
 
 
-def memories_of(
+def new_memories(
     crew: CrewName,
     scope: str,
-    artifacts: Sequence[Artifact],
+    artifacts: Sequence[NewMemory],
     author: Author,
     policy: MemoryPolicy,
     *,
@@ -287,7 +287,7 @@ def memories_of(
         )
     found: dict[str, Memory] = {}
     for number, artifact in enumerate(artifacts, 1):
-        key = scrubbed_text(artifact.key).strip()
+        key = utf8_text(artifact.key).strip()
         key = key or hash_bytes(name.encode(), str(number).encode())[:12]
         if key in found:
             raise UsageError(f"two memories have the key {key!r}", remedy="Give each its own.")
@@ -297,8 +297,8 @@ def memories_of(
             crew=crew,
             scope=scope,
             key=key,
-            text=scrubbed_text(artifact.text),
-            metadata=scrubbed(artifact.metadata),
+            text=utf8_text(artifact.text),
+            metadata=utf8_json(artifact.metadata),
             author=author,
             at=now,
             expires=now + int(min(ends) * 1000) if ends else None,
@@ -306,7 +306,7 @@ def memories_of(
     return list(found.values())
 
 
-def _check_size(artifact: Artifact, number: int, policy: MemoryPolicy) -> None:
+def _check_size(artifact: NewMemory, number: int, policy: MemoryPolicy) -> None:
     if len(artifact.text) > policy.longest:
         raise UsageError(
             f"memory {number} has {len(artifact.text):,} characters, and one may have "
@@ -334,14 +334,14 @@ def searched(memory: Memory) -> str:
     return f"{memory.key} {memory.text}"
 
 
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+def cosine_similarity(one: Sequence[float], other: Sequence[float]) -> float:
     """How alike two vectors are, from -1 to 1; 0 where one of them is nothing."""
     dot = sum(a * b for a, b in zip(one, other, strict=True))
     size = (sum(a * a for a in one) * sum(b * b for b in other)) ** 0.5
     return dot / size if size else 0.0
 
 
-def where(which: Forgotten) -> Mapping[str, str | int]:
+def where(which: MemoryFilter) -> Mapping[str, str | int]:
     """What is said of the memories that are to be removed, by name.
 
     Raises:

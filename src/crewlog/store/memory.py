@@ -22,45 +22,45 @@ from crewlog.state.journal import Batch
 from crewlog.state.model import CLOSED, RunStatus
 from crewlog.store.codec import dump_json, load_json
 from crewlog.store.deleting import (
-    heads_from,
-    held_by,
-    links_in,
+    check_no_pending_fork,
+    journal_links,
+    links_made_by,
     named_in,
     reached,
-    refuse_started,
+    source_heads,
 )
 from crewlog.store.held_memories import InMemoryMemories
 from crewlog.store.memories import Memories
-from crewlog.store.missing import BODY, DEFINITION, RowsMissing
+from crewlog.store.missing import BODY, DEFINITION, MissingRows
 from crewlog.store.projection import (
-    CheckpointFacts,
-    InterruptFacts,
-    LinkFacts,
+    CheckpointProjection,
+    InterruptProjection,
+    LinkProjection,
     Rows,
     RunFacts,
-    TagFacts,
-    chain_of,
+    TagProjection,
+    contiguous_rows,
     interrupt_row,
+    ordered_chain,
     project,
-    project_again,
+    reproject,
     run_row,
-    without_holes,
 )
 from crewlog.store.protocol import (
     GRACE,
     RESERVED,
+    CatalogRow,
     CheckpointRow,
     CrewRow,
-    Deleted,
+    DeletionResult,
     InterruptRow,
     JournalRow,
     Kind,
     LogLink,
-    RegisteredRow,
-    Reservation,
+    PendingFork,
+    QuotaPeriod,
     RunRow,
     Snapshot,
-    StartingFork,
     Tie,
 )
 
@@ -74,14 +74,16 @@ class _Run:
     )
     """Digest and JSON by position."""
     facts: RunFacts | None = None
-    interrupts: dict[InterruptId, InterruptFacts] = field(
-        default_factory=dict[InterruptId, InterruptFacts]
+    interrupts: dict[InterruptId, InterruptProjection] = field(
+        default_factory=dict[InterruptId, InterruptProjection]
     )
     agents: dict[StepId, AgentName] = field(default_factory=dict[StepId, AgentName])
-    checkpoints: dict[int, CheckpointFacts] = field(default_factory=dict[int, CheckpointFacts])
+    checkpoints: dict[int, CheckpointProjection] = field(
+        default_factory=dict[int, CheckpointProjection]
+    )
     pruned: dict[int, int] = field(default_factory=dict[int, int])
     """Checkpoints that are not listed, with the position at which the policy said so."""
-    tags: dict[str, TagFacts] = field(default_factory=dict[str, TagFacts])
+    tags: dict[str, TagProjection] = field(default_factory=dict[str, TagProjection])
     snapshots: dict[int, str] = field(default_factory=dict[int, str])
     rulings: set[int] = field(default_factory=set[int])
     parents: set[tuple[RunId, int, int]] = field(default_factory=set[tuple[RunId, int, int]])
@@ -97,7 +99,7 @@ class _Run:
     def asking(self) -> bool:
         return any(self.open(facts) for facts in self.interrupts.values())
 
-    def open(self, facts: InterruptFacts) -> bool:
+    def open(self, facts: InterruptProjection) -> bool:
         return facts.open(self.facts.reset if self.facts else 0)
 
     def names(self, checkpoint: int) -> tuple[str, ...]:
@@ -155,44 +157,44 @@ class InMemoryStore:
         self._removed: dict[CrewName, int] = {}
         """How many versions of a crew are taken away: the first ones."""
         self._default_crew: CrewName | None = None
-        self._registered: dict[tuple[Kind, str], list[RegisteredRow]] = {}
+        self._registered: dict[tuple[Kind, str], list[CatalogRow]] = {}
         self._bodies: dict[ContentHash, str] = {}
         self._claims: dict[str, str] = {}
-        self._reserved: dict[str, dict[str, tuple[str, int]]] = {}
+        self._quota_calls: dict[str, dict[str, tuple[str, int]]] = {}
         """The calls of each quota, with the span and the time."""
         self._approvals: dict[str, dict[str, str]] = {}
         self._approved_at: dict[str, dict[str, int]] = {}
         self._words: dict[str, dict[str, str]] = {}
-        self._proofs: dict[tuple[str, str, str], SignedApproval] = {}
+        self._signed_approvals: dict[tuple[str, str, str], SignedApproval] = {}
         self.memories: Memories = InMemoryMemories(self._claims)
-        self._links: dict[ContentHash, LinkFacts] = {}
+        self._links: dict[ContentHash, LinkProjection] = {}
         self._runs: dict[RunId, _Run] = {}
-        self._orphans: set[ContentHash] = set()
+        self._orphaned_links: set[ContentHash] = set()
         """Links of deleted runs that are kept for their kin."""
         self._sources: set[RunId] = set()
         """Runs that others go on from, or did."""
         self._lineage: dict[tuple[RunId, RunId], bool] = {}
         """What deleted runs went on from, as long as a run that goes on from them is left."""
-        self._shut: set[tuple[RunId, str]] = set()
+        self._rejected_executions: set[tuple[RunId, str]] = set()
         """Executions whose run has another history."""
-        self._admitted: set[tuple[RunId, str]] = set()
+        self._accepted_executions: set[tuple[RunId, str]] = set()
         """Executions of signed runs that are theirs."""
         self._forked: dict[tuple[RunId, RunId], int] = {}
         """Forks that were noted, by their source and themselves, and when."""
-        self._doomed: dict[ContentHash, int] = {}
+        self._unreferenced_at: dict[ContentHash, int] = {}
         """Bodies and definitions that deleted runs named, and since when."""
 
     async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
         """See `Store`."""
         hash_ = hash_json(dict(definition))
         self._definitions.setdefault(hash_, dump_json(dict(definition)))
-        self._doomed.pop(hash_, None)
+        self._unreferenced_at.pop(hash_, None)
         return hash_
 
     async def get_definition(self, hash_: ContentHash) -> dict[str, Json]:
         """See `Store`."""
         if hash_ not in self._definitions:
-            raise RowsMissing(DEFINITION, [hash_])
+            raise MissingRows(DEFINITION, [hash_])
         definition: dict[str, Json] = load_json(self._definitions[hash_])
         return definition
 
@@ -240,32 +242,32 @@ class InMemoryStore:
 
     async def register(
         self, contents: Mapping[tuple[Kind, str], Mapping[str, Json]], at: int
-    ) -> list[RegisteredRow]:
+    ) -> list[CatalogRow]:
         """See `Store`."""
         # All that can fail comes before anything is stored.
         texts = [(hash_json(dict(c)), dump_json(dict(c))) for c in contents.values()]
-        rows: list[RegisteredRow] = []
+        rows: list[CatalogRow] = []
         for (kind, name), (hash_, text) in zip(contents, texts, strict=True):
             self._definitions.setdefault(hash_, text)
-            self._doomed.pop(hash_, None)
+            self._unreferenced_at.pop(hash_, None)
             versions = self._registered.setdefault((kind, name), [])
             if not versions or versions[-1].content != hash_:
                 version = len(versions) + 1
-                row = RegisteredRow(kind=kind, name=name, version=version, content=hash_, at=at)
+                row = CatalogRow(kind=kind, name=name, version=version, content=hash_, at=at)
                 versions.append(row)
             rows.append(versions[-1])
         return rows
 
-    async def get_registered(
+    async def get_catalog_entry(
         self, kind: Kind, name: str, version: int | None = None
-    ) -> RegisteredRow | None:
+    ) -> CatalogRow | None:
         """See `Store`."""
         versions = self._registered.get((kind, name), [])
         if version is None:
             return versions[-1] if versions else None
         return versions[version - 1] if 0 < version <= len(versions) else None
 
-    async def list_registered(self, kind: Kind, name: str | None = None) -> list[RegisteredRow]:
+    async def list_catalog_entries(self, kind: Kind, name: str | None = None) -> list[CatalogRow]:
         """See `Store`."""
         if name is not None:
             return list(self._registered.get((kind, name), []))
@@ -274,7 +276,7 @@ class InMemoryStore:
     async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
         """See `Store`."""
         for hash_, body in bodies.items():
-            self._doomed.pop(hash_, None)
+            self._unreferenced_at.pop(hash_, None)
             if hash_ not in self._bodies:
                 self._bodies[hash_] = dump_json(body)
 
@@ -282,12 +284,12 @@ class InMemoryStore:
         """See `Store`."""
         lacking = [hash_ for hash_ in hashes if hash_ not in self._bodies]
         if lacking:
-            raise RowsMissing(BODY, lacking)
+            raise MissingRows(BODY, lacking)
         return {hash_: load_json(self._bodies[hash_]) for hash_ in hashes}
 
     async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
         """See `Store`."""
-        if knows is not None and await self.last_ruling(knows[0]) > knows[1]:
+        if knows is not None and await self.last_permission_position(knows[0]) > knows[1]:
             return ""
         return self._claims.setdefault(key, owner)
 
@@ -304,7 +306,7 @@ class InMemoryStore:
         self._approved_at.setdefault(source, {})[tool] = at
         self._words.setdefault(source, {})[tool] = told
 
-    async def tool_approvals(self, source: str) -> dict[str, str]:
+    async def list_approved_tools(self, source: str) -> dict[str, str]:
         """See `Store`."""
         return dict(self._approvals.get(source, {}))
 
@@ -312,17 +314,17 @@ class InMemoryStore:
         """See `Store`."""
         return dict(self._approved_at.get(source, {}))
 
-    async def approved_words(self, source: str) -> dict[str, str]:
+    async def list_approved_descriptions(self, source: str) -> dict[str, str]:
         """See `Store`."""
         return dict(self._words.get(source, {}))
 
-    async def prove_approval(self, approval: SignedApproval) -> None:
+    async def put_signed_approval(self, approval: SignedApproval) -> None:
         """See `Store`."""
-        self._proofs[approval.source, approval.tool, approval.proof.key] = approval
+        self._signed_approvals[approval.source, approval.tool, approval.proof.key] = approval
 
-    async def tool_proofs(self, source: str) -> list[SignedApproval]:
+    async def list_signed_approvals(self, source: str) -> list[SignedApproval]:
         """See `Store`."""
-        found = [each for each in self._proofs.values() if each.source == source]
+        found = [each for each in self._signed_approvals.values() if each.source == source]
         return sorted(found, key=lambda each: (each.tool, -each.at, each.proof.key))
 
     async def append(
@@ -335,7 +337,7 @@ class InMemoryStore:
     ) -> int:
         """See `Store`."""
         rows = project(run, batch, bodies)
-        if (run, execution) in self._shut:
+        if (run, execution) in self._rejected_executions:
             known = self._runs[run].journal if run in self._runs else {}
             for row in rows.journal:  # what is there already may come again
                 if row.position not in known:
@@ -350,10 +352,10 @@ class InMemoryStore:
             self._links.setdefault(facts.link.head, facts)
         for hash_, text in texts.items():
             self._bodies.setdefault(hash_, text)
-            self._doomed.pop(hash_, None)
-        return await self.last_ruling(run)
+            self._unreferenced_at.pop(hash_, None)
+        return await self.last_permission_position(run)
 
-    async def last_ruling(self, run: RunId) -> int:
+    async def last_permission_position(self, run: RunId) -> int:
         """See `Store`."""
         return max(self._runs[run].rulings, default=0) if run in self._runs else 0
 
@@ -381,15 +383,15 @@ class InMemoryStore:
         found = [each for each in known if not asked.isdisjoint((each.run, each.source))]
         return sorted(found, key=lambda each: (each.run, each.position, each.source))
 
-    async def reserve(self, call: str, wanted: Sequence[Reservation], at: int) -> str | None:
+    async def count_call(self, call: str, wanted: Sequence[QuotaPeriod], at: int) -> str | None:
         """See `Store`."""
         for each in sorted(wanted, key=lambda each: each.quota):
-            calls = self._reserved.get(each.quota, {})
+            calls = self._quota_calls.get(each.quota, {})
             used = sum(span == each.span for span, _ in calls.values())
             if call not in calls and used >= each.most:
                 return each.quota
         for each in wanted:
-            calls = self._reserved.setdefault(each.quota, {})
+            calls = self._quota_calls.setdefault(each.quota, {})
             for old in [k for k, (_, when) in calls.items() if when < at - RESERVED and k != call]:
                 del calls[old]
             calls.setdefault(call, (each.span, at))
@@ -398,36 +400,38 @@ class InMemoryStore:
     async def release(self, call: str, quotas: Collection[str]) -> None:
         """See `Store`."""
         for quota in quotas:
-            self._reserved.get(quota, {}).pop(call, None)
+            self._quota_calls.get(quota, {}).pop(call, None)
 
     async def counted(self, spans: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
         """See `Store`."""
         return {
             (quota, wanted): sum(
-                span == wanted for span, _ in self._reserved.get(quota, {}).values()
+                span == wanted for span, _ in self._quota_calls.get(quota, {}).values()
             )
             for quota, wanted in spans
         }
 
     async def shut(self, run: RunId, executions: Collection[str]) -> None:
         """See `Store`."""
-        self._shut |= {(run, execution) for execution in executions}
+        self._rejected_executions |= {(run, execution) for execution in executions}
 
     async def executions(self, run: RunId) -> set[str]:
         """See `Store`."""
-        return {execution for of, execution in self._admitted if of == run}
+        return {execution for of, execution in self._accepted_executions if of == run}
 
     async def admit(self, run: RunId, executions: Collection[str], *, alone: bool = False) -> None:
         """See `Store`."""
         if alone:
-            self._admitted = {each for each in self._admitted if each[0] != run}
-        self._admitted |= {(run, execution) for execution in executions}
+            self._accepted_executions = {
+                each for each in self._accepted_executions if each[0] != run
+            }
+        self._accepted_executions |= {(run, execution) for execution in executions}
 
     async def read_log(
         self, head: ContentHash, known: Collection[ContentHash] = ()
     ) -> list[LogLink]:
         """See `Store`."""
-        met = dict[ContentHash, LinkFacts]()
+        met = dict[ContentHash, LinkProjection]()
         stop, ahead = set(known), [head]
         while ahead:
             at = ahead.pop()
@@ -435,7 +439,7 @@ class InMemoryStore:
                 facts = met[at] = self._links[at]
                 ahead += () if facts.first else facts.link.parents
         walk = [facts.link for facts in met.values()]
-        return chain_of(head, walk, stop, {at for at, facts in met.items() if facts.first})
+        return ordered_chain(head, walk, stop, {at for at, facts in met.items() if facts.first})
 
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
@@ -445,7 +449,7 @@ class InMemoryStore:
             JournalRow(position=at, digest=journal[at][0], entry=load_json(journal[at][1]))
             for at in positions
         ]
-        return without_holes(rows, after)
+        return contiguous_rows(rows, after)
 
     async def find_command(self, run: RunId, command: str) -> JournalRow | None:
         """See `Store`."""
@@ -503,7 +507,7 @@ class InMemoryStore:
         rows = self._runs.get(run, _Run())
         found = dict(rows.checkpoints)
         for tag in rows.tags.values():  # a position that is nothing but tagged
-            bare = CheckpointFacts(tag.checkpoint, StepId(""), NodeName(""), tag.at, "tag")
+            bare = CheckpointProjection(tag.checkpoint, StepId(""), NodeName(""), tag.at, "tag")
             known = found.setdefault(tag.checkpoint, bare)
             if known.kind == "tag":
                 found[tag.checkpoint] = replace(known, at=min(known.at, tag.at))
@@ -562,9 +566,9 @@ class InMemoryStore:
         if kept or snapshots:
             pruned = {at: when for at, when in old.pruned.items() if at <= after}
             new = self._runs[run] = _Run(journal=kept, snapshots=snapshots, pruned=pruned)
-            new.add(project_again(run, ((at, load_json(text)) for at, (_, text) in kept.items())))
+            new.add(reproject(run, ((at, load_json(text)) for at, (_, text) in kept.items())))
 
-    async def expect_fork(self, source: RunId, fork: RunId, at: int) -> bool:
+    async def add_pending_fork(self, source: RunId, fork: RunId, at: int) -> bool:
         """See `Store`."""
         rows = self._runs.get(source)
         if rows is None or rows.facts is None:
@@ -572,54 +576,56 @@ class InMemoryStore:
         self._forked[source, fork] = at
         return True
 
-    async def starting_forks(self, sources: Collection[RunId]) -> list[StartingFork]:
+    async def starting_forks(self, sources: Collection[RunId]) -> list[PendingFork]:
         """See `Store`."""
         return [
-            StartingFork(source=source, fork=fork, at=at)
+            PendingFork(source=source, fork=fork, at=at)
             for (source, fork), at in sorted(self._forked.items())
             if source in sources and fork not in sources
             if fork not in self._runs or self._runs[fork].facts is None
         ]
 
-    async def void_fork(self, source: RunId, fork: RunId) -> None:
+    async def remove_pending_fork(self, source: RunId, fork: RunId) -> None:
         """See `Store`."""
         self._forked.pop((source, fork), None)
 
     async def delete(
         self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
-    ) -> Deleted:
+    ) -> DeletionResult:
         """See `Store`."""
         if not forked:
-            refuse_started(await self.starting_forks(runs))
+            check_no_pending_fork(await self.starting_forks(runs))
         self._forked = {
             both: noted for both, noted in self._forked.items() if not {*both} & {*runs}
         }
-        links = {head: self._links[head].link for head in self._orphans}
+        links = {head: self._links[head].link for head in self._orphaned_links}
         entries, named = 0, set[ContentHash]()
         self._sources |= {source for rows in self._runs.values() for source in rows.sources}
         self._lineage = {**self._forks(runs), **self._lineage}
-        self._admitted = {each for each in self._admitted if each[0] not in runs}
+        self._accepted_executions = {
+            each for each in self._accepted_executions if each[0] not in runs
+        }
         for run in runs:
             gone = self._runs.pop(run, _Run())
             entries += len(gone.journal)
-            links |= links_in(run, gone.rows)
+            links |= journal_links(run, gone.rows)
             for _, text in gone.journal.values():
                 named |= named_in(text)
-            for key in [key for key in self._claims if _claimed_by(key, run)]:
+            for key in [key for key in self._claims if _is_start_record_of(key, run)]:
                 named |= named_in(dump_json([self._claims.pop(key)]))
-            for calls in self._reserved.values():
+            for calls in self._quota_calls.values():
                 # They count still, under names that no call of a run with its id has.
-                for key in [key for key in calls if _claimed_by(f"{key}/1", run)]:
+                for key in [key for key in calls if _is_start_record_of(f"{key}/1", run)]:
                     calls[f"{key}@{uuid4()}"] = calls.pop(key)
         self._sources &= self._runs.keys()
         needed = _line(self._runs, {**self._lineage, **self._forks(self._runs)})
         self._lineage = {both: how for both, how in self._lineage.items() if both[0] in needed}
-        self._orphans = self._held(links)
-        for head in links.keys() - self._orphans:
+        self._orphaned_links = self._held(links)
+        for head in links.keys() - self._orphaned_links:
             if head in self._links:
                 named.add(self._links.pop(head).link.body)
         for hash_ in named & (self._bodies.keys() | self._definitions.keys()):
-            self._doomed.setdefault(hash_, at)
+            self._unreferenced_at.setdefault(hash_, at)
         return self._sweep(at - grace, entries)
 
     def _forks(self, runs: Iterable[RunId]) -> dict[tuple[RunId, RunId], bool]:
@@ -637,11 +643,11 @@ class InMemoryStore:
         for run, each in self._runs.items():
             if run in self._sources or each.sources:
                 rows = each.rows
-                held |= reached(links, heads_from(row.entry for row in rows))
-                held |= held_by(run, rows, links)
+                held |= reached(links, source_heads(row.entry for row in rows))
+                held |= links_made_by(run, rows, links)
         return held
 
-    def _sweep(self, before: int, entries: int) -> Deleted:
+    def _sweep(self, before: int, entries: int) -> DeletionResult:
         used = {facts.link.body for facts in self._links.values()}
         used |= {row.definition for rows in self._crews.values() for row in rows}
         used |= {row.content for rows in self._registered.values() for row in rows}
@@ -649,13 +655,13 @@ class InMemoryStore:
             for _, text in rows.journal.values():
                 used |= named_in(text)
         bodies = definitions = 0
-        for hash_ in [hash_ for hash_, at in self._doomed.items() if at <= before]:
-            del self._doomed[hash_]
+        for hash_ in [hash_ for hash_, at in self._unreferenced_at.items() if at <= before]:
+            del self._unreferenced_at[hash_]
             if hash_ not in used:
                 bodies += self._bodies.pop(hash_, None) is not None
                 definitions += self._definitions.pop(hash_, None) is not None
-        left = len(self._doomed)
-        return Deleted(entries=entries, bodies=bodies, definitions=definitions, left=left)
+        left = len(self._unreferenced_at)
+        return DeletionResult(entries=entries, bodies=bodies, definitions=definitions, left=left)
 
     async def close(self) -> None:
         """See `Store`."""
@@ -670,6 +676,6 @@ def _line(runs: Iterable[RunId], known: Collection[tuple[RunId, RunId]]) -> set[
     return line
 
 
-def _claimed_by(key: str, run: RunId) -> bool:
+def _is_start_record_of(key: str, run: RunId) -> bool:
     rest = key.removeprefix(f"{run}/")
     return rest != key and re.fullmatch(r"[^/]+/[0-9]+/[0-9]+", rest) is not None

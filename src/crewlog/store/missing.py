@@ -16,7 +16,7 @@ _IN_WORDS = {
 }
 
 
-class RowsMissing(StoreIncomplete):
+class MissingRows(StoreIncomplete):
     """Rows that are gone, as a store sees them: it does not know whose they are.
 
     Args:
@@ -35,10 +35,12 @@ class RowsMissing(StoreIncomplete):
 
     def of(self, run: str) -> StoreIncomplete:
         """The error for the people of a run that needs the rows: keys mean nothing to them."""
-        return rows_missing(run, _IN_WORDS[self.kind], self.place)
+        return missing_rows_error(run, _IN_WORDS[self.kind], self.place)
 
 
-def rows_missing(run: str, what: str, place: str = "", *, position: int = 0) -> StoreIncomplete:
+def missing_rows_error(
+    run: str, what: str, place: str = "", *, position: int = 0
+) -> StoreIncomplete:
     """The error for a run whose rows are gone, with the whole way back.
 
     Args:

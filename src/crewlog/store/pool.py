@@ -135,7 +135,7 @@ _STATES = {
 logging.getLogger("asyncpg.pool").setLevel(logging.CRITICAL)
 
 
-class EntryRefusedError(Exception):
+class EntryConflictError(Exception):
     """`crewlog.refuse_entry` was called: a position holds another entry. Only the store sees it."""
 
     def __init__(self, position: int) -> None:
@@ -168,7 +168,7 @@ class Pool:
         """
         place = describe(dsn)
         connector = _Connector()
-        with _translated(place):
+        with _driver_errors_translated(place):
             try:
                 pool: asyncpg.Pool[asyncpg.Record] = await asyncpg.create_pool(
                     dsn,
@@ -192,7 +192,7 @@ class Pool:
 
         Behind a pooler all of them are one transaction.
         """
-        with _translated(self.place):
+        with _driver_errors_translated(self.place):
             try:
                 async with self._pool.acquire(timeout=_ACQUIRE_TIMEOUT) as connection:
                     if not self._connector.pooled:
@@ -211,9 +211,9 @@ class Pool:
         Raises:
             StoreUnavailable: where the server is away or refuses.
             InternalError: where the statement or its values are wrong.
-            EntryRefusedError: where `append` meets another entry.
+            EntryConflictError: where `append` meets another entry.
         """
-        with _translated(self.place):
+        with _driver_errors_translated(self.place):
             try:
                 return await self._fetch(sql, args)
             except _WORTH_A_RETRY as error:
@@ -278,13 +278,13 @@ async def _keep(_: asyncpg.Connection[asyncpg.Record]) -> None:
 
 
 @contextmanager
-def _translated(place: str) -> Generator[None]:
+def _driver_errors_translated(place: str) -> Generator[None]:
     """Turns what the driver raises into Crewlog's errors."""
     try:
         yield
     except _DRIVER_ERRORS as error:
         if isinstance(error, asyncpg.PostgresError) and error.sqlstate == _REFUSED:
-            raise EntryRefusedError(int(error.as_dict()["detail"] or 0)) from None
+            raise EntryConflictError(int(error.as_dict()["detail"] or 0)) from None
         raise _translate(error, place) from error
 
 

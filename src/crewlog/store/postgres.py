@@ -12,7 +12,7 @@ from typing import Literal, Self
 import asyncpg
 
 from crewlog.authority.proof import Proof, SignedApproval
-from crewlog.encryption.rows import RowSeal
+from crewlog.encryption.rows import RowCipher
 from crewlog.errors import HistoryConflict
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.model import Json
@@ -22,44 +22,44 @@ from crewlog.state.model import RunStatus
 from crewlog.store.append import append_statement
 from crewlog.store.codec import dump_json, load_json, pack, pack_optional, spellings, unpack
 from crewlog.store.deleting import (
-    heads_from,
-    held_by,
-    links_in,
+    check_no_pending_fork,
+    journal_links,
+    links_made_by,
     name_of,
     named_in,
     reached,
-    refuse_started,
+    source_heads,
 )
 from crewlog.store.memories import Memories
 from crewlog.store.migrate import migrate
-from crewlog.store.missing import BODY, DEFINITION, RowsMissing
-from crewlog.store.pool import Connection, EntryRefusedError, Pool
+from crewlog.store.missing import BODY, DEFINITION, MissingRows
+from crewlog.store.pool import Connection, EntryConflictError, Pool
 from crewlog.store.postgres_memories import PostgresMemories
 from crewlog.store.projection import (
-    InterruptFacts,
+    InterruptProjection,
     RunFacts,
-    chain_of,
+    contiguous_rows,
     interrupt_row,
+    ordered_chain,
     project,
-    project_again,
+    reproject,
     run_row,
-    without_holes,
 )
 from crewlog.store.protocol import (
     GRACE,
     RESERVED,
+    CatalogRow,
     CheckpointRow,
     CrewRow,
-    Deleted,
+    DeletionResult,
     InterruptRow,
     JournalRow,
     Kind,
     LogLink,
-    RegisteredRow,
-    Reservation,
+    PendingFork,
+    QuotaPeriod,
     RunRow,
     Snapshot,
-    StartingFork,
     Tie,
 )
 from crewlog.store.sealing import admit
@@ -76,19 +76,19 @@ class PostgresStore:
 
     kind: Literal["postgres", "memory"] = "postgres"
 
-    def __init__(self, pool: Pool, seal: RowSeal | None = None) -> None:
-        self.seal = seal or RowSeal(None, "")
+    def __init__(self, pool: Pool, seal: RowCipher | None = None) -> None:
+        self.seal = seal or RowCipher(None, "")
         """What encrypts the texts of rows."""
         self._pool = pool
         self._sql = queries()
         self.memories: Memories = PostgresMemories(pool, self._sql, self.seal)
-        self._last_rulings = SharedRead(self._read_last_ruling)
+        self._shared_permission_positions = SharedRead(self._read_last_permission_position)
         self._known_executions = SharedRead(self._read_executions)
         self._shared_bodies = SharedWrite(self._write_bodies)
 
     @classmethod
     async def connect(
-        cls, dsn: str, *, max_size: int = 10, seal: RowSeal | None = None, any_rows: bool = False
+        cls, dsn: str, *, max_size: int = 10, seal: RowCipher | None = None, any_rows: bool = False
     ) -> Self:
         """Connects, and brings the database to the schema of this version.
 
@@ -102,15 +102,15 @@ class PostgresStore:
         Raises:
             StoreUnavailable: where the server does not answer or refuses, or a newer Crewlog has
                 used the database.
-            SealBroken: it has plain rows, and they are not accepted; or it is another namespace's.
-            KeyMissing: its rows are encrypted, and there are no keys.
+            DecryptionFailed: it has plain rows, and they are not accepted; or it is another
+            namespace's. EncryptionKeyMissing: its rows are encrypted, and there are no keys.
         """
         pool = await Pool.connect(dsn, max_size=max_size)
         try:
             async with pool.acquire() as connection:
                 await migrate(connection)
                 if not any_rows:
-                    await admit(connection, seal or RowSeal(None, ""), pool.place)
+                    await admit(connection, seal or RowCipher(None, ""), pool.place)
         except BaseException:
             await pool.close()
             raise
@@ -139,7 +139,7 @@ class PostgresStore:
         """See `Store`."""
         rows = await self._fetch("get_definition", hash_)
         if not rows:
-            raise RowsMissing(DEFINITION, [hash_], self._pool.place)
+            raise MissingRows(DEFINITION, [hash_], self._pool.place)
         text = self.seal.open(rows[0]["definition"], "definition", hash_)
         definition: dict[str, Json] = load_json(text)
         return definition
@@ -201,7 +201,7 @@ class PostgresStore:
 
     async def register(
         self, contents: Mapping[tuple[Kind, str], Mapping[str, Json]], at: int
-    ) -> list[RegisteredRow]:
+    ) -> list[CatalogRow]:
         """See `Store`."""
         data = [dict(content) for content in contents.values()]
         hashes = [hash_json(content) for content in data]
@@ -217,19 +217,19 @@ class PostgresStore:
             rows = await connection.fetch(self._sql["newest_registered"], kinds, names)
             return [_registered(row) for row in rows]
 
-    async def get_registered(
+    async def get_catalog_entry(
         self, kind: Kind, name: str, version: int | None = None
-    ) -> RegisteredRow | None:
+    ) -> CatalogRow | None:
         """See `Store`."""
-        rows = await self._fetch("get_registered", kind, pack(name), version)
+        rows = await self._fetch("get_catalog_entry", kind, pack(name), version)
         return _registered(rows[0]) if rows else None
 
-    async def list_registered(self, kind: Kind, name: str | None = None) -> list[RegisteredRow]:
+    async def list_catalog_entries(self, kind: Kind, name: str | None = None) -> list[CatalogRow]:
         """See `Store`."""
         if name is not None:
             rows = await self._fetch("list_registered_versions", kind, pack(name))
         else:
-            rows = await self._fetch("list_registered", kind)
+            rows = await self._fetch("list_catalog_entries", kind)
         return [_registered(row) for row in rows]
 
     async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
@@ -249,7 +249,7 @@ class PostgresStore:
         opened = ((row["hash"], self.seal.open(row["body"], "body", row["hash"])) for row in rows)
         found = {hash_: load_json(text) for hash_, text in opened}
         if lacking := wanted - found.keys():
-            raise RowsMissing(BODY, lacking, self._pool.place)
+            raise MissingRows(BODY, lacking, self._pool.place)
         return {hash_: found[hash_] for hash_ in hashes}
 
     async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
@@ -271,9 +271,9 @@ class PostgresStore:
         words = self.seal.seal(told, "approved", source, tool)
         await self._fetch("approve_tool", source, tool, digest, sealed, at, words)
 
-    async def tool_approvals(self, source: str) -> dict[str, str]:
+    async def list_approved_tools(self, source: str) -> dict[str, str]:
         """See `Store`."""
-        rows = await self._fetch("tool_approvals", source)
+        rows = await self._fetch("list_approved_tools", source)
         return {str(row["tool"]): str(row["digest"]) for row in rows}
 
     async def approved_at(self, source: str) -> dict[str, int]:
@@ -281,25 +281,25 @@ class PostgresStore:
         rows = await self._fetch("approved_at", source)
         return {str(row["tool"]): int(row["at"]) for row in rows}
 
-    async def approved_words(self, source: str) -> dict[str, str]:
+    async def list_approved_descriptions(self, source: str) -> dict[str, str]:
         """See `Store`."""
         return {
             str(row["tool"]): self.seal.open(row["told"], "approved", source, row["tool"])
-            for row in await self._fetch("approved_words", source)
+            for row in await self._fetch("list_approved_descriptions", source)
         }
 
-    async def prove_approval(self, approval: SignedApproval) -> None:
+    async def put_signed_approval(self, approval: SignedApproval) -> None:
         """See `Store`."""
         proof = approval.proof
         place = approval.source, approval.tool, proof.key
         by = self.seal.seal(approval.by, "approver", *place) if approval.by else ""
         await self._fetch(
-            "prove_approval",
+            "put_signed_approval",
             *(*place, approval.digest, by),
             *(approval.at, proof.expires, proof.signature),
         )
 
-    async def tool_proofs(self, source: str) -> list[SignedApproval]:
+    async def list_signed_approvals(self, source: str) -> list[SignedApproval]:
         """See `Store`."""
         return [
             SignedApproval(
@@ -310,7 +310,7 @@ class PostgresStore:
                 at=row["at"],
                 proof=Proof(key=row["key"], expires=row["expires"], signature=row["signature"]),
             )
-            for row in await self._fetch("tool_proofs", source)
+            for row in await self._fetch("list_signed_approvals", source)
         ]
 
     def _approver(self, row: asyncpg.Record, source: str) -> str:
@@ -329,19 +329,19 @@ class PostgresStore:
         rows = project(run, batch, bodies)
         if not batch.entries:
             await self.put_bodies(rows.bodies)
-            return await self.last_ruling(run)
+            return await self.last_permission_position(run)
         try:
             found = await self._pool.fetch(*append_statement(rows, self.seal, execution))
-        except EntryRefusedError as refused:
+        except EntryConflictError as refused:
             raise HistoryConflict(run, refused.position) from None
         return int(found[0]["ruling"])
 
-    async def last_ruling(self, run: RunId) -> int:
+    async def last_permission_position(self, run: RunId) -> int:
         """See `Store`."""
-        return await self._last_rulings.get(run)
+        return await self._shared_permission_positions.get(run)
 
-    async def _read_last_ruling(self, run: RunId) -> int:
-        return int((await self._fetch("last_ruling", pack(run)))[0]["ruling"])
+    async def _read_last_permission_position(self, run: RunId) -> int:
+        return int((await self._fetch("last_permission_position", pack(run)))[0]["ruling"])
 
     async def lineage(self, run: RunId) -> set[RunId]:
         """See `Store`."""
@@ -360,12 +360,12 @@ class PostgresStore:
             for row in await self._fetch("ties", [pack(run) for run in runs])
         ]
 
-    async def reserve(self, call: str, wanted: Sequence[Reservation], at: int) -> str | None:
+    async def count_call(self, call: str, wanted: Sequence[QuotaPeriod], at: int) -> str | None:
         """See `Store`."""
         # Sorted: the quotas are locked in this order, and no two calls wait for each other.
         new = sorted(wanted, key=lambda each: each.quota)
         rows = await self._fetch(
-            "reserve",
+            "count_call",
             call,
             [each.quota for each in new],
             [each.span for each in new],
@@ -426,13 +426,13 @@ class PostgresStore:
             )
             for row in rows
         ]
-        return chain_of(head, walk, stop, {row["head"] for row in rows if row["first"]})
+        return ordered_chain(head, walk, stop, {row["head"] for row in rows if row["first"]})
 
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
         rows = await self._fetch("read_journal", pack(run), after, limit)
         packed = pack(run)
-        return without_holes([self._journal_row(packed, row) for row in rows], after)
+        return contiguous_rows([self._journal_row(packed, row) for row in rows], after)
 
     async def find_command(self, run: RunId, command: str) -> JournalRow | None:
         """See `Store`."""
@@ -523,41 +523,41 @@ class PostgresStore:
                 entries = (
                     (row["position"], load_json(self._entry(pack(run), row))) for row in kept
                 )
-                rows = project_again(run, entries)
+                rows = reproject(run, entries)
                 await connection.fetch(*append_statement(rows, self.seal))
 
-    async def expect_fork(self, source: RunId, fork: RunId, at: int) -> bool:
+    async def add_pending_fork(self, source: RunId, fork: RunId, at: int) -> bool:
         """See `Store`."""
-        return bool(await self._fetch("expect_fork", pack(source), pack(fork), at))
+        return bool(await self._fetch("add_pending_fork", pack(source), pack(fork), at))
 
-    async def starting_forks(self, sources: Collection[RunId]) -> list[StartingFork]:
+    async def starting_forks(self, sources: Collection[RunId]) -> list[PendingFork]:
         """See `Store`."""
         found = await self._fetch("starting_forks", [pack(source) for source in sources])
         return list(map(_starting_fork, found))
 
-    async def void_fork(self, source: RunId, fork: RunId) -> None:
+    async def remove_pending_fork(self, source: RunId, fork: RunId) -> None:
         """See `Store`."""
-        await self._fetch("void_fork", pack(source), pack(fork))
+        await self._fetch("remove_pending_fork", pack(source), pack(fork))
 
     async def delete(
         self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
-    ) -> Deleted:
+    ) -> DeletionResult:
         """See `Store`."""
         # Two transactions: what is put or named again after the first is spared by the second.
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(self._sql["lock_delete"])
             if not forked:
-                await self._refuse_started(connection, runs)
+                await self._check_no_pending_fork(connection, runs)
             entries = await self._delete_runs(connection, runs, at)
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(self._sql["lock_delete"])
             return await self._sweep(connection, at - grace, entries)
 
-    async def _refuse_started(self, connection: Connection, runs: Collection[RunId]) -> None:
+    async def _check_no_pending_fork(self, connection: Connection, runs: Collection[RunId]) -> None:
         ids = [pack(run) for run in runs]
         await connection.execute(self._sql["lock_runs"], ids)
         found = await connection.fetch(self._sql["starting_forks"], ids)
-        refuse_started(list(map(_starting_fork, found)))
+        check_no_pending_fork(list(map(_starting_fork, found)))
 
     async def _delete_runs(self, connection: Connection, runs: Collection[RunId], at: int) -> int:
         ids = [pack(run) for run in runs]
@@ -577,7 +577,7 @@ class PostgresStore:
         links: dict[ContentHash, LogLink] = {}
         kept: set[ContentHash] = set()
         for run, rows in journals.items():
-            links |= links_in(run, rows)
+            links |= journal_links(run, rows)
         if kin is not None:
             orphans = await connection.fetch(self._sql["list_orphans"])
             links |= {row["head"]: LogLink(**row) for row in orphans}
@@ -611,19 +611,19 @@ class PostgresStore:
         if self.seal.on:
             sealed = await connection.fetch(self._sql["sealed_of_runs"], kin, timeout=_SCAN_TIMEOUT)
             entries += [load_json(self._entry(row["run"], row)) for row in sealed]
-        held = reached(links, heads_from(entries))
+        held = reached(links, source_heads(entries))
         places = [link.position for link in links.values()], [*map(name_of, links.values())]
         alike = await connection.fetch(self._sql["list_alike"], kin, *places, timeout=_SCAN_TIMEOUT)
         runs = {record["run"] for record in alike}
         if self.seal.on:
-            runs |= await self._sealed_alike(connection, kin, links)
+            runs |= await self._encrypted_runs_with_links(connection, kin, links)
         for run in runs:
             rows = await connection.fetch(self._sql["read_journal"], run, 0, None)
             journal = [self._journal_row(run, row) for row in rows]
-            held |= held_by(RunId(unpack(run)), journal, links)
+            held |= links_made_by(RunId(unpack(run)), journal, links)
         return held
 
-    async def _sealed_alike(
+    async def _encrypted_runs_with_links(
         self, connection: Connection, kin: Sequence[str], links: Mapping[ContentHash, LogLink]
     ) -> set[str]:
         """What `list_alike` cannot see."""
@@ -639,7 +639,7 @@ class PostgresStore:
             if any(body in self._entry(row["run"], row) for body in bodies[row["position"]])
         }
 
-    async def _sealed_uses(self, connection: Connection, wanted: set[str]) -> set[str]:
+    async def _encrypted_references(self, connection: Connection, wanted: set[str]) -> set[str]:
         """What `list_used` cannot see."""
         used: set[str] = set()
         if not (self.seal.on and wanted):
@@ -648,22 +648,24 @@ class PostgresStore:
             used |= wanted & named_in(self._entry(row["run"], row))
         return used
 
-    async def _sweep(self, connection: Connection, before: int, entries: int) -> Deleted:
+    async def _sweep(self, connection: Connection, before: int, entries: int) -> DeletionResult:
         # It reads tables whole, whatever the connection is set to: see `pool._prepare`.
         await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
         doomed = {row["hash"] for row in await connection.fetch(self._sql["list_doomed"], before)}
         rows = await connection.fetch(self._sql["list_used"], list(doomed), timeout=_SCAN_TIMEOUT)
         used = {row["hash"] for row in rows}
-        used |= await self._sealed_uses(connection, doomed)
+        used |= await self._encrypted_references(connection, doomed)
         await connection.execute(self._sql["spare"], list(used))
         gone = list(doomed - used)
         bodies = await connection.fetch(self._sql["remove_bodies"], gone)
         definitions = await connection.fetch(self._sql["remove_definitions"], gone)
         left = await connection.fetchval(self._sql["count_doomed"])
-        return Deleted(entries=entries, bodies=len(bodies), definitions=len(definitions), left=left)
+        return DeletionResult(
+            entries=entries, bodies=len(bodies), definitions=len(definitions), left=left
+        )
 
     def _run(self, row: asyncpg.Record) -> RunRow:
-        by = self.seal.open_optional(row["started_by"], "started_by", row["run"])
+        by = self.seal.decrypt_optional(row["started_by"], "started_by", row["run"])
         facts = RunFacts(
             crew=None if row["crew"] is None else CrewName(unpack(row["crew"])),
             definition=row["definition"],
@@ -683,9 +685,9 @@ class PostgresStore:
 
     def _interrupt(self, row: asyncpg.Record) -> InterruptRow:
         place = row["run"], row["id"]
-        decision = self.seal.open_optional(row["decision"], "decision", *place)
-        by = self.seal.open_optional(row["answered_by"], "answered_by", *place)
-        facts = InterruptFacts(
+        decision = self.seal.decrypt_optional(row["decision"], "decision", *place)
+        by = self.seal.decrypt_optional(row["answered_by"], "answered_by", *place)
+        facts = InterruptProjection(
             id=InterruptId(unpack(row["id"])),
             position=row["position"],
             at=row["at"],
@@ -702,8 +704,8 @@ class PostgresStore:
         await self._pool.close()
 
 
-def _starting_fork(row: asyncpg.Record) -> StartingFork:
-    return StartingFork(
+def _starting_fork(row: asyncpg.Record) -> PendingFork:
+    return PendingFork(
         source=RunId(unpack(row["source"])), fork=RunId(unpack(row["fork"])), at=row["at"]
     )
 
@@ -717,8 +719,8 @@ def _crew(row: asyncpg.Record) -> CrewRow:
     )
 
 
-def _registered(row: asyncpg.Record) -> RegisteredRow:
-    return RegisteredRow(
+def _registered(row: asyncpg.Record) -> CatalogRow:
+    return CatalogRow(
         kind=row["kind"],
         name=unpack(row["name"]),
         version=row["version"],

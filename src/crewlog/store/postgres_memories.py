@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from crewlog.encryption.rows import KEY_CODE, RowSeal
+from crewlog.encryption.rows import KEY_CODE, RowCipher
 from crewlog.errors import InternalError, StoreUnavailable
 from crewlog.ids import AgentName, CrewName, RunId, StepId
 from crewlog.store.codec import dump_json, load_json, pack, pack_optional, unpack
@@ -21,13 +21,13 @@ from crewlog.store.memories import (
     MOST_FOUND,
     MOST_WORDS,
     Author,
-    Embedded,
-    Forgotten,
-    FoundMemories,
+    Embeddings,
     Memory,
+    MemoryFilter,
+    MemorySearchResult,
     ScopeCount,
-    Terms,
     Wanted,
+    WriteOptions,
     searched,
     where,
     words_of,
@@ -42,7 +42,7 @@ _KEY = "memory_key"
 class PostgresMemories:
     """See `Memories`."""
 
-    def __init__(self, pool: Pool, sql: Mapping[str, str], seal: RowSeal) -> None:
+    def __init__(self, pool: Pool, sql: Mapping[str, str], seal: RowCipher) -> None:
         self._pool = pool
         self._seal = seal
         self._sql = sql
@@ -52,7 +52,7 @@ class PostgresMemories:
     async def _fetch(self, name: str, *args: object) -> list[asyncpg.Record]:
         return await self._pool.fetch(self._sql[name], *args)
 
-    async def write(self, memories: Sequence[Memory], terms: Terms) -> bool:
+    async def write(self, memories: Sequence[Memory], terms: WriteOptions) -> bool:
         """See `Memories`."""
         first, author = memories[0], memories[0].author
         place = pack(first.crew), pack(first.scope)
@@ -84,7 +84,7 @@ class PostgresMemories:
 
     async def search(
         self, crew: CrewName, scopes: Sequence[str], wanted: Wanted, *, now: int, since: int = 0
-    ) -> FoundMemories:
+    ) -> MemorySearchResult:
         """See `Memories`."""
         limit = min(wanted.limit, MOST_FOUND)
         place = pack(crew), [pack(scope) for scope in scopes], now, since
@@ -105,9 +105,9 @@ class PostgresMemories:
                     wanted.half_life,
                 )
                 alike = self._in_order(rows)[:limit]
-        words = self._seal.all_words(wanted.words[:MOST_WORDS])
+        words = self._seal.search_word_codes(wanted.words[:MOST_WORDS])
         if len(alike) == limit or (alike and not words):
-            return FoundMemories(memories=tuple(alike), by="meaning")
+            return MemorySearchResult(memories=tuple(alike), by="meaning")
         rows = await self._fetch(
             "find_memories",
             *place,
@@ -138,7 +138,7 @@ class PostgresMemories:
             for row in await self._fetch("list_memory_scopes", pack_optional(crew))
         ]
 
-    async def forget(self, which: Forgotten) -> int:
+    async def forget(self, which: MemoryFilter) -> int:
         """See `Memories`."""
         where(which)
         crew, scope, key = map(pack_optional, (which.crew, which.scope, which.key))
@@ -191,7 +191,7 @@ class PostgresMemories:
 
 def merged(
     alike: Sequence[Memory], worded: Sequence[Memory], limit: int, *, words: bool, note: str = ""
-) -> FoundMemories:
+) -> MemorySearchResult:
     """What is alike, filled up with what has the words: a memory may have no vector of the model.
 
     Args:
@@ -203,21 +203,21 @@ def merged(
     """
     both = list(dict.fromkeys((each.scope, each.key) for each in (*alike, *worded)))
     by_place = {(each.scope, each.key): each for each in (*alike, *worded)}
-    return FoundMemories(
+    return MemorySearchResult(
         memories=tuple(by_place[place] for place in both[:limit]),
         by="meaning" if alike else "words" if words else "time",
         note=note,
     )
 
 
-def _vectors(embedded: Embedded | None, count: int) -> list[str | None]:
+def _vectors(embedded: Embeddings | None, count: int) -> list[str | None]:
     if embedded is None:
         return [None] * count
     return ["{" + ",".join(map(repr, vector)) + "}" for vector in embedded.vectors]
 
 
 @dataclass(frozen=True, slots=True)
-class SealedMemory:
+class EncryptedMemory:
     """What of a memory is encrypted where encryption is on, as the table has it."""
 
     key: str
@@ -229,11 +229,11 @@ class SealedMemory:
     """Empty where nobody did: an agent's memory."""
 
 
-def sealed(seal: RowSeal, memory: Memory) -> SealedMemory:
+def sealed(seal: RowCipher, memory: Memory) -> EncryptedMemory:
     """A memory as the table has it: all that is encrypted is bound to its place."""
     key, within = pack(memory.key), (pack(memory.crew), pack(memory.scope))
     place = *within, seal.key(key, _KEY, *within)
-    return SealedMemory(
+    return EncryptedMemory(
         key=place[-1],
         sealed_key=seal.seal(key, _KEY, *place) if seal.on else None,
         text=seal.seal(pack(memory.text), "memory", *place),
@@ -243,12 +243,12 @@ def sealed(seal: RowSeal, memory: Memory) -> SealedMemory:
     )
 
 
-def opened(seal: RowSeal, row: asyncpg.Record) -> Memory:
+def opened(seal: RowCipher, row: asyncpg.Record) -> Memory:
     """The memory of a row.
 
     Raises:
-        KeyMissing: the process does not have its key.
-        SealBroken: it was changed or moved, or is not encrypted.
+        EncryptionKeyMissing: the process does not have its key.
+        DecryptionFailed: it was changed or moved, or is not encrypted.
     """
     place = row["crew"], row["scope"], row["key"]
     key = seal.open(row["sealed_key"] or row["key"], _KEY, *place)

@@ -8,7 +8,8 @@ facts, and facts are merged in a way that does not depend on their order.
 - `RunFacts` has three parts: how the run began, which is kept whenever it comes; the crew and the
   definition that it has, and the status: of these the highest position wins. `PromptReceived` says
   when a run was started and by whom before it has a crew; `RunStarted` then says the same of these.
-- `InterruptFacts` has two halves, the question and the answer. A rollback, a fork or a reopening
+- `InterruptProjection` has two halves, the question and the answer. A rollback, a fork or a
+reopening
   says which questions are open from there on: it asks those again, at its position, and whatever
   was asked before it and not by it is open no more. So a question is open where it was last asked
   after it was last answered, and not before the last such entry (`RunFacts.reset`).
@@ -39,18 +40,18 @@ from crewlog.ids import (
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.checkpoints import CheckpointKind, checkpoint_kind, turn_name
-from crewlog.state.edited import edited_bodies
-from crewlog.state.hashing import hash_json, log_root
+from crewlog.state.checkpoints import CheckpointKind, checkpoint_kind, exchange_name
+from crewlog.state.edited import edit_bodies
+from crewlog.state.hashing import empty_log_head, hash_json
 from crewlog.state.journal import goes_on
-from crewlog.state.logs import Link, entries_of, links_of
+from crewlog.state.logs import Link, batch_entries, batch_links
 from crewlog.state.model import CLOSED, Interrupt, RunStatus
-from crewlog.store.missing import LINK, RowsMissing
+from crewlog.store.missing import LINK, MissingRows
 from crewlog.store.protocol import InterruptRow, JournalRow, LogLink, RunRow
 
 
 @dataclass(frozen=True, slots=True)
-class EntryFacts:
+class EntryProjection:
     """A journal entry at its place."""
 
     position: int
@@ -60,7 +61,7 @@ class EntryFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkFacts:
+class LinkProjection:
     """A message's place in a log."""
 
     link: LogLink
@@ -68,9 +69,9 @@ class LinkFacts:
     """Whether it is the log's first message: a walk that ends elsewhere has met a gap."""
 
     @classmethod
-    def of(cls, run: RunId, link: Link) -> LinkFacts:
+    def of(cls, run: RunId, link: Link) -> LinkProjection:
         """A link that a journal entry of a run makes."""
-        first = link.other is None and link.previous == log_root(run, link.log)
+        first = link.other is None and link.previous == empty_log_head(run, link.log)
         return cls(link_row(link), first)
 
 
@@ -90,7 +91,7 @@ class RunFacts:
     by: str | None = None
     base: int = 0
     source: RunId | None = None
-    """None until `Forked` is known."""
+    """None until `RunForked` is known."""
     reset: int = 0
     """The last position that said which questions are open; 0 where none did."""
     status: RunStatus = "running"
@@ -125,7 +126,7 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class InterruptFacts:
+class InterruptProjection:
     """What some entries say of a question."""
 
     id: InterruptId
@@ -145,12 +146,12 @@ class InterruptFacts:
         """Whether it is asked and not answered, as far as is known; see `RunFacts.reset`."""
         return self.asked > self.answered and self.asked >= reset
 
-    def merge(self, other: InterruptFacts) -> InterruptFacts:
+    def merge(self, other: InterruptProjection) -> InterruptProjection:
         """Both together, whichever came first. `queries/append.sql` says the same in SQL."""
         asked = self if self.interrupt is not None else other
         answer = other if other.answered > self.answered else self
         times = [at for at in (self.at, other.at) if at is not None]
-        return InterruptFacts(
+        return InterruptProjection(
             id=self.id,
             position=asked.position,
             at=min(times, default=None),  # when it was asked first
@@ -163,7 +164,7 @@ class InterruptFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointFacts:
+class CheckpointProjection:
     """The end of a step, or another place to go back to."""
 
     position: int
@@ -174,7 +175,7 @@ class CheckpointFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class TagFacts:
+class TagProjection:
     """A name that people gave a checkpoint; of a name the highest position wins."""
 
     tag: str
@@ -182,7 +183,7 @@ class TagFacts:
     position: int
     at: int
 
-    def merge(self, other: TagFacts) -> TagFacts:
+    def merge(self, other: TagProjection) -> TagProjection:
         """The later of both. `queries/append.sql` says the same in SQL."""
         return other if other.position > self.position else self
 
@@ -192,17 +193,17 @@ class Rows:
     """What a batch adds to a store."""
 
     run: RunId
-    journal: tuple[EntryFacts, ...]
-    links: tuple[LinkFacts, ...]
+    journal: tuple[EntryProjection, ...]
+    links: tuple[LinkProjection, ...]
     bodies: dict[ContentHash, Json]
     """Bodies that the entries name, by hash."""
     state: RunFacts | None
     """None where no entry says anything of the run as a whole."""
-    interrupts: tuple[InterruptFacts, ...]
+    interrupts: tuple[InterruptProjection, ...]
     agents: tuple[tuple[StepId, AgentName], ...]
     """Whose turn a step is."""
-    checkpoints: tuple[CheckpointFacts, ...]
-    tags: tuple[TagFacts, ...]
+    checkpoints: tuple[CheckpointProjection, ...]
+    tags: tuple[TagProjection, ...]
     rulings: tuple[int, ...] = ()
     """Where it says who may call what."""
     parents: tuple[tuple[RunId, int, int], ...] = ()
@@ -217,12 +218,12 @@ class _Collector:
 
     bodies: dict[ContentHash, Json] = field(default_factory=dict[ContentHash, Json])
     state: RunFacts | None = None
-    interrupts: dict[InterruptId, InterruptFacts] = field(
-        default_factory=dict[InterruptId, InterruptFacts]
+    interrupts: dict[InterruptId, InterruptProjection] = field(
+        default_factory=dict[InterruptId, InterruptProjection]
     )
     agents: dict[StepId, AgentName] = field(default_factory=dict[StepId, AgentName])
-    checkpoints: list[CheckpointFacts] = field(default_factory=list[CheckpointFacts])
-    tags: dict[str, TagFacts] = field(default_factory=dict[str, TagFacts])
+    checkpoints: list[CheckpointProjection] = field(default_factory=list[CheckpointProjection])
+    tags: dict[str, TagProjection] = field(default_factory=dict[str, TagProjection])
     rulings: list[int] = field(default_factory=list[int])
     parents: dict[tuple[RunId, int, int], None] = field(
         default_factory=dict[tuple[RunId, int, int], None]
@@ -232,19 +233,22 @@ class _Collector:
     def run(self, facts: RunFacts) -> None:
         self.state = facts if self.state is None else self.state.merge(facts)
 
-    def interrupt(self, facts: InterruptFacts, position: int) -> None:
+    def interrupt(self, facts: InterruptProjection, position: int) -> None:
         known = self.interrupts.get(facts.id)
         self.interrupts[facts.id] = facts if known is None else known.merge(facts)
         self.run(RunFacts(position=position))  # it changes whether the run waits
 
     def asked(self, question: Interrupt, position: int, entry: j.Fact) -> None:
-        facts = InterruptFacts(
+        facts = InterruptProjection(
             question.id, question.position, entry.at, question.to_json(), asked=position
         )
         self.interrupt(facts, position)
 
     def rows(
-        self, run: RunId, journal: tuple[EntryFacts, ...] = (), links: tuple[LinkFacts, ...] = ()
+        self,
+        run: RunId,
+        journal: tuple[EntryProjection, ...] = (),
+        links: tuple[LinkProjection, ...] = (),
     ) -> Rows:
         return Rows(
             run=run,
@@ -269,16 +273,16 @@ class _Collector:
 _STATUSES: Mapping[type[j.Fact], RunStatus] = {
     j.RunStarted: "running",
     j.PromptReceived: "running",
-    j.Resumed: "running",
+    j.RunResumed: "running",
     j.Paused: "paused",
     j.StopRequested: "stopping",
     j.RunCompleted: "completed",
     j.RunStopped: "stopped",
     j.RunFailed: "failed",
-    j.MergedInto: "merged",
+    j.RunEndedByMerge: "merged",
 }
 """The status that an entry puts the run into."""
-_RESTORING = (j.Forked, j.RolledBack, j.Reopened)
+_RESTORING = (j.RunForked, j.RunRolledBack, j.RunReopened)
 """Entries after which the run continues from the state that they carry."""
 
 
@@ -298,7 +302,7 @@ def _prompt_body(rows: _Collector, _: int, entry: j.PromptReceived) -> None:
 
 
 def _edited_bodies(rows: _Collector, _: int, entry: j.StateEdited) -> None:
-    rows.bodies.update(edited_bodies(entry))
+    rows.bodies.update(edit_bodies(entry))
 
 
 def _status(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
@@ -309,35 +313,39 @@ def _status(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
     rows.run(_run_facts(position, entry, status))
 
 
-def _definition(rows: _Collector, position: int, entry: j.NewGraph | j.RulesChanged) -> None:
+def _definition(
+    rows: _Collector, position: int, entry: j.GraphReplacement | j.DefinitionChanged
+) -> None:
     rows.run(_definition_facts(position, entry.crew, entry.definition))
 
 
 def _restored_definition(
-    rows: _Collector, position: int, entry: j.Forked | j.RolledBack | j.Reopened
+    rows: _Collector, position: int, entry: j.RunForked | j.RunRolledBack | j.RunReopened
 ) -> None:
     state = entry.state
     facts = _definition_facts(position, state.get("crew", ""), state.get("definition", ""))
-    if isinstance(entry, j.Forked):
+    if isinstance(entry, j.RunForked):
         facts = replace(facts, recipe=state.get("recipe", ""))
     rows.run(facts)
 
 
 def _checkpoint(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
-    source, because = (entry.source, entry.because) if isinstance(entry, j.Routed) else (None, "")
+    source, because = (
+        (entry.source, entry.because) if isinstance(entry, j.NodesReached) else (None, "")
+    )
     kind = checkpoint_kind(entry.kind, source, because)
     if kind is None:
         return
     step, node = StepId(""), NodeName("")
     if isinstance(entry, j.StepCompleted):
         step, node = entry.step, node_of(entry.step)
-    elif isinstance(entry, j.TurnEnded):  # by which people name it
-        step = StepId(turn_name(entry.turn))
-    rows.checkpoints.append(CheckpointFacts(position, step, node, entry.at, kind))
+    elif isinstance(entry, j.ExchangeEnded):  # by which people name it
+        step = StepId(exchange_name(entry.turn))
+    rows.checkpoints.append(CheckpointProjection(position, step, node, entry.at, kind))
 
 
 def _tag(rows: _Collector, position: int, entry: j.CheckpointTagged) -> None:
-    tag = TagFacts(entry.tag, entry.checkpoint, position, entry.at)
+    tag = TagProjection(entry.tag, entry.checkpoint, position, entry.at)
     known = rows.tags.get(tag.tag)
     rows.tags[tag.tag] = tag if known is None else known.merge(tag)
 
@@ -347,7 +355,7 @@ def _agent(rows: _Collector, _: int, entry: j.StepStarted) -> None:
         rows.agents[entry.step] = entry.agent
 
 
-def _ruling(rows: _Collector, position: int, _: j.JournalEntry) -> None:
+def _permission_change(rows: _Collector, position: int, _: j.JournalEntry) -> None:
     rows.rulings.append(position)
 
 
@@ -356,27 +364,29 @@ def _question(rows: _Collector, position: int, entry: j.InterruptRaised) -> None
     rows.asked(question, position, entry)
 
 
-def _open_questions(
-    rows: _Collector, position: int, entry: j.Forked | j.RolledBack | j.Reopened
+def _open_interrupts(
+    rows: _Collector, position: int, entry: j.RunForked | j.RunRolledBack | j.RunReopened
 ) -> None:
     for data in entry.state.get("interrupts", {}).values():
         rows.asked(Interrupt.from_json(data), position, entry)
 
 
 def _answer(rows: _Collector, position: int, entry: j.InterruptAnswered) -> None:
-    facts = InterruptFacts(entry.interrupt, decision=entry.decision, by=entry.by, answered=position)
+    facts = InterruptProjection(
+        entry.interrupt, decision=entry.decision, by=entry.by, answered=position
+    )
     rows.interrupt(facts, position)
     if entry.arguments is not None and entry.inline is not None:
         rows.bodies[entry.arguments] = entry.inline
 
 
 def _parents(rows: _Collector, position: int, entry: j.JournalEntry) -> None:
-    left_out = position - entry.follows - 1 if isinstance(entry, j.GraphMerged) else 0
-    for run in entry.brought_by:
+    left_out = position - entry.follows - 1 if isinstance(entry, j.RunMerged) else 0
+    for run in entry.log_source_run_ids:
         rows.parents[run, position, left_out] = None
 
 
-def _parts(rows: _Collector, _: int, entry: j.TopologyChanged) -> None:
+def _parts(rows: _Collector, _: int, entry: j.ComponentChanged) -> None:
     for part in entry.parts:
         rows.parted[part.graph] = entry.at
 
@@ -387,19 +397,25 @@ _ADDERS: tuple[tuple[_Adder, tuple[type[j.Fact], ...]], ...] = (
     (_prompt_body, (j.PromptReceived,)),
     (_edited_bodies, (j.StateEdited,)),
     (_status, (*_STATUSES, *_RESTORING)),
-    (_definition, (j.NewGraph, j.RulesChanged)),
+    (_definition, (j.GraphReplacement, j.DefinitionChanged)),
     (_restored_definition, _RESTORING),
     (_tag, (j.CheckpointTagged,)),
     (_agent, (j.StepStarted,)),
     # Entries that say at once who may call what.
     (
-        _ruling,
-        (j.PermissionSet, j.RulingSet, j.RulesChanged, j.TopologyChanged, j.GraphMerged),
+        _permission_change,
+        (
+            j.ToolPermissionSet,
+            j.AgentPermissionSet,
+            j.DefinitionChanged,
+            j.ComponentChanged,
+            j.RunMerged,
+        ),
     ),
     (_question, (j.InterruptRaised,)),
-    (_open_questions, _RESTORING),
+    (_open_interrupts, _RESTORING),
     (_answer, (j.InterruptAnswered,)),
-    (_parts, (j.TopologyChanged,)),
+    (_parts, (j.ComponentChanged,)),
 )
 
 
@@ -444,9 +460,9 @@ def _run_facts(position: int, entry: j.JournalEntry, status: RunStatus) -> RunFa
             started=entry.began or entry.at,
             by=entry.by,
         )
-    if isinstance(entry, j.RolledBack | j.Reopened):
+    if isinstance(entry, j.RunRolledBack | j.RunReopened):
         return replace(facts, reset=position)
-    if isinstance(entry, j.Forked):
+    if isinstance(entry, j.RunForked):
         return replace(
             facts,
             base=position - 1,
@@ -471,9 +487,9 @@ def project(run: RunId, batch: j.Batch, bodies: Mapping[ContentHash, Json] | Non
     """
     collector = _Collector(bodies=dict(bodies or {}))
     try:
-        for position, entry in entries_of(batch):
+        for position, entry in batch_entries(batch):
             collector.add(position, entry)
-        links = [LinkFacts.of(run, link) for link in links_of(run, batch)]
+        links = [LinkProjection.of(run, link) for link in batch_links(run, batch)]
     except ValidationError as error:
         raise InternalError(
             f"a journal entry of run {run!r} at or after position {batch.first} is not one that "
@@ -481,13 +497,13 @@ def project(run: RunId, batch: j.Batch, bodies: Mapping[ContentHash, Json] | Non
             remedy="Update Crewlog on the machine that says this.",
         ) from error
     journal = [
-        EntryFacts(position, entry, hash_json(entry))
+        EntryProjection(position, entry, hash_json(entry))
         for position, entry in zip(batch.positions(), batch.entries, strict=True)
     ]
     return collector.rows(run, tuple(journal), tuple(links))
 
 
-def project_again(run: RunId, entries: Iterable[tuple[int, Mapping[str, Json]]]) -> Rows:
+def reproject(run: RunId, entries: Iterable[tuple[int, Mapping[str, Json]]]) -> Rows:
     """The rows that follow from stored entries, for when other entries are gone.
 
     Journal, links and bodies are left out: those of stored entries are there.
@@ -517,7 +533,7 @@ def run_row(run: RunId, facts: RunFacts, *, asking: bool) -> RunRow:
     )
 
 
-def interrupt_row(run: RunId, facts: InterruptFacts) -> InterruptRow:
+def interrupt_row(run: RunId, facts: InterruptProjection) -> InterruptRow:
     """A question as people see it; what asked it must be known."""
     answered = facts.answered >= facts.asked  # or else it was asked again since
     return InterruptRow(
@@ -542,7 +558,7 @@ def link_row(link: Link) -> LogLink:
     )
 
 
-def chain_of(
+def ordered_chain(
     head: ContentHash,
     walk: list[LogLink],
     known: Collection[ContentHash],
@@ -562,12 +578,12 @@ def chain_of(
     if not any(link.other for link in walk):
         end = walk[-1].previous if walk else head
         if not (walk and walk[-1].head in firsts) and end not in known:
-            raise RowsMissing(LINK, [end])
+            raise MissingRows(LINK, [end])
         return walk[::-1]
     links = {link.head: link for link in walk}
     ends = {parent for link in walk if link.head not in firsts for parent in link.parents}
     if lacking := ends - links.keys() - set(known):
-        raise RowsMissing(LINK, sorted(lacking))
+        raise MissingRows(LINK, sorted(lacking))
     order: list[LogLink] = []
     met = set[ContentHash]()
     ahead = [(head, False)]
@@ -594,10 +610,10 @@ def in_order(links: Sequence[LogLink]) -> list[LogLink]:
     return [link for _, link in sorted(said.items())]
 
 
-def without_holes(rows: list[JournalRow], after: int) -> list[JournalRow]:
+def contiguous_rows(rows: list[JournalRow], after: int) -> list[JournalRow]:
     """Rows above `after`, in order, up to the first that is missing."""
     found: list[JournalRow] = []
-    at = begin_of(rows[0], after) - 1 if rows else after
+    at = first_position(rows[0], after) - 1 if rows else after
     for row in rows:
         if not goes_on(row.entry, row.position, at):
             break
@@ -606,10 +622,10 @@ def without_holes(rows: list[JournalRow], after: int) -> list[JournalRow]:
     return found
 
 
-def begin_of(row: JournalRow, after: int) -> int:
-    """Where the entries above `after` begin: a fork has none before `Forked`, which says so.
+def first_position(row: JournalRow, after: int) -> int:
+    """Where the entries above `after` begin: a fork has none before `RunForked`, which says so.
 
     Nor has a run, right before it takes in another one, between its own last position and that.
     """
-    first = row.entry.get("kind") == "Forked" or goes_on(row.entry, row.position, after)
+    first = row.entry.get("kind") == "RunForked" or goes_on(row.entry, row.position, after)
     return row.position if first else after + 1

@@ -58,7 +58,7 @@ class JournalRow(NamedTuple):
 
     position: int
     """From 1, in a fork from the one after its base, without gaps but for those that
-    `GraphMerged` tells."""
+    `RunMerged` tells."""
     entry: dict[str, Json]
     """The entry as `entry_to_json` makes it."""
     digest: ContentHash
@@ -147,7 +147,7 @@ Kind = Literal["registry", "agent", "tool", "builder", "model"]
 """What can be registered besides crews: a registry, and the parts of one."""
 
 
-class RegisteredRow(Model):
+class CatalogRow(Model):
     """A registry or a part of one, registered."""
 
     kind: Kind
@@ -169,7 +169,7 @@ class Snapshot(Model):
     """`CrewState.to_json()`."""
 
 
-class Reservation(Model):
+class QuotaPeriod(Model):
     """A quota in which a call is to be counted."""
 
     quota: str
@@ -187,7 +187,7 @@ GRACE = 3_600_000
 """Milliseconds between the end of the last known use of something and its removal."""
 
 
-class Deleted(Model):
+class DeletionResult(Model):
     """What a deletion removed."""
 
     entries: int = 0
@@ -198,7 +198,7 @@ class Deleted(Model):
     """Bodies and definitions that nobody is known to use, and that go after the grace."""
 
 
-class StartingFork(Model):
+class PendingFork(Model):
     """A run that was noted as a fork of another one, and has not begun."""
 
     source: RunId
@@ -265,7 +265,7 @@ class Store(Protocol):
 
     async def register(
         self, contents: Mapping[tuple[Kind, str], Mapping[str, Json]], at: int
-    ) -> list[RegisteredRow]:
+    ) -> list[CatalogRow]:
         """Registers contents by kind and name, all or none; the rows in the order of `contents`.
 
         Each is a new version, or the newest one where nothing changed. Of registrations at once,
@@ -273,13 +273,13 @@ class Store(Protocol):
         """
         ...
 
-    async def get_registered(
+    async def get_catalog_entry(
         self, kind: Kind, name: str, version: int | None = None
-    ) -> RegisteredRow | None:
+    ) -> CatalogRow | None:
         """What is registered under a kind and name, by default its newest version."""
         ...
 
-    async def list_registered(self, kind: Kind, name: str | None = None) -> list[RegisteredRow]:
+    async def list_catalog_entries(self, kind: Kind, name: str | None = None) -> list[CatalogRow]:
         """The newest version of every name of a kind; of one name every version, oldest first."""
         ...
 
@@ -309,7 +309,7 @@ class Store(Protocol):
         """Who owns `key`, by `claim`; none where nobody does."""
         ...
 
-    async def last_ruling(self, run: RunId) -> int:
+    async def last_permission_position(self, run: RunId) -> int:
         """The last position at which a run's journal says who may call what; 0 where none does."""
         ...
 
@@ -328,7 +328,7 @@ class Store(Protocol):
         """
         ...
 
-    async def reserve(self, call: str, wanted: Sequence[Reservation], at: int) -> str | None:
+    async def count_call(self, call: str, wanted: Sequence[QuotaPeriod], at: int) -> str | None:
         """Counts a call in some quotas: in all of them, or in none.
 
         Atomic over all workers. A call that is counted already is not counted again.
@@ -369,7 +369,7 @@ class Store(Protocol):
         """
         ...
 
-    async def tool_approvals(self, source: str) -> dict[str, str]:
+    async def list_approved_tools(self, source: str) -> dict[str, str]:
         """The digests that are approved of a server's tools, by name."""
         ...
 
@@ -377,15 +377,15 @@ class Store(Protocol):
         """When a server's tools were approved, by name, in milliseconds since the epoch."""
         ...
 
-    async def approved_words(self, source: str) -> dict[str, str]:
+    async def list_approved_descriptions(self, source: str) -> dict[str, str]:
         """What a server's tools said of themselves when they were approved, by name."""
         ...
 
-    async def prove_approval(self, approval: SignedApproval) -> None:
+    async def put_signed_approval(self, approval: SignedApproval) -> None:
         """Keeps a signed approval of a server's tool, in the place of that key's older one."""
         ...
 
-    async def tool_proofs(self, source: str) -> Sequence[SignedApproval]:
+    async def list_signed_approvals(self, source: str) -> Sequence[SignedApproval]:
         """The signed approvals of a server's tools, by tool, the newest first.
 
         Nothing is said of whether their signatures hold, and for which crews.
@@ -402,10 +402,10 @@ class Store(Protocol):
     ) -> int:
         """Stores a batch, what it projects to, and `bodies`, in one transaction and one round trip.
 
-        Runs that it names as parts of its graph are noted, as by `expect_fork`. Batches may come
-        again, overlap, and come in another order than their positions. Returns the
-        last position at which the run's stored journal says who may call what, as `last_ruling`;
-        what the batch itself says of that need not be among it.
+        Runs that it names as parts of its graph are noted, as by `add_pending_fork`. Batches may
+        come again, overlap, and come in another order than their positions. Returns the
+        last position at which the run's stored journal says who may call what, as
+        `last_permission_position`; what the batch itself says of that need not be among it.
 
         Args:
             run: The run.
@@ -460,9 +460,9 @@ class Store(Protocol):
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """Entries at positions above `after`, in order, up to the first gap.
 
-        A fork's journal begins with `Forked`, above its base: that is no gap. Nor are the positions
-        that `GraphMerged` leaves out, which says after which one it comes. There may be a gap for a
-        moment: parallel activities store batches in any order.
+        A fork's journal begins with `RunForked`, above its base: that is no gap. Nor are the
+        positions that `RunMerged` leaves out, which says after which one it comes. There may be a
+        gap for a moment: parallel activities store batches in any order.
         """
         ...
 
@@ -530,7 +530,7 @@ class Store(Protocol):
         """
         ...
 
-    async def expect_fork(self, source: RunId, fork: RunId, at: int) -> bool:
+    async def add_pending_fork(self, source: RunId, fork: RunId, at: int) -> bool:
         """Notes that a run is about to begin as a fork: its source is not deleted until it has.
 
         Args:
@@ -543,17 +543,17 @@ class Store(Protocol):
         """
         ...
 
-    async def starting_forks(self, sources: Collection[RunId]) -> list[StartingFork]:
+    async def starting_forks(self, sources: Collection[RunId]) -> list[PendingFork]:
         """Forks of some runs that were noted and have not begun, but those among these runs."""
         ...
 
-    async def void_fork(self, source: RunId, fork: RunId) -> None:
+    async def remove_pending_fork(self, source: RunId, fork: RunId) -> None:
         """Takes back a note: the fork does not begin any more."""
         ...
 
     async def delete(
         self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
-    ) -> Deleted:
+    ) -> DeletionResult:
         """Removes runs, and what nobody else uses; see `crewlog.store.deleting`.
 
         Bodies and definitions that earlier deletions left, longer than the grace ago, go as well.

@@ -18,16 +18,16 @@ from crewlog.store.protocol import CheckpointRow, Store
 _ALL = 2**31
 
 
-class Pruned(NamedTuple):
+class Prunable(NamedTuple):
     """What goes, by position."""
 
     checkpoints: tuple[int, ...] = ()
     snapshots: tuple[int, ...] = ()
 
 
-def to_prune(
+def find_prunable(
     policy: CheckpointPolicy, checkpoints: Sequence[CheckpointRow], snapshots: Iterable[int]
-) -> Pruned:
+) -> Prunable:
     """What a policy takes away.
 
     Of the snapshots the newest stays, which the last state is loaded from, and of each checkpoint
@@ -39,12 +39,12 @@ def to_prune(
         snapshots: The positions of snapshots, in order.
     """
     if policy.keep_last is None and policy.keep_per_phase is None:
-        return Pruned()
+        return Prunable()
     kept = _kept(policy, checkpoints)
     there = list(snapshots)
     needed = {max((at for at in there if at <= one), default=0) for one in kept}
     needed |= set(there[-1:])
-    return Pruned(
+    return Prunable(
         tuple(row.position for row in checkpoints if row.position not in kept),
         tuple(at for at in there if at not in needed),
     )
@@ -76,6 +76,6 @@ async def prune(store: Store, run: RunId, policy: CheckpointPolicy, position: in
     if policy == CheckpointPolicy(keep_tagged=policy.keep_tagged):
         return
     rows = await store.list_checkpoints(run, limit=_ALL)
-    gone = to_prune(policy, rows, await store.list_snapshots(run))
+    gone = find_prunable(policy, rows, await store.list_snapshots(run))
     if any(gone):
         await store.prune(run, gone.checkpoints, gone.snapshots, position)

@@ -6,11 +6,11 @@ from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo
 
 from crewlog.definition.quotas import quota_of, window_of
-from crewlog.state.calls import CallQuota, quota_name
-from crewlog.store.protocol import Reservation
+from crewlog.state.calls import CallQuota, quota_store_name
+from crewlog.store.protocol import QuotaPeriod
 
 
-def zone_of(name: str) -> tzinfo | None:
+def time_zone(name: str) -> tzinfo | None:
     """A time zone; none where this machine does not know it."""
     if name == "UTC":  # which needs no tables of zones
         return UTC
@@ -20,7 +20,7 @@ def zone_of(name: str) -> tzinfo | None:
         return None
 
 
-def reservation(quota: CallQuota, at: int, zone: tzinfo) -> Reservation:
+def quota_period(quota: CallQuota, at: int, zone: tzinfo) -> QuotaPeriod:
     """Where a call is counted that begins at a time.
 
     Args:
@@ -30,4 +30,4 @@ def reservation(quota: CallQuota, at: int, zone: tzinfo) -> Reservation:
     """
     most, per = quota_of(quota.quota)
     span = window_of(per, at, zone)
-    return Reservation(quota=quota_name(quota.crew, quota.key), span=span, most=most)
+    return QuotaPeriod(quota=quota_store_name(quota.crew, quota.key), span=span, most=most)

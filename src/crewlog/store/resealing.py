@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from crewlog.encryption.rows import PREFIX
-from crewlog.errors import KeyMissing, SealBroken, UsageError
+from crewlog.errors import DecryptionFailed, EncryptionKeyMissing, UsageError
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.store.codec import dump_json, pack
@@ -55,15 +55,15 @@ async def reseal(store: Store, tell: Tell) -> int:
 
     Raises:
         UsageError: encryption is off, or the store is in memory.
-        KeyMissing: a key that is needed to read rows is not there.
-        SealBroken: a row is plain, and that is not accepted; or it was tampered with.
+        EncryptionKeyMissing: a key that is needed to read rows is not there.
+        DecryptionFailed: a row is plain, and that is not accepted; or it was tampered with.
     """
     if not isinstance(store, PostgresStore) or store.seal.keys is None:
         raise UsageError(
             "there is nothing to encrypt: encryption is off",
             remedy="Set CREWLOG_ENCRYPTION_KEYS first.",
         )
-    done = await _reseal_memories(store, store.seal.keys.current, tell)
+    done = await _reencrypt_memories(store, store.seal.keys.current, tell)
     for each in COLUMNS:
         if each.table == _BY_ROW:
             continue
@@ -79,7 +79,7 @@ async def reseal(store: Store, tell: Tell) -> int:
     return done
 
 
-async def drop_unreadable(
+async def delete_unreadable_rows(
     store: Store,
     run: RunId,
     positions: Collection[int],
@@ -141,14 +141,14 @@ async def drop_unreadable(
 def _is_broken(store: PostgresStore, each: Column, row: Any) -> bool:
     try:
         store.seal.open(row["text"], each.kind, *(str(row[name]) for name in each.place))
-    except SealBroken:
+    except DecryptionFailed:
         return True
-    except KeyMissing:
+    except EncryptionKeyMissing:
         return False
     return False
 
 
-async def _reseal_memories(store: PostgresStore, current: str, tell: Tell) -> int:
+async def _reencrypt_memories(store: PostgresStore, current: str, tell: Tell) -> int:
     done = 0
     for _ in range(_PASSES):
         rows = await store.scan(_OLD_MEMORIES, f"{PREFIX}{current}:", PAGE)

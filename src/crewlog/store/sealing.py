@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS
-from crewlog.encryption.rows import PREFIX, RowSeal
-from crewlog.errors import CrewlogError, KeyMissing, SealBroken
+from crewlog.encryption.rows import PREFIX, RowCipher
+from crewlog.errors import CrewlogError, DecryptionFailed, EncryptionKeyMissing
 from crewlog.store.pool import Connection, Pool
 
 _LOCK = 4_854_126_601_903_002
@@ -32,7 +32,7 @@ class Column:
     table: str
     column: str
     kind: str
-    """What its texts are bound to as, see `RowSeal.seal`."""
+    """What its texts are bound to as, see `RowCipher.seal`."""
     place: tuple[str, ...]
     """The columns that say where a text stands, in the order in which it is bound to them."""
 
@@ -61,9 +61,9 @@ COLUMNS = (
     Column("memories", "metadata", "memory_metadata", ("crew", "scope", "key")),
     Column("memories", "sealed_key", "memory_key", ("crew", "scope", "key")),
     Column("memories", "said_by", "memory_by", ("crew", "scope", "key")),
-    Column("tool_approvals", "approver", "approver", ("source", "tool")),
-    Column("tool_approvals", "told", "approved", ("source", "tool")),
-    Column("tool_proofs", "approver", "approver", ("source", "tool", "key")),
+    Column("list_approved_tools", "approver", "approver", ("source", "tool")),
+    Column("list_approved_tools", "told", "approved", ("source", "tool")),
+    Column("list_signed_approvals", "approver", "approver", ("source", "tool", "key")),
 )
 """All that is encrypted; docs/authority/encryption.md lists it."""
 
@@ -76,7 +76,7 @@ class _Known:
     only_encrypted: bool = False
     """Whether a process has found no plain text, and accepts none."""
 
-    def suits(self, seal: RowSeal) -> bool:
+    def is_usable_with(self, seal: RowCipher) -> bool:
         """Whether there is nothing to look at for who opens the store with these keys."""
         if seal.keys is None:
             return not self.only_encrypted
@@ -85,7 +85,7 @@ class _Known:
         return seal.keys.accept_plain or self.only_encrypted
 
 
-async def admit(connection: Connection, seal: RowSeal, place: str) -> None:
+async def admit(connection: Connection, seal: RowCipher, place: str) -> None:
     """Refuses a store that is not for the keys of who opens it; else remembers what was found.
 
     Args:
@@ -94,17 +94,17 @@ async def admit(connection: Connection, seal: RowSeal, place: str) -> None:
         place: The server and the database, for messages.
 
     Raises:
-        SealBroken: it has plain rows, and they are not accepted; or it is another namespace's.
-        KeyMissing: its rows are encrypted, and there are no keys.
+        DecryptionFailed: it has plain rows, and they are not accepted; or it is another
+        namespace's. EncryptionKeyMissing: its rows are encrypted, and there are no keys.
     """
-    if (await _known(connection)).suits(seal):
+    if (await _known(connection)).is_usable_with(seal):
         return  # the usual case costs one query
     async with connection.transaction():
         await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})", timeout=_TIMEOUT)
         known = await _known(connection)
-        if known.suits(seal):
+        if known.is_usable_with(seal):
             return
-        error = await _why_not(connection, seal, known, place)
+        error = await _key_problem(connection, seal, known, place)
         if error is not None:
             raise error
         await connection.execute("DELETE FROM crewlog.sealing")
@@ -115,8 +115,8 @@ async def admit(connection: Connection, seal: RowSeal, place: str) -> None:
             )
 
 
-async def _why_not(
-    connection: Connection, seal: RowSeal, known: _Known, place: str
+async def _key_problem(
+    connection: Connection, seal: RowCipher, known: _Known, place: str
 ) -> CrewlogError | None:
     if known.namespace not in {"", seal.namespace} or seal.keys is None:
         if not await _first(connection, sealed=True):
@@ -124,14 +124,14 @@ async def _why_not(
         elif seal.keys is None:
             return _no_keys(place)
         else:
-            return _of_another(known.namespace, seal.namespace, place)
+            return _wrong_namespace(known.namespace, seal.namespace, place)
     if seal.keys is None or seal.keys.accept_plain:
         return None
     plain = await _first(connection, sealed=False)
-    return _has_plain(plain, place) if plain else None
+    return _has_unencrypted_rows(plain, place) if plain else None
 
 
-async def refused(dsn: str, seal: RowSeal) -> CrewlogError | None:
+async def refused(dsn: str, seal: RowCipher) -> CrewlogError | None:
     """Why the store of a URL would be refused; none where it would not. Nothing is changed.
 
     Args:
@@ -148,7 +148,9 @@ async def refused(dsn: str, seal: RowSeal) -> CrewlogError | None:
                 return None  # it has no tables yet
             known = await _known(connection)
             return (
-                None if known.suits(seal) else await _why_not(connection, seal, known, pool.place)
+                None
+                if known.is_usable_with(seal)
+                else await _key_problem(connection, seal, known, pool.place)
             )
     finally:
         await pool.close()
@@ -172,8 +174,8 @@ async def _first(connection: Connection, *, sealed: bool) -> str:
     return await connection.fetchval(sql, timeout=_TIMEOUT) or ""
 
 
-def _has_plain(column: str, place: str) -> SealBroken:
-    return SealBroken(
+def _has_unencrypted_rows(column: str, place: str) -> DecryptionFailed:
+    return DecryptionFailed(
         f"the store has rows that are not encrypted, which is on here ({column})",
         remedy=f"Nothing was begun. Set {ACCEPT_PLAIN}=true for workers and commands, run "
         "`crewlog encryption reseal`, and take the setting away once `crewlog encryption status` "
@@ -182,8 +184,8 @@ def _has_plain(column: str, place: str) -> SealBroken:
     )
 
 
-def _no_keys(place: str) -> KeyMissing:
-    return KeyMissing(
+def _no_keys(place: str) -> EncryptionKeyMissing:
+    return EncryptionKeyMissing(
         "the rows of the store are encrypted, and this process has no keys",
         remedy=f"Set {KEYS} to the key file of those who wrote them; what is not to be encrypted "
         "needs another database.",
@@ -191,8 +193,8 @@ def _no_keys(place: str) -> KeyMissing:
     )
 
 
-def _of_another(theirs: str, ours: str, place: str) -> SealBroken:
-    return SealBroken(
+def _wrong_namespace(theirs: str, ours: str, place: str) -> DecryptionFailed:
+    return DecryptionFailed(
         f"the store is that of the namespace {theirs!r}, which its rows are bound to, and this "
         f"process is in {ours!r}",
         remedy="Give each namespace a database of its own: set DATABASE_URL, or correct "

@@ -37,7 +37,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from crewlog.errors import ModelRefused, ModelUnavailable
+from crewlog.errors import ModelRequestRejected, ModelUnavailable
 from crewlog.model import Json
 from crewlog.testing.filling import filled
 from crewlog.testing.script_file import (
@@ -264,7 +264,7 @@ class ScriptedChatModel(BaseChatModel):
             # Replies that a window left out were said, too.
             number += sum(_matching(matched, _said(*each)) is None for each in caller.earlier)
             if number >= len(ordered):
-                raise ModelRefused(
+                raise ModelRequestRejected(
                     f"the script {self.file!r} has no reply {number + 1} for {caller.agent!r}",
                     remedy=f"Add an entry under agents.{caller.agent}, or under '*'.",
                     place=self.file,
@@ -311,7 +311,7 @@ def _fail(entry: Entry, file: str, agent: str) -> None:
     said = f"the script {file!r} lets {agent!r} fail: {entry.fail}"
     remedy = "It passes after as many tries as `times` says."
     if entry.fail == "refused":
-        raise ModelRefused(said, remedy=remedy, place=file)
+        raise ModelRequestRejected(said, remedy=remedy, place=file)
     raise ModelUnavailable(said, remedy=remedy, place=file)
 
 

@@ -54,7 +54,7 @@ ORDER BY new.position
 ON CONFLICT DO NOTHING
 
 -- name: append_tags
--- `TagFacts.merge`: the later of both.
+-- `TagProjection.merge`: the later of both.
 INSERT INTO crewlog.tags AS stored (run, tag, checkpoint, position, at)
 SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'tags') AS new (
     tag text, checkpoint bigint, position bigint, at bigint
@@ -65,7 +65,7 @@ ON CONFLICT (run, tag) DO UPDATE SET
 WHERE excluded.position > stored.position
 
 -- name: append_interrupts
--- `InterruptFacts.merge`: the question and the last answer, whichever came first.
+-- `InterruptProjection.merge`: the question and the last answer, whichever came first.
 INSERT INTO crewlog.interrupts AS stored
     (run, id, position, at, interrupt, asked, decision, answered_by, answered)
 SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'interrupts') AS new (
@@ -106,7 +106,7 @@ ORDER BY new.parent, new.position
 ON CONFLICT DO NOTHING
 
 -- name: append_forks
--- As `expect_fork` notes one: a run is not deleted before its parts have taken what is theirs.
+-- As `add_pending_fork` notes one: a run is not deleted before its parts have taken what is theirs.
 INSERT INTO crewlog.forks (source, fork, at)
 SELECT $1::text, new.* FROM jsonb_to_recordset($2::jsonb -> 'forks') AS new (fork text, at bigint)
 ORDER BY new.fork

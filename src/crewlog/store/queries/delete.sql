@@ -94,7 +94,7 @@ ON CONFLICT DO NOTHING
 -- name: list_origins
 -- Of the runs $1, every entry that says which heads a run goes on from; others may be among them.
 SELECT entry FROM crewlog.journal
-WHERE run = ANY($1::text[]) AND entry ~ '"kind":"(Forked|RolledBack|Reopened)"|"joined":'
+WHERE run = ANY($1::text[]) AND entry ~ '"kind":"(Forked|RunRolledBack|Reopened)"|"joined":'
 
 -- name: list_alike
 -- Those of the runs $1 that name at a link's position what makes it: its body, or a joined head.
