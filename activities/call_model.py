@@ -33,7 +33,7 @@ from crewlog.activities.streaming import StreamingUnsupported, Writing, prompt_v
 from crewlog.activities.summaries import Summaries
 from crewlog.activities.tools import ToolLoader
 from crewlog.activities.views import Hydrator
-from crewlog.content import check_depth
+from crewlog.content import check_depth, hash_json
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.definition.reading import Form
 from crewlog.errors import ModelError, ModelRequestRejected
@@ -44,7 +44,6 @@ from crewlog.state.brief import message_excerpt
 from crewlog.state.calls import CallModel, CallModelResult, RefusedOperations
 from crewlog.state.drafts import draft_of
 from crewlog.state.endings import finish_reason
-from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
 

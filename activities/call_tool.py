@@ -73,7 +73,7 @@ from crewlog.activities.workspaces import Workspaces
 from crewlog.activities.writing import append
 from crewlog.authority.rules import is_always_asked
 from crewlog.causes import flat_errors, in_words, joined_error_text
-from crewlog.content import utf8_json, utf8_text
+from crewlog.content import canonical, hash_json, utf8_json, utf8_text
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
 from crewlog.definition.reaching import mcp_tool
@@ -100,7 +100,6 @@ from crewlog.state.calls import (
     SentMessage,
     attempt_owner,
 )
-from crewlog.state.hashing import canonical, hash_json
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
 from crewlog.tool_call import ToolCall, calling, workspace_of

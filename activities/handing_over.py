@@ -15,7 +15,7 @@ from crewlog.store.protocol import Store
 
 PATIENCE = 2.0
 """Seconds in which what is about to be stored is looked for, before it is left to another try."""
-QUIET = 0.025
+SPLIT_POLL_SECONDS = 0.025
 """Seconds from one look to the next."""
 _INSTEAD = (
     j.SwapFailed,
@@ -66,7 +66,7 @@ async def wait_for_split(
             return found
         if time.monotonic() > until:
             break
-        await asyncio.sleep(QUIET)
+        await asyncio.sleep(SPLIT_POLL_SECONDS)
     ending = await ended(source)
     if ending is None:
         raise SplitNotRecorded(

@@ -344,7 +344,7 @@ async def _at_rest(store: Store, run: RunId, executions: Collection[str]) -> Cre
 async def _quiet(store: Store, run: RunId) -> CrewState:
     end = await load_last_state(store, run)
     while not end.closed:
-        await asyncio.sleep(QUIET)
+        await asyncio.sleep(QUIET_SECONDS)
         now = await state_at(store, run)
         if now.position == end.position:
             break
@@ -352,5 +352,5 @@ async def _quiet(store: Store, run: RunId) -> CrewState:
     return end
 
 
-QUIET = 0.5
+QUIET_SECONDS = 0.5
 """Seconds in which nothing more of a run is stored that was ended from outside."""

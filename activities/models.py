@@ -15,6 +15,7 @@ from langchain_core.language_models import BaseChatModel
 
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.recent import Made
+from crewlog.content import hash_json
 from crewlog.definition.providers import PROVIDERS, Provider, key_in
 from crewlog.errors import CrewlogError, ModelRequestRejected
 from crewlog.ids import ContentHash
@@ -28,7 +29,6 @@ from crewlog.providers import (
 )
 from crewlog.redaction import remember
 from crewlog.secrets import resolved
-from crewlog.state.hashing import hash_json
 
 LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict"})
 """The names by which clients and services know the limit of a reply's tokens."""

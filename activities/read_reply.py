@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 from temporalio import activity
 
 from crewlog.activities.recent import LruCache
-from crewlog.content import utf8_json
+from crewlog.content import canonical, hash_json, utf8_json
 from crewlog.definition.model import AgentDefinition
 from crewlog.definition.reading import Form
 from crewlog.ids import ContentHash
@@ -24,7 +24,6 @@ from crewlog.model import Json
 from crewlog.redaction import redacted_json
 from crewlog.state.calls import INLINE_BYTES, OutputValue, StructuredOutput
 from crewlog.state.handoffs import apart
-from crewlog.state.hashing import canonical, hash_json
 
 LONG = 2_000
 """Characters of a reply that is read in a thread: others must not wait for it."""

@@ -21,6 +21,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
 with workflow.unsafe.imports_passed_through():
+    from crewlog.content import hash_json
     from crewlog.definition.operations import Connect, Wire
     from crewlog.errors import (
         ChangeConflict,
@@ -43,7 +44,6 @@ with workflow.unsafe.imports_passed_through():
         PrepareMerge,
         PrepareMergeResult,
     )
-    from crewlog.state.hashing import hash_json
     from crewlog.state.joining import asking, check_may_request, check_no_merge
     from crewlog.state.model import CommandOutcome
     from crewlog.state.uniting import removed_agents

@@ -25,10 +25,10 @@ class CurrentDetailsInterceptor(Interceptor):
         input: WorkflowInterceptorClassInput,
     ) -> type[WorkflowInboundInterceptor]:
         """The interceptor of each execution."""
-        return _Inbound
+        return _DetailsInbound
 
 
-class _Inbound(WorkflowInboundInterceptor):
+class _DetailsInbound(WorkflowInboundInterceptor):
     async def handle_query(self, input: HandleQueryInput) -> Any:
         found = await super().handle_query(input)
         # Not kept by the workflow: an execution that was read from its history again has none.

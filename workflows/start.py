@@ -25,10 +25,10 @@ class StartArgumentInterceptor(Interceptor):
         input: WorkflowInterceptorClassInput,
     ) -> type[WorkflowInboundInterceptor]:
         """The interceptor of each execution."""
-        return _Inbound
+        return _StartInbound
 
 
-class _Inbound(WorkflowInboundInterceptor):
+class _StartInbound(WorkflowInboundInterceptor):
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
         if len(input.args) != 1:
             raise ApplicationError(

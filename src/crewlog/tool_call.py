@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from crewlog.content import hash_bytes
 from crewlog.errors import ToolFailed, UsageError
 from crewlog.guarded.files import open_within, resolve_within
 from crewlog.ids import AgentName, CallKey, RunId, StepId, ToolName
@@ -30,7 +31,6 @@ from crewlog.model import Json
 from crewlog.secrets import resolve
 from crewlog.state.artifacts import OperationRefused
 from crewlog.state.artifacts import at as part_at
-from crewlog.state.hashing import hash_bytes
 
 if TYPE_CHECKING:
     import httpx

@@ -7,7 +7,7 @@ from typing import Any
 
 from covers import covers
 from crewlog.client import Run
-from crewlog.state.hashing import hash_json
+from crewlog.content import hash_json
 
 from .harness import Site, calls
 

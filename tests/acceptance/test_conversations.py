@@ -11,6 +11,7 @@ import pytest
 
 from covers import covers
 from crewlog.client import Run
+from crewlog.content import canonical
 from crewlog.errors import (
     CommandRejected,
     ConversationBusy,
@@ -19,7 +20,6 @@ from crewlog.errors import (
     WaitTimeout,
     WorkerMissing,
 )
-from crewlog.state.hashing import canonical
 from crewlog.wire import ConversationView
 
 from .harness import LIMIT, Site, calls, tool

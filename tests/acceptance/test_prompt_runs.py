@@ -11,9 +11,9 @@ import pytest
 
 from covers import covers
 from crewlog.client import Run
+from crewlog.content import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ApprovalMismatch, CommandRejected, InterruptNotOpen, InvalidPrompt
-from crewlog.state.hashing import hash_json
 from readings import reading, reply
 
 from .harness import LIMIT, SHARED, Site

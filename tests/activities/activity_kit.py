@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from crewlog.content import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId
 from crewlog.model import Json
 from crewlog.state.calls import CallModelResult, CallToolResult, View
-from crewlog.state.hashing import hash_json
 from crewlog.state.journal import (
     Batch,
     JournalEntry,

@@ -8,10 +8,10 @@ from typing import Any
 from activity_kit import Log
 
 from crewlog.activities.batches import Batches
+from crewlog.content import hash_json
 from crewlog.ids import ContentHash, LogName
 from crewlog.model import Json
 from crewlog.state.calls import CallModelResult
-from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch, MessageRef, ModelCallCompleted
 from crewlog.state.packing import pack
 from crewlog.state.told import told

@@ -15,11 +15,11 @@ from temporalio.exceptions import ApplicationError
 from crewlog.activities.crew import CrewActivities
 from crewlog.activities.models import register
 from crewlog.activities.replies import kept
+from crewlog.content import hash_json
 from crewlog.errors import InvalidDefinition
 from crewlog.ids import AgentName, CrewName, StepId
 from crewlog.state.brief import message_excerpt
 from crewlog.state.calls import MergeNotification, PrepareRun, StoreBatch, StoreBatchResult
-from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.messages import message_to_json
 from crewlog.state.told import requested_tool_calls

@@ -8,11 +8,11 @@ import pytest
 from activity_kit import HEARTBEAT, RUN, Log, crew, with_info
 from temporalio.exceptions import ApplicationError
 
+from crewlog.content import hash_json
 from crewlog.errors import StoreUnavailable, UsageError
 from crewlog.ids import LogName
 from crewlog.state.brief import message_excerpt
 from crewlog.state.calls import CallModelResult, OutputValue
-from crewlog.state.hashing import hash_json
 from crewlog.tool_call import current_call
 
 

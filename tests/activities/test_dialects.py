@@ -20,6 +20,7 @@ from temporalio.exceptions import ApplicationError
 
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.streaming import stream_message
+from crewlog.content import hash_json
 from crewlog.definition.providers import PROVIDERS
 from crewlog.file_store import FileStore
 from crewlog.graph.facts import message_body
@@ -30,7 +31,6 @@ from crewlog.state.calls import CallModelResult
 from crewlog.state.context import Given
 from crewlog.state.endings import finish_reason
 from crewlog.state.files import files_of
-from crewlog.state.hashing import hash_json
 from crewlog.store.memory import InMemoryStore
 from dialects import DIALECTS, KEY, READ, SIGNATURE, WRITTEN, Asked, Dialect, Said, Service, serving
 

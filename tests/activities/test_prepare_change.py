@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities.crew import CrewActivities
+from crewlog.content import hash_json
 from crewlog.definition.content import definition_hash
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
@@ -20,7 +21,6 @@ from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, CrewName
 from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PrepareChangeResult
-from crewlog.state.hashing import hash_json
 from crewlog.state.topology import split_run_id
 from crewlog.store.memory import InMemoryStore
 from crewlog.testing.scripted import recorded_prompts, scripted

@@ -18,12 +18,12 @@ from temporalio.exceptions import ApplicationError
 from covers import covers
 from crewlog.activities.models import register
 from crewlog.activities.render import Transcript
+from crewlog.content import hash_json
 from crewlog.ids import AgentName, ContentHash
 from crewlog.model import Json
 from crewlog.redaction import remember
 from crewlog.state.calls import CallModelResult
 from crewlog.state.drafts import draft_of
-from crewlog.state.hashing import hash_json
 from crewlog.testing.scripted import recorded_prompts, scripted
 
 ROUTE = {"decision": "route", "among": ["writer"]}

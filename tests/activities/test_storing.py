@@ -15,8 +15,8 @@ from temporalio.exceptions import ApplicationError
 from crewlog.activities import keep as module
 from crewlog.activities.keep import keep, store_batch_and_bodies
 from crewlog.activities.models import register
+from crewlog.content import hash_json
 from crewlog.errors import StoreUnavailable
-from crewlog.state.hashing import hash_json
 from crewlog.store.memory import InMemoryStore
 
 QUICK = {"agents": {"backend": [{"text": "A"}]}}

@@ -15,11 +15,11 @@ from temporalio.testing import ActivityEnvironment
 from crewlog.activities.errors import as_failures
 from crewlog.activities.render import LONGEST, UNANSWERED, prompt
 from crewlog.activities.views import CHARACTERS, Hydrator
+from crewlog.content import hash_json
 from crewlog.definition.model import AgentDefinition
 from crewlog.errors import StoreIncomplete
 from crewlog.ids import AgentName, ContentHash, RunId
 from crewlog.state.calls import CallModelResult, CallToolResult, View
-from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.store.memory import InMemoryStore
 from pace import usual

@@ -11,6 +11,7 @@ from typing import Any
 
 from authority.hostile import AGENTS, SPELLINGS, TOOLS, Oracle, agrees, random_crew
 from authority.test_hostile import meanwhile
+from crewlog.content import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import check
 from crewlog.graph.engine import Order
@@ -19,7 +20,6 @@ from crewlog.ids import FlagName
 from crewlog.state import journal as j
 from crewlog.state.audit import audit_records
 from crewlog.state.calls import CallModelResult, RequestedToolCall
-from crewlog.state.hashing import hash_json
 from graph.simulation import Outcome, Simulation, returns, says
 
 CALLS = int(os.environ.get("CREWLOG_HOSTILE_TURNS", "3000"))

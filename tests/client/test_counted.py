@@ -9,9 +9,9 @@ from crewlog.client.counted import count
 from crewlog.client.extract import Ends, Extracted, Place, Told, extract
 from crewlog.client.histories import Chain, Execution
 from crewlog.client.outcomes import uncertain
+from crewlog.content import hash_json
 from crewlog.ids import AgentName, ContentHash, CrewName, RunId, StepId, ToolName
 from crewlog.state import calls
-from crewlog.state.hashing import hash_json
 from crewlog.store import InMemoryStore
 from crewlog.store.protocol import RESERVED, QuotaPeriod
 

@@ -26,10 +26,10 @@ from crewlog.client.extract import (
 )
 from crewlog.client.outcomes import completed, unanswered
 from crewlog.client.rebuild import heads_after
+from crewlog.content import hash_json
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.state import calls
 from crewlog.state.drafts import draft_of
-from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch, entry_from_json
 from crewlog.state.logs import batch_links
 from crewlog.state.model import CrewState

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from crewlog.client.artifacts import artifacts_of
+from crewlog.content import hash_json
 from crewlog.ids import AgentName, ContentHash, RunId, StepId, artifact_log
 from crewlog.state import journal as j
 from crewlog.state.artifacts import body_of
-from crewlog.state.hashing import hash_json
 from crewlog.store import InMemoryStore, Store
 from crewlog.wire import EntryView, JournalPage
 from store.branches import Branch

@@ -16,6 +16,7 @@ from unittest import mock
 
 from typing_extensions import override
 
+from crewlog.content import hash_json
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.changing import accept, change_report, swap
 from crewlog.graph.engine import Engine, Order
@@ -33,7 +34,6 @@ from crewlog.state.calls import (
 )
 from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.drafts import draft_of
-from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.state.reduce import fold

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from crewlog.content import hash_json
 from crewlog.graph.tagging import MOST_TAGS
 from crewlog.ids import RunId
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
 from crewlog.state.checkpoints import checkpoint_kind
-from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.store.projection import project
 from graph.crews import plan_of

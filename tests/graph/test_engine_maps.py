@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from crewlog.content import hash_json
 from crewlog.graph.maps import ASKING
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, StepId
 from crewlog.state.calls import OutputValue
-from crewlog.state.hashing import hash_json
 from graph.crews import plan_of
 from graph.simulation import (
     Failure,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from crewlog.content import hash_json
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, StepId
 from crewlog.state.calls import OutputValue
-from crewlog.state.hashing import hash_json
 from crewlog.state.model import CrewState
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from crewlog.content import hash_json
 from crewlog.definition.load import load_data
 from crewlog.definition.operations import RemoveAgent, apply_operations
 from crewlog.definition.validate import warnings
@@ -18,7 +19,6 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.calls import SentMessage
-from crewlog.state.hashing import hash_json
 from crewlog.state.hearing import Heard
 from crewlog.state.model import CrewState, FrontierStep
 from crewlog.state.topology import ChannelAgent, Component

@@ -8,11 +8,11 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from crewlog.content import hash_json
 from crewlog.graph.engine import Engine, Order
 from crewlog.ids import ContentHash, StepId
 from crewlog.state.brief import fenced
 from crewlog.state.calls import CallModelResult, RequestedToolCall
-from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Mutation, PendingChange
 from crewlog.workflows.activity_options import tool_options

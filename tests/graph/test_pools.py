@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from crewlog.content import hash_json
 from crewlog.graph.engine import Engine
 from crewlog.graph.plan import GraphPlan, PlanNode
 from crewlog.graph.rewinding import roll_back
 from crewlog.ids import AgentName, NodeName, StepId, item_number
 from crewlog.state.calls import OutputValue
-from crewlog.state.hashing import hash_json
 from graph.crews import plan_of
 from graph.simulation import (
     Failure,

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crewlog.cli.timeline import Timeline
+from crewlog.content import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.graph.dry_run import dry_run
 from crewlog.graph.engine import Order
@@ -19,7 +20,6 @@ from crewlog.graph.plan import GraphPlan, PlanStructuredOutput
 from crewlog.state import journal as j
 from crewlog.state.calls import CallModelResult, OutputValue, StructuredOutput
 from crewlog.state.drafts import draft_of
-from crewlog.state.hashing import hash_json
 from crewlog.state.model import CrewState
 from crewlog.state.trace import run_trace
 from graph.other_plans import other_plan

@@ -17,6 +17,7 @@ from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities.crew import CrewActivities
 from crewlog.client.extract import Place, Told, extract
+from crewlog.content import hash_json
 from crewlog.definition.model import CrewDefinition
 from crewlog.graph.engine import Engine
 from crewlog.graph.lower import lower
@@ -30,7 +31,6 @@ from crewlog.state.calls import (
     RestoreState,
     RestoreStateResult,
 )
-from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState

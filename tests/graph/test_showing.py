@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from crewlog.content import hash_json
 from crewlog.errors import InvalidDefinition
 from crewlog.state.calls import OutputValue
-from crewlog.state.hashing import hash_json
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, returns, run, says
 

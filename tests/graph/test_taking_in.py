@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 
+from crewlog.content import hash_json
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import AddAgent, apply_operations
@@ -20,7 +21,6 @@ from crewlog.graph.uniting import merged_definition
 from crewlog.ids import AgentName, InterruptId, LogName, RunId, StepId
 from crewlog.state.called import renamed_log
 from crewlog.state.calls import PrepareMergeResult
-from crewlog.state.hashing import hash_json
 from crewlog.state.journal import RunMerged, entry_from_json
 from crewlog.state.model import Interrupt, LogHead, MergeOutcome, PendingChange, Usage
 from crewlog.state.trace import run_trace

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from crewlog.cli.auditing import said as told
+from crewlog.content import hash_json
 from crewlog.graph.permitting import set_agent_permission
 from crewlog.ids import ToolName
 from crewlog.state.audit import Auditor, audit_records
 from crewlog.state.audit_grants import PermissionHistory
 from crewlog.state.audit_records import AuditFilter, AuditRecord
-from crewlog.state.hashing import hash_json
 from crewlog.state.journal import entry_from_json
 from graph.crews import plan_of
 from graph.simulation import (

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crewlog.content import canonical
 from crewlog.state.combining import (
     CONFLICTING,
     LISTS,
@@ -19,7 +20,6 @@ from crewlog.state.combining import (
     output_with_write,
     settled,
 )
-from crewlog.state.hashing import canonical
 from crewlog.state.model import Output, Part
 from pace import assert_within
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from crewlog.content import hash_json
 from crewlog.ids import CommandId, ContentHash, LogName, RunId
 from crewlog.state import journal as j
-from crewlog.state.hashing import chain, hash_json
+from crewlog.state.hashing import chain
 from crewlog.state.ledger import Ledger
 from crewlog.state.logs import Link, batch_links, heads_after_batch
 from crewlog.state.model import CrewState

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from crewlog.content import hash_json
 from crewlog.ids import (
     AgentName,
     CommandId,
@@ -18,7 +19,6 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json
-from crewlog.state.hashing import hash_json
 from crewlog.state.hearing import Heard
 from crewlog.state.model import (
     Call,

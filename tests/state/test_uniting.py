@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
+from crewlog.content import hash_json
 from crewlog.definition.renaming import NewNames
 from crewlog.errors import ComponentConflict
 from crewlog.ids import (
@@ -18,7 +19,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.state.commands import KEPT, may_be_older, remember
-from crewlog.state.hashing import hash_json, joined
+from crewlog.state.hashing import joined
 from crewlog.state.hearing import Heard
 from crewlog.state.journal import MessageAdded, MessageRef
 from crewlog.state.model import (

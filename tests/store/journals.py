@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
+from crewlog.content import hash_json
 from crewlog.ids import (
     PUBLIC,
     AgentName,
@@ -18,7 +19,6 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.state import journal as j
-from crewlog.state.hashing import hash_json
 from crewlog.state.logs import batch_links
 from crewlog.state.model import Interrupt
 from crewlog.store import Store

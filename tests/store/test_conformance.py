@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from crewlog.authority.proof import Proof, SignedApproval
+from crewlog.content import hash_json
 from crewlog.errors import HistoryConflict, InternalError, StoreIncomplete
 from crewlog.ids import (
     PUBLIC,
@@ -18,7 +19,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.state import journal as j
-from crewlog.state.hashing import empty_log_head, hash_json
+from crewlog.state.hashing import empty_log_head
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.store import InMemoryStore, Store
 from crewlog.store.protocol import CheckpointRow, InterruptRow, Kind, RunRow, Snapshot

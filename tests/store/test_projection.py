@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crewlog.content import hash_json
 from crewlog.ids import CrewName, InterruptId, RunId
-from crewlog.state.hashing import hash_json
 from crewlog.store.codec import dump_json, load_json, pack, unpack
 from crewlog.store.projection import InterruptProjection, RunFacts, project, run_row
 from store.journals import random_journal, seeded

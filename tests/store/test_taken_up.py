@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
+from crewlog.content import hash_json
 from crewlog.errors import UsageError
 from crewlog.ids import ContentHash, CrewName, FlagName, InterruptId, NodeName, RunId, StepId
 from crewlog.state import journal as j
-from crewlog.state.hashing import hash_json
 from crewlog.state.model import Interrupt
 from crewlog.store import InMemoryStore
 from crewlog.store.checkpoints import find_reopen_position, load_last_state, taken_up

@@ -50,7 +50,7 @@ def _with_arguments(asked: Question, message: Json) -> Question:
         args = approvals.arguments(cast("dict[str, Json]", message), asked.call_id)
     if args is None:
         return asked
-    shown, whole = approvals.shown(args)
+    shown, whole = approvals.shown_arguments(args)
     update = {
         "action_requests": tuple({**each, "args": shown} for each in asked.action_requests),
         "detail": approvals.detail(shown, str(asked.message), whole=whole),

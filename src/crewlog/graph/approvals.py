@@ -14,10 +14,10 @@ from typing import Any, cast
 
 from crewlog.authority.bindings import arguments_hash
 from crewlog.authority.permissions import Decision
+from crewlog.content import canonical
 from crewlog.errors import CommandRejected
 from crewlog.model import Json
 from crewlog.state.calls import CallQuota, quota_store_name
-from crewlog.state.hashing import canonical
 from crewlog.state.model import Interrupt, InterruptQuota, PromptState
 
 OPTIONS = ("approve", "reject", "stop")
@@ -37,7 +37,7 @@ def arguments(body: Mapping[str, Any], call_id: str) -> dict[str, Json] | None:
     return None if found is None else dict(found.get("args") or {})
 
 
-def shown(args: dict[str, Json]) -> tuple[Json, bool]:
+def shown_arguments(args: dict[str, Json]) -> tuple[Json, bool]:
     """Arguments as people are shown them, and whether these are all of them."""
     if len(canonical(args)) <= MOST_BYTES:
         return args, True

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from crewlog.authority.widening import regained_permissions
+from crewlog.content import hash_json
 from crewlog.errors import ChangeConflict, CommandRejected, InternalError
 from crewlog.graph.bounding import DIVIDED, divided_budgets, has_divisible_limits
 from crewlog.graph.engine import Engine
@@ -34,7 +35,6 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.bounds import RemainingBudget
 from crewlog.state.calls import PrepareChangeResult, PreparedSplitRun
-from crewlog.state.hashing import hash_json
 from crewlog.state.joining import check_no_merge
 from crewlog.state.model import CrewState, PendingChange
 from crewlog.state.reduce import reduce

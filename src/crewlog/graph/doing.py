@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from crewlog.authority.audiences import may_see_item
+from crewlog.content import hash_json
 from crewlog.definition.doing import reference
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import PlanAgent
@@ -22,7 +23,6 @@ from crewlog.state.blocks import words_of
 from crewlog.state.brief import brief, shortened
 from crewlog.state.calls import CallModelResult, CallToolResult
 from crewlog.state.end_reasons import FoundError
-from crewlog.state.hashing import hash_json
 from crewlog.state.model import Call, Did, FrontierStep, Item
 
 LONGEST = 4_000

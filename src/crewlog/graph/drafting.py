@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from crewlog.content import hash_json
 from crewlog.errors import ApprovalMismatch, CommandRejected, InternalError
 from crewlog.graph.answers import StopAnswer, check_answer
 from crewlog.graph.engine import Engine, Order
@@ -26,7 +27,6 @@ from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.calls import CompilePrompt, CompilePromptResult, PrepareRunResult
 from crewlog.state.carry import PromptCarry
-from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import (
     Call,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from crewlog.content import hash_json
 from crewlog.definition.findings import did_you_mean
 from crewlog.errors import UsageError
 from crewlog.graph.answers import StopAnswer, answer
@@ -21,7 +22,6 @@ from crewlog.ids import AgentName, FlagName, NodeName, RunId, node_of
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import CallModelResult, OutputValue, StructuredOutput
-from crewlog.state.hashing import hash_json
 from crewlog.state.model import Interrupt
 
 MOST_STEPS = 200

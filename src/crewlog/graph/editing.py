@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
+from crewlog.content import canonical, hash_json
 from crewlog.definition.conditions import facts_in
 from crewlog.definition.findings import did_you_mean, suggestion
 from crewlog.definition.model import NAME_PATTERN
@@ -23,7 +24,6 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.edited import FLAGS, KINDS, OUTPUTS, PRIVATE, SHARED, is_small, path_parts
-from crewlog.state.hashing import canonical, hash_json
 
 LARGEST = 4096
 """Bytes of JSON of a flag and of a shared value: these are in the state, which every execution

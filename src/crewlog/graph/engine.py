@@ -40,7 +40,7 @@ from crewlog.graph.routing import (
     unfilled,
     used_up,
 )
-from crewlog.graph.showing import shown, text_target
+from crewlog.graph.showing import shown_output_fields, text_target
 from crewlog.graph.talks import Exchanges
 from crewlog.graph.turns import Turns, calls_of
 from crewlog.graph.unsetting import begun, reset_error_output, unset
@@ -462,7 +462,7 @@ class Engine(RunFacts):
             flag=asks.sets,
             words=asks.words,
             words_to=text_target(self.plan, asks) or "",
-            **(shown(asks.shows, self.state.agent_outputs) if asks.shows else {}),
+            **(shown_output_fields(asks.shows, self.state.agent_outputs) if asks.shows else {}),
         )
 
     async def _continue_step(self, entry: FrontierStep, node: PlanNode) -> None:

@@ -17,6 +17,7 @@ from crewlog.authority.permissions import (
     quota_permissions,
 )
 from crewlog.authority.rules import EVERY_CREW_HAS, Permission
+from crewlog.content import canonical, hash_json
 from crewlog.definition.artifacts import SCRATCH_TOOLS
 from crewlog.definition.conditions import Condition, holds
 from crewlog.definition.context import WHOLE
@@ -50,7 +51,6 @@ from crewlog.state.calls import CallQuota, View
 from crewlog.state.combining import CONFLICTING, LISTS
 from crewlog.state.end_reasons import EndReason, interrupt_end_reason
 from crewlog.state.files import FileRef, content_with_files
-from crewlog.state.hashing import canonical, hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, Interrupt, Item
 from crewlog.state.pools import item_agent

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from crewlog.content import hash_json
 from crewlog.errors import CommandRejected, InternalError, UsageError
 from crewlog.graph.editing import edit_state
 from crewlog.graph.facts import RunFacts, message_body
 from crewlog.ids import LogName
 from crewlog.state import journal as j
 from crewlog.state.given import Given
-from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_from_json
 
 NOBODYS = LogName("private:#request")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from crewlog.content import hash_json
 from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.times import due_in
 from crewlog.graph.facts import RunFacts
@@ -31,7 +32,6 @@ from crewlog.ids import (
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import SentMessage
-from crewlog.state.hashing import hash_json
 from crewlog.state.hearing import Heard
 from crewlog.state.model import CrewState
 from crewlog.state.topology import ChannelAgent, Component, ComponentChange, change_of_components

@@ -6,6 +6,7 @@ after others that set the same.
 
 from __future__ import annotations
 
+from crewlog.content import canonical
 from crewlog.graph.facts import RunFacts
 from crewlog.ids import AgentName, FlagName, StepId
 from crewlog.model import Json
@@ -13,7 +14,6 @@ from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.calls import OutputValue
 from crewlog.state.combining import CONFLICTING, MOST, conflict, settled
-from crewlog.state.hashing import canonical
 from crewlog.state.model import Output
 
 SHOWN = 80

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from crewlog.content import canonical, hash_json
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.definition.replies import CAPPED, RESPONSE
 from crewlog.graph.facts import RunFacts
@@ -26,7 +27,6 @@ from crewlog.state.calls import INLINE_BYTES, CallModelResult, OutputValue
 from crewlog.state.drafts import draft_of
 from crewlog.state.endings import ACCEPTING, FAULTS, REMEDIES
 from crewlog.state.handoffs import apart
-from crewlog.state.hashing import canonical, hash_json
 from crewlog.state.model import CrewState, Draft
 
 _UNREAD = ("its form has been asked for only since then",)

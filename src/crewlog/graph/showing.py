@@ -11,7 +11,7 @@ from crewlog.state.model import Output
 from crewlog.state.planned import value_text
 
 
-def shown(name: str, outputs: Mapping[AgentName, Mapping[str, Output]]) -> dict[str, Any]:
+def shown_output_fields(name: str, outputs: Mapping[AgentName, Mapping[str, Output]]) -> dict[str, Any]:
     """The fields of a question that shows an output.
 
     Args:

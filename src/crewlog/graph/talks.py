@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from crewlog.content import hash_json
 from crewlog.definition.times import due_in
 from crewlog.errors import CommandRejected, ConversationBusy
 from crewlog.graph.facts import RunFacts, message_body
@@ -22,7 +23,6 @@ from crewlog.state import journal as j
 from crewlog.state.combining import CONFLICTS
 from crewlog.state.end_reasons import EndReason
 from crewlog.state.files import FileRef
-from crewlog.state.hashing import hash_json
 from crewlog.state.model import Output
 from crewlog.state.talk import Said, Talk
 

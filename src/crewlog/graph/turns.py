@@ -12,6 +12,7 @@ from typing import Any
 
 from crewlog.authority.bindings import arguments_hash
 from crewlog.authority.permissions import Decision, authorize_output
+from crewlog.content import hash_json
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.graph import approvals
 from crewlog.graph.artifacts import landed, operations_of
@@ -27,7 +28,6 @@ from crewlog.state import journal as j
 from crewlog.state.brief import brief, message_excerpt
 from crewlog.state.calls import CallModelResult, CallToolResult
 from crewlog.state.end_reasons import FoundError
-from crewlog.state.hashing import hash_json
 from crewlog.state.model import Call, FrontierStep, Usage
 
 Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
@@ -260,7 +260,7 @@ class Turns:
             say = f"The arguments of {tool!r} are not valid JSON. Call it again."
             await self.answer_call(step, call, say, ok=False)
             return
-        shown, whole = approvals.shown(args)
+        shown, whole = approvals.shown_arguments(args)
         self._run.ask(
             "tool_approval",
             approvals.question(step, tool, call.brief),

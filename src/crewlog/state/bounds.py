@@ -5,14 +5,12 @@ A graph that falls apart divides what it had left: what one of the runs may use 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
 from crewlog.model import Model
-
-if TYPE_CHECKING:
-    from crewlog.state.model import CrewState
+from crewlog.state.model import CrewState
 
 
 class RemainingBudget(Model):

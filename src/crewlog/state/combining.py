@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
+from crewlog.content import canonical
 from crewlog.ids import FlagName
 from crewlog.model import Json
 from crewlog.state.brief import brief
-from crewlog.state.hashing import canonical
 from crewlog.state.merging import list_with_values, output_with_value, values_in_order, with_value
 from crewlog.state.model import Output, Part, Place
 

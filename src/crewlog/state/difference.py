@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeVar, get_args
 
+from crewlog.content import canonical
 from crewlog.model import Json, Model
-from crewlog.state.hashing import canonical
 from crewlog.state.model import CrewState, FrontierStep, Output, Part
 
 Section = Literal[

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from crewlog.content import canonical, hash_json
 from crewlog.ids import AgentName, ContentHash, FlagName
 from crewlog.model import Json
-from crewlog.state.hashing import canonical, hash_json
 from crewlog.state.journal import Edit, StateEdited
 from crewlog.state.merging import SMALL, output_with_value
 from crewlog.state.model import CrewState, Output, Part

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from crewlog.content import canonical, hash_bytes, hash_json
+from crewlog.content import hash_bytes
 from crewlog.ids import ContentHash
-
-__all__ = ["canonical", "chain", "empty_log_head", "hash_bytes", "hash_json", "joined"]
 
 
 def chain(previous: ContentHash, position: int, body: ContentHash) -> ContentHash:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
+from crewlog.content import canonical, hash_bytes
 from crewlog.ids import ContentHash, LogName
 from crewlog.model import Json
 from crewlog.state.calls import Answer
-from crewlog.state.hashing import canonical, empty_log_head, hash_bytes
+from crewlog.state.hashing import empty_log_head
 from crewlog.state.journal import Batch, JournalEntry, entry_to_json, preceding_position
 from crewlog.state.model import CrewState
 from crewlog.state.packing import pack

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+from crewlog.content import canonical
 from crewlog.ids import StepId, item_number, visit_of
 from crewlog.model import Json
-from crewlog.state.hashing import canonical
 from crewlog.state.model import CrewState, Output, Part, Place
 
 SMALL = 256

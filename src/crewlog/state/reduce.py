@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast, get_args
 
 from crewlog.authority.rulings import with_live_permission, without_milder_permissions
+from crewlog.content import canonical, hash_json
 from crewlog.ids import (
     PUBLIC,
     RESERVED,
@@ -35,7 +36,7 @@ from crewlog.state.combining import CONFLICTS, added, combined, conflicts, outpu
 from crewlog.state.commands import outcome_of, remember
 from crewlog.state.edited import edited
 from crewlog.state.endings import TAKEN
-from crewlog.state.hashing import canonical, chain, empty_log_head, hash_json, joined
+from crewlog.state.hashing import chain, empty_log_head, joined
 from crewlog.state.hearing import Heard, Rest
 from crewlog.state.joining import outcome_changes
 from crewlog.state.merging import output_with_value, place_of

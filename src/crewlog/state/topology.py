@@ -27,13 +27,13 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
+from crewlog.content import hash_json
 from crewlog.definition.audiences import CHANNEL
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.operations import Connect, Wire
 from crewlog.errors import ComponentConflict
 from crewlog.ids import AgentName, RunId
 from crewlog.model import Model
-from crewlog.state.hashing import hash_json
 
 _ID_KEPT = 160
 """Characters of a run's id that the ids of its parts begin with: ids are bounded."""

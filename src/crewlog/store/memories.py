@@ -17,12 +17,11 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
-from crewlog.content import check_depth, hash_bytes, utf8_json, utf8_text
+from crewlog.content import canonical, check_depth, hash_bytes, utf8_json, utf8_text
 from crewlog.definition.model import Language, MemoryPolicy, Wait
 from crewlog.errors import UsageError
 from crewlog.ids import AgentName, CrewName, RunId, StepId
 from crewlog.model import Json, Model
-from crewlog.state.hashing import canonical
 
 MOST_AT_ONCE = 20
 """Memories that one call writes."""

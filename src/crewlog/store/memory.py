@@ -14,10 +14,10 @@ from typing import Literal
 from uuid import uuid4
 
 from crewlog.authority.proof import SignedApproval
+from crewlog.content import hash_json
 from crewlog.errors import HistoryConflict
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.model import Json
-from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.model import CLOSED, RunStatus
 from crewlog.store.codec import dump_json, load_json

@@ -12,11 +12,11 @@ from typing import Literal, Self
 import asyncpg
 
 from crewlog.authority.proof import Proof, SignedApproval
+from crewlog.content import hash_json
 from crewlog.encryption.rows import RowCipher
 from crewlog.errors import HistoryConflict
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.model import Json
-from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.model import RunStatus
 from crewlog.store.append import append_statement
